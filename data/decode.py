@@ -1,0 +1,71 @@
+"""Any image file becomes RGB pixels, or a named error."""
+
+import io
+import warnings
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from data.errors import ImageError
+
+MAX_PIXELS = 100_000_000  # a larger image is taken for a decompression bomb
+MIN_SIDE = 8
+
+
+def decode_rgb(source: Path | bytes, short_side: int | None = None) -> NDArray[np.uint8]:
+    """Decode to RGB [h, w, 3] uint8, EXIF orientation applied, transparency on white, 16 bits scaled to 8.
+
+    source: a file, or the bytes of one. short_side: a JPEG is decoded at a reduced scale (1/2, 1/4, 1/8) as long as
+    its short side stays at or above this; the result is not resized further. ImageError: missing, empty, not an image,
+    truncated, over MAX_PIXELS or under MIN_SIDE pixels a side.
+    """
+    name = Path("<bytes>") if isinstance(source, bytes) else Path(source)
+    try:
+        if isinstance(source, bytes):
+            content = source
+        else:
+            content = name.read_bytes()
+    except OSError as error:
+        raise ImageError(name, f"cannot be read ({error.strerror or error})") from error
+    if not content:
+        raise ImageError(name, "is empty")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # we check the size and damage ourselves
+            with Image.open(io.BytesIO(content)) as image:
+                return _to_rgb(image, name, short_side)
+    except ImageError:
+        raise
+    except UnidentifiedImageError as error:
+        raise ImageError(name, "is not an image that can be read") from error
+    except Image.DecompressionBombError as error:
+        raise ImageError(name, f"is larger than {MAX_PIXELS:,} pixels") from error
+    except Exception as error:  # damaged files raise anything, from OSError to struct.error
+        raise ImageError(name, f"is damaged ({error})") from error
+
+
+def _to_rgb(image: Image.Image, name: Path, short_side: int | None) -> NDArray[np.uint8]:
+    width, height = image.size
+    if width * height > MAX_PIXELS:
+        raise ImageError(name, f"is {width} x {height}, larger than {MAX_PIXELS:,} pixels")
+    if min(width, height) < MIN_SIDE:
+        raise ImageError(name, f"is {width} x {height}; the short side must be at least {MIN_SIDE} pixels")
+    if short_side is not None:
+        scale = min(width, height) / short_side
+        image.draft(None, (int(width / scale), int(height / scale)) if scale > 1 else image.size)
+    image = ImageOps.exif_transpose(image)
+    if image.mode.startswith("I") or image.mode == "F":
+        image = _eight_bits(image)
+    if image.mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in image.info:
+        image = image.convert("RGBA")
+        white = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(white, image)
+    return np.asarray(image.convert("RGB"))
+
+
+def _eight_bits(image: Image.Image) -> Image.Image:
+    values = np.asarray(image, dtype=np.float64)
+    top = 65535.0 if values.max() > 255 else 255.0
+    return Image.fromarray(np.clip(values / top * 255, 0, 255).round().astype(np.uint8), mode="L")

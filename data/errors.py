@@ -1,0 +1,19 @@
+"""Errors a user can mend; scripts print them and exit with code 2."""
+
+from pathlib import Path
+
+
+class UserError(Exception):
+    """Says what was found, what was expected and what to do."""
+
+
+class ImageError(UserError):
+    """One image that cannot be used; the caller lists it, skips it and goes on."""
+
+    def __init__(self, path: Path | str, problem: str) -> None:
+        super().__init__(f"{path}: {problem}")
+        self.path = Path(path)
+        self.problem = problem
+
+    def __reduce__(self) -> tuple[type["ImageError"], tuple[Path, str]]:
+        return ImageError, (self.path, self.problem)  # crosses worker processes whole

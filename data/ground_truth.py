@@ -1,0 +1,48 @@
+"""Which query copies which reference: the challenge's CSV."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from data.errors import UserError
+from data.files import whole_file
+
+COLUMNS = ["query_id", "reference_id"]
+
+
+@dataclass(frozen=True)
+class GroundTruth:
+    """`query_ids` are all queries that count, in file order without repeats; `pairs` are the true (query, reference) pairs."""
+
+    query_ids: list[str]
+    pairs: frozenset[tuple[str, str]]
+
+
+def read_ground_truth(path: Path | str) -> GroundTruth:
+    """Read `query_id,reference_id`; an empty reference means the query copies nothing. UserError says what is wrong."""
+    path = Path(path)
+    if not path.is_file():
+        raise UserError(f"{path}: no such file. Give a ground truth CSV with the columns {','.join(COLUMNS)}.")
+    try:
+        table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    except (ValueError, UnicodeDecodeError) as error:  # pandas' parser errors are ValueErrors
+        raise UserError(f"{path} is not a CSV file that can be read: {error}") from error
+    if list(table.columns) != COLUMNS:
+        raise UserError(f"{path} has the columns {','.join(map(str, table.columns))}; expected {','.join(COLUMNS)}.")
+    if (table["query_id"] == "").any():
+        row = int((table["query_id"] == "").to_numpy().argmax())
+        raise UserError(f"{path}, line {row + 2}: the query id is empty.")
+    if table.empty:
+        raise UserError(f"{path} names no query.")
+    query_ids = list(dict.fromkeys(table["query_id"]))
+    pairs = frozenset((q, r) for q, r in zip(table["query_id"], table["reference_id"], strict=True) if r)
+    return GroundTruth(query_ids, pairs)
+
+
+def write_ground_truth(path: Path | str, rows: Iterable[tuple[str, str | None]]) -> None:
+    """Write (query id, reference id or None) rows."""
+    table = pd.DataFrame([(q, r or "") for q, r in rows], columns=COLUMNS)
+    with whole_file(Path(path)) as temporary:
+        table.to_csv(temporary, index=False)

@@ -1,0 +1,52 @@
+"""Lists of images: ids beside paths."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from data.errors import UserError
+
+IMAGE_ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"})
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """Images in the order of their ids; ids are unique."""
+
+    ids: list[str]
+    paths: list[Path]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def select(self, ids: list[str]) -> "ImageSet":
+        """The images named by `ids`, in that order; UserError names the first id that is missing."""
+        where = dict(zip(self.ids, self.paths, strict=True))
+        missing = [image_id for image_id in ids if image_id not in where]
+        if missing:
+            raise UserError(f"{len(missing)} image ids are not in this set of {len(self)}, the first is {missing[0]!r}.")
+        return ImageSet(list(ids), [where[image_id] for image_id in ids])
+
+
+def find_images(folder: Path | str, naming: Literal["stem", "path"] = "stem") -> ImageSet:
+    """All images below `folder`, sorted by id.
+
+    An id is the file's name without its ending ("stem", the ISC2021 layout) or its path below `folder`
+    without the ending ("path"). UserError: no such folder, no image in it, two files with the same id.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise UserError(f"{folder} is not a folder. Name a folder that holds images.")
+    found: dict[str, Path] = {}
+    for path in sorted(folder.rglob("*")):
+        if path.suffix.lower() not in IMAGE_ENDINGS or path.name.startswith(".") or not path.is_file():
+            continue
+        image_id = path.stem if naming == "stem" else path.relative_to(folder).with_suffix("").as_posix()
+        if image_id in found:
+            raise UserError(f"{found[image_id]} and {path} share the id {image_id!r}. Rename or remove one of them.")
+        found[image_id] = path
+    if not found:
+        endings = " ".join(sorted(IMAGE_ENDINGS))
+        raise UserError(f"{folder} holds no image (looked for {endings}, in subfolders too).")
+    ids = sorted(found)
+    return ImageSet(ids, [found[image_id] for image_id in ids])

@@ -1,0 +1,44 @@
+"""The folder layout of the Image Similarity Challenge 2021."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from data.errors import UserError
+from data.images import ImageSet, find_images
+
+TRAINING, REFERENCE, QUERY = "training_images", "reference_images", "query_images"
+GROUND_TRUTH, QUERY_EDITS = "public_ground_truth.csv", "query_edits.csv"
+
+
+@dataclass(frozen=True)
+class IscFolder:
+    """A data set in the ISC2021 layout; ground truth and edits are None where the folder has none."""
+
+    root: Path
+    training: ImageSet
+    reference: ImageSet
+    query: ImageSet
+    ground_truth: Path | None
+    query_edits: Path | None
+
+
+def open_isc_folder(root: Path | str) -> IscFolder:
+    """List the images of `root`; UserError names every folder that is missing."""
+    root = Path(root)
+    if not root.is_dir():
+        raise UserError(f"{root} is not a folder. Give --data a folder that holds {TRAINING}/, {REFERENCE}/ and {QUERY}/.")
+    missing = [name for name in (TRAINING, REFERENCE, QUERY) if not (root / name).is_dir()]
+    if missing:
+        raise UserError(
+            f"{root} lacks {', '.join(f'{name}/' for name in missing)}; the ISC2021 layout is {TRAINING}/, {REFERENCE}/, "
+            f"{QUERY}/ and, optionally, {GROUND_TRUTH}. For a plain folder of pictures use --photos."
+        )
+    ground_truth, query_edits = root / GROUND_TRUTH, root / QUERY_EDITS
+    return IscFolder(
+        root=root,
+        training=find_images(root / TRAINING),
+        reference=find_images(root / REFERENCE),
+        query=find_images(root / QUERY),
+        ground_truth=ground_truth if ground_truth.is_file() else None,
+        query_edits=query_edits if query_edits.is_file() else None,
+    )

@@ -1,0 +1,7 @@
+"""The base of every room's settings: unknown keys are errors, values don't change after reading."""
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Settings(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)

@@ -1,0 +1,44 @@
+"""Disjoint roles of the training images, so that no choice ever touches real queries or references."""
+
+import hashlib
+from dataclasses import dataclass
+
+from data.errors import UserError
+
+
+@dataclass(frozen=True)
+class TrainingSplit:
+    """Training ids by role; each list is in the fixed, seeded order.
+
+    classes: ArcFace classes, a stage with C classes uses the first C. overlays: material pasted into other images.
+    references: the synthetic query set is searched in these. distractors: edited into queries that copy nothing.
+    """
+
+    classes: list[str]
+    overlays: list[str]
+    references: list[str]
+    distractors: list[str]
+
+
+def split_training(ids: list[str], seed: int, validation: float = 0.2, overlay: float = 0.05) -> TrainingSplit:
+    """Share out the training ids in the order of a hash of (seed, id): the same ids and seed give the same roles.
+
+    validation: share kept from learning, two thirds references and one third distractors; overlay: share kept as
+    overlay material. UserError when a role would stay empty.
+    """
+    order = sorted(ids, key=lambda image_id: hashlib.sha256(f"{seed}:{image_id}".encode()).digest())
+    held_out, kept = round(len(order) * validation), round(len(order) * overlay)
+    references = round(held_out * 2 / 3)
+    split = TrainingSplit(
+        classes=order[held_out + kept :],
+        overlays=order[held_out : held_out + kept],
+        references=order[:references],
+        distractors=order[references:held_out],
+    )
+    empty = [role for role in ("classes", "overlays", "references", "distractors") if not getattr(split, role)]
+    if empty:
+        raise UserError(
+            f"{len(ids)} training images are too few: with validation {validation} and overlay {overlay} no image is left "
+            f"for {', '.join(empty)}. Add training images (50 are enough to start) or change these shares in the recipe."
+        )
+    return split
