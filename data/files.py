@@ -15,8 +15,8 @@ def whole_file(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=f".part{path.suffix}", dir=path.parent)
     os.close(handle)
-    os.chmod(name, 0o666 & ~_umask())
     temporary = Path(name)
+    temporary.chmod(0o666 & ~_umask())
     try:
         yield temporary
         temporary.replace(path)
