@@ -1,42 +1,40 @@
 """Data sets that the project makes itself: the built-in sample, and any folder of photos in the ISC2021 layout."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from tqdm import tqdm
 
 from augmentations.query_set import make_query_set
 from augmentations.settings import AugmentationSettings
 from data.errors import UserError
-from data.files import whole_folder
 from data.images import ImageSet, find_images
 from data.layout import GROUND_TRUTH, QUERY, QUERY_EDITS, REFERENCE, TRAINING
 from data.sample import write_pictures
 
 SAMPLE_TRAINING, SAMPLE_REFERENCES, SAMPLE_QUERIES, SAMPLE_COPIES = 2000, 1000, 1000, 500
 COPIER = AugmentationSettings(family="query", intensity=0.7, extra=True)
-FEWEST_PHOTOS = 60
+FEWEST_PHOTOS, MOST_COPIES = 60, 5000
 
 
-def make_sample(folder: Path, seed: int = 0) -> None:
+def make_sample(folder: Path, seed: int) -> None:
     """2,000 training pictures, 1,000 references, 1,000 queries of which 500 are edited copies; deterministic."""
-    with whole_folder(folder) as temporary:
-        pictures = {
-            TRAINING: ("T", SAMPLE_TRAINING),
-            REFERENCE: ("R", SAMPLE_REFERENCES),
-            "distractors": ("D", SAMPLE_QUERIES - SAMPLE_COPIES),
-        }
-        with tqdm(total=sum(count for _, count in pictures.values()), desc="drawing the sample", unit="picture") as bar:
-            for name, (prefix, count) in pictures.items():
-                for _ in write_pictures(temporary / name, prefix, count, seed):
-                    bar.update()
-        _add_queries(temporary, find_images(temporary / "distractors"), SAMPLE_QUERIES, SAMPLE_COPIES, seed)
-        for path in (temporary / "distractors").iterdir():
-            path.unlink()
-        (temporary / "distractors").rmdir()
+    pictures = {
+        TRAINING: ("T", SAMPLE_TRAINING),
+        REFERENCE: ("R", SAMPLE_REFERENCES),
+        "distractors": ("D", SAMPLE_QUERIES - SAMPLE_COPIES),
+    }
+    with tqdm(total=sum(count for _, count in pictures.values()), desc="drawing the sample", unit="picture") as bar:
+        for name, (prefix, count) in pictures.items():
+            for _ in write_pictures(folder / name, prefix, count, seed):
+                bar.update()
+    _add_queries(folder, find_images(folder / "distractors"), SAMPLE_QUERIES, SAMPLE_COPIES, seed)
+    shutil.rmtree(folder / "distractors")
 
 
-def make_from_photos(photos: Path, folder: Path, seed: int = 0) -> None:
+def make_from_photos(photos: Path, folder: Path, seed: int) -> None:
     """Share out any pictures: half training, three tenths references, one fifth distractors; make the edited queries.
 
     Pictures are linked, not copied; `sources.csv` says which id is which file.
@@ -51,21 +49,20 @@ def make_from_photos(photos: Path, folder: Path, seed: int = 0) -> None:
         REFERENCE: ("R", order[training : training + references]),
         "distractors": ("D", order[training + references :]),
     }
-    with whole_folder(folder) as temporary:
-        rows = ["id,file"]
-        sets: dict[str, ImageSet] = {}
-        for name, (prefix, chosen) in parts.items():
-            ids = [f"{prefix}{number:06d}" for number in range(len(chosen))]
-            paths = [found.paths[index].resolve() for index in chosen]
-            sets[name] = ImageSet(ids, paths)
-            rows += [f'{image_id},"{path}"' for image_id, path in zip(ids, paths, strict=True)]
-            if name != "distractors":
-                (temporary / name).mkdir()
-                for image_id, path in zip(ids, paths, strict=True):
-                    (temporary / name / f"{image_id}{path.suffix.lower()}").symlink_to(path)
-        (temporary / "sources.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-        copies = min(len(sets[REFERENCE]), 500)
-        _add_queries(temporary, sets["distractors"], 2 * copies, copies, seed)
+    sources: list[tuple[str, Path]] = []
+    sets: dict[str, ImageSet] = {}
+    for name, (prefix, chosen) in parts.items():
+        ids = [f"{prefix}{number:06d}" for number in range(len(chosen))]
+        paths = [found.paths[index].resolve() for index in chosen]
+        sets[name] = ImageSet(ids, paths)
+        sources += zip(ids, paths, strict=True)
+        if name != "distractors":
+            (folder / name).mkdir()
+            for image_id, path in zip(ids, paths, strict=True):
+                (folder / name / f"{image_id}{path.suffix.lower()}").symlink_to(path)
+    pd.DataFrame(sources, columns=["id", "file"]).to_csv(folder / "sources.csv", index=False)
+    copies = min(len(sets[REFERENCE]), MOST_COPIES)
+    _add_queries(folder, sets["distractors"], copies + min(len(sets["distractors"]), copies), copies, seed)
 
 
 def _add_queries(folder: Path, distractors: ImageSet, count: int, copies: int, seed: int) -> None:
@@ -83,6 +80,4 @@ def _add_queries(folder: Path, distractors: ImageSet, count: int, copies: int, s
     )
     for name in (QUERY, GROUND_TRUTH, QUERY_EDITS):
         (made / name).rename(folder / name)
-    for path in made.iterdir():
-        path.unlink()
-    made.rmdir()
+    shutil.rmtree(made)

@@ -52,7 +52,9 @@ class Recipe(Settings):
 def read_recipe(path: Path) -> Recipe:
     """Read and validate a recipe; UserError lists every problem with its key, the file and the nearest right key."""
     if not path.is_file():
-        raise UserError(f"{path}: no such recipe. The recipes that come with the project are in {Path(__file__).parent.parent / 'recipes'}.")
+        raise UserError(
+            f"{path}: no such recipe. The recipes that come with the project are in {Path(__file__).parent.parent / 'recipes'}."
+        )
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:

@@ -62,11 +62,9 @@ def open_run(options: argparse.Namespace) -> Run:
         folder = latest_run()
     else:
         folder = options.run or RUNS / (options.recipe or DEFAULT_RECIPE).stem
-    known = _read_json(folder / "run.json")
+    known = read_json(folder / "run.json")
     if options.data is None and "data" not in known:
-        raise UserError(
-            f"{folder} is not a run yet: add --data DIR (in the ISC2021 layout), or start with: bash run_all.sh"
-        )
+        raise UserError(f"{folder} is not a run yet: add --data DIR (in the ISC2021 layout), or start with: bash run_all.sh")
     data = options.data.resolve() if options.data is not None else Path(known["data"])
     if not data.is_dir():
         raise UserError(f"{data}, the data set of {folder}, is not a folder. Name it with --data DIR.")
@@ -74,9 +72,9 @@ def open_run(options: argparse.Namespace) -> Run:
     recipe_file = options.recipe or (kept if kept.is_file() else DEFAULT_RECIPE)
     recipe = read_recipe(recipe_file)
     if recipe_file != kept and _is_first_process():
-        _write_text(kept, recipe_file.read_text(encoding="utf-8"))
+        write_text(kept, recipe_file.read_text(encoding="utf-8"))
     if str(data) != known.get("data") and _is_first_process():
-        _write_text(folder / "run.json", json.dumps({"data": str(data)}, indent=1))
+        write_text(folder / "run.json", json.dumps({"data": str(data)}, indent=1))
     return Run(folder, recipe, data)
 
 
@@ -107,7 +105,7 @@ def run_step(
     label = step if name is None else f"{step} {name}"
     manifest_path = run.folder / "manifests" / f"{label.replace(' ', '-')}.json"
     state = {"inputs": {key: fingerprint(value) for key, value in inputs.items()}, "parameters": _plain(parameters)}
-    before = _read_json(manifest_path)
+    before = read_json(manifest_path)
     changes = _changes(before, state, outputs)
     if not changes and not force:
         other = "" if before.get("code") == code_version() else "  (made by another version of the code; --force makes it anew)"
@@ -122,7 +120,7 @@ def run_step(
         raise RuntimeError(f"{label} did not write {missing[0]}")
     if _is_first_process():
         record = state | {"code": code_version(), "seconds": seconds, "outputs": [str(path) for path in outputs]}
-        _write_text(manifest_path, json.dumps(record, indent=1))
+        write_text(manifest_path, json.dumps(record, indent=1))
         os.utime(run.folder)
     _say(f"{label}: done in {seconds:.1f} s")
 
@@ -190,7 +188,7 @@ def _plain_item(value: Any) -> Any:
     return dump(mode="json") if dump else str(value)
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -198,7 +196,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: str) -> None:
     with whole_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 

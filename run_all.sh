@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# From photos to a scored submission: every step in order, what is done is skipped.
+set -euo pipefail
+
+usage() {
+  cat <<'HELP'
+Usage: bash run_all.sh [--data DIR | --photos DIR] [--recipe FILE] [--run DIR]
+
+  (nothing)       make the built-in sample of procedural pictures and run on it
+  --data DIR      a folder in the ISC2021 layout: training_images/ reference_images/ query_images/
+                  and, to be scored, public_ground_truth.csv
+  --photos DIR    any folder of pictures: shared out into training, references and queries, edited copies made
+  --recipe FILE   what to train and how (default: recipes/sample.yaml)
+  --run DIR       where results go (default: runs/<name of the data>)
+  --help          this text
+
+A stopped run goes on where it was: give the same command again.
+HELP
+}
+
+fail() { echo "error: $1" >&2; exit 2; }
+
+data="" photos="" recipe="" run=""
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --help | -h) usage; exit 0 ;;
+    --data | --photos | --recipe | --run)
+      [ $# -ge 2 ] || fail "$1 needs a value; see bash run_all.sh --help"
+      case "$1" in --data) data=$2 ;; --photos) photos=$2 ;; --recipe) recipe=$2 ;; --run) run=$2 ;; esac
+      shift 2 ;;
+    *) fail "unknown option $1; see bash run_all.sh --help" ;;
+  esac
+done
+[ -z "$data" ] || [ -z "$photos" ] || fail "--data and --photos exclude each other; see bash run_all.sh --help"
+
+here=$(cd "$(dirname "$0")" && pwd)
+python=${PYTHON:-python}
+export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-PASSIVE}  # spinning threads starve each other on busy machines
+
+if [ -n "$photos" ]; then
+  [ -d "$photos" ] || fail "$photos is not a folder. Name a folder that holds pictures."
+  name=$(basename "$(cd "$photos" && pwd)")
+  data=runs/data/$name
+  "$python" "$here/pipeline/make_data.py" --photos "$photos" --output "$data"
+elif [ -z "$data" ]; then
+  data=runs/data/sample
+  "$python" "$here/pipeline/make_data.py" --output "$data"
+fi
+[ -n "$run" ] || run=runs/$(basename "$data")
+
+"$python" "$here/pipeline/00_augment.py" --data "$data" --run "$run" ${recipe:+--recipe "$recipe"}
+for step in 01_train 02_embed 03_ensemble 04_normalize 05_submit 06_score; do
+  "$python" "$here/pipeline/$step.py" --run "$run"
+done

@@ -1,0 +1,42 @@
+from pathlib import Path
+
+import pytest
+
+from data.errors import UserError
+from data.images import find_images
+
+
+def touch(folder: Path, *names: str) -> None:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x")
+
+
+def test_ids_are_stems_or_paths_and_sorted(tmp_path: Path) -> None:
+    touch(tmp_path, "b.JPG", "sub/a.png", "notes.txt", ".hidden.jpg", "c.tar.jpeg")
+    assert find_images(tmp_path).ids == ["a", "b", "c.tar"]
+    found = find_images(tmp_path, naming="path")
+    assert found.ids == ["b", "c.tar", "sub/a"]
+    assert found.paths[2] == tmp_path / "sub" / "a.png"
+
+
+def test_two_files_with_one_id_are_named(tmp_path: Path) -> None:
+    touch(tmp_path, "a.jpg", "a.png")
+    with pytest.raises(UserError, match=r"a\.jpg and .*a\.png share the id 'a'"):
+        find_images(tmp_path)
+
+
+def test_missing_and_empty_folders(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is not a folder"):
+        find_images(tmp_path / "nowhere")
+    with pytest.raises(UserError, match="holds no image"):
+        find_images(tmp_path)
+
+
+def test_select_keeps_the_asked_order_and_names_what_is_missing(tmp_path: Path) -> None:
+    touch(tmp_path, "a.jpg", "b.jpg", "c.jpg")
+    images = find_images(tmp_path)
+    assert [path.name for path in images.select(["c", "a"]).paths] == ["c.jpg", "a.jpg"]
+    with pytest.raises(UserError, match="'z'"):
+        images.select(["a", "z"])
