@@ -43,6 +43,13 @@ def command_line(description: str) -> argparse.ArgumentParser:
     return parser
 
 
+def run_script(parser: argparse.ArgumentParser, work: Callable[[Run, argparse.Namespace], None]) -> None:
+    """Parse the command line, open the run, do the work; a step's whole main program."""
+    options = parser.parse_args()
+    with clear_errors():
+        work(open_run(options), options)
+
+
 @contextmanager
 def clear_errors() -> Iterator[None]:
     """Print errors that a user can mend as one message and exit with 2; Ctrl-C says how to go on and exits with 130."""
