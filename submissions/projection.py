@@ -1,0 +1,74 @@
+"""PCA of the joined embeddings: fitted on training vectors, kept so that new images can be projected later (ISC2021, 2.6)."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import faiss
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from data.errors import UserError
+from data.files import whole_file
+
+EIGENVALUE_FLOOR = 1e-10  # directions that the training vectors do not span get no weight
+
+
+@dataclass(frozen=True)
+class Projection:
+    """mean [D], axes [m, D] (rows, largest variance first), eigenvalues [m] of the training covariance; m = min(D, n)."""
+
+    mean: NDArray[np.float32]
+    axes: NDArray[np.float32]
+    eigenvalues: NDArray[np.float32]
+
+    def apply(self, vectors: NDArray[np.float32], dimensions: int, eigen_power: float) -> NDArray[np.float32]:
+        """Project [n, D] to unit vectors [n, dimensions]: the first axes, times eigenvalue ** eigen_power.
+
+        Zero rows (unreadable images) stay zero.
+        """
+        if vectors.shape[1] != len(self.mean):
+            raise UserError(f"the vectors have {vectors.shape[1]} dimensions, the projection was fitted on {len(self.mean)}.")
+        if dimensions > len(self.axes):
+            raise UserError(
+                f"the projection has {len(self.axes)} dimensions (fitted on too few training vectors or on short embeddings), "
+                f"{dimensions} were asked for. Lower ensemble.dimensions in the recipe or add training images."
+            )
+        kept = self.eigenvalues[:dimensions].astype(np.float64)
+        floor = EIGENVALUE_FLOOR * max(float(self.eigenvalues[0]), 1e-30)
+        weights = np.where(kept > floor, np.maximum(kept, floor) ** eigen_power, 0.0)
+        axes = (self.axes[:dimensions].T * weights).astype(np.float32)
+        projected: NDArray[np.float32] = (vectors - self.mean) @ axes
+        projected[~vectors.any(axis=1)] = 0
+        return unit_length(projected)
+
+
+def fit_projection(training: NDArray[np.float32]) -> Projection:
+    """Fit the PCA with Faiss on training vectors [n, D]. UserError with fewer than two vectors."""
+    count, dimensions = training.shape
+    if count < 2:
+        raise UserError(f"{count} training vectors cannot fit a PCA. Embed more training images.")
+    pca = faiss.PCAMatrix(dimensions, min(dimensions, count))
+    pca.train(np.ascontiguousarray(training, dtype=np.float32))
+    axes = faiss.vector_to_array(pca.PCAMat).reshape(-1, dimensions)
+    mean, eigenvalues = faiss.vector_to_array(pca.mean), faiss.vector_to_array(pca.eigenvalues)
+    return Projection(mean, axes, np.maximum(eigenvalues[: len(axes)], 0) / count)
+
+
+def save_projection(path: Path, projection: Projection) -> None:
+    with whole_file(path) as temporary, h5py.File(temporary, "w") as file:
+        file["mean"], file["axes"], file["eigenvalues"] = projection.mean, projection.axes, projection.eigenvalues
+
+
+def load_projection(path: Path) -> Projection:
+    try:
+        with h5py.File(path, "r") as file:
+            return Projection(file["mean"][:], file["axes"][:], file["eigenvalues"][:])
+    except (OSError, KeyError) as error:
+        raise UserError(f"{path} is not a projection that step 03 wrote ({error}). Run step 03 again.") from error
+
+
+def unit_length(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Rows of length 1; zero rows stay zero."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)

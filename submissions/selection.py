@@ -1,0 +1,109 @@
+"""Choosing the submitted variant on the synthetic query set: never on real queries or references."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from data.ground_truth import GroundTruth
+from submissions.metrics import evaluate
+from submissions.normalization import Neighbours, find_neighbours, normalize_queries
+from submissions.projection import fit_projection
+from submissions.settings import EnsembleSettings, Method, NormalizationSettings
+from submissions.vectors import Vectors
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way from joined embeddings to submitted vectors; `beta` is 0 without normalisation."""
+
+    dimensions: int
+    eigen_power: float
+    method: Method
+    beta: float
+
+
+def choose_variant(
+    training: Vectors,
+    validation_references: list[str],
+    held_out: list[str],
+    synthetic: Vectors,
+    ground_truth: GroundTruth,
+    ensemble: EnsembleSettings,
+    normalization: NormalizationSettings,
+) -> tuple[Variant, pd.DataFrame]:
+    """The candidate with the highest µAP on the synthetic queries, and the µAP of all of them, best first.
+
+    training: joined embeddings of all training images. held_out: every validation image; PCA and normalisation see only the
+    others. Among equals the first candidate in the order of the recipe wins.
+    """
+    outside = set(held_out)
+    others = training.rows([image_id for image_id in training.ids if image_id not in outside]).readable()
+    references = training.rows(validation_references)
+    projection = fit_projection(others)
+    rows: list[dict[str, float | str]] = []
+    for dimensions in ensemble.dimensions:
+        for power in ensemble.eigen_power:
+            projected = projection.apply(others, dimensions, power)
+            queries = _projected(synthetic, projection.apply(synthetic.vectors, dimensions, power))
+            targets = _projected(references, projection.apply(references.vectors, dimensions, power))
+            for method, beta, moved in normalized_candidates(queries.vectors, projected, normalization):
+                scores, _ = evaluate(_projected(queries, moved), targets, ground_truth)
+                rows.append(
+                    {
+                        "dimensions": dimensions,
+                        "eigen_power": power,
+                        "method": method,
+                        "beta": beta,
+                        "micro_average_precision": scores.micro_average_precision,
+                    }
+                )
+    table = pd.DataFrame(rows).sort_values("micro_average_precision", ascending=False, kind="stable").reset_index(drop=True)
+    best = table.iloc[0]
+    return Variant(int(best["dimensions"]), float(best["eigen_power"]), best["method"], float(best["beta"])), table
+
+
+def normalized_candidates(
+    queries: NDArray[np.float32], training: NDArray[np.float32], settings: NormalizationSettings
+) -> list[tuple[Method, float, NDArray[np.float32]]]:
+    """Every (method, β) of the recipe with the queries it gives; the neighbours are searched once."""
+    betas = {"none": [0.0], "method1": settings.beta1, "method2": settings.beta2}
+    needed = max(settings.similarity_neighbours, settings.direction_neighbours if "method2" in settings.methods else 1)
+    neighbours: Neighbours | None = None
+    candidates = []
+    for method in settings.methods:
+        if method != "none" and neighbours is None:
+            neighbours = find_neighbours(queries, training, needed)
+        for beta in betas[method]:
+            if neighbours is None:
+                candidates.append((method, beta, queries))
+            else:
+                moved = normalize_queries(queries, training, neighbours, method, beta, settings.similarity_neighbours)
+                candidates.append((method, beta, moved))
+    return candidates
+
+
+def best_beta(table: pd.DataFrame, variant: Variant, method: Method) -> float:
+    """The β that was best for `method` at the chosen dimension and eigenvalue power."""
+    same = table[
+        (table["dimensions"] == variant.dimensions) & (table["eigen_power"] == variant.eigen_power) & (table["method"] == method)
+    ]
+    return float(same.iloc[0]["beta"])
+
+
+def write_choice(folder: Path, variant: Variant, table: pd.DataFrame) -> None:
+    """`choice.csv`: every candidate, the chosen one first."""
+    table.assign(chosen=[True, *[False] * (len(table) - 1)]).to_csv(folder / "choice.csv", index=False)
+
+
+def read_choice(folder: Path) -> tuple[Variant, pd.DataFrame]:
+    """What `write_choice` wrote."""
+    table = pd.read_csv(folder / "choice.csv")
+    best = table.iloc[0]
+    return Variant(int(best["dimensions"]), float(best["eigen_power"]), best["method"], float(best["beta"])), table
+
+
+def _projected(part: Vectors, vectors: NDArray[np.float32]) -> Vectors:
+    return Vectors(part.ids, vectors, part.unreadable)

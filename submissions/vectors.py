@@ -1,0 +1,125 @@
+"""The vectors file: HDF5 with `ids` (UTF-8 strings), `vectors` (float32 [n, d]) and, optionally, `unreadable` (bool [n])."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from data.errors import UserError
+from data.files import whole_file
+
+BLOCK = 65_536
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Rows in the order of `ids`; `unreadable` marks rows that stand for no image: they are zero and match nothing."""
+
+    ids: list[str]
+    vectors: NDArray[np.float32]
+    unreadable: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def rows(self, ids: list[str]) -> "Vectors":
+        """The rows of `ids`, in that order; UserError names the first id that is missing."""
+        where = {image_id: row for row, image_id in enumerate(self.ids)}
+        missing = [image_id for image_id in ids if image_id not in where]
+        if missing:
+            raise UserError(f"{len(missing)} ids have no vector, the first is {missing[0]!r}. Embed the images again (step 02).")
+        chosen = [where[image_id] for image_id in ids]
+        return Vectors(list(ids), self.vectors[chosen], self.unreadable[chosen])
+
+    def readable(self) -> NDArray[np.float32]:
+        """The vectors of readable images only."""
+        return self.vectors[~self.unreadable]
+
+
+@dataclass(frozen=True)
+class VectorsShape:
+    """What a vectors file holds, without reading the vectors."""
+
+    ids: list[str]
+    dimensions: int
+    unreadable: NDArray[np.bool_]
+
+
+def write_vectors(
+    path: Path | str, ids: list[str], blocks: Iterable[NDArray[np.float32]], unreadable: NDArray[np.bool_] | None = None
+) -> None:
+    """Write blocks of rows [m, d] in the order of `ids`, whole or not at all. ValueError when rows and ids differ in number."""
+    strings = h5py.string_dtype("utf-8")
+    with whole_file(Path(path)) as temporary, h5py.File(temporary, "w") as file:
+        file.create_dataset("ids", data=np.array(ids, dtype=object), dtype=strings)
+        file.create_dataset("unreadable", data=np.zeros(len(ids), bool) if unreadable is None else unreadable)
+        stored, row = None, 0
+        for block in blocks:
+            if stored is None:
+                stored = file.create_dataset("vectors", shape=(len(ids), block.shape[1]), dtype=np.float32)
+            stored[row : row + len(block)] = block
+            row += len(block)
+        if row != len(ids):
+            raise ValueError(f"{row} vectors for {len(ids)} ids")
+
+
+def read_vectors(path: Path | str) -> Vectors:
+    """Read a whole vectors file into memory; UserError says what is wrong with it."""
+    shape = describe_vectors(path)
+    blocks = list(iterate_vectors(path))
+    vectors = np.concatenate(blocks) if blocks else np.zeros((0, shape.dimensions), np.float32)
+    return Vectors(shape.ids, vectors, shape.unreadable)
+
+
+def describe_vectors(path: Path | str) -> VectorsShape:
+    """Ids, dimensions and marks of a vectors file, checked; UserError says what is wrong with it."""
+    with _opened(path) as file:
+        for name in ("ids", "vectors"):
+            if name not in file or not isinstance(file[name], h5py.Dataset):
+                raise UserError(f"{path} has no data set {name!r}; a vectors file holds ids and vectors. Embed again (step 02).")
+        ids = read_ids(file["ids"])
+        vectors = file["vectors"]
+        if vectors.ndim != 2 or vectors.dtype != np.float32:
+            raise UserError(f"{path}: vectors are {vectors.dtype} {list(vectors.shape)}; expected float32 [n, d].")
+        if len(ids) != len(vectors):
+            raise UserError(f"{path} holds {len(ids)} ids but {len(vectors)} vectors. Embed again (step 02).")
+        if len(set(ids)) != len(ids):
+            raise UserError(f"{path} holds {len(ids) - len(set(ids))} ids more than once. Each image has one row.")
+        unreadable = np.asarray(file["unreadable"], dtype=bool) if "unreadable" in file else np.zeros(len(ids), bool)
+        return VectorsShape(ids, vectors.shape[1], unreadable)
+
+
+def iterate_vectors(path: Path | str, block: int = BLOCK) -> Iterator[NDArray[np.float32]]:
+    """The rows in blocks [≤ block, d] float32; UserError at the first block with NaN or infinity."""
+    with _opened(path) as file:
+        vectors = file["vectors"]
+        for start in range(0, len(vectors), block):
+            try:
+                rows = vectors[start : start + block]
+            except OSError as error:
+                raise UserError(f"{path} is damaged at row {start}: {error}. Make it again.") from error
+            broken = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+            if len(broken):
+                raise UserError(
+                    f"{path}: {len(broken)} of the rows from {start} hold NaN or infinity, the first is row {start + broken[0]}. "
+                    "The model that made them diverged, or the file is damaged: embed again (step 02)."
+                )
+            yield rows
+
+
+def read_ids(stored: h5py.Dataset) -> list[str]:
+    """Ids as str, whether they are stored as variable or fixed strings."""
+    return [item.decode("utf-8") if isinstance(item, bytes) else str(item) for item in stored[:]]
+
+
+def _opened(path: Path | str) -> h5py.File:
+    path = Path(path)
+    if not path.is_file():
+        raise UserError(f"{path}: no such file.")
+    try:
+        return h5py.File(path, "r")
+    except OSError as error:
+        raise UserError(f"{path} is not a whole HDF5 file ({error}). Make it again.") from error
