@@ -1,0 +1,75 @@
+"""Two sheets for people: every edit at three intensities, and random compositions at four."""
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image as Pillow
+from PIL import ImageDraw
+
+from augmentations.composition import OTHER_IMAGE, edit_image, replay
+from augmentations.extra import EXTRA_TABLE
+from augmentations.query_set import LONG_SIDE, FileOverlays, fit
+from augmentations.randomness import generator_for
+from augmentations.settings import AugmentationSettings
+from augmentations.table import TABLE, Edit
+from data.decode import decode_rgb
+from data.files import whole_file
+from data.images import ImageSet
+
+Image = NDArray[np.uint8]
+CELL, LABEL = 144, 16
+EDIT_INTENSITIES, COMPOSITION_INTENSITIES = (0.25, 0.6, 1.0), (0.25, 0.5, 0.75, 1.0)
+
+
+def draw_contact_sheets(images: ImageSet, overlays: ImageSet, count: int, seed: int, folder: Path) -> None:
+    """Write `edits.jpg` and `compositions.jpg` into `folder`, from the first `count` readable images."""
+    other_images = FileOverlays(overlays)
+    chosen = [fit(decode_rgb(path, short_side=LONG_SIDE // 2), LONG_SIDE) for path in images.paths[: max(1, count)]]
+    edits = [*TABLE, *EXTRA_TABLE]
+    cells = []
+    for number, edit in enumerate(edits):
+        image = chosen[number % len(chosen)]
+        cells.append([_one_edit(edit, image, intensity, seed, other_images) for intensity in EDIT_INTENSITIES])
+    rows = [(f"{edit.name}   I = {', '.join(map(str, EDIT_INTENSITIES))}", row) for edit, row in zip(edits, cells, strict=True)]
+    _save(folder / "edits.jpg", rows, columns=3)
+    compositions = []
+    for intensity in COMPOSITION_INTENSITIES:
+        settings = AugmentationSettings(intensity=intensity, extra=True)
+        row = []
+        for number in range(8):
+            rng = generator_for(seed, number, f"contact sheet {intensity}")
+            row.append(edit_image(chosen[number % len(chosen)], settings, rng, other_images).image)
+        compositions.append((f"random compositions, I = {intensity}", row))
+    _save(folder / "compositions.jpg", compositions, columns=1)
+
+
+def _one_edit(edit: Edit, image: Image, intensity: float, seed: int, other_images: FileOverlays) -> Image:
+    rng = generator_for(seed, 0, edit.name)
+    entry = {"edit": edit.name, "function": edit.function} | edit.draw(rng, intensity)
+    if edit.needs_overlay:
+        entry[OTHER_IMAGE[entry["function"]]] = other_images.ids[rng.integers(len(other_images.ids))]
+    return replay(image, [entry], other_images)
+
+
+def _save(path: Path, rows: list[tuple[str, list[Image]]], columns: int) -> None:
+    """Rows of labelled pictures, `columns` rows side by side."""
+    width = max(len(row) for _, row in rows) * CELL + 8
+    height = CELL + LABEL
+    sheet = Pillow.new("RGB", (columns * width, -(-len(rows) // columns) * height), "white")
+    draw = ImageDraw.Draw(sheet)
+    for number, (label, row) in enumerate(rows):
+        left, top = number % columns * width, number // columns * height
+        draw.text((left + 4, top + 2), label, fill="black")
+        for column, picture in enumerate(row):
+            small = fit(picture, CELL - 4)
+            small = small if max(small.shape[:2]) >= CELL - 4 else _enlarged(small, CELL - 4)
+            sheet.paste(Pillow.fromarray(small), (left + 4 + column * CELL, top + LABEL))
+    with whole_file(path) as temporary:
+        sheet.save(temporary, quality=88)
+
+
+def _enlarged(image: Image, long_side: int) -> Image:
+    factor = long_side / max(image.shape[:2])
+    return cv2.resize(image, None, fx=factor, fy=factor, interpolation=cv2.INTER_NEAREST)  # type: ignore[return-value]

@@ -1,0 +1,90 @@
+"""Edited training images as tensors."""
+
+from collections.abc import Iterator, Sequence
+
+import cv2
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import Dataset, Sampler
+
+from augmentations.composition import edit_image
+from augmentations.randomness import generator_for
+from augmentations.settings import AugmentationSettings
+from data.cache import SquareImages
+from data.loader import resize_square
+
+Key = tuple[int, int]
+
+
+class CachedOverlays:
+    """Overlay material from a cache; only rows that could be read."""
+
+    def __init__(self, images: SquareImages, rows: Sequence[int]) -> None:
+        self._images, self._rows = images, {images.ids[row]: row for row in rows}
+        self.ids = list(self._rows)
+
+    def __call__(self, image_id: str) -> NDArray[np.uint8]:
+        return np.asarray(self._images.pixels[self._rows[image_id]])
+
+
+class EditedImages(Dataset[tuple[Tensor, int]]):
+    """Item (epoch, row): (uint8 [3, size, size], row) of the cached image edited for that epoch.
+
+    Pixels depend on (seed, epoch, image id) only. Bytes are a quarter of floats to send between processes:
+    `normalized` makes the floats where the network is.
+    """
+
+    def __init__(
+        self,
+        images: SquareImages,
+        settings: AugmentationSettings,
+        size: int,
+        seed: int,
+        overlays: CachedOverlays | None = None,
+    ) -> None:
+        self.images, self.settings, self.size, self.seed, self.overlays = images, settings, size, seed, overlays
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, key: Key) -> tuple[Tensor, int]:
+        cv2.setNumThreads(0)  # workers are the parallelism; OpenCV's own threads would fight over the cores
+        epoch, row = key
+        rng = generator_for(self.seed, epoch, self.images.ids[row])
+        edited = edit_image(np.asarray(self.images.pixels[row]), self.settings, rng, self.overlays)
+        pixels = resize_square(edited.image, self.size)
+        return torch.from_numpy(np.ascontiguousarray(pixels)).permute(2, 0, 1), row
+
+
+class EpochBatches(Sampler[list[Key]]):
+    """Batches of (epoch, row) over several epochs in one stream, each epoch in its own order.
+
+    One stream keeps the workers busy between epochs. The last, smaller batch of an epoch is kept unless it is one image.
+    """
+
+    def __init__(self, rows: Sequence[int], batch_size: int, first_epoch: int, last_epoch: int, seed: int) -> None:
+        self.rows, self.batch_size, self.epochs, self.seed = np.array(rows), batch_size, range(first_epoch, last_epoch), seed
+
+    def batches_per_epoch(self) -> int:
+        whole, rest = divmod(len(self.rows), self.batch_size)
+        return whole + (rest > 1)
+
+    def __len__(self) -> int:
+        return self.batches_per_epoch() * len(self.epochs)
+
+    def __iter__(self) -> Iterator[list[Key]]:
+        for epoch in self.epochs:
+            order = generator_for(self.seed, epoch, "order of the images").permutation(self.rows)
+            for batch in range(self.batches_per_epoch()):
+                rows = order[batch * self.batch_size : (batch + 1) * self.batch_size]
+                yield [(epoch, int(row)) for row in rows]
+
+
+def normalized(pixels: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
+    """uint8 [n, 3, h, w] → float32, 0…1, less the mean, by the standard deviation, channels last."""
+    device = pixels.device
+    scale = torch.tensor([255 * value for value in std], device=device)[:, None, None]
+    shift = torch.tensor([m / s for m, s in zip(mean, std, strict=True)], device=device)[:, None, None]
+    return (pixels.float() / scale - shift).contiguous(memory_format=torch.channels_last)

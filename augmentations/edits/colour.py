@@ -1,0 +1,69 @@
+"""Edits that change colours. Images are uint8 [h, w, 3] RGB and never changed in place."""
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+Image = NDArray[np.uint8]
+
+
+def color_jitter(image: Image, brightness: float, contrast: float, saturation: float) -> Image:
+    """Brightness, contrast (about the mean grey) and saturation (about each pixel's grey), one after the other; 1 changes nothing.
+
+    All three are affine maps of RGB, so they are joined into one matrix, unlike a chain of rounded images.
+    """
+    mean_grey = float(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY).mean()) * brightness
+    grey = np.tile(np.array([0.299, 0.587, 0.114], np.float32), (3, 1))
+    mix = saturation * np.eye(3, dtype=np.float32) + (1 - saturation) * grey
+    matrix = np.empty((3, 4), np.float32)
+    matrix[:, :3] = mix * (brightness * contrast)
+    matrix[:, 3] = mix.sum(axis=1) * mean_grey * (1 - contrast)
+    return cv2.transform(image, matrix)  # type: ignore[return-value]
+
+
+def grayscale(image: Image) -> Image:
+    """Luminosity in all three channels."""
+    return cv2.cvtColor(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB)  # type: ignore[return-value]
+
+
+def opacity(image: Image, level: float) -> Image:
+    """Blend with white: 1 keeps the image."""
+    return cv2.convertScaleAbs(image, alpha=level, beta=255 * (1 - level))  # type: ignore[return-value]
+
+
+def invert_channels(image: Image, red: bool, green: bool, blue: bool) -> Image:
+    mask = np.full_like(image, np.array([255 * red, 255 * green, 255 * blue], np.uint8))
+    return cv2.bitwise_xor(image, mask)  # type: ignore[return-value]
+
+
+def swap_channels(image: Image, order: list[int]) -> Image:
+    """Channel i becomes the image's channel order[i]; a channel may stand more than once."""
+    channels = cv2.split(image)
+    return cv2.merge([channels[index] for index in order])  # type: ignore[return-value]
+
+
+def shift_channels(image: Image, down: float, right: float) -> Image:
+    """Move red by (down, right) and blue by the opposite, shares of the short side; the border is cropped."""
+    height, width = image.shape[:2]
+    i, j = round(down * min(height, width)), round(right * min(height, width))
+    rows, columns = height - 2 * abs(i), width - 2 * abs(j)
+    if rows < 8 or columns < 8:
+        return image.copy()
+
+    def part(channel: int, y: int, x: int) -> NDArray[np.uint8]:
+        return image[abs(i) - y : abs(i) - y + rows, abs(j) - x : abs(j) - x + columns, channel]
+
+    return np.stack([part(0, i, j), part(1, 0, 0), part(2, -i, -j)], axis=2)
+
+
+def photo_filter(image: Image, tint: list[float], gamma: float, fade: float, vignette: float) -> Image:
+    """A photo app's filter: a tint per channel, gamma, faded blacks, darker corners."""
+    curve = np.arange(256, dtype=np.float32)[:, None] / 255
+    table = (fade + (1 - fade) * curve**gamma * np.array(tint, np.float32)) * 255
+    filtered = cv2.LUT(image, np.clip(table, 0, 255).astype(np.uint8)[None])
+    if vignette > 0:
+        height, width = image.shape[:2]
+        y, x = np.linspace(-1, 1, height, dtype=np.float32)[:, None], np.linspace(-1, 1, width, dtype=np.float32)
+        shade = 1 - vignette * np.clip((x * x + y * y) / 2, 0, 1)
+        filtered = (filtered * shade[..., None]).astype(np.uint8)
+    return filtered  # type: ignore[return-value]

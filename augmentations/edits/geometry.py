@@ -1,0 +1,100 @@
+"""Edits that move pixels. Images are uint8 [h, w, 3] RGB and never changed in place."""
+
+import math
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+Image = NDArray[np.uint8]
+MIN_SIDE = 8
+
+
+def scale(image: Image, factor: float) -> Image:
+    """Make the image smaller by `factor`."""
+    return _resized(image, round(image.shape[1] * factor), round(image.shape[0] * factor))
+
+
+def hflip(image: Image) -> Image:
+    return _uint8(cv2.flip(image, 1))
+
+
+def vflip(image: Image) -> Image:
+    return _uint8(cv2.flip(image, 0))
+
+
+def rotate(image: Image, degrees: float) -> Image:
+    """Turn counter-clockwise and keep the largest upright rectangle without black corners."""
+    height, width = image.shape[:2]
+    kept_width, kept_height = _largest_upright(width, height, degrees)
+    matrix = cv2.getRotationMatrix2D(((width - 1) / 2, (height - 1) / 2), degrees, 1.0)
+    matrix[0, 2] -= (width - kept_width) / 2
+    matrix[1, 2] -= (height - kept_height) / 2
+    size = max(MIN_SIDE, int(kept_width)), max(MIN_SIDE, int(kept_height))
+    return _uint8(cv2.warpAffine(image, matrix, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101))
+
+
+def perspective(image: Image, corner_shifts: list[list[float]], crop_border: bool) -> Image:
+    """Move the four corners (top left, top right, bottom right, bottom left) by shares of the short side [4, 2].
+
+    The black border is kept, or cropped as far as the corners moved inwards.
+    """
+    height, width = image.shape[:2]
+    corners = np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float32)
+    moved = corners + np.array(corner_shifts, np.float32) * min(height, width)
+    warped = cv2.warpPerspective(image, cv2.getPerspectiveTransform(corners, moved), (width, height), flags=cv2.INTER_LINEAR)
+    if crop_border:
+        left, right = max(moved[0, 0], moved[3, 0], 0), min(moved[1, 0], moved[2, 0], width)
+        top, bottom = max(moved[0, 1], moved[1, 1], 0), min(moved[2, 1], moved[3, 1], height)
+        if right - left >= MIN_SIDE and bottom - top >= MIN_SIDE:
+            warped = warped[math.ceil(top) : int(bottom), math.ceil(left) : int(right)]
+    return _uint8(warped)
+
+
+def crop(image: Image, x1: float, y1: float, x2: float, y2: float) -> Image:
+    """Keep the part between the corners, given as shares of width and height; at least 8 pixels a side."""
+    height, width = image.shape[:2]
+    left, right = _span(x1, x2, width)
+    top, bottom = _span(y1, y2, height)
+    return np.ascontiguousarray(image[top:bottom, left:right])
+
+
+def pad(image: Image, width_share: float, height_share: float, colour: list[int]) -> Image:
+    """Add a border of one colour: shares of width and height on each side."""
+    x, y = round(image.shape[1] * width_share), round(image.shape[0] * height_share)
+    return _uint8(cv2.copyMakeBorder(image, y, y, x, x, cv2.BORDER_CONSTANT, value=colour))
+
+
+def pad_to_square(image: Image, colour: list[int]) -> Image:
+    height, width = image.shape[:2]
+    x, y = max(0, height - width), max(0, width - height)
+    return _uint8(cv2.copyMakeBorder(image, y // 2, y - y // 2, x // 2, x - x // 2, cv2.BORDER_CONSTANT, value=colour))
+
+
+def _span(start: float, end: float, length: int) -> tuple[int, int]:
+    first, last = int(start * length), int(end * length)
+    if last - first < MIN_SIDE:
+        middle = (first + last) // 2
+        first = int(np.clip(middle - MIN_SIDE // 2, 0, max(0, length - MIN_SIDE)))
+        last = min(length, first + MIN_SIDE)
+    return first, last
+
+
+def _largest_upright(width: int, height: int, degrees: float) -> tuple[float, float]:
+    """Width and height of the largest upright rectangle inside the turned one."""
+    sine, cosine = abs(math.sin(math.radians(degrees))), abs(math.cos(math.radians(degrees)))
+    long, short = max(width, height), min(width, height)
+    if short <= 2 * sine * cosine * long or abs(sine - cosine) < 1e-10:
+        half = short / 2
+        return (half / sine, half / cosine) if width >= height else (half / cosine, half / sine)
+    double = cosine * cosine - sine * sine
+    return (width * cosine - height * sine) / double, (height * cosine - width * sine) / double
+
+
+def _resized(image: Image, width: int, height: int) -> Image:
+    size = max(MIN_SIDE, width), max(MIN_SIDE, height)
+    return _uint8(cv2.resize(image, size, interpolation=cv2.INTER_AREA))
+
+
+def _uint8(image: np.ndarray) -> Image:
+    return image

@@ -1,0 +1,217 @@
+"""Edits that put something on the image, or the image on something. Positions and sizes are shares of the image."""
+
+import json
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image as Pillow
+from PIL import ImageDraw, ImageFont
+
+Image = NDArray[np.uint8]
+GLYPH_PIXELS = 40
+
+
+def overlay_image(image: Image, overlay: Image, opacity: float, size: float, x: float, y: float) -> Image:
+    """Put `overlay` on the image: its height is `size` of the image's, its upper left corner at (x, y)."""
+    height = max(2, round(image.shape[0] * size))
+    width = max(2, round(overlay.shape[1] * height / overlay.shape[0]))
+    small = cv2.resize(overlay, (width, height), interpolation=cv2.INTER_AREA)
+    return _blend(image, small, np.float32(opacity), x, y)
+
+
+def overlay_onto_image(image: Image, background: Image, opacity: float, size: float, x: float, y: float) -> Image:
+    """Put the image on `background`, wholly inside: (x, y) is a share of the room that is left."""
+    height = max(8, round(background.shape[0] * size))
+    width = min(max(8, round(image.shape[1] * height / image.shape[0])), background.shape[1])
+    small = cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
+    left, top = 1 - width / background.shape[1], 1 - height / background.shape[0]
+    return _blend(background, small, np.float32(opacity), x * left, y * top)
+
+
+def overlay_emoji(image: Image, emoji: int, opacity: float, size: float, x: float, y: float) -> Image:
+    """Put AugLy's emoji number `emoji` (modulo their number) on the image: its height is `size` of the image's."""
+    side = max(2, round(image.shape[0] * size))
+    picture = cv2.resize(_emoji(emoji % len(_emoji_files())), (side, side), interpolation=cv2.INTER_AREA)
+    return _blend(image, picture[:, :, :3], picture[:, :, 3:].astype(np.float32) * (opacity / 255), x, y)
+
+
+def overlay_text(image: Image, text: str, font: int, size: float, colour: list[int], opacity: float, x: float, y: float) -> Image:
+    """Write `text` in one of AugLy's fonts: its height is `size` of the short side, its upper left corner at (x, y)."""
+    mask = text_mask(text, font)
+    height = max(3, round(min(image.shape[:2]) * size))
+    width = max(3, round(mask.shape[1] * height / mask.shape[0]))
+    mask = cv2.resize(mask, (width, height), interpolation=cv2.INTER_AREA)  # type: ignore[assignment]
+    return _blend(image, np.array(colour, np.uint8), mask[..., None].astype(np.float32) * (opacity / 255), x, y)
+
+
+def overlay_stripes(
+    image: Image, width: float, degrees: float, density: float, line: str, opacity: float, colour: list[int]
+) -> Image:
+    """Stripes over the whole image; `line` is solid, dotted or dashed."""
+    mask = _stripes(image.shape[0], image.shape[1], width, degrees, density)
+    if line == "dotted":
+        mask &= _stripes(image.shape[0], image.shape[1], width, degrees + 90, density)
+    elif line == "dashed":
+        mask &= _stripes(image.shape[0], image.shape[1], 0.7, degrees + 90, density)
+    striped = image.copy()
+    striped[mask] = (image[mask] * (1 - opacity) + np.array(colour) * opacity).astype(np.uint8)
+    return striped
+
+
+def meme_format(image: Image, text: str, font: int, caption: float, background: list[int], colour: list[int]) -> Image:
+    """A caption of `caption` × the image's height above the image."""
+    height, width = image.shape[:2]
+    meme = np.empty((height + max(4, round(height * caption)), width, 3), np.uint8)
+    room = meme.shape[0] - height
+    meme[room:] = image
+    meme[:room] = background
+    mask = text_mask(text, font)
+    fit = min(0.9 * width / mask.shape[1], 0.8 * room / mask.shape[0])
+    size = max(2, int(mask.shape[1] * fit)), max(2, int(mask.shape[0] * fit))
+    mask = cv2.resize(mask, size, interpolation=cv2.INTER_AREA)  # type: ignore[assignment]
+    x, y = (width - size[0]) / 2 / width, (room - size[1]) / 2 / meme.shape[0]
+    return _blend(meme, np.array(colour, np.uint8), mask[..., None].astype(np.float32) / 255, x, y)
+
+
+def onto_screenshot(image: Image, template: int) -> Image:
+    """Put the image into one of AugLy's screenshots (`template` modulo their number), which is scaled to the image."""
+    picture, (left, top, right, bottom) = _screenshots()[template % len(_screenshots())]
+    height, width = image.shape[:2]
+    factor = max(width / (right - left), height / (bottom - top))
+    size = max(8, round(picture.shape[1] * factor)), max(8, round(picture.shape[0] * factor))
+    page = cv2.resize(picture, size, interpolation=cv2.INTER_AREA if factor < 1 else cv2.INTER_LINEAR)
+    x, y = round(left * factor), round(top * factor)
+    box = page[y : round(bottom * factor), x : round(right * factor)]
+    box[:] = 0
+    inside = image[: box.shape[0], : box.shape[1]]
+    dy, dx = (box.shape[0] - inside.shape[0]) // 2, (box.shape[1] - inside.shape[1]) // 2
+    box[dy : dy + inside.shape[0], dx : dx + inside.shape[1]] = inside
+    return page  # type: ignore[return-value]
+
+
+def border(image: Image, width: float, colour: list[int], bar: float) -> Image:
+    """An app's frame: a border of one colour and a bar with round buttons below; shares of the short side."""
+    side = min(image.shape[:2])
+    edge, below = round(width * side), round(bar * side)
+    framed = cv2.copyMakeBorder(image, edge, edge + below, edge, edge, cv2.BORDER_CONSTANT, value=colour)
+    ink = [255 - value for value in colour]
+    for number in range(4 if below >= 6 else 0):
+        at = int(framed.shape[1] * (0.12 + 0.12 * number)), framed.shape[0] - edge // 2 - below // 2
+        cv2.circle(framed, at, max(1, below // 4), ink, -1, cv2.LINE_AA)
+    return framed  # type: ignore[return-value]
+
+
+def watermark(image: Image, text: str, font: int, opacity: float, size: float, degrees: float) -> Image:
+    """The same words all over the image, turned."""
+    height, width = image.shape[:2]
+    word = text_mask(text, font)
+    tall = max(4, round(min(height, width) * size))
+    word = cv2.resize(word, (max(4, round(word.shape[1] * tall / word.shape[0])), tall), interpolation=cv2.INTER_AREA)  # type: ignore[assignment]
+    cell = np.pad(word, ((tall // 2, tall // 2), (tall, tall)))
+    reach = int(np.hypot(height, width)) + 2
+    field = np.tile(cell, (reach // cell.shape[0] + 1, reach // cell.shape[1] + 1))[:reach, :reach]
+    matrix = cv2.getRotationMatrix2D((reach / 2, reach / 2), degrees, 1.0)
+    turned = cv2.warpAffine(field, matrix, (reach, reach))[(reach - height) // 2 :, (reach - width) // 2 :][:height, :width]
+    return _blend(image, np.full(3, 255, np.uint8), turned[..., None].astype(np.float32) * (opacity / 255), 0, 0)
+
+
+def collage(image: Image, overlay: Image, side_by_side: bool, first: bool, share: float) -> Image:
+    """Join the image and another one in a row or a column; the other takes `share` of the result's length."""
+    height, width = image.shape[:2]
+    if side_by_side:
+        size = max(8, round(width * share / (1 - share))), height
+    else:
+        size = width, max(8, round(height * share / (1 - share)))
+    other = cv2.resize(overlay, size, interpolation=cv2.INTER_AREA)
+    return np.concatenate([image, other] if first else [other, image], axis=1 if side_by_side else 0)
+
+
+def sticker(image: Image, overlay: Image, size: float, x: float, y: float, seed: int) -> Image:
+    """A cut-out of another image, with a white rim, on the image: its height is `size` of the image's."""
+    side = max(8, round(image.shape[0] * size))
+    rng = np.random.default_rng(seed)
+    turn = np.linspace(0, 2 * np.pi, 40, endpoint=False)
+    reach = 0.42 * side * (1 + sum(rng.normal(0, 0.08) * np.cos(k * turn + rng.uniform(0, 6)) for k in (2, 3, 5)))
+    outline = np.stack([side / 2 + reach * np.cos(turn), side / 2 + reach * np.sin(turn)], axis=1).astype(np.int32)
+    inner, outer = np.zeros((side, side), np.uint8), np.zeros((side, side), np.uint8)
+    cv2.fillPoly(inner, [outline], 255, lineType=cv2.LINE_AA)
+    cv2.fillPoly(outer, [outline], 255, lineType=cv2.LINE_AA)
+    cv2.polylines(outer, [outline], True, 255, max(1, side // 14), cv2.LINE_AA)
+    inside = inner[..., None].astype(np.float32) / 255
+    picture = cv2.resize(overlay, (side, side), interpolation=cv2.INTER_AREA) * inside + 255 * (1 - inside)
+    return _blend(image, picture.astype(np.uint8), outer[..., None].astype(np.float32) / 255, x, y)
+
+
+@lru_cache(maxsize=4096)
+def text_mask(text: str, font: int) -> NDArray[np.uint8]:
+    """The words as a mask [h, w] 0…255, cropped to the ink; rendered once."""
+    face = _fonts()[font % len(_fonts())]
+    left, top, right, bottom = face.getbbox(text)
+    canvas = Pillow.new("L", (max(4, int(right - left) + 2), max(4, int(bottom - top) + 2)))
+    ImageDraw.Draw(canvas).text((1 - left, 1 - top), text, fill=255, font=face)
+    return np.asarray(canvas)
+
+
+def _blend(image: Image, top: NDArray[np.uint8], cover: NDArray[np.float32] | np.float32, x: float, y: float) -> Image:
+    """`top` ([h, w, 3] or one colour) over the image at (x, y); what lies outside is cut. cover: 0…1, a number or [h, w, 1]."""
+    height, width = (np.shape(cover) if np.ndim(cover) else top.shape)[:2]
+    left, upper = int(x * image.shape[1]), int(y * image.shape[0])
+    own_left, own_upper = max(0, -left), max(0, -upper)
+    right, lower = min(width, image.shape[1] - left), min(height, image.shape[0] - upper)
+    result = image.copy()
+    if right <= own_left or lower <= own_upper:
+        return result
+    part = result[upper + own_upper : upper + lower, left + own_left : left + right]
+    weight = cover[own_upper:lower, own_left:right] if np.ndim(cover) else cover  # type: ignore[index]
+    over = top[own_upper:lower, own_left:right] if top.ndim == 3 else top
+    part[:] = np.rint(part + weight * (over.astype(np.float32) - part)).astype(np.uint8)
+    return result
+
+
+def _stripes(height: int, width: int, line: float, degrees: float, density: float) -> NDArray[np.bool_]:
+    turn, distance = np.deg2rad(degrees), (1 - density) * min(height, width)
+    y = (np.arange(height, dtype=np.float32) - height / 2)[:, None] * np.float32(np.cos(turn) / distance)
+    x = (np.arange(width, dtype=np.float32) - width / 2) * np.float32(np.sin(turn) / distance)
+    return np.cos(2 * np.pi * (x + y)) > np.cos(np.pi * line)
+
+
+def _assets() -> Path:
+    spec = find_spec("augly")  # finds the package without importing it: AugLy's import takes seconds
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError("augly is not installed: python -m pip install -r requirements.txt")
+    return Path(spec.origin).parent / "assets"
+
+
+@lru_cache(maxsize=1)
+def _emoji_files() -> list[Path]:
+    return sorted((_assets() / "twemojis").rglob("*.png"))
+
+
+@lru_cache(maxsize=1024)
+def _emoji(number: int) -> NDArray[np.uint8]:
+    with Pillow.open(_emoji_files()[number]) as picture:
+        return np.asarray(picture.convert("RGBA"))
+
+
+@lru_cache(maxsize=1)
+def _fonts() -> list[ImageFont.FreeTypeFont]:
+    """Every tenth of AugLy's fonts: enough variety, opened in milliseconds."""
+    return [ImageFont.truetype(path, GLYPH_PIXELS) for path in sorted((_assets() / "fonts").glob("*.ttf"))[::10]]
+
+
+@lru_cache(maxsize=1)
+def _screenshots() -> list[tuple[NDArray[np.uint8], tuple[int, int, int, int]]]:
+    """AugLy's templates, made 512 pixels wide at most, with the box (left, top, right, bottom) for the image."""
+    folder = _assets() / "screenshot_templates"
+    templates = []
+    for name, box in sorted(json.loads((folder / "bboxes.json").read_text()).items()):
+        with Pillow.open(folder / name) as picture:
+            factor = min(1, 512 / picture.width)
+            small = picture.convert("RGB").resize((round(picture.width * factor), round(picture.height * factor)))
+        left, top, right, bottom = (round(value * factor) for value in box)
+        templates.append((np.asarray(small), (left, top, right, bottom)))
+    return templates

@@ -1,0 +1,64 @@
+"""Edits that lose detail. Lengths are shares of 384 pixels, the size the paper's edits were tuned at."""
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+Image = NDArray[np.uint8]
+TUNED_SIDE = 384
+SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32) / 13  # the smoothing of Pillow's sharpness
+
+
+def encoding_quality(image: Image, quality: int) -> Image:
+    """Encode as JPEG at `quality` 1…100 and decode again."""
+    _, encoded = cv2.imencode(
+        ".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, int(np.clip(quality, 1, 100))]
+    )
+    return cv2.imdecode(encoded, cv2.IMREAD_COLOR_RGB)  # type: ignore[return-value]
+
+
+def blur(image: Image, radius: float) -> Image:
+    """Gaussian blur; `radius` in pixels of an image with a short side of 384, smaller images in proportion."""
+    sigma = radius * min(image.shape[:2]) / TUNED_SIDE
+    return cv2.GaussianBlur(image, (0, 0), sigma) if sigma > 0.1 else image.copy()  # type: ignore[return-value]
+
+
+def sharpen(image: Image, factor: float) -> Image:
+    """Move away from a smoothed copy; 1 changes nothing."""
+    smooth = cv2.filter2D(image, -1, SMOOTH)
+    return cv2.addWeighted(image, factor, smooth, 1 - factor, 0)  # type: ignore[return-value]
+
+
+def shuffle_pixels(image: Image, share: float, seed: int) -> Image:
+    """Exchange a share of the pixels with each other."""
+    flat = image.reshape(-1, 3).copy()
+    rng = np.random.default_rng(seed)
+    chosen = rng.choice(len(flat), int(len(flat) * share), replace=False, shuffle=False)
+    flat[chosen] = flat[rng.permutation(chosen)]
+    return flat.reshape(image.shape)
+
+
+def pixelization(image: Image, ratio: float) -> Image:
+    """Shrink by `ratio` and enlarge again in blocks."""
+    height, width = image.shape[:2]
+    small = cv2.resize(image, (max(1, round(width * ratio)), max(1, round(height * ratio))), interpolation=cv2.INTER_AREA)
+    return cv2.resize(small, (width, height), interpolation=cv2.INTER_NEAREST)  # type: ignore[return-value]
+
+
+def double_compression(image: Image, factor: float, first: int, second: int) -> Image:
+    """JPEG at a smaller size, then again at the original size, as images wander between platforms."""
+    height, width = image.shape[:2]
+    small = cv2.resize(image, (max(8, round(width * factor)), max(8, round(height * factor))), interpolation=cv2.INTER_AREA)
+    again = cv2.resize(encoding_quality(small, first), (width, height), interpolation=cv2.INTER_LINEAR)
+    return encoding_quality(again, second)  # type: ignore[arg-type]
+
+
+def moire(image: Image, period: float, degrees: float, strength: float) -> Image:
+    """A photographed screen: fine colour stripes that beat with the pixels; `period` in pixels at 384."""
+    height, width = image.shape[:2]
+    y, x = np.arange(height, dtype=np.float32)[:, None], np.arange(width, dtype=np.float32)
+    period = max(2.2, period * min(height, width) / TUNED_SIDE)
+    turn = np.deg2rad(degrees)
+    phase = (x * np.cos(turn) + y * np.sin(turn)) * (2 * np.pi / period)
+    waves = np.stack([np.sin(phase), np.sin(phase + 2.1), np.sin(phase * 1.03 + 4.2)], axis=2)
+    return np.clip(image * (1 + strength * waves), 0, 255).astype(np.uint8)

@@ -1,0 +1,126 @@
+"""A synthetic query set: edited copies and edited distractors, with ground truth and the record of every query."""
+
+import json
+import os
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from PIL import Image
+from tqdm import tqdm
+
+from augmentations.composition import Edited, draw_record, replay
+from augmentations.randomness import generator_for
+from augmentations.settings import AugmentationSettings
+from data.decode import decode_rgb
+from data.errors import ImageError, UserError
+from data.files import whole_folder
+from data.ground_truth import write_ground_truth
+from data.images import ImageSet
+from data.layout import GROUND_TRUTH, QUERY, QUERY_EDITS
+
+LONG_SIDE = 384  # the size the paper's edits were tuned at
+Task = tuple[str, str, Path]  # query id, source id, source path
+
+
+class FileOverlays:
+    """Overlay material decoded when it is needed."""
+
+    def __init__(self, images: ImageSet) -> None:
+        self.ids, self._paths = images.ids, dict(zip(images.ids, images.paths, strict=True))
+
+    def __call__(self, image_id: str) -> NDArray[np.uint8]:
+        return fit(decode_rgb(self._paths[image_id], short_side=LONG_SIDE // 2), LONG_SIDE)
+
+
+def make_query_set(
+    references: ImageSet,
+    distractors: ImageSet,
+    overlays: ImageSet,
+    settings: AugmentationSettings,
+    seed: int,
+    count: int,
+    copies: int,
+    folder: Path,
+) -> None:
+    """Write `query_images/`, the ground truth, `query_edits.csv` and `query_records.jsonl` into `folder`.
+
+    `copies` of the `count` queries are made from references (each at most once while they last), the others from distractors.
+    Every query has at least one edit. Images that cannot be read are passed over and listed. UserError when none can be read.
+    """
+    if copies > count:
+        raise UserError(f"{copies} copies do not fit into {count} queries; lower queries.copies in the recipe.")
+    rng = generator_for(seed, 0, "query set")
+    places = rng.permutation(count)
+    sources = [(references, True, copies), (distractors, False, count - copies)]
+    tasks: list[tuple[Task, bool]] = []
+    for images, is_copy, number in sources:
+        order = np.concatenate([rng.permutation(len(images)) for _ in range(number // len(images) + 1)])[:number]
+        for index in order:
+            query_id = f"Q{places[len(tasks)]:05d}"
+            tasks.append(((query_id, images.ids[index], images.paths[index]), is_copy))
+    tasks.sort(key=lambda task: task[0][0])
+    with whole_folder(folder) as temporary:
+        (temporary / QUERY).mkdir()
+        edit = partial(_write_query, temporary / QUERY, settings, seed, overlays)
+        with ProcessPoolExecutor(os.cpu_count()) as pool:
+            done = pool.map(edit, [task for task, _ in tasks], chunksize=8)
+            results = list(tqdm(done, total=count, desc="editing queries", unit="query", leave=False))
+        _write_tables(temporary, tasks, results)
+
+
+def fit(image: NDArray[np.uint8], long_side: int) -> NDArray[np.uint8]:
+    """Shrink so that the long side is at most `long_side`."""
+    factor = long_side / max(image.shape[:2])
+    if factor >= 1:
+        return image
+    size = max(8, round(image.shape[1] * factor)), max(8, round(image.shape[0] * factor))
+    return cv2.resize(image, size, interpolation=cv2.INTER_AREA)  # type: ignore[return-value]
+
+
+def _write_query(
+    folder: Path, settings: AugmentationSettings, seed: int, overlays: ImageSet, task: Task
+) -> list[dict[str, object]] | str:
+    """Edit one image; its record, or why it could not be read."""
+    cv2.setNumThreads(1)  # each process has one core to itself
+    query_id, source_id, path = task
+    other_images = FileOverlays(overlays)
+    try:
+        image = fit(decode_rgb(path, short_side=LONG_SIDE // 2), LONG_SIDE)
+        edited = _edited(image, settings, seed, query_id, source_id, other_images)
+    except ImageError as error:
+        return str(error)
+    Image.fromarray(fit(edited.image, 2 * LONG_SIDE)).save(folder / f"{query_id}.jpg", quality=85)
+    return edited.record
+
+
+def _edited(
+    image: NDArray[np.uint8], settings: AugmentationSettings, seed: int, query_id: str, source_id: str, other_images: FileOverlays
+) -> Edited:
+    """The first drawn composition that holds an edit; an image is never pasted into its own copy."""
+    for attempt in range(1000):
+        rng = generator_for(seed, attempt, query_id)
+        record = draw_record(settings, rng, [image_id for image_id in other_images.ids if image_id != source_id])
+        if record:
+            return Edited(replay(image, record, other_images), record)
+    return Edited(image, [])  # family "none" has no edits
+
+
+def _write_tables(folder: Path, tasks: list[tuple[Task, bool]], results: list[list[dict[str, object]] | str]) -> None:
+    made = [
+        (task, is_copy, record) for (task, is_copy), record in zip(tasks, results, strict=True) if not isinstance(record, str)
+    ]
+    problems = [record for record in results if isinstance(record, str)]
+    if not made:
+        raise UserError(f"no query could be made; the first image: {problems[0]}")
+    if problems:
+        print(f"{len(problems)} queries were not made because their image cannot be read, the first: {problems[0]}")
+    write_ground_truth(folder / GROUND_TRUTH, [(task[0], task[1] if is_copy else None) for task, is_copy, _ in made])
+    edits = [(task[0], " ".join(str(entry["edit"]) for entry in record)) for task, _, record in made]
+    pd.DataFrame(edits, columns=["query_id", "edits"]).to_csv(folder / QUERY_EDITS, index=False)
+    lines = [json.dumps({"query_id": task[0], "source_id": task[1], "record": record}) for task, _, record in made]
+    (folder / "query_records.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -1,0 +1,72 @@
+"""Image → vector: a timm backbone, GeM, a linear layer without bias, unit length (ISC2021 paper, 2.2)."""
+
+import difflib
+from pathlib import Path
+
+import timm
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.nn import functional
+
+from data.errors import UserError
+from models.pooling import GeM
+from models.settings import DescriptorSettings, is_local
+
+
+class Descriptor(nn.Module):
+    """Images [n, 3, h, w], normalised with `mean` and `std` → unit vectors [n, dimensions] float32."""
+
+    def __init__(self, settings: DescriptorSettings, load_weights: bool = True) -> None:
+        super().__init__()
+        self.settings = settings
+        self.backbone = _backbone(settings, load_weights)
+        self.pooling = GeM(settings.pooling_exponent, settings.train_pooling_exponent)
+        self.projection = nn.Linear(self.backbone.num_features, settings.dimensions, bias=False)
+        self.mean: tuple[float, ...] = tuple(self.backbone.pretrained_cfg.get("mean", (0.485, 0.456, 0.406)))
+        self.std: tuple[float, ...] = tuple(self.backbone.pretrained_cfg.get("std", (0.229, 0.224, 0.225)))
+
+    def forward(self, images: Tensor) -> Tensor:
+        pooled = self.pooling(self.backbone.forward_features(images))
+        with torch.autocast(images.device.type, enabled=False):
+            return functional.normalize(self.projection(pooled.float()))
+
+
+def _backbone(settings: DescriptorSettings, load_weights: bool) -> nn.Module:
+    name = settings.backbone
+    if not name.startswith("hf-hub:") and not timm.is_model(name.split(".")[0]):
+        near = difflib.get_close_matches(name, timm.list_models(), n=3)
+        hint = f" Did you mean {' or '.join(near)}?" if near else " See timm.list_models()."
+        raise UserError(f"timm knows no backbone {name!r}.{hint}")
+    pretrained = load_weights and settings.weights == "pretrained"
+    try:
+        backbone = timm.create_model(name, pretrained=pretrained, num_classes=0, global_pool="")
+    except Exception as error:  # the hub's client raises many kinds, from OSError to its own
+        if not pretrained and not name.startswith("hf-hub:"):
+            raise UserError(f"timm cannot build the backbone {name!r}: {error}") from error
+        raise UserError(
+            f"the weights of {name!r} cannot be fetched ({type(error).__name__}: {error}). Without a network, download them "
+            "elsewhere and name the local file: `weights: path/to/file.safetensors` in the recipe; or train from `weights: none`."
+        ) from error
+    if load_weights and is_local(settings.weights):
+        _load_local(backbone, Path(settings.weights))
+    elif settings.weights not in ("none", "pretrained") and not is_local(settings.weights):
+        raise UserError(f"weights: {settings.weights!r}; expected none, pretrained, or a .pth, .pt or .safetensors file.")
+    return backbone
+
+
+def _load_local(backbone: nn.Module, path: Path) -> None:
+    if not path.is_file():
+        raise UserError(f"{path}: no such weights file.")
+    try:
+        state = load_file(path) if path.suffix == ".safetensors" else torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # damaged files raise many kinds
+        raise UserError(f"{path} is not a weights file that can be read: {error}") from error
+    state = state.get("state_dict", state)
+    own = backbone.state_dict()
+    fitting = {key: value.float() for key, value in state.items() if key in own and value.shape == own[key].shape}
+    if len(fitting) < len(own):
+        missing = next(key for key in own if key not in fitting)
+        if len(fitting) < 0.9 * len(own):
+            raise UserError(f"{path} fits {len(fitting)} of the {len(own)} tensors of the backbone; {missing!r} is missing.")
+    backbone.load_state_dict(fitting, strict=False)

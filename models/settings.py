@@ -1,0 +1,104 @@
+"""What a recipe may say about one model: the descriptor, its objective, how and in which stages it learns."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from data.settings import Settings
+
+
+class DescriptorSettings(Settings):
+    """timm backbone → GeM → linear without bias → L2 (ISC2021 paper, 2.2).
+
+    backbone: any timm name, or `hf-hub:owner/name`. weights: "none", "pretrained" (timm's own) or a local file.
+    """
+
+    backbone: str
+    weights: str = "none"
+    dimensions: int = Field(256, ge=2)
+    pooling_exponent: float = Field(3.0, gt=0)
+    train_pooling_exponent: bool = True
+
+
+class ArcFaceSettings(Settings):
+    """ArcFace: margin in radians, scale of the logits; classes are compared `chunk` at a time."""
+
+    kind: Literal["arcface"] = "arcface"
+    margin: float = Field(0.4, ge=0, lt=3.1416)
+    scale: float = Field(40.0, gt=0)
+    chunk: int = Field(65_536, ge=1)
+
+
+class OptimizerSettings(Settings):
+    kind: Literal["adam", "sgd"] = "adam"
+    learning_rate: float = Field(1e-3, gt=0)
+    class_learning_rate: float | None = Field(None, gt=0, description="of the class matrix; without it learning_rate")
+    weight_decay: float = Field(0.0, ge=0)
+    momentum: float = Field(0.9, ge=0, lt=1, description="of SGD")
+    clip_norm: float = Field(1.0, gt=0)
+
+
+class SchedulerSettings(Settings):
+    """plateau: × factor after `patience` epochs without a lower loss. warmup_cosine: linear rise, then cosine to `floor` × start."""
+
+    kind: Literal["constant", "plateau", "warmup_cosine"] = "plateau"
+    factor: float = Field(0.9, gt=0, lt=1)
+    patience: int = Field(2, ge=0)
+    warmup_epochs: float = Field(4, ge=0)
+    decay_epochs: float = Field(100, gt=0)
+    floor: float = Field(1e-3, ge=0, le=1)
+
+
+class StageSettings(Settings):
+    """One drip stage; it ends at `stop_loss`, after `epochs` or after `minutes`, whichever comes first.
+
+    classes: how many (all where there are fewer, or where it is left out). intensity: of the edits, 0…1. image_size: pixels.
+    """
+
+    classes: int | None = Field(None, ge=2)
+    intensity: float = Field(0.5, ge=0, le=1)
+    image_size: int = Field(160, ge=16)
+    batch_size: int = Field(64, ge=2)
+    epochs: int = Field(100, ge=1)
+    minutes: float | None = Field(None, gt=0)
+    stop_loss: float | None = Field(None, gt=0)
+    learning_rate_factor: float = Field(1.0, gt=0)
+
+
+class ModelSettings(Settings):
+    descriptor: DescriptorSettings
+    objective: ArcFaceSettings = ArcFaceSettings()
+    extra_edits: bool = False
+    optimizer: OptimizerSettings = OptimizerSettings()
+    scheduler: SchedulerSettings = SchedulerSettings()
+    precision: Literal["32", "bf16", "16"] = "32"
+    workers: int = Field(2, ge=0)
+    stages: tuple[StageSettings, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _classes_never_shrink(self) -> "ModelSettings":
+        counts = [stage.classes or 2**62 for stage in self.stages]
+        if counts != sorted(counts):
+            raise ValueError("stages must not have fewer classes than the stage before: a class keeps its index")
+        return self
+
+
+class EmbeddingSettings(Settings):
+    """How images are embedded: image_size None takes the last stage's."""
+
+    image_size: int | None = Field(None, ge=16)
+    batch_size: int = Field(128, ge=1)
+    flip: bool = False
+    pooling_exponent: float | None = Field(None, gt=0)
+    precision: Literal["32", "bf16", "16"] = "32"
+    workers: int = Field(2, ge=0)
+    shard: int = Field(50_000, ge=1, description="images per shard: what a killed run loses at most")
+
+
+LOCAL_WEIGHTS = (".pth", ".pt", ".safetensors")
+
+
+def is_local(weights: str) -> bool:
+    """Whether `weights` names a file rather than "none" or "pretrained"."""
+    return Path(weights).suffix in LOCAL_WEIGHTS
