@@ -26,7 +26,8 @@ OTHER_IMAGE = {"overlay_image": "overlay", "overlay_onto_image": "background", "
 class OverlaySource(Protocol):
     """Other images to paste, by id; the records name the ids."""
 
-    ids: Sequence[str]
+    @property
+    def ids(self) -> Sequence[str]: ...
 
     def __call__(self, image_id: str) -> Image: ...
 

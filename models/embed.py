@@ -36,9 +36,10 @@ def embed_images(checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSe
     loader = DataLoader(dataset, settings.batch_size, num_workers=settings.workers, pin_memory=device.type == "cuda")
     first = 0
     for pixels, readable in loader:
-        vectors = embed_batch(descriptor, pixels.to(device, non_blocking=True), settings.flip, settings.precision).cpu()
-        vectors[~readable] = 0
-        yield EmbeddedBlock(first, vectors.numpy(), (~readable).numpy())
+        vectors = embed_batch(descriptor, pixels.to(device, non_blocking=True), settings.flip, settings.precision).cpu().numpy()
+        unreadable = ~readable.numpy()
+        vectors[unreadable] = 0
+        yield EmbeddedBlock(first, vectors, unreadable)
         first += len(vectors)
 
 

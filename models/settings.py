@@ -40,7 +40,7 @@ class OptimizerSettings(Settings):
 
 
 class SchedulerSettings(Settings):
-    """plateau: × factor after `patience` epochs without a lower loss. warmup_cosine: linear rise, then cosine to `floor` × start."""
+    """plateau: × factor after `patience` epochs without a lower loss. warmup_cosine: linear rise, cosine to `floor`."""
 
     kind: Literal["constant", "plateau", "warmup_cosine"] = "plateau"
     factor: float = Field(0.9, gt=0, lt=1)

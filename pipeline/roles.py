@@ -65,7 +65,9 @@ def _procedural(count: int) -> ImageSet:
         from data.sample import write_pictures
 
         with whole_folder(folder) as temporary:
-            for _ in tqdm(write_pictures(temporary, "P", count, PROCEDURAL_SEED), total=count, desc="drawing classes", unit="picture"):
+            for _ in tqdm(
+                write_pictures(temporary, "P", count, PROCEDURAL_SEED), total=count, desc="drawing classes", unit="picture"
+            ):
                 pass
     return find_images(folder)
 

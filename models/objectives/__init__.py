@@ -1,7 +1,7 @@
 """What a descriptor learns from.
 
-An objective is an nn.Module: `forward(embeddings [n, d], labels [n]) -> ObjectiveOutput`. The embeddings are unit length, the labels
-are class indices in the fixed class order. An objective with a class matrix offers `set_classes(matrix [C, d])`.
+An objective is an nn.Module: `forward(embeddings [n, d], labels [n]) -> ObjectiveOutput`. The embeddings are unit length,
+the labels are class indices in the fixed class order. An objective with a class matrix offers `set_classes(matrix [C, d])`.
 """
 
 from dataclasses import dataclass, field

@@ -1,0 +1,44 @@
+"""Step 01: train every model of the recipe through its drip stages; a stopped training goes on where it was."""
+
+import argparse
+
+from pipeline.roles import training_roles
+from pipeline.stage import Run, command_line, require, run_script, run_step
+
+
+def train(run: Run, options: argparse.Namespace) -> None:
+    queries = require(run.folder / "queries" / "public_ground_truth.csv", "00_augment", run)
+    roles = training_roles(run)
+    for name, settings in run.recipe.models.items():
+        folder = run.folder / "models" / name
+        run_step(
+            run,
+            "01_train",
+            name=name,
+            outputs=[folder / f"stage-{len(settings.stages)}.safetensors"],
+            inputs={"classes": roles.classes, "overlays": roles.overlays, "synthetic queries": queries},
+            parameters={"model": settings.model_dump(mode="json", exclude={"workers"}), "seed": run.recipe.seed},
+            work=lambda name=name: _train_one(run, name),
+            force=options.force,
+        )
+
+
+def _train_one(run: Run, name: str) -> None:
+    # imported here: an up-to-date step must return at once
+    from models.trainer import train_model
+    from pipeline.validation import synthetic_score
+
+    roles, settings = training_roles(run), run.recipe.models[name]
+    train_model(
+        settings,
+        roles.classes,
+        roles.overlays,
+        folder=run.folder / "models" / name,
+        cache=run.folder / "cache",
+        seed=run.recipe.seed,
+        validate=lambda descriptor, size: synthetic_score(run, roles, descriptor, size),
+    )
+
+
+if __name__ == "__main__":
+    run_script(command_line(__doc__ or ""), train)

@@ -1,0 +1,39 @@
+"""Step 04: move the queries away from their training neighbours, by the method that the synthetic queries chose."""
+
+import argparse
+
+from pipeline.stage import Run, command_line, require, run_script, run_step
+
+
+def normalize(run: Run, options: argparse.Namespace) -> None:
+    folder = run.folder / "ensemble"
+    inputs = {name: require(folder / name, "03_ensemble", run) for name in ("query.h5", "training.h5", "choice.csv")}
+    run_step(
+        run,
+        "04_normalize",
+        outputs=[run.folder / "normalized" / "query.h5"],
+        inputs=inputs,
+        parameters=run.recipe.normalization,
+        work=lambda: _normalize(run),
+        force=options.force,
+    )
+
+
+def _normalize(run: Run) -> None:
+    # imported here: an up-to-date step must return at once
+    from submissions.normalization import find_neighbours, normalize_queries
+    from submissions.selection import read_choice
+    from submissions.vectors import read_vectors, write_vectors
+
+    variant, _ = read_choice(run.folder / "ensemble")
+    queries, training = (read_vectors(run.folder / "ensemble" / f"{name}.h5") for name in ("query", "training"))
+    settings, targets = run.recipe.normalization, training.readable()
+    needed = {"none": 1, "method1": settings.similarity_neighbours, "method2": settings.direction_neighbours}
+    count = max(settings.similarity_neighbours, needed[variant.method]) if variant.method != "none" else 1
+    neighbours = find_neighbours(queries.vectors, targets, count)
+    moved = normalize_queries(queries.vectors, targets, neighbours, variant.method, variant.beta, settings.similarity_neighbours)
+    write_vectors(run.folder / "normalized" / "query.h5", queries.ids, [moved], queries.unreadable)
+
+
+if __name__ == "__main__":
+    run_script(command_line(__doc__ or ""), normalize)

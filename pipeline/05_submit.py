@@ -1,0 +1,55 @@
+"""Step 05: write the submission and validate it as the platform would."""
+
+import argparse
+from pathlib import Path
+
+from data.errors import UserError
+from pipeline.stage import Run, clear_errors, command_line, open_run, require, run_step
+
+
+def submit(run: Run, options: argparse.Namespace) -> None:
+    query = require(run.folder / "normalized" / "query.h5", "04_normalize", run)
+    reference = require(run.folder / "ensemble" / "reference.h5", "03_ensemble", run)
+    output = run.folder / "submission.h5"
+    run_step(
+        run,
+        "05_submit",
+        outputs=[output],
+        inputs={"query": query, "reference": reference},
+        parameters={},
+        work=lambda: _submit(query, reference, output),
+        force=options.force,
+    )
+    print(f"submission: {output}")
+
+
+def _submit(query: Path, reference: Path, output: Path) -> None:
+    # imported here: an up-to-date step must return at once
+    from submissions.submission import write_submission
+    from submissions.vectors import read_vectors
+
+    write_submission(output, read_vectors(query), read_vectors(reference))
+
+
+def check(path: Path, data: Path | None) -> None:
+    """Print that the file is valid, or raise UserError with every broken rule."""
+    from data.layout import open_isc_folder
+    from submissions.submission import submission_problems
+
+    expected = open_isc_folder(data) if data is not None else None
+    ids = (expected.query.ids, expected.reference.ids) if expected else (None, None)
+    problems = submission_problems(path, *ids)
+    if problems:
+        raise UserError(f"{path} is not a valid submission, {len(problems)} problem(s):\n  " + "\n  ".join(problems))
+    print(f"{path} is a valid submission" + ("" if expected else " (ids were not compared with images: add --data DIR)"))
+
+
+if __name__ == "__main__":
+    parser = command_line(__doc__ or "")
+    parser.add_argument("--check", type=Path, metavar="FILE", help="only validate this file, against --data where given")
+    arguments = parser.parse_args()
+    with clear_errors():
+        if arguments.check is not None:
+            check(arguments.check, arguments.data)
+        else:
+            submit(open_run(arguments), arguments)

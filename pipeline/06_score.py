@@ -1,0 +1,84 @@
+"""Step 06: score the run's variants beside two baselines and write the report, or score any submission."""
+
+import argparse
+import json
+from pathlib import Path
+
+from data.errors import UserError
+from data.layout import open_isc_folder
+from pipeline.stage import Run, clear_errors, command_line, open_run, require, run_step, write_text
+
+
+def score_run(run: Run, options: argparse.Namespace) -> None:
+    submission = require(run.folder / "submission.h5", "05_submit", run)
+    data = open_isc_folder(run.data)
+    if data.ground_truth is None:
+        print(f"{run.data} has no public_ground_truth.csv, so there is no score. The submission: {submission}")
+        return
+    scores, report = run.folder / "scores.json", run.folder / "report" / "index.html"
+    run_step(
+        run,
+        "06_score",
+        outputs=[scores, report],
+        inputs={
+            "submission": submission,
+            "ground truth": data.ground_truth,
+            "edits": data.query_edits,
+            "choice": run.folder / "ensemble" / "choice.csv",
+        },
+        parameters={"baselines": run.recipe.baselines, "normalization": run.recipe.normalization},
+        work=lambda: _score_run(run),
+        force=options.force,
+    )
+    _print_table(json.loads(scores.read_text(encoding="utf-8")))
+    print(f"\nsubmission: {submission}\nscores:     {scores}\nreport:     {report}")
+
+
+def _score_run(run: Run) -> None:
+    # imported here: an up-to-date step must return at once
+    from pipeline.scoring import score_variants
+
+    score_variants(run)
+
+
+def _print_table(scores: dict) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"{scores['queries']} queries, {scores['references']} references, {scores['true_pairs']} copies")
+    for column in ("variant", "µAP", "recall at P90", "recall at rank 1"):
+        table.add_column(column, justify="left" if column == "variant" else "right")
+    for row in scores["variants"]:
+        figures = (row["micro_average_precision"], row["recall_at_precision_90"], row["recall_at_rank_1"])
+        table.add_row(row["name"], *(f"{figure:.3f}" for figure in figures), style="bold" if row["submitted"] else None)
+    Console(width=100).print(table)
+
+
+def score_file(submission: Path, ground_truth: Path, output: Path | None) -> None:
+    """Score one file and print, or write, the figures as JSON."""
+    from data.ground_truth import read_ground_truth
+    from submissions.metrics import evaluate
+    from submissions.submission import read_submission
+
+    truth = read_ground_truth(ground_truth)
+    queries, references = read_submission(submission)
+    scores, _ = evaluate(queries, references, truth)
+    text = json.dumps(scores.as_dict(), indent=1)
+    print(text)
+    if output is not None:
+        write_text(output, text + "\n")
+
+
+if __name__ == "__main__":
+    parser = command_line(__doc__ or "")
+    parser.add_argument("--submission", type=Path, metavar="FILE", help="score this submission instead of a run's")
+    parser.add_argument("--ground-truth", type=Path, metavar="CSV", help="query_id,reference_id; needed with --submission")
+    parser.add_argument("--output", type=Path, metavar="JSON", help="also write the figures of --submission here")
+    arguments = parser.parse_args()
+    with clear_errors():
+        if arguments.submission is None and arguments.ground_truth is None:
+            score_run(open_run(arguments), arguments)
+        elif arguments.submission is None or arguments.ground_truth is None:
+            raise UserError("--submission and --ground-truth belong together: give both, or neither to score a run.")
+        else:
+            score_file(arguments.submission, arguments.ground_truth, arguments.output)

@@ -1,0 +1,116 @@
+"""Step 06's work: every variant of the run, the baselines on the same images, scores.json and the report."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from data.ground_truth import GroundTruth, read_ground_truth
+from data.layout import IscFolder, open_isc_folder
+from pipeline.stage import Run, code_version, write_text
+from submissions.baselines import Described, describe, grey_pixels, perceptual_hash
+from submissions.metrics import RankedPairs, Scores, evaluate
+from submissions.projection import fit_projection
+from submissions.report.inputs import ReportInputs
+from submissions.report.page import write_report
+from submissions.selection import best_beta, normalized_candidates, read_choice
+from submissions.settings import NormalizationSettings
+from submissions.submission import read_submission
+from submissions.vectors import Vectors, read_vectors
+
+GREY_DIMENSIONS = 256
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One row of the table."""
+
+    name: str
+    scores: Scores
+    submitted: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"name": self.name, "submitted": self.submitted} | self.scores.as_dict()
+
+
+def score_variants(run: Run) -> None:
+    """Write `scores.json` (the submission's figures and all variants) and the report."""
+    data = open_isc_folder(run.data)
+    if data.ground_truth is None:
+        raise ValueError("score_variants needs a ground truth")
+    truth = read_ground_truth(data.ground_truth)
+    queries, references = read_submission(run.folder / "submission.h5")
+    scores, ranked = evaluate(queries, references, truth)
+    rows = _baselines(data, truth) if run.recipe.baselines else []
+    rows += _single_models(run, truth)
+    rows += _ensemble_variants(run, truth)
+    variant, _ = read_choice(run.folder / "ensemble")
+    rows.append(Scored(f"submitted: {variant.dimensions}-d, power {variant.eigen_power:g}, {variant.method}", scores, True))
+    _write(run, data, scores, rows, ranked)
+
+
+def _write(run: Run, data: IscFolder, scores: Scores, rows: list[Scored], ranked: RankedPairs) -> None:
+    variants = [row.as_dict() for row in rows]
+    truth = read_ground_truth(data.ground_truth or "")
+    write_report(
+        ReportInputs(
+            title=run.folder.name,
+            variants=variants,
+            scores=scores.as_dict(),
+            ranked=ranked,
+            ground_truth=truth,
+            queries=data.query,
+            references=data.reference,
+            edits_file=data.query_edits,
+            recipe=(run.folder / "recipe.yaml").read_text(encoding="utf-8"),
+            code=code_version(),
+        ),
+        run.folder / "report",
+    )
+    write_text(run.folder / "scores.json", json.dumps(scores.as_dict() | {"variants": variants}, indent=1) + "\n")
+
+
+def _baselines(data: IscFolder, truth: GroundTruth) -> list[Scored]:
+    """The 64-bit perceptual hash, and 24 × 24 grey pixels whitened on the training images."""
+    hashes = [_as_vectors(part.ids, describe(part, perceptual_hash)) for part in (data.query, data.reference)]
+    rows = [Scored("baseline: 64-bit perceptual hash", evaluate(hashes[0], hashes[1], truth)[0])]
+    training, *parts = (
+        _as_vectors(part.ids, describe(part, grey_pixels)) for part in (data.training, data.query, data.reference)
+    )
+    projection = fit_projection(training.readable())
+    dimensions = min(GREY_DIMENSIONS, len(projection.axes))
+    white = [Vectors(part.ids, projection.apply(part.vectors, dimensions, -0.5), part.unreadable) for part in parts]
+    return [*rows, Scored("baseline: whitened grey pixels", evaluate(white[0], white[1], truth)[0])]
+
+
+def _as_vectors(ids: list[str], described: Described) -> Vectors:
+    return Vectors(ids, described.vectors, described.unreadable)
+
+
+def _single_models(run: Run, truth: GroundTruth) -> list[Scored]:
+    rows = []
+    for model in run.recipe.models:
+        folder = run.folder / "embeddings" / model
+        scores, _ = evaluate(read_vectors(folder / "query.h5"), read_vectors(folder / "reference.h5"), truth)
+        rows.append(Scored(f"model: {model}", scores))
+    return rows
+
+
+def _ensemble_variants(run: Run, truth: GroundTruth) -> list[Scored]:
+    """The ensemble without and with each normalisation, at the β that the synthetic queries chose for it."""
+    folder, settings = run.folder / "ensemble", run.recipe.normalization
+    variant, table = read_choice(folder)
+    queries, references, training = (read_vectors(folder / f"{name}.h5") for name in ("query", "reference", "training"))
+    betas = {"none": 0.0} | {method: best_beta(table, variant, method) for method in settings.methods if method != "none"}
+    chosen = NormalizationSettings(
+        methods=tuple(betas),  # type: ignore[arg-type]
+        beta1=(betas.get("method1", 0.0),),
+        beta2=(betas.get("method2", 0.0),),
+        similarity_neighbours=settings.similarity_neighbours,
+        direction_neighbours=settings.direction_neighbours,
+    )
+    names = {"none": "ensemble", "method1": "ensemble, method 1 (β {beta:g})", "method2": "ensemble, method 2 (β {beta:g})"}
+    rows = []
+    for method, beta, moved in normalized_candidates(queries.vectors, training.readable(), chosen):
+        scores, _ = evaluate(Vectors(queries.ids, moved, queries.unreadable), references, truth)
+        rows.append(Scored(names[method].format(beta=beta), scores))
+    return rows
