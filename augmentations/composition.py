@@ -68,7 +68,7 @@ def draw_record(settings: AugmentationSettings, rng: np.random.Generator, other_
             continue
         entry = {"edit": edit.name, "function": edit.function} | edit.draw(rng, settings.intensity)
         if edit.needs_overlay:
-            entry[OTHER_IMAGE[entry["function"]]] = str(other_ids[rng.integers(len(other_ids))])
+            entry[OTHER_IMAGE[entry["function"]]] = other_ids[int(rng.integers(len(other_ids)))]
         record.append(entry)
         done.add(edit.name)
     return record

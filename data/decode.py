@@ -23,10 +23,7 @@ def decode_rgb(source: Path | bytes, short_side: int | None = None) -> NDArray[n
     """
     name = Path("<bytes>") if isinstance(source, bytes) else Path(source)
     try:
-        if isinstance(source, bytes):
-            content = source
-        else:
-            content = name.read_bytes()
+        content = source if isinstance(source, bytes) else name.read_bytes()
     except OSError as error:
         raise ImageError(name, f"cannot be read ({error.strerror or error})") from error
     if not content:

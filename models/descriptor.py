@@ -2,6 +2,7 @@
 
 import difflib
 from pathlib import Path
+from typing import Any
 
 import timm
 import torch
@@ -13,6 +14,8 @@ from data.errors import UserError
 from models.pooling import GeM
 from models.settings import DescriptorSettings, is_local
 
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
 
 class Descriptor(nn.Module):
     """Images [n, 3, h, w], normalised with `mean` and `std` → unit vectors [n, dimensions] float32."""
@@ -20,11 +23,11 @@ class Descriptor(nn.Module):
     def __init__(self, settings: DescriptorSettings, load_weights: bool = True) -> None:
         super().__init__()
         self.settings = settings
-        self.backbone = _backbone(settings, load_weights)
+        self.backbone: Any = _backbone(settings, load_weights)
         self.pooling = GeM(settings.pooling_exponent, settings.train_pooling_exponent)
         self.projection = nn.Linear(self.backbone.num_features, settings.dimensions, bias=False)
-        self.mean: tuple[float, ...] = tuple(self.backbone.pretrained_cfg.get("mean", (0.485, 0.456, 0.406)))
-        self.std: tuple[float, ...] = tuple(self.backbone.pretrained_cfg.get("std", (0.229, 0.224, 0.225)))
+        self.mean: tuple[float, ...] = tuple(self.backbone.pretrained_cfg.get("mean", IMAGENET_MEAN))
+        self.std: tuple[float, ...] = tuple(self.backbone.pretrained_cfg.get("std", IMAGENET_STD))
 
     def forward(self, images: Tensor) -> Tensor:
         pooled = self.pooling(self.backbone.forward_features(images))
@@ -59,7 +62,9 @@ def _load_local(backbone: nn.Module, path: Path) -> None:
     if not path.is_file():
         raise UserError(f"{path}: no such weights file.")
     try:
-        state = load_file(path) if path.suffix == ".safetensors" else torch.load(path, map_location="cpu", weights_only=True)
+        state: dict[str, Any] = (
+            load_file(path) if path.suffix == ".safetensors" else torch.load(path, map_location="cpu", weights_only=True)
+        )
     except Exception as error:  # damaged files raise many kinds
         raise UserError(f"{path} is not a weights file that can be read: {error}") from error
     state = state.get("state_dict", state)

@@ -1,6 +1,7 @@
 """Step 01: train every model of the recipe through its drip stages; a stopped training goes on where it was."""
 
 import argparse
+from functools import partial
 
 from pipeline.roles import training_roles
 from pipeline.stage import Run, command_line, require, run_script, run_step
@@ -18,7 +19,7 @@ def train(run: Run, options: argparse.Namespace) -> None:
             outputs=[folder / f"stage-{len(settings.stages)}.safetensors"],
             inputs={"classes": roles.classes, "overlays": roles.overlays, "synthetic queries": queries},
             parameters={"model": settings.model_dump(mode="json", exclude={"workers"}), "seed": run.recipe.seed},
-            work=lambda name=name: _train_one(run, name),
+            work=partial(_train_one, run, name),
             force=options.force,
         )
 

@@ -1,8 +1,10 @@
 """Step 02: embed training, reference, query and synthetic images with every trained model."""
 
 import argparse
+from functools import partial
 from pathlib import Path
 
+from data.images import ImageSet
 from pipeline.roles import images_to_embed
 from pipeline.stage import Run, command_line, require, run_script, run_step
 
@@ -21,16 +23,16 @@ def embed(run: Run, options: argparse.Namespace) -> None:
                 outputs=[output],
                 inputs={"checkpoint": checkpoint, "images": images},
                 parameters=run.recipe.embedding.model_dump(mode="json", exclude={"workers", "batch_size", "shard"}),
-                work=lambda checkpoint=checkpoint, images=images, output=output: _embed_one(run, checkpoint, images, output),
+                work=partial(_embed_one, run, checkpoint, images, output),
                 force=options.force,
             )
 
 
-def _embed_one(run: Run, checkpoint: Path, images: object, output: Path) -> None:
+def _embed_one(run: Run, checkpoint: Path, images: ImageSet, output: Path) -> None:
     # imported here: an up-to-date step must return at once
     from pipeline.embedding import embed_to_file
 
-    embed_to_file(checkpoint, images, run.recipe.embedding, output)  # type: ignore[arg-type]
+    embed_to_file(checkpoint, images, run.recipe.embedding, output)
 
 
 if __name__ == "__main__":

@@ -42,8 +42,8 @@ def _joined(run: Run, name: str) -> Vectors:
     for model, part in parts.items():
         if part.ids != first.ids:
             raise UserError(
-                f"the models {first_model} ({len(first)} images) and {model} ({len(part)} images) embedded different {name} images. "
-                f"Embed them again: python pipeline/02_embed.py --run {run.folder} --force"
+                f"the models {first_model} ({len(first)} images) and {model} ({len(part)} images) embedded different {name} "
+                f"images. Embed them again: python pipeline/02_embed.py --run {run.folder} --force"
             )
     unreadable = np.logical_or.reduce([part.unreadable for part in parts.values()])
     return Vectors(first.ids, np.concatenate([part.vectors for part in parts.values()], axis=1), unreadable)

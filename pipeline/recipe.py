@@ -32,7 +32,7 @@ class QuerySettings(Settings):
 class ClassSettings(Settings):
     """Further images that join the training classes: folders, and procedural pictures for small collections."""
 
-    folders: list[Path] = []
+    folders: tuple[Path, ...] = ()
     procedural: int = Field(0, ge=0)
 
 

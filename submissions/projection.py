@@ -38,7 +38,7 @@ class Projection:
         floor = EIGENVALUE_FLOOR * max(float(self.eigenvalues[0]), 1e-30)
         weights = np.where(kept > floor, np.maximum(kept, floor) ** eigen_power, 0.0)
         axes = (self.axes[:dimensions].T * weights).astype(np.float32)
-        projected: NDArray[np.float32] = (vectors - self.mean) @ axes
+        projected = ((vectors - self.mean) @ axes).astype(np.float32, copy=False)
         projected[~vectors.any(axis=1)] = 0
         return unit_length(projected)
 

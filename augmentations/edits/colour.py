@@ -8,7 +8,7 @@ Image = NDArray[np.uint8]
 
 
 def color_jitter(image: Image, brightness: float, contrast: float, saturation: float) -> Image:
-    """Brightness, contrast (about the mean grey) and saturation (about each pixel's grey), one after the other; 1 changes nothing.
+    """Brightness, contrast (about the mean grey) and saturation (about each pixel's grey), in this order; 1 changes nothing.
 
     All three are affine maps of RGB, so they are joined into one matrix, unlike a chain of rounded images.
     """

@@ -36,7 +36,7 @@ def overlay_emoji(image: Image, emoji: int, opacity: float, size: float, x: floa
     """Put AugLy's emoji number `emoji` (modulo their number) on the image: its height is `size` of the image's."""
     side = max(2, round(image.shape[0] * size))
     picture = cv2.resize(_emoji(emoji % len(_emoji_files())), (side, side), interpolation=cv2.INTER_AREA)
-    return _blend(image, picture[:, :, :3], picture[:, :, 3:].astype(np.float32) * (opacity / 255), x, y)
+    return _blend(image, picture[:, :, :3], picture[:, :, 3:].astype(np.float32) * np.float32(opacity / 255), x, y)
 
 
 def overlay_text(image: Image, text: str, font: int, size: float, colour: list[int], opacity: float, x: float, y: float) -> Image:
@@ -45,7 +45,7 @@ def overlay_text(image: Image, text: str, font: int, size: float, colour: list[i
     height = max(3, round(min(image.shape[:2]) * size))
     width = max(3, round(mask.shape[1] * height / mask.shape[0]))
     mask = cv2.resize(mask, (width, height), interpolation=cv2.INTER_AREA)  # type: ignore[assignment]
-    return _blend(image, np.array(colour, np.uint8), mask[..., None].astype(np.float32) * (opacity / 255), x, y)
+    return _blend(image, np.array(colour, np.uint8), mask[..., None].astype(np.float32) * np.float32(opacity / 255), x, y)
 
 
 def overlay_stripes(
@@ -116,7 +116,8 @@ def watermark(image: Image, text: str, font: int, opacity: float, size: float, d
     field = np.tile(cell, (reach // cell.shape[0] + 1, reach // cell.shape[1] + 1))[:reach, :reach]
     matrix = cv2.getRotationMatrix2D((reach / 2, reach / 2), degrees, 1.0)
     turned = cv2.warpAffine(field, matrix, (reach, reach))[(reach - height) // 2 :, (reach - width) // 2 :][:height, :width]
-    return _blend(image, np.full(3, 255, np.uint8), turned[..., None].astype(np.float32) * (opacity / 255), 0, 0)
+    cover = turned[..., None].astype(np.float32) * np.float32(opacity / 255)
+    return _blend(image, np.full(3, 255, np.uint8), cover, 0, 0)
 
 
 def collage(image: Image, overlay: Image, side_by_side: bool, first: bool, share: float) -> Image:

@@ -42,9 +42,9 @@ def missed_copies(inputs: ReportInputs, edits: dict[str, str]) -> list[Card]:
     pairs = sorted(inputs.ground_truth.pairs, key=lambda pair: (-place_of.get(pair, len(place_of)), pair))
     cards = []
     for query_id, reference_id in pairs[:EACH]:
-        place = best.get(query_id)
+        first = best.get(query_id)
         rank = place_of.get((query_id, reference_id))
-        shown = ranked.reference_ids[place] if place is not None else reference_id
+        shown = ranked.reference_ids[first] if first is not None else reference_id
         distance = float(ranked.distances[rank]) if rank is not None else None
         cards.append(Card(query_id, shown, distance, None if rank is None else rank + 1, reference_id, edits.get(query_id, "")))
     return cards

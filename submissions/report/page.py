@@ -53,7 +53,9 @@ def precision_recall_svg(ranked: RankedPairs) -> str:
 
     with pyplot.rc_context({"svg.fonttype": "none", "font.family": "sans-serif"}):
         figure, axes = pyplot.subplots(figsize=(6, 4))
-        chosen = np.unique(np.linspace(0, max(len(ranked.true) - 1, 0), CURVE_POINTS).astype(int)) if len(ranked.true) else []
+        chosen = (
+            np.unique(np.linspace(0, len(ranked.true) - 1, CURVE_POINTS).astype(int)) if len(ranked.true) else np.zeros(0, int)
+        )
         axes.plot(ranked.recall[chosen], ranked.precision[chosen], color="#2f6fd0", linewidth=2)
         good = np.flatnonzero(ranked.precision >= 0.9)
         if len(good):

@@ -1,0 +1,100 @@
+"""Training end to end on tiny pictures: stages, curves, going on after a kill."""
+
+import csv
+from pathlib import Path
+
+import pytest
+import torch
+
+from data.errors import UserError
+from data.images import ImageSet, find_images
+from data.sample import write_pictures
+from models.checkpoint import load_descriptor
+from models.settings import ModelSettings
+from models.trainer import train_model
+
+SETTINGS = ModelSettings.model_validate(
+    {
+        "descriptor": {"backbone": "test_efficientnet", "dimensions": 16},
+        "workers": 0,
+        "stages": [
+            {"classes": 8, "intensity": 0.1, "image_size": 32, "batch_size": 8, "epochs": 2},
+            {"classes": 16, "intensity": 0.3, "image_size": 32, "batch_size": 8, "epochs": 2},
+            {"intensity": 0.5, "image_size": 48, "batch_size": 8, "epochs": 2},
+        ],
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> ImageSet:
+    folder = tmp_path_factory.mktemp("pictures")
+    list(write_pictures(folder, "T", 28, seed=0, workers=1))
+    return find_images(folder)
+
+
+def train(images: ImageSet, folder: Path, settings: ModelSettings = SETTINGS) -> list[dict[str, str]]:
+    classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
+    train_model(settings, classes, overlays, folder / "model", folder / "cache", seed=0, validate=lambda descriptor, size: 0.5)
+    with (folder / "model" / "curve.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_stages_grow_and_are_recorded(images: ImageSet, tmp_path: Path) -> None:
+    rows = train(images, tmp_path)
+    assert [row["classes"] for row in rows] == ["8", "8", "16", "16", "24", "24"]
+    assert [row["ended_by"] for row in rows] == ["", "epochs", "", "epochs", "", "epochs"]
+    assert rows[-1]["validation"] == "0.5" and rows[0]["validation"] == ""
+    assert load_descriptor(tmp_path / "model" / "stage-3.safetensors").image_size == 48
+    assert list((tmp_path / "model" / "tensorboard").iterdir())
+
+
+def test_a_killed_training_goes_on_with_the_same_curve(images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = train(images, tmp_path / "whole")
+    import models.trainer as trainer
+
+    monkeypatch.setattr(trainer, "SAVE_EVERY", 0.0)
+    run_epoch, calls = trainer._run_epoch, []
+
+    def killed(*arguments: object) -> tuple[float, float]:
+        calls.append(1)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return run_epoch(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(trainer, "_run_epoch", killed)
+    with pytest.raises(KeyboardInterrupt):
+        train(images, tmp_path / "broken")
+    broken = train(images, tmp_path / "broken")
+    assert len(calls) == 7  # six epochs, one of them begun twice
+    assert [row["loss"] for row in broken] == [row["loss"] for row in whole]
+
+
+def test_a_stage_ends_when_the_loss_is_low(images: ImageSet, tmp_path: Path) -> None:
+    stages = tuple(stage.model_copy(update={"stop_loss": 1e9}) for stage in SETTINGS.stages)
+    rows = train(images, tmp_path, SETTINGS.model_copy(update={"stages": stages}))
+    assert [row["ended_by"] for row in rows] == ["loss", "loss", "loss"]
+
+
+def test_too_few_images(images: ImageSet, tmp_path: Path) -> None:
+    first = SETTINGS.stages[0].model_copy(update={"classes": 100})
+    with pytest.raises(UserError, match="wants 100 classes, but there are 24"):
+        train(images, tmp_path, SETTINGS.model_copy(update={"stages": (first,)}))
+
+
+def test_a_loss_that_is_not_a_number_stops_with_step_and_images(
+    images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from models.descriptor import Descriptor
+
+    monkeypatch.setattr(Descriptor, "forward", lambda self, x: torch.full((len(x), 16), torch.nan, requires_grad=True))
+    with pytest.raises(UserError, match=r"the loss is nan at step 1 \(stage 1, images T0000"):
+        train(images, tmp_path)
+    assert not (tmp_path / "model" / "stage-1.safetensors").exists()
+
+
+def test_stages_must_not_shrink() -> None:
+    with pytest.raises(ValueError, match="must not have fewer classes"):
+        ModelSettings.model_validate(
+            {"descriptor": {"backbone": "test_efficientnet"}, "stages": [{"classes": 20}, {"classes": 10}]}
+        )

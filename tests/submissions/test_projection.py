@@ -1,0 +1,53 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.decomposition import PCA
+
+from data.errors import UserError
+from submissions.projection import fit_projection, load_projection, save_projection, unit_length
+
+
+def correlated(rows: int, dimensions: int) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    return (rng.standard_normal((rows, dimensions)) @ rng.standard_normal((dimensions, dimensions))).astype(np.float32)
+
+
+@pytest.mark.parametrize("power", [0.0, -0.5, -0.25])
+def test_equals_scikit_learn_up_to_signs(power: float) -> None:
+    training = correlated(300, 12)
+    reference = PCA(8, svd_solver="full").fit(training)
+    ours = fit_projection(training).apply(training[:50], 8, power)
+    theirs = unit_length(reference.transform(training[:50]) * reference.explained_variance_**power)
+    np.testing.assert_allclose(np.abs(ours), np.abs(theirs), atol=2e-3)
+    np.testing.assert_allclose(np.linalg.norm(ours, axis=1), 1, atol=1e-5)
+
+
+def test_saved_projection_gives_the_same_vectors(tmp_path: Path) -> None:
+    projection = fit_projection(correlated(100, 6))
+    save_projection(tmp_path / "projection.h5", projection)
+    vectors = correlated(5, 6)
+    assert (
+        load_projection(tmp_path / "projection.h5").apply(vectors, 4, -0.5).tobytes()
+        == projection.apply(vectors, 4, -0.5).tobytes()
+    )
+    (tmp_path / "projection.h5").write_bytes(b"not HDF5")
+    with pytest.raises(UserError, match="Run step 03 again"):
+        load_projection(tmp_path / "projection.h5")
+
+
+def test_zero_rows_stay_zero_and_wrong_shapes_are_named() -> None:
+    projection = fit_projection(correlated(100, 6))
+    assert not projection.apply(np.zeros((2, 6), np.float32), 4, -0.5).any()
+    with pytest.raises(UserError, match="have 5 dimensions, the projection was fitted on 6"):
+        projection.apply(np.zeros((1, 5), np.float32), 4, 0)
+    with pytest.raises(UserError, match="7 were asked for"):
+        projection.apply(np.zeros((1, 6), np.float32), 7, 0)
+
+
+def test_fewer_training_vectors_than_dimensions() -> None:
+    projection = fit_projection(correlated(10, 30))
+    assert len(projection.axes) == 10
+    assert np.isfinite(projection.apply(correlated(4, 30), 9, -0.5)).all()
+    with pytest.raises(UserError, match="cannot fit a PCA"):
+        fit_projection(correlated(1, 4))

@@ -1,0 +1,34 @@
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from submissions.search import search_pairs
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 10**6), st.integers(1, 30), st.integers(1, 50), st.integers(1, 400), st.integers(1, 60), st.booleans())
+def test_the_nearest_pairs_and_all_that_tie(seed: int, n: int, m: int, count: int, block: int, ties: bool) -> None:
+    rng = np.random.default_rng(seed)
+    make = (lambda size: rng.integers(0, 3, size)) if ties else rng.standard_normal
+    queries, references = make((n, 4)).astype(np.float32), make((m, 4)).astype(np.float32)
+    difference = queries[:, None].astype(np.float64) - references[None]
+    distances = (difference**2).sum(axis=2)
+    cut = np.sort(distances.ravel())[min(count, n * m) - 1]
+    expected = {(int(q), int(r)) for q, r in zip(*np.nonzero(distances <= cut), strict=True)}
+    found = search_pairs(queries, references, count, block)
+    assert {(int(q), int(r)) for q, r in zip(found.queries, found.references, strict=True)} == expected
+    assert len(found) == len(expected)
+    assert (np.diff(found.distances) >= 0).all()
+    np.testing.assert_allclose(found.distances, distances[found.queries, found.references], atol=1e-12)
+
+
+def test_blocks_do_not_change_a_bit() -> None:
+    rng = np.random.default_rng(0)
+    queries, references = rng.standard_normal((2100, 16)).astype(np.float32), rng.standard_normal((700, 16)).astype(np.float32)
+    one, other = search_pairs(queries, references, 5000, 700), search_pairs(queries, references, 5000, 33)
+    assert one.distances.tobytes() == other.distances.tobytes()
+    assert (one.queries == other.queries).all() and (one.references == other.references).all()
+
+
+def test_nothing_to_search() -> None:
+    assert len(search_pairs(np.zeros((0, 4), np.float32), np.zeros((3, 4), np.float32), 10)) == 0

@@ -1,0 +1,53 @@
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from data.errors import UserError
+from submissions.vectors import iterate_vectors, read_vectors, write_vectors
+
+
+def test_round_trip_in_blocks(tmp_path: Path) -> None:
+    values = np.arange(20, dtype=np.float32).reshape(10, 2)
+    marks = np.array([False] * 9 + [True])
+    write_vectors(tmp_path / "v.h5", [f"ü{i}" for i in range(10)], [values[:4], values[4:]], marks)
+    read = read_vectors(tmp_path / "v.h5")
+    assert read.ids[3] == "ü3" and (read.vectors == values).all() and read.unreadable[9]
+    assert [len(block) for block in iterate_vectors(tmp_path / "v.h5", 4)] == [4, 4, 2]
+    assert (read.rows(["ü7", "ü2"]).vectors == values[[7, 2]]).all()
+    assert len(read.readable()) == 9
+
+
+def test_rows_and_ids_must_agree(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="2 vectors for 3 ids"):
+        write_vectors(tmp_path / "v.h5", ["a", "b", "c"], [np.zeros((2, 2), np.float32)])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("ids", "values", "message"),
+    [
+        (["a", "b"], np.array([[1, np.nan], [1, 1]], np.float32), "NaN or infinity, the first is row 0"),
+        (["a", "a"], np.zeros((2, 2), np.float32), "ids more than once"),
+        (["a"], np.zeros((2, 2), np.float32), "1 ids but 2 vectors"),
+        (["a", "b"], np.zeros((2, 2)), "expected float32"),
+    ],
+)
+def test_wrong_files(tmp_path: Path, ids: list[str], values: np.ndarray, message: str) -> None:
+    with h5py.File(tmp_path / "v.h5", "w") as file:
+        file["ids"], file["vectors"] = ids, values
+    with pytest.raises(UserError, match=message):
+        read_vectors(tmp_path / "v.h5")
+
+
+def test_missing_damaged_and_foreign_files(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such file"):
+        read_vectors(tmp_path / "v.h5")
+    (tmp_path / "v.h5").write_bytes(b"x" * 100)
+    with pytest.raises(UserError, match="not a whole HDF5 file"):
+        read_vectors(tmp_path / "v.h5")
+    with h5py.File(tmp_path / "w.h5", "w") as file:
+        file["other"] = [1]
+    with pytest.raises(UserError, match="no data set 'ids'"):
+        read_vectors(tmp_path / "w.h5")
