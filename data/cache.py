@@ -6,6 +6,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import cv2
 import numpy as np
@@ -19,12 +20,18 @@ from data.images import ImageSet
 from data.loader import resize_square
 
 
+class Pixels(Protocol):
+    """Rows of uint8 [size, size, 3]."""
+
+    def __getitem__(self, row: int) -> NDArray[np.uint8]: ...
+
+
 @dataclass(frozen=True)
 class SquareImages:
-    """`pixels` uint8 [n, size, size, 3], mapped from disk; `problems` says by id why an image could not be read."""
+    """`pixels` are squares by row, mapped from disk or decoded on demand; `problems` says by id what could not be read."""
 
     ids: list[str]
-    pixels: NDArray[np.uint8]
+    pixels: Pixels
     problems: dict[str, str]
 
     def __len__(self) -> int:
@@ -49,6 +56,23 @@ def cached_squares(images: ImageSet, size: int, folder: Path, workers: int = 2) 
             temporary.write_text(json.dumps(problems, indent=1), encoding="utf-8")
     pixels = np.load(pixels_file, mmap_mode="r")
     return SquareImages(images.ids, pixels, json.loads(problems_file.read_text(encoding="utf-8")))
+
+
+def decoded_squares(images: ImageSet, size: int) -> SquareImages:
+    """The images as squares, decoded whenever they are asked for: slower, without a file.
+
+    An image that cannot be read shows as plain grey: it is no class that edits could tell from noise, and step 02 lists it.
+    """
+    return SquareImages(images.ids, _Decoded(images.paths, size), {})
+
+
+class _Decoded:
+    def __init__(self, paths: list[Path], size: int) -> None:
+        self.paths, self.size = paths, size
+
+    def __getitem__(self, row: int) -> NDArray[np.uint8]:
+        square = _square(self.size, self.paths[row])
+        return np.full((self.size, self.size, 3), 128, np.uint8) if isinstance(square, str) else square
 
 
 def _write(images: ImageSet, size: int, target: Path, workers: int) -> dict[str, str]:

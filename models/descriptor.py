@@ -23,7 +23,7 @@ class Descriptor(nn.Module):
     def __init__(self, settings: DescriptorSettings, load_weights: bool = True) -> None:
         super().__init__()
         self.settings = settings
-        self.backbone: Any = _backbone(settings, load_weights)
+        self.backbone = _backbone(settings, load_weights)
         self.pooling = GeM(settings.pooling_exponent, settings.train_pooling_exponent)
         self.projection = nn.Linear(self.backbone.num_features, settings.dimensions, bias=False)
         self.mean: tuple[float, ...] = tuple(self.backbone.pretrained_cfg.get("mean", IMAGENET_MEAN))
@@ -35,12 +35,17 @@ class Descriptor(nn.Module):
             return functional.normalize(self.projection(pooled.float()))
 
 
-def _backbone(settings: DescriptorSettings, load_weights: bool) -> nn.Module:
-    name = settings.backbone
+def check_backbone(name: str) -> None:
+    """UserError with the nearest names when timm has no such backbone."""
     if not name.startswith("hf-hub:") and not timm.is_model(name.split(".")[0]):
         near = difflib.get_close_matches(name, timm.list_models(), n=3)
         hint = f" Did you mean {' or '.join(near)}?" if near else " See timm.list_models()."
         raise UserError(f"timm knows no backbone {name!r}.{hint}")
+
+
+def _backbone(settings: DescriptorSettings, load_weights: bool) -> Any:
+    name = settings.backbone
+    check_backbone(name)
     pretrained = load_weights and settings.weights == "pretrained"
     try:
         backbone = timm.create_model(name, pretrained=pretrained, num_classes=0, global_pool="")

@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from augmentations.dataset import CachedOverlays, EditedImages, EpochBatches, normalized
 from augmentations.settings import AugmentationSettings
-from data.cache import SquareImages, cached_squares
+from data.cache import SquareImages, cached_squares, decoded_squares
 from data.errors import UserError
 from data.images import ImageSet
 from models.checkpoint import save_descriptor
@@ -54,8 +54,10 @@ def train_model(
     while progress.stage < len(settings.stages):
         stage = settings.stages[progress.stage]
         size = round(stage.image_size * WORKING_SCALE)
-        squares = cached_squares(classes, size, cache, settings.workers)
-        others = cached_squares(overlays, size, cache, settings.workers)
+        squares, others = (
+            cached_squares(images, size, cache, settings.workers) if settings.cache else decoded_squares(images, size)
+            for images in (classes, overlays)
+        )
         learner, edited, rows = _start_stage(settings, stage, descriptor, squares, others, progress, seed, folder)
         *pending, last = _run_stage(settings, stage, learner, edited, rows, progress, seed, folder)
         score = validate(descriptor, stage.image_size) if validate else None

@@ -18,7 +18,7 @@ def train(run: Run, options: argparse.Namespace) -> None:
             name=name,
             outputs=[folder / f"stage-{len(settings.stages)}.safetensors"],
             inputs={"classes": roles.classes, "overlays": roles.overlays, "synthetic queries": queries},
-            parameters={"model": settings.model_dump(mode="json", exclude={"workers"}), "seed": run.recipe.seed},
+            parameters={"model": settings.model_dump(mode="json", exclude={"workers", "cache"}), "seed": run.recipe.seed},
             work=partial(_train_one, run, name),
             force=options.force,
         )
@@ -26,9 +26,12 @@ def train(run: Run, options: argparse.Namespace) -> None:
 
 def _train_one(run: Run, name: str) -> None:
     # imported here: an up-to-date step must return at once
+    from models.descriptor import check_backbone
     from models.trainer import train_model
     from pipeline.validation import synthetic_score
 
+    for model in run.recipe.models.values():
+        check_backbone(model.descriptor.backbone)  # a misspelt one must not wait until the others have trained
     roles, settings = training_roles(run), run.recipe.models[name]
     train_model(
         settings,

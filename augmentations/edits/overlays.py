@@ -116,7 +116,7 @@ def watermark(image: Image, text: str, font: int, opacity: float, size: float, d
     field = np.tile(cell, (reach // cell.shape[0] + 1, reach // cell.shape[1] + 1))[:reach, :reach]
     matrix = cv2.getRotationMatrix2D((reach / 2, reach / 2), degrees, 1.0)
     turned = cv2.warpAffine(field, matrix, (reach, reach))[(reach - height) // 2 :, (reach - width) // 2 :][:height, :width]
-    cover = turned[..., None].astype(np.float32) * np.float32(opacity / 255)
+    cover = (turned[..., None] * (opacity / 255)).astype(np.float32)
     return _blend(image, np.full(3, 255, np.uint8), cover, 0, 0)
 
 
@@ -144,7 +144,7 @@ def sticker(image: Image, overlay: Image, size: float, x: float, y: float, seed:
     cv2.polylines(outer, [outline], True, 255, max(1, side // 14), cv2.LINE_AA)
     inside = inner[..., None].astype(np.float32) / 255
     picture = cv2.resize(overlay, (side, side), interpolation=cv2.INTER_AREA) * inside + 255 * (1 - inside)
-    return _blend(image, picture.astype(np.uint8), outer[..., None].astype(np.float32) / 255, x, y)
+    return _blend(image, picture.astype(np.uint8), outer[..., None] / np.float32(255), x, y)
 
 
 @lru_cache(maxsize=4096)

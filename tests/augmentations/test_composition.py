@@ -1,0 +1,146 @@
+"""Compositions: reproducible, replayable, never in place; frequencies and exclusions as in the table."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from augmentations.composition import FUNCTIONS, draw_record, edit_image, edits_of, replay
+from augmentations.randomness import generator_for
+from augmentations.settings import AugmentationSettings
+from augmentations.table import TABLE
+
+DRAWS = 6000
+EVERYTHING = AugmentationSettings(intensity=1.0, extra=True)
+
+
+class Others:
+    """Three plain pictures to paste."""
+
+    @property
+    def ids(self) -> Sequence[str]:
+        return ["a", "b", "c"]
+
+    def __call__(self, image_id: str) -> np.ndarray:
+        return np.full((40, 60, 3), 80 * self.ids.index(image_id), np.uint8)
+
+
+def picture(height: int, width: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.integers(0, 10**6), st.integers(8, 90), st.integers(8, 90), st.floats(0, 1), st.booleans())
+def test_any_size_gives_rgb_and_the_record_replays(seed: int, height: int, width: int, intensity: float, extra: bool) -> None:
+    image = picture(height, width, seed)
+    before = image.copy()
+    chosen = AugmentationSettings(intensity=intensity, extra=extra)
+    edited = edit_image(image, chosen, generator_for(seed, 0, "x"), Others())
+    assert (image == before).all()
+    assert edited.image.dtype == np.uint8 and edited.image.ndim == 3 and edited.image.shape[2] == 3
+    assert min(edited.image.shape[:2]) >= 2
+    assert not np.shares_memory(edited.image, image)
+    again = replay(image, json.loads(json.dumps(edited.record)), Others())
+    assert again.tobytes() == edited.image.tobytes()
+    assert edit_image(image, chosen, generator_for(seed, 0, "x"), Others()).record == edited.record
+
+
+@pytest.mark.parametrize("edit", edits_of(EVERYTHING), ids=lambda edit: edit.name)
+@pytest.mark.parametrize("shape", [(8, 8), (8, 200), (64, 64), (120, 90)])
+def test_every_edit_on_extreme_shapes(edit: object, shape: tuple[int, int]) -> None:
+    image = picture(*shape)
+    for number in range(12):
+        rng = generator_for(number, 0, edit.name)  # type: ignore[attr-defined]
+        drawn = edit.draw(rng, [0.0, 0.5, 1.0][number % 3])  # type: ignore[attr-defined]
+        function = drawn.pop("function", edit.function)  # type: ignore[attr-defined]
+        if edit.needs_overlay:  # type: ignore[attr-defined]
+            drawn["background" if function == "overlay_onto_image" else "overlay"] = Others()("b")
+        result = FUNCTIONS[function](image, **drawn)
+        assert result.dtype == np.uint8 and result.shape[2] == 3 and min(result.shape[:2]) >= 2
+
+
+def records(chosen: AugmentationSettings, count: int = DRAWS) -> list[list[dict]]:
+    return [draw_record(chosen, generator_for(1, 0, str(number)), Others().ids) for number in range(count)]
+
+
+@pytest.mark.parametrize("intensity", [0.4, 1.0])
+def test_frequencies_are_the_tables(intensity: float) -> None:
+    """Edits that nothing excludes appear as often as the table says, within four standard deviations."""
+    drawn = records(AugmentationSettings(intensity=intensity))
+    counts = Counter(entry["edit"] for record in drawn for entry in record)
+    fixed = {"scale": 0.1, "encoding_quality": 0.1, "color_jitter": 0.2, "shuffle_pixels": 0.1, "overlay_stripes": 0.1}
+    fixed |= {"hflip": 0.5, "vflip": 0.1}
+    rising = {"rotate": 0.1, "perspective": 0.1, "grayscale": 0.1, "opacity": 0.05, "blur_or_sharpen": 0.1}
+    rising |= {"overlay_emoji": 0.1, "overlay_text": 0.1, "pixelization": 0.1}
+    after_perspective = {"crop": 0.1, "pad": 0.05, "overlay_image": 0.1}
+    expected = fixed | {name: share * intensity for name, share in rising.items()}
+    expected |= {name: share * intensity * (1 - 0.1 * intensity) for name, share in after_perspective.items()}
+    for name, share in expected.items():
+        deviation = (DRAWS * share * (1 - share)) ** 0.5
+        assert abs(counts[name] - DRAWS * share) < 4 * deviation, (name, counts[name] / DRAWS, share)
+    assert set(counts) == {edit.name for edit in TABLE}
+
+
+def test_order_and_exclusions() -> None:
+    order = {edit.name: place for place, edit in enumerate(edits_of(EVERYTHING))}
+    excluded = {edit.name: set(edit.not_after) for edit in edits_of(EVERYTHING)}
+    assert excluded["crop"] == {"perspective"} and excluded["swap_channels"] == {"grayscale", "onto_screenshot"}
+    for record in records(EVERYTHING):
+        names = [entry["edit"] for entry in record]
+        assert names == sorted(names, key=order.__getitem__) and len(set(names)) == len(names)
+        for place, name in enumerate(names):
+            assert not excluded[name] & set(names[:place])
+
+
+def test_parameters_stay_in_the_tables_ranges() -> None:
+    entries: dict[str, list[dict]] = {}
+    for record in records(AugmentationSettings(intensity=0.75)):
+        for entry in record:
+            entries.setdefault(entry["function"], []).append(entry)
+    limits = {
+        ("scale", "factor"): (0.6, 1),
+        ("rotate", "degrees"): (0, 270),
+        ("encoding_quality", "quality"): (7, 38),
+        ("color_jitter", "brightness"): (0.4375, 1.5625),
+        ("color_jitter", "saturation"): (0.25 + 0.75 * (0.2 + 1 / 6) - 0.1, 0.25 + 0.2 + 148.5 / 6),
+        ("opacity", "level"): (0.6, 1),
+        ("pad", "width_share"): (0, 0.075),
+        ("overlay_image", "opacity"): (0.2, 1),
+        ("overlay_image", "size"): (0.1, 0.7),
+        ("overlay_onto_image", "opacity"): (0.4, 1),
+        ("overlay_onto_image", "size"): (0.4, 0.8),
+        ("blur", "radius"): (0.825, 3.075),
+        ("sharpen", "factor"): (1, 38.5),
+        ("shuffle_pixels", "share"): (0, 0.15),
+        ("overlay_stripes", "width"): (0.05, 0.25),
+        ("overlay_stripes", "density"): (0, 0.8),
+        ("overlay_emoji", "size"): (0.05, 1),
+        ("shift_channels", "down"): (-0.05, 0.05),
+    }
+    for (function, parameter), (low, high) in limits.items():
+        values = np.array([entry[parameter] for entry in entries[function]])
+        assert values.min() >= low and values.max() <= high, (function, parameter, values.min(), values.max())
+        assert values.max() - values.min() > 0.5 * min(high - low, 20), (function, parameter)  # and the range is used
+    assert {entry["ratio"] for entry in entries["pixelization"]} == {0.125, 0.25, 0.5, 0.75}
+    assert {entry["line"] for entry in entries["overlay_stripes"]} == {"solid", "dotted", "dashed"}
+    assert {len(entry["text"]) for entry in entries["overlay_text"]} == set(range(5, 11))
+
+
+def test_reference_family_and_none() -> None:
+    for record in records(AugmentationSettings(family="reference"), 200):
+        assert record[-1]["edit"] == "encoding_quality" and 40 <= record[-1]["quality"] <= 100
+    image = picture(16, 16)
+    same = edit_image(image, AugmentationSettings(family="none"), generator_for(0, 0, "x"))
+    assert (same.image == image).all() and same.record == []
+
+
+def test_without_other_images_nothing_is_pasted() -> None:
+    for number in range(300):
+        record = draw_record(EVERYTHING, generator_for(2, 0, str(number)), [])
+        assert not {entry["edit"] for entry in record} & {"overlay_image", "collage", "sticker", "hide_inside"}
+    with pytest.raises(ValueError, match="give its source"):
+        replay(picture(20, 20), [{"edit": "sticker", "function": "sticker", "overlay": "a"}])

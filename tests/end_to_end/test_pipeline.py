@@ -1,0 +1,172 @@
+"""All seven steps on sixty tiny pictures, as processes, the way a user runs them; then everything that can go wrong."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from augmentations.query_set import make_query_set
+from augmentations.settings import AugmentationSettings
+from data.images import find_images
+from data.sample import write_pictures
+
+TOP = Path(__file__).parents[2]
+RECIPE = """
+seed: 0
+queries: {count: 12, copies: 6, augmentation: {intensity: 0.3}}
+models:
+  one:
+    descriptor: {backbone: test_efficientnet, dimensions: 16}
+    workers: 0
+    stages:
+      - {classes: 10, intensity: 0.1, image_size: 32, batch_size: 8, epochs: 1}
+      - {classes: 20, intensity: 0.2, image_size: 32, batch_size: 8, epochs: 1}
+      - {intensity: 0.3, image_size: 48, batch_size: 8, epochs: 1}
+  two:
+    descriptor: {backbone: test_nfnet, dimensions: 16}
+    workers: 0
+    stages: [{classes: 10, intensity: 0.1, image_size: 32, batch_size: 8, epochs: 1}]
+embedding: {workers: 0}
+ensemble: {dimensions: [8, 16], eigen_power: [0, -0.5]}
+normalization: {direction_neighbours: 10}
+"""
+STEPS = ["00_augment", "01_train", "02_embed", "03_ensemble", "04_normalize", "05_submit", "06_score"]
+
+
+def step(where: Path, name: str, *arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(TOP / "pipeline" / f"{name}.py"), *map(str, arguments)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(command, cwd=where, env=environment, capture_output=True, text=True, timeout=300)
+    if check and done.returncode:
+        raise AssertionError(done.stdout + done.stderr)
+    return done
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working folder with data/ and a finished run; one training image and one reference are damaged."""
+    where = tmp_path_factory.mktemp("work")
+    data = where / "data"
+    for folder, prefix, count in (("training_images", "T", 50), ("reference_images", "R", 12), ("spare", "D", 6)):
+        list(write_pictures(data / folder, prefix, count, seed=1, workers=1))
+    spare = find_images(data / "spare")
+    references = find_images(data / "reference_images")
+    made = where / "made"
+    make_query_set(references, spare, spare, AugmentationSettings(intensity=0.2), 0, 12, 6, made)
+    for name in ("query_images", "public_ground_truth.csv", "query_edits.csv"):
+        (made / name).rename(data / name)
+    shutil.rmtree(data / "spare")
+    truth = (data / "public_ground_truth.csv").read_text()
+    unused = next(image_id for image_id in references.ids if image_id not in truth)
+    (data / "reference_images" / f"{unused}.jpg").write_bytes(b"this is no image")
+    (data / "training_images" / "T000003.jpg").write_bytes(b"")
+    (where / "recipe.yaml").write_text(RECIPE)
+    step(where, STEPS[0], "--data", "data", "--run", "runs/tiny", "--recipe", "recipe.yaml")
+    outputs = [step(where, name).stdout for name in STEPS[1:]]
+    (where / "log.txt").write_text("".join(outputs))
+    return where
+
+
+def test_the_run_ends_with_a_valid_scored_submission(finished: Path) -> None:
+    run = finished / "runs" / "tiny"
+    scores = json.loads((run / "scores.json").read_text())
+    names = [row["name"] for row in scores["variants"]]
+    assert [name.split(":")[0].split(" (")[0] for name in names] == [
+        "baseline", "baseline", "model", "model", "ensemble", "ensemble, method 1", "ensemble, method 2", "submitted",
+    ]  # fmt: skip
+    assert scores["queries"] == 12 and scores["references"] == 12 and scores["true_pairs"] == 6
+    checked = step(finished, "05_submit", "--check", run / "submission.h5", "--data", "data")
+    assert "is a valid submission" in checked.stdout
+    assert (run / "report" / "index.html").is_file()
+    log = (finished / "log.txt").read_text()
+    assert "1 of 12 images cannot be read and match nothing" in log
+    assert log.count("stage 3: ") == 1
+
+
+def test_a_second_run_does_nothing(finished: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in (finished / "runs" / "tiny").rglob("*.h5")}
+    for name in STEPS:
+        assert "up to date" in step(finished, name, "--run", "runs/tiny").stdout
+    assert before == {path: path.stat().st_mtime_ns for path in (finished / "runs" / "tiny").rglob("*.h5")}
+
+
+def test_scoring_any_submission(finished: Path) -> None:
+    submission, truth = finished / "runs/tiny/submission.h5", finished / "data/public_ground_truth.csv"
+    step(finished, "06_score", "--submission", submission, "--ground-truth", truth, "--output", "out/scores.json")
+    scores = json.loads((finished / "out" / "scores.json").read_text())
+    assert set(scores) == {
+        "micro_average_precision", "recall_at_precision_90", "recall_at_rank_1", "recall_at_rank_10",
+        "queries", "references", "true_pairs",
+    }  # fmt: skip
+    run_scores = json.loads((finished / "runs/tiny/scores.json").read_text())
+    assert scores["micro_average_precision"] == run_scores["micro_average_precision"]
+
+
+def fails(where: Path, name: str, *arguments: object) -> str:
+    done = step(where, name, *arguments, check=False)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr and done.stderr.startswith("error: ")
+    return done.stderr
+
+
+def test_wrong_input_gives_one_message_and_exit_code_2(finished: Path, tmp_path: Path) -> None:
+    truth = finished / "data" / "public_ground_truth.csv"
+    submission = finished / "runs/tiny/submission.h5"
+    assert "is not a folder" in fails(tmp_path, "00_augment", "--data", "nowhere")
+    (tmp_path / "empty").mkdir()
+    assert "step 00_augment has not been done" in fails(tmp_path, "02_embed", "--data", finished / "data", "--run", "runs/c")
+    assert "has not been done" in fails(tmp_path, "03_ensemble", "--data", finished / "data", "--run", "runs/a")
+    (tmp_path / "bad.yaml").write_text(RECIPE.replace("backbone: test_nfnet", "backbone: test_nfnett"))
+    message = fails(tmp_path, "00_augment", "--data", finished / "data", "--run", "runs/b", "--recipe", tmp_path / "none.yaml")
+    assert "no such recipe" in message
+    (tmp_path / "unknown.csv").write_text("query_id,reference_id\nQ99999,\n")
+    assert "'Q99999'" in fails(tmp_path, "06_score", "--submission", submission, "--ground-truth", tmp_path / "unknown.csv")
+    assert "belong together" in fails(tmp_path, "06_score", "--submission", submission)
+    with h5py.File(tmp_path / "wide.h5", "w") as file:
+        file["query"], file["reference"] = np.zeros((1, 257), np.float32), np.zeros((1, 257), np.float32)
+        file["query_ids"], file["reference_ids"] = ["Q00000"], ["R000000"]
+    message = fails(tmp_path, "06_score", "--submission", tmp_path / "wide.h5", "--ground-truth", truth)
+    assert "257 dimensions; at most 256" in message
+    message = fails(tmp_path, "05_submit", "--check", tmp_path / "wide.h5", "--data", finished / "data")
+    assert "images have no vector" in message
+
+
+def test_an_unknown_backbone_is_named(finished: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text(RECIPE.replace("backbone: test_efficientnet", "backbone: test_eficientnet"))
+    step(tmp_path, "00_augment", "--data", finished / "data", "--run", "runs/b", "--recipe", "bad.yaml")
+    assert "Did you mean test_efficientnet" in fails(tmp_path, "01_train")
+
+
+def test_a_changed_recipe_makes_later_steps_stale(finished: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "runs" / "copy"
+    shutil.copytree(finished / "runs" / "tiny", copy)
+    changed = tmp_path / "changed.yaml"
+    changed.write_text(RECIPE.replace("dimensions: [8, 16]", "dimensions: 4"))
+    assert "up to date" in step(tmp_path, "00_augment", "--run", copy, "--recipe", changed).stdout
+    assert "ensemble changed" in step(tmp_path, "03_ensemble", "--run", copy).stdout
+    assert "choice.csv changed" in step(tmp_path, "04_normalize", "--run", copy).stdout
+
+
+def test_run_all_refuses_wrong_options(tmp_path: Path) -> None:
+    def run_all(*arguments: str) -> subprocess.CompletedProcess[str]:
+        environment = os.environ | {"PYTHON": sys.executable}
+        return subprocess.run(
+            ["bash", str(TOP / "run_all.sh"), *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
+
+    assert "--photos DIR" in run_all("--help").stdout
+    for arguments in (
+        ["--dat", "x"],
+        ["--data"],
+        ["--data", "a", "--photos", "b"],
+        ["--photos", "nowhere"],
+        ["--data", "nowhere"],
+    ):
+        done = run_all(*arguments)
+        assert done.returncode == 2 and done.stderr.startswith("error: "), arguments
