@@ -144,7 +144,7 @@ def sticker(image: Image, overlay: Image, size: float, x: float, y: float, seed:
     cv2.polylines(outer, [outline], True, 255, max(1, side // 14), cv2.LINE_AA)
     inside = inner[..., None].astype(np.float32) / 255
     picture = cv2.resize(overlay, (side, side), interpolation=cv2.INTER_AREA) * inside + 255 * (1 - inside)
-    return _blend(image, picture.astype(np.uint8), outer[..., None] / np.float32(255), x, y)
+    return _blend(image, picture.astype(np.uint8), (outer[..., None] / 255).astype(np.float32), x, y)
 
 
 @lru_cache(maxsize=4096)
