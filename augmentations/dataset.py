@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 
-import cv2
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -50,7 +49,6 @@ class EditedImages(Dataset[tuple[Tensor, int]]):
         return len(self.images)
 
     def __getitem__(self, key: Key) -> tuple[Tensor, int]:
-        cv2.setNumThreads(0)  # workers are the parallelism; OpenCV's own threads would fight over the cores
         epoch, row = key
         rng = generator_for(self.seed, epoch, self.images.ids[row])
         edited = edit_image(np.asarray(self.images.pixels[row]), self.settings, rng, self.overlays)

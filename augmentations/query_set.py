@@ -4,6 +4,7 @@ import json
 import os
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 import cv2
@@ -67,7 +68,7 @@ def make_query_set(
     with whole_folder(folder) as temporary:
         (temporary / QUERY).mkdir()
         edit = partial(_write_query, temporary / QUERY, settings, seed, overlays)
-        with ProcessPoolExecutor(os.cpu_count()) as pool:
+        with ProcessPoolExecutor(os.cpu_count(), get_context("forkserver")) as pool:
             done = pool.map(edit, [task for task, _ in tasks], chunksize=8)
             results = list(tqdm(done, total=count, desc="editing queries", unit="query", leave=False))
         _write_tables(temporary, tasks, results)
@@ -86,7 +87,6 @@ def _write_query(
     folder: Path, settings: AugmentationSettings, seed: int, overlays: ImageSet, task: Task
 ) -> list[dict[str, object]] | str:
     """Edit one image; its record, or why it could not be read."""
-    cv2.setNumThreads(1)  # each process has one core to itself
     query_id, source_id, path = task
     other_images = FileOverlays(overlays)
     try:

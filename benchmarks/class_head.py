@@ -1,6 +1,6 @@
 """The chunked ArcFace head against the plain one: same loss and gradients? extra memory? time? Linux, CPU.
 
-    python benchmarks/class_head.py [--classes 200000] [--dimensions 256] [--batch 64] [--repeats 5]
+python benchmarks/class_head.py [--classes 200000] [--dimensions 256] [--batch 64] [--repeats 5]
 """
 
 import argparse

@@ -2,13 +2,12 @@
 
 import hashlib
 import json
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
@@ -77,9 +76,9 @@ class _Decoded:
 
 def _write(images: ImageSet, size: int, target: Path, workers: int) -> dict[str, str]:
     problems: dict[str, str] = {}
-    with whole_file(target) as temporary, ProcessPoolExecutor(max(1, workers)) as pool:
+    with whole_file(target) as temporary, ThreadPoolExecutor(max(1, workers)) as pool:
         pixels = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.uint8, shape=(len(images), size, size, 3))
-        squares = pool.map(partial(_square, size), images.paths, chunksize=16)
+        squares = pool.map(partial(_square, size), images.paths)  # decoding and resizing leave Python's lock alone
         for row, square in enumerate(tqdm(squares, total=len(images), desc=f"caching {size} px", unit="image", leave=False)):
             if isinstance(square, str):
                 problems[images.ids[row]] = square
@@ -90,7 +89,6 @@ def _write(images: ImageSet, size: int, target: Path, workers: int) -> dict[str,
 
 
 def _square(size: int, path: Path) -> NDArray[np.uint8] | str:
-    cv2.setNumThreads(1)  # each process has one core to itself
     try:
         return resize_square(decode_rgb(path, short_side=size), size)
     except ImageError as error:

@@ -4,9 +4,9 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
-import cv2
 import numpy as np
 from PIL import Image
 
@@ -20,12 +20,11 @@ def write_pictures(folder: Path, prefix: str, count: int, seed: int, workers: in
     """
     folder.mkdir(parents=True, exist_ok=True)
     write = partial(_write_picture, folder, prefix, seed)
-    with ProcessPoolExecutor(workers or os.cpu_count()) as pool:
+    with ProcessPoolExecutor(workers or os.cpu_count(), get_context("forkserver")) as pool:
         yield from pool.map(write, range(count), chunksize=16)
 
 
 def _write_picture(folder: Path, prefix: str, seed: int, number: int) -> Path:
-    cv2.setNumThreads(1)  # each process has one core to itself
     picture = draw_picture(np.random.default_rng([seed, *prefix.encode(), number]))
     path = folder / f"{prefix}{number:06d}.jpg"
     Image.fromarray(picture).save(path, quality=90)

@@ -27,7 +27,7 @@ class ArcFaceSettings(Settings):
     kind: Literal["arcface"] = "arcface"
     margin: float = Field(0.4, ge=0, lt=3.1416)
     scale: float = Field(40.0, gt=0)
-    chunk: int = Field(65_536, ge=1)
+    chunk: int = Field(16_384, ge=1)
 
 
 class OptimizerSettings(Settings):

@@ -1,9 +1,11 @@
 """Descriptors that learn nothing: floors that a trained model must pass on the same images."""
 
+import os
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 import cv2
@@ -44,7 +46,7 @@ def grey_pixels(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 def describe(images: ImageSet, baseline: Baseline, workers: int | None = None) -> Described:
     """Apply a baseline descriptor to every image, each decoded at 64 pixels or more."""
-    with ProcessPoolExecutor(workers) as pool:
+    with ProcessPoolExecutor(workers or os.cpu_count(), get_context("forkserver")) as pool:
         rows = list(pool.map(partial(_describe_one, baseline), images.paths, chunksize=32))
     dimensions = next((len(row) for row in rows if row is not None), 1)
     vectors = np.stack([np.zeros(dimensions, np.float32) if row is None else row for row in rows])
@@ -52,7 +54,6 @@ def describe(images: ImageSet, baseline: Baseline, workers: int | None = None) -
 
 
 def _describe_one(baseline: Baseline, path: Path) -> NDArray[np.float32] | None:
-    cv2.setNumThreads(1)  # each process has one core to itself
     try:
         return baseline(decode_rgb(path, short_side=64))
     except ImageError:

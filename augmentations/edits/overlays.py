@@ -57,9 +57,9 @@ def overlay_stripes(
         mask &= _stripes(image.shape[0], image.shape[1], width, degrees + 90, density)
     elif line == "dashed":
         mask &= _stripes(image.shape[0], image.shape[1], 0.7, degrees + 90, density)
-    striped = image.copy()
-    striped[mask] = (image[mask] * (1 - opacity) + np.array(colour) * opacity).astype(np.uint8)
-    return striped
+    values = np.arange(256, dtype=np.float32)[:, None] * (1 - opacity) + np.array(colour, np.float32) * opacity
+    covered = cv2.LUT(image, values.astype(np.uint8)[None])
+    return cv2.copyTo(covered, mask.view(np.uint8), image.copy())  # type: ignore[return-value]
 
 
 def meme_format(image: Image, text: str, font: int, caption: float, background: list[int], colour: list[int]) -> Image:
@@ -175,9 +175,10 @@ def _blend(image: Image, top: NDArray[np.uint8], cover: NDArray[np.float32] | np
 
 def _stripes(height: int, width: int, line: float, degrees: float, density: float) -> NDArray[np.bool_]:
     turn, distance = np.deg2rad(degrees), (1 - density) * min(height, width)
-    y = (np.arange(height, dtype=np.float32) - height / 2)[:, None] * np.float32(np.cos(turn) / distance)
-    x = (np.arange(width, dtype=np.float32) - width / 2) * np.float32(np.sin(turn) / distance)
-    return np.cos(2 * np.pi * (x + y)) > np.cos(np.pi * line)
+    y = (np.arange(height) - height / 2)[:, None] * (2 * np.pi * np.cos(turn) / distance)
+    x = (np.arange(width) - width / 2) * (2 * np.pi * np.sin(turn) / distance)
+    waves = np.cos(y) * np.cos(x) - np.sin(y) * np.sin(x)  # cos(x + y) from rows and columns alone
+    return waves > np.cos(np.pi * line)
 
 
 def _assets() -> Path:

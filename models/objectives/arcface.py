@@ -5,6 +5,7 @@ s · (cos θ − m sin m) past θ > π − m; all others are s · cos θ.
 """
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -29,11 +30,8 @@ class ArcFace(nn.Module):
 
     def forward(self, embeddings: Tensor, labels: Tensor) -> ObjectiveOutput:
         with torch.autocast(embeddings.device.type, enabled=False):
-            embeddings = embeddings.float()
-            lengths = self.matrix.norm(dim=1, keepdim=True).clamp(min=1e-12)
-            own = (embeddings * functional.embedding(labels, self.matrix) / lengths[labels]).sum(dim=1)
+            own, others = _ClassSums.apply(embeddings.float(), self.matrix, labels, self.settings.scale, self.settings.chunk)
             target = angular_margin(own, self.settings.margin)
-            others = log_sum_exp_of_others(embeddings, self.matrix, lengths.squeeze(1), labels, self.settings)
             loss = functional.softplus(others - self.settings.scale * target).mean()
         return ObjectiveOutput(loss, {"cosine_to_own_class": float(own.detach().mean())})
 
@@ -45,50 +43,45 @@ def angular_margin(cosine: Tensor, margin: float) -> Tensor:
     return torch.where(cosine > math.cos(math.pi - margin), shifted, cosine - margin * math.sin(margin))
 
 
-def log_sum_exp_of_others(
-    embeddings: Tensor, matrix: Tensor, lengths: Tensor, labels: Tensor, settings: ArcFaceSettings
-) -> Tensor:
-    """log Σ_{j ≠ label} exp(s cos θ_j) [n], in chunks of classes that are computed again in the backward pass."""
-    return _OthersLogSumExp.apply(embeddings, matrix, lengths.detach(), labels, settings.scale, settings.chunk)
+class _ClassSums(torch.autograd.Function):
+    """cos θ of the own class [n] and log Σ_{j ≠ own} exp(s cos θ_j) [n], in chunks that are computed again in backward.
 
-
-class _OthersLogSumExp(torch.autograd.Function):
-    """The gradient of a row w is that of w / ‖w‖: the part along w is taken away."""
+    A row w counts as w / ‖w‖, so its gradient loses the part along w. Beside the matrix only one chunk exists at a time.
+    """
 
     @staticmethod
-    def forward(
-        ctx: torch.autograd.function.FunctionCtx,
-        embeddings: Tensor,
-        matrix: Tensor,
-        lengths: Tensor,
-        labels: Tensor,
-        scale: float,
-        chunk: int,
-    ) -> Tensor:
+    def forward(ctx: Any, embeddings: Tensor, matrix: Tensor, labels: Tensor, scale: float, chunk: int) -> tuple[Tensor, Tensor]:
+        lengths = matrix.norm(dim=1).clamp_(min=1e-12)
+        own = (embeddings * matrix[labels]).sum(dim=1) / lengths[labels]
         total = torch.full((len(embeddings),), -torch.inf, device=embeddings.device)
         for start in range(0, len(matrix), chunk):
             logits = _other_logits(embeddings, matrix, lengths, labels, scale, start, chunk)
             total = torch.logaddexp(total, logits.logsumexp(dim=1))
         ctx.save_for_backward(embeddings, matrix, lengths, labels, total)
-        ctx.scale, ctx.chunk = scale, chunk  # type: ignore[attr-defined]
-        return total
+        ctx.scale, ctx.chunk = scale, chunk
+        return own, total
 
     @staticmethod
-    def backward(ctx: torch.autograd.function.FunctionCtx, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (gradient,) = gradients
-        embeddings, matrix, lengths, labels, total = ctx.saved_tensors  # type: ignore[attr-defined]
-        scale, chunk = ctx.scale, ctx.chunk  # type: ignore[attr-defined]
-        to_embeddings, to_matrix = torch.zeros_like(embeddings), torch.empty_like(matrix)
-        for start in range(0, len(matrix), chunk):
-            rows = slice(start, start + chunk)
-            weights = _other_logits(embeddings, matrix, lengths, labels, scale, start, chunk)
-            weights = weights.sub_(total[:, None]).exp_().mul_(gradient[:, None] * scale)
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        to_own, to_total = gradients
+        embeddings, matrix, lengths, labels, total = ctx.saved_tensors
+        own_rows = matrix[labels] / lengths[labels, None]
+        to_embeddings, to_matrix = to_own[:, None] * own_rows, torch.empty_like(matrix)
+        for start in range(0, len(matrix), ctx.chunk):
+            rows = slice(start, start + ctx.chunk)
+            weights = _other_logits(embeddings, matrix, lengths, labels, ctx.scale, start, ctx.chunk)
+            weights = weights.sub_(total[:, None]).exp_().mul_(to_total[:, None] * ctx.scale)
             unit = matrix[rows] / lengths[rows, None]
             to_embeddings.addmm_(weights, unit)
-            to_unit = weights.T @ embeddings
-            along = (to_unit * unit).sum(dim=1, keepdim=True)
-            to_matrix[rows] = (to_unit - along * unit) / lengths[rows, None]
-        return to_embeddings, to_matrix, None, None, None, None
+            to_matrix[rows] = _without_part_along(weights.T @ embeddings, unit) / lengths[rows, None]
+        to_rows = _without_part_along(to_own[:, None] * embeddings, own_rows) / lengths[labels, None]
+        to_matrix.index_add_(0, labels, to_rows)
+        return to_embeddings, to_matrix, None, None, None
+
+
+def _without_part_along(gradient: Tensor, unit: Tensor) -> Tensor:
+    """The gradient of w / ‖w‖, passed on to w up to 1 / ‖w‖."""
+    return gradient - (gradient * unit).sum(dim=1, keepdim=True) * unit
 
 
 def _other_logits(

@@ -1,0 +1,167 @@
+"""Images per second and core, from a stored JPEG to a 160 × 160 float tensor at I = 0.75: ours against plain AugLy calls.
+
+    python benchmarks/edits.py [--images DIR] [--count N]
+
+Both sides apply the same drawn records to the same JPEGs, in turns, on one core, by processor time. AugLy edits the
+384 × 384 image, as the competition's code did; ours decodes at a reduced scale and edits at 240 × 240. A third row starts
+from the cache of squares that training uses. Then: how long training waits for data. The ratio is printed last.
+"""
+
+import argparse
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+import torch
+from PIL import Image
+from rich.console import Console
+from rich.table import Table
+
+from augmentations.composition import draw_record, replay
+from augmentations.dataset import CachedOverlays, EditedImages, EpochBatches, normalized
+from augmentations.plain_augly import augly_calls, replay_with_augly
+from augmentations.randomness import generator_for
+from augmentations.settings import AugmentationSettings
+from data.cache import cached_squares
+from data.decode import decode_rgb
+from data.images import ImageSet, find_images
+from data.loader import resize_square, to_tensor
+from data.pictures import draw_picture
+
+SIZE, WORKING, AUGLY_SIDE = 160, 240, 384
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+SETTINGS = AugmentationSettings(intensity=0.75)
+
+
+class Others:
+    """Overlay material of one side length, decoded once for both sides alike."""
+
+    def __init__(self, images: ImageSet, side: int) -> None:
+        self.ids = images.ids[:50]
+        self._squares = {
+            image_id: resize_square(decode_rgb(path), side) for image_id, path in zip(self.ids, images.paths[:50], strict=True)
+        }
+
+    def __call__(self, image_id: str) -> np.ndarray:
+        return self._squares[image_id]
+
+
+def stored_jpegs(folder: Path) -> ImageSet:
+    """1024-pixel pictures as a challenge's training set stores them."""
+    for number in range(60):
+        Image.fromarray(draw_picture(np.random.default_rng([3, number]), 1024)).save(folder / f"T{number:06d}.jpg", quality=90)
+    return find_images(folder)
+
+
+def with_augly(path: Path, record: list[dict], others: Others) -> torch.Tensor:
+    with Image.open(path) as stored:
+        image = stored.convert("RGB").resize((AUGLY_SIDE, AUGLY_SIDE), Image.Resampling.BILINEAR)
+    edited = replay_with_augly(image, record, others).resize((SIZE, SIZE), Image.Resampling.BILINEAR)
+    return to_tensor(np.asarray(edited), MEAN, STD)
+
+
+def with_ours(path: Path, record: list[dict], others: Others) -> torch.Tensor:
+    image = resize_square(decode_rgb(path, short_side=WORKING), WORKING)
+    return to_tensor(resize_square(replay(image, record, others), SIZE), MEAN, STD)
+
+
+def from_cache(square: np.ndarray, record: list[dict], others: Others) -> torch.Tensor:
+    return to_tensor(resize_square(replay(np.asarray(square), record, others), SIZE), MEAN, STD)
+
+
+def compare(images: ImageSet, count: int) -> tuple[dict[str, float], dict[str, list[float]]]:
+    """Seconds of processor time per side over the same `count` records, in turns of 20 images; and per function."""
+    augly_calls()
+    large, small = Others(images, AUGLY_SIDE), Others(images, WORKING)
+    squares = [resize_square(decode_rgb(path, short_side=WORKING), WORKING) for path in images.paths]
+    records = [draw_record(SETTINGS, generator_for(0, 0, str(number)), large.ids) for number in range(count)]
+    spent = {"AugLy": 0.0, "ours": 0.0, "ours, cached": 0.0}
+    for record in records[:40]:  # fonts, emoji and templates are opened once
+        with_augly(images.paths[0], record, large)
+        with_ours(images.paths[0], record, small)
+    for start in range(0, count, 20):
+        turn = [(number % len(images), records[number]) for number in range(start, min(start + 20, count))]
+        sides: dict[str, Callable[[int, list[dict]], object]] = {
+            "AugLy": lambda row, record: with_augly(images.paths[row], record, large),
+            "ours": lambda row, record: with_ours(images.paths[row], record, small),
+            "ours, cached": lambda row, record: from_cache(squares[row], record, small),
+        }
+        for side, work in sides.items():
+            began = time.process_time()
+            for row, record in turn:
+                work(row, record)
+            spent[side] += time.process_time() - began
+    return spent, by_function(images, records, large, small)
+
+
+def by_function(images: ImageSet, records: list[list[dict]], large: Others, small: Others) -> dict[str, list[float]]:
+    """Median milliseconds of each edit alone: AugLy's at 384, ours at 240."""
+    first = Image.fromarray(large(large.ids[0]))
+    times: dict[str, list[list[float]]] = {}
+    for entry in [entry for record in records for entry in record]:
+        pair = times.setdefault(entry["function"], [[], []])
+        if len(pair[0]) < 25:
+            for side, work in enumerate(
+                (lambda e=entry: replay_with_augly(first, [e], large), lambda e=entry: replay(small(small.ids[0]), [e], small))
+            ):
+                began = time.perf_counter()
+                work()
+                pair[side].append(1000 * (time.perf_counter() - began))
+    return {name: [float(np.median(side)) for side in pair] for name, pair in sorted(times.items())}
+
+
+def waiting_share(images: ImageSet, folder: Path, steps: int = 30) -> tuple[float, float]:
+    """Share of the time that training `tf_efficientnetv2_b0` at 64 px waits for two workers, and images per second."""
+    import timm
+
+    squares = cached_squares(images, 96, folder)
+    overlays = CachedOverlays(squares, range(len(squares)))
+    dataset = EditedImages(squares, SETTINGS, 64, 0, overlays)
+    batches = EpochBatches(list(range(len(squares))), 32, 0, 10_000, 0)
+    stream = iter(torch.utils.data.DataLoader(dataset, batch_sampler=batches, num_workers=2, prefetch_factor=4))
+    network = timm.create_model("tf_efficientnetv2_b0", num_classes=256).to(memory_format=torch.channels_last).train()
+    optimizer = torch.optim.Adam(network.parameters())
+    next(stream)
+    waited, seen, began = 0.0, 0, time.perf_counter()
+    for _ in range(steps):
+        asked = time.perf_counter()
+        pixels, _labels = next(stream)
+        waited += time.perf_counter() - asked
+        optimizer.zero_grad()
+        network(normalized(pixels, MEAN, STD)).square().mean().backward()
+        optimizer.step()
+        seen += len(pixels)
+    total = time.perf_counter() - began
+    return waited / total, seen / total
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", type=Path, help="folder of stored JPEGs (default: sixty drawn ones of 1024 pixels)")
+    parser.add_argument("--count", type=int, default=600, help="images per side (default: 600)")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    console = Console(width=100)
+    with tempfile.TemporaryDirectory() as temporary:
+        images = find_images(options.images) if options.images else stored_jpegs(Path(temporary))
+        spent, functions = compare(images, options.count)
+        table = Table("edit", "AugLy at 384, ms", "ours at 240, ms", "ratio", title="each edit alone, median")
+        for name, (theirs, own) in functions.items():
+            table.add_row(name, f"{theirs:.2f}", f"{own:.2f}", f"{theirs / own:.1f}")
+        console.print(table)
+        table = Table("from a stored JPEG to a 160 × 160 tensor, I = 0.75", "images/s per core", "against AugLy")
+        for side, seconds in spent.items():
+            table.add_row(side, f"{options.count / seconds:.0f}", f"{spent['AugLy'] / seconds:.1f} ×")
+        console.print(table)
+        share, speed = waiting_share(images, Path(temporary) / "cache")
+        print(f"tf_efficientnetv2_b0 at 64 px, 2 workers: {speed:.0f} images/s, {share:.1%} of the time waiting for data")
+        print(f"ratio: {spent['AugLy'] / spent['ours']:.1f}")
+
+
+if __name__ == "__main__":
+    main()

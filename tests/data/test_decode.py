@@ -1,0 +1,137 @@
+"""Anything that a folder may hold becomes RGB or a named error."""
+
+import contextlib
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from data import decode
+from data.cache import cached_squares, decoded_squares
+from data.decode import decode_rgb
+from data.errors import ImageError
+from data.images import ImageSet, find_images
+from data.loader import CleanImages
+from data.pictures import draw_picture
+
+PICTURE = Image.fromarray(draw_picture(np.random.default_rng(0), 96))
+
+
+def encoded(image: Image.Image, form: str, **options: object) -> bytes:
+    target = io.BytesIO()
+    image.save(target, form, **options)
+    return target.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("mode", "form"),
+    [
+        ("L", "PNG"),
+        ("LA", "PNG"),
+        ("P", "PNG"),
+        ("RGBA", "PNG"),
+        ("1", "PNG"),
+        ("I;16", "PNG"),
+        ("CMYK", "JPEG"),
+        ("L", "JPEG"),
+        ("RGB", "WEBP"),
+    ],
+)
+def test_every_mode_becomes_rgb(mode: str, form: str) -> None:
+    deep = Image.fromarray(np.asarray(PICTURE.convert("L")).astype(np.uint16) * 257)
+    image = deep if mode == "I;16" else PICTURE.convert(mode)
+    pixels = decode_rgb(encoded(image, form))
+    assert pixels.shape == (*PICTURE.size[::-1], 3) and pixels.dtype == np.uint8
+    through = {"I;16": "L", "CMYK": "RGB"}.get(mode, mode)
+    expected = np.asarray(PICTURE.convert(through).convert("RGB"))
+    assert np.abs(pixels.astype(int) - expected).mean() < 12  # JPEG and WebP lose a little
+
+
+def test_transparency_shows_white_and_orientation_is_applied() -> None:
+    clear = Image.new("RGBA", (20, 10), (0, 0, 0, 0))
+    assert (decode_rgb(encoded(clear, "PNG")) == 255).all()
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    turned = decode_rgb(encoded(PICTURE, "JPEG", exif=exif))
+    assert turned.shape[:2] == PICTURE.size
+
+
+def test_reduced_decoding_stays_above_the_asked_side() -> None:
+    large = encoded(PICTURE.resize((1600, 1000)), "JPEG")
+    small = decode_rgb(large, short_side=160)
+    assert 160 <= min(small.shape[:2]) < 1000
+    assert decode_rgb(large, short_side=5000).shape == (1000, 1600, 3)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "is empty"),
+        (b"no image at all", "is not an image"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>", "is not an image"),
+        (encoded(PICTURE, "JPEG")[:900], "is damaged"),
+        (encoded(PICTURE, "PNG")[:900], "is damaged"),
+        (encoded(Image.new("L", (4, 300)), "PNG"), "short side must be at least 8"),
+        (encoded(Image.new("1", (12_000, 12_000)), "PNG"), "larger than 100,000,000 pixels"),
+    ],
+)
+def test_each_problem_is_named(tmp_path: Path, content: bytes, problem: str) -> None:
+    path = tmp_path / "odd.jpg"
+    path.write_bytes(content)
+    with pytest.raises(ImageError, match=problem) as caught:
+        decode_rgb(path)
+    assert caught.value.path == path
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.integers(0, 5000), st.binary(min_size=1, max_size=8), st.sampled_from(["JPEG", "PNG", "GIF"]))
+def test_damage_anywhere_gives_pixels_or_an_image_error(place: int, bytes_: bytes, form: str) -> None:
+    content = bytearray(encoded(PICTURE, form))
+    place %= len(content)
+    content[place : place + len(bytes_)] = bytes_
+    with contextlib.suppress(ImageError):
+        assert decode_rgb(bytes(content)).shape[2] == 3
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(ImageError, match="cannot be read"):
+        decode_rgb(tmp_path / "none.jpg")
+
+
+def test_unreadable_images_never_stop_a_loader(tmp_path: Path) -> None:
+    PICTURE.save(tmp_path / "a.jpg")
+    (tmp_path / "b.jpg").write_bytes(b"x")
+    images = find_images(tmp_path)
+    pixels, readable = CleanImages(images, 32, (0.5,) * 3, (0.5,) * 3)[1]
+    assert not readable and not pixels.any()
+    squares = cached_squares(images, 32, tmp_path / "cache")
+    assert squares.readable() == [0] and "not an image" in squares.problems["b"]
+    lazy = decoded_squares(images, 32)
+    assert (lazy.pixels[0] == squares.pixels[0]).all()
+
+
+def test_the_cache_is_made_once_and_follows_its_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    PICTURE.save(tmp_path / "a.jpg")
+    images = ImageSet(["a"], [tmp_path / "a.jpg"])
+    first = cached_squares(images, 32, tmp_path / "cache").pixels[0].copy()
+    assert len(list((tmp_path / "cache").glob("*.npy"))) == 1
+    monkeypatch.setattr(decode, "MIN_SIDE", 10**6)  # decoding again would fail
+    assert (cached_squares(images, 32, tmp_path / "cache").pixels[0] == first).all()
+    monkeypatch.undo()
+    PICTURE.transpose(Image.Transpose.FLIP_LEFT_RIGHT).save(tmp_path / "a.jpg", quality=30)
+    assert not (cached_squares(images, 32, tmp_path / "cache").pixels[0] == first).all()
+
+
+def test_hostile_files(copysets: Path) -> None:
+    expected_failures = {"corrupt.jpg"}
+    for path in sorted((copysets / "hostile").iterdir()):
+        if path.name in expected_failures:
+            with pytest.raises(ImageError):
+                decode_rgb(path)
+        else:
+            pixels = decode_rgb(path, short_side=64)
+            assert pixels.shape[2] == 3 and pixels.std() > 0, path.name
