@@ -7,6 +7,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from augmentations import classification
+from augmentations.classification import AUTO_AUGMENT, MULTIGRAIN_FULL
 from augmentations.edits import colour, geometry, overlays, quality
 from augmentations.extra import EXTRA_TABLE
 from augmentations.settings import AugmentationSettings
@@ -16,11 +18,18 @@ Image = NDArray[np.uint8]
 Record = list[dict[str, Any]]
 FUNCTIONS: dict[str, Callable[..., Image]] = {
     name: value
-    for module in (geometry, colour, quality, overlays)
+    for module in (geometry, colour, quality, overlays, classification)
     for name, value in vars(module).items()
     if callable(value) and not name.startswith("_") and getattr(value, "__module__", "") == module.__name__
 }
 OTHER_IMAGE = {"overlay_image": "overlay", "overlay_onto_image": "background", "collage": "overlay", "sticker": "overlay"}
+FAMILIES: dict[str, Sequence[Edit]] = {
+    "query": TABLE,
+    "reference": REFERENCE_TABLE,
+    "multigrain_full": MULTIGRAIN_FULL,
+    "autoaugment": AUTO_AUGMENT,
+    "none": (),
+}
 
 
 class OverlaySource(Protocol):
@@ -42,11 +51,8 @@ class Edited:
 
 def edits_of(settings: AugmentationSettings) -> Sequence[Edit]:
     """The rows that the settings switch on, in the order of application."""
-    if settings.family == "none":
-        return ()
-    if settings.family == "reference":
-        return REFERENCE_TABLE
-    return (*TABLE, *EXTRA_TABLE) if settings.extra else TABLE
+    rows = FAMILIES[settings.family]
+    return (*rows, *EXTRA_TABLE) if settings.extra else rows
 
 
 def edit_image(

@@ -10,6 +10,7 @@ from torch.utils.data import Dataset, Sampler
 
 from augmentations.composition import edit_image
 from augmentations.randomness import generator_for
+from augmentations.schedule import IntensitySchedule
 from augmentations.settings import AugmentationSettings
 from data.cache import SquareImages
 from data.loader import resize_square
@@ -18,18 +19,25 @@ Key = tuple[int, int]
 
 
 class CachedOverlays:
-    """Overlay material from a cache; only rows that could be read."""
+    """Overlay material: rows of one or more caches."""
 
-    def __init__(self, images: SquareImages, rows: Sequence[int]) -> None:
-        self._images, self._rows = images, {images.ids[row]: row for row in rows}
-        self.ids = list(self._rows)
+    def __init__(self, *parts: tuple[SquareImages, Sequence[int]]) -> None:
+        self._where = {images.ids[row]: (images, row) for images, rows in parts for row in rows}
+        self.ids = list(self._where)
 
     def __call__(self, image_id: str) -> NDArray[np.uint8]:
-        return np.asarray(self._images.pixels[self._rows[image_id]])
+        images, row = self._where[image_id]
+        return np.asarray(images.pixels[row])
+
+
+def overlay_material(classes: SquareImages, reserve: SquareImages, count: int) -> CachedOverlays:
+    """What may be pasted while the first `count` images are classes: the reserve, and the images that are no classes yet."""
+    waiting = [row for row in classes.readable() if row >= count]
+    return CachedOverlays((reserve, reserve.readable()), (classes, waiting))
 
 
 class EditedImages(Dataset[tuple[Tensor, int]]):
-    """Item (epoch, row): (uint8 [3, size, size], row) of the cached image edited for that epoch.
+    """Item (epoch, row): (uint8 [3, size, size], row) of the cached image edited for that epoch, as hard as `schedule` says.
 
     Pixels depend on (seed, epoch, image id) only. Bytes are a quarter of floats to send between processes:
     `normalized` makes the floats where the network is.
@@ -42,8 +50,10 @@ class EditedImages(Dataset[tuple[Tensor, int]]):
         size: int,
         seed: int,
         overlays: CachedOverlays | None = None,
+        schedule: IntensitySchedule | None = None,
     ) -> None:
-        self.images, self.settings, self.size, self.seed, self.overlays = images, settings, size, seed, overlays
+        self.images, self.settings, self.size, self.seed = images, settings, size, seed
+        self.overlays, self.schedule = overlays, schedule
 
     def __len__(self) -> int:
         return len(self.images)
@@ -51,7 +61,10 @@ class EditedImages(Dataset[tuple[Tensor, int]]):
     def __getitem__(self, key: Key) -> tuple[Tensor, int]:
         epoch, row = key
         rng = generator_for(self.seed, epoch, self.images.ids[row])
-        edited = edit_image(np.asarray(self.images.pixels[row]), self.settings, rng, self.overlays)
+        settings = self.settings
+        if self.schedule is not None:
+            settings = settings.model_copy(update={"intensity": self.schedule.at(epoch)})
+        edited = edit_image(np.asarray(self.images.pixels[row]), settings, rng, self.overlays)
         pixels = resize_square(edited.image, self.size)
         return torch.from_numpy(np.ascontiguousarray(pixels)).permute(2, 0, 1), row
 

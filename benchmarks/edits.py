@@ -120,7 +120,7 @@ def waiting_share(images: ImageSet, folder: Path, steps: int = 30) -> tuple[floa
     import timm
 
     squares = cached_squares(images, 96, folder)
-    overlays = CachedOverlays(squares, range(len(squares)))
+    overlays = CachedOverlays((squares, range(len(squares))))
     dataset = EditedImages(squares, SETTINGS, 64, 0, overlays)
     batches = EpochBatches(list(range(len(squares))), 32, 0, 10_000, 0)
     stream = iter(torch.utils.data.DataLoader(dataset, batch_sampler=batches, num_workers=2, prefetch_factor=4))

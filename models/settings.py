@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from augmentations.settings import Family
 from data.settings import Settings
 
 
@@ -53,11 +54,13 @@ class SchedulerSettings(Settings):
 class StageSettings(Settings):
     """One drip stage; it ends at `stop_loss`, after `epochs` or after `minutes`, whichever comes first.
 
-    classes: how many (all where there are fewer, or where it is left out). intensity: of the edits, 0…1. image_size: pixels.
+    classes: how many (all where there are fewer, or where it is left out). intensity: of the edits, 0…1, rising linearly over
+    `epochs` to `last_intensity` where that is given. image_size: pixels.
     """
 
     classes: int | None = Field(None, ge=2)
     intensity: float = Field(0.5, ge=0, le=1)
+    last_intensity: float | None = Field(None, ge=0, le=1)
     image_size: int = Field(160, ge=16)
     batch_size: int = Field(64, ge=2)
     epochs: int = Field(100, ge=1)
@@ -69,6 +72,7 @@ class StageSettings(Settings):
 class ModelSettings(Settings):
     descriptor: DescriptorSettings
     objective: ArcFaceSettings = ArcFaceSettings()
+    edits: Family = "query"
     extra_edits: bool = False
     optimizer: OptimizerSettings = OptimizerSettings()
     scheduler: SchedulerSettings = SchedulerSettings()

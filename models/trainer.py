@@ -12,7 +12,8 @@ from torch.amp.grad_scaler import GradScaler
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 
-from augmentations.dataset import CachedOverlays, EditedImages, EpochBatches, normalized
+from augmentations.dataset import EditedImages, EpochBatches, normalized, overlay_material
+from augmentations.schedule import IntensitySchedule
 from augmentations.settings import AugmentationSettings
 from data.cache import SquareImages, cached_squares, decoded_squares
 from data.errors import UserError
@@ -95,8 +96,11 @@ def _start_stage(
     rows = [row for row in squares.readable() if row < count]
     if len(rows) < 2:
         raise UserError(f"{len(rows)} of {count} training images can be read; training needs two at least.")
-    edits = AugmentationSettings(family="query", intensity=stage.intensity, extra=settings.extra_edits)
-    edited = EditedImages(squares, edits, stage.image_size, seed, CachedOverlays(others, others.readable()))
+    edits = AugmentationSettings(family=settings.edits, intensity=stage.intensity, extra=settings.extra_edits)
+    end = stage.intensity if stage.last_intensity is None else stage.last_intensity
+    rising = IntensitySchedule(stage.intensity, end, stage.epochs)
+    material = overlay_material(squares, others, count)
+    edited = EditedImages(squares, edits, stage.image_size, seed, material, rising)
     device = best_device()
     torch.manual_seed(seed + progress.stage)
     objective = ArcFace(settings.descriptor.dimensions, count, settings.objective).to(device)

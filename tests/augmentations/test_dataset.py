@@ -1,0 +1,107 @@
+"""Pixels depend on (seed, epoch, image id) and on nothing else."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from augmentations.dataset import EditedImages, EpochBatches, normalized, overlay_material
+from augmentations.query_set import make_query_set
+from augmentations.schedule import IntensitySchedule
+from augmentations.settings import AugmentationSettings
+from data.cache import SquareImages, cached_squares
+from data.errors import UserError
+from data.ground_truth import read_ground_truth
+from data.images import ImageSet, find_images
+from data.sample import write_pictures
+
+SETTINGS = AugmentationSettings(intensity=1.0, extra=True)
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> ImageSet:
+    folder = tmp_path_factory.mktemp("pictures")
+    list(write_pictures(folder, "T", 24, seed=0, workers=1))
+    return find_images(folder)
+
+
+@pytest.fixture(scope="module")
+def squares(images: ImageSet, tmp_path_factory: pytest.TempPathFactory) -> SquareImages:
+    return cached_squares(images, 48, tmp_path_factory.mktemp("cache"))
+
+
+def all_pixels(dataset: EditedImages, workers: int, seed: int = 0) -> dict[tuple[int, int], bytes]:
+    batches = EpochBatches(range(20), 8, 0, 2, seed)
+    keys = [key for batch in batches for key in batch]
+    loaded = [pixels for batch, _ in DataLoader(dataset, batch_sampler=batches, num_workers=workers) for pixels in batch]
+    return {key: pixels.numpy().tobytes() for key, pixels in zip(keys, loaded, strict=True)}
+
+
+def test_workers_and_order_change_nothing(squares: SquareImages) -> None:
+    dataset = EditedImages(squares, SETTINGS, 32, 5, overlay_material(squares, squares, 20))
+    alone, shared, reordered = all_pixels(dataset, 0), all_pixels(dataset, 3), all_pixels(dataset, 2, seed=9)
+    assert alone == shared
+    assert alone == {key: reordered[key] for key in alone}
+    assert len(set(alone.values())) > 35  # two epochs of twenty images: edits differ
+    other_seed = EditedImages(squares, SETTINGS, 32, 6, overlay_material(squares, squares, 20))
+    assert all_pixels(other_seed, 0) != alone
+
+
+def test_every_image_comes_once_an_epoch(squares: SquareImages) -> None:
+    batches = list(EpochBatches(range(20), 8, 3, 5, 0))
+    for epoch in (3, 4):
+        rows = [row for batch in batches for key_epoch, row in batch if key_epoch == epoch]
+        assert sorted(rows) == list(range(20))
+    assert len(batches) == len(EpochBatches(range(20), 8, 3, 5, 0)) == 6
+    assert EpochBatches(range(17), 8, 0, 1, 0).batches_per_epoch() == 2  # a batch of one image has no statistics
+
+
+def test_overlays_are_never_classes(squares: SquareImages, images: ImageSet) -> None:
+    few = SquareImages(images.ids[20:], squares.pixels[20:], {images.ids[23]: "is empty"})  # type: ignore[index]
+    classes = SquareImages(images.ids[:20], squares.pixels, {images.ids[15]: "is empty"})
+    material = overlay_material(classes, few, 12)
+    assert set(material.ids) == set(images.ids[12:23]) - {images.ids[15]}
+    assert (material(images.ids[13]) == squares.pixels[13]).all()
+
+
+def test_the_schedule_changes_the_edits(squares: SquareImages) -> None:
+    calm = EditedImages(squares, SETTINGS, 48, 0, None, IntensitySchedule(0.0, 0.0, 2))
+    wild = EditedImages(squares, SETTINGS, 48, 0, None, IntensitySchedule(1.0, 1.0, 2))
+    same = sum(torch.equal(calm[(0, row)][0], wild[(0, row)][0]) for row in range(20))
+    assert same < 12
+
+
+def test_normalized_is_the_networks_input() -> None:
+    pixels = torch.randint(0, 256, (2, 3, 4, 4), dtype=torch.uint8)
+    mean, std = (0.5, 0.4, 0.3), (0.2, 0.3, 0.4)
+    expected = (pixels.double() / 255 - torch.tensor(mean)[:, None, None]) / torch.tensor(std)[:, None, None]
+    torch.testing.assert_close(normalized(pixels, mean, std).double(), expected, atol=1e-6, rtol=0)
+
+
+def test_query_set_is_complete_and_reproducible(images: ImageSet, tmp_path: Path) -> None:
+    references, distractors = images.select(images.ids[:10]), images.select(images.ids[10:16])
+    for name in ("one", "two"):
+        make_query_set(references, distractors, distractors, SETTINGS, 3, 20, 12, tmp_path / name)
+    truth = read_ground_truth(tmp_path / "one" / "public_ground_truth.csv")
+    assert truth.query_ids == [f"Q{number:05d}" for number in range(20)] and len(truth.pairs) == 12
+    assert {reference for _, reference in truth.pairs} == set(references.ids)
+    names = sorted(path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*") if path.is_file())
+    assert len(names) == 23
+    for name in names:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+    edits = (tmp_path / "one" / "query_edits.csv").read_text().splitlines()[1:]
+    assert all(line.split(",")[1] for line in edits)  # every query was edited
+
+
+def test_unreadable_sources_are_passed_over(images: ImageSet, tmp_path: Path) -> None:
+    (tmp_path / "bad.jpg").write_bytes(b"x")
+    bad = ImageSet(["bad"], [tmp_path / "bad.jpg"])
+    good = images.select(images.ids[:4])
+    make_query_set(good, bad, good, SETTINGS, 0, 4, 2, tmp_path / "set")
+    assert len(find_images(tmp_path / "set" / "query_images")) == 2
+    with pytest.raises(UserError, match="no query could be made"):
+        make_query_set(bad, bad, good, SETTINGS, 0, 2, 1, tmp_path / "none")
+    with pytest.raises(UserError, match="3 copies do not fit into 2 queries"):
+        make_query_set(good, good, good, SETTINGS, 0, 2, 3, tmp_path / "none")
+    assert not (tmp_path / "none").exists()
