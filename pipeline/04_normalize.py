@@ -8,6 +8,12 @@ from pipeline.stage import Run, command_line, require, run_script, run_step
 def normalize(run: Run, options: argparse.Namespace) -> None:
     folder = run.folder / "ensemble"
     inputs = {name: require(folder / name, "03_ensemble", run) for name in ("query.h5", "training.h5", "choice.csv")}
+    if options.sweep:
+        # imported here: an up-to-date step must return at once
+        from pipeline.sweep import print_sweep
+
+        print_sweep(run)
+        return
     run_step(
         run,
         "04_normalize",
@@ -36,4 +42,6 @@ def _normalize(run: Run) -> None:
 
 
 if __name__ == "__main__":
-    run_script(command_line(__doc__ or ""), normalize)
+    parser = command_line(__doc__ or "")
+    parser.add_argument("--sweep", action="store_true", help="only print µAP over methods, β and k on the synthetic queries")
+    run_script(parser, normalize)

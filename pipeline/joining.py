@@ -1,49 +1,59 @@
-"""Step 03's work: concatenated embeddings → chosen variant → projected sets."""
+"""Step 03's work: joined embeddings → chosen variant → projected sets, in blocks."""
+
+from collections.abc import Iterator
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
-from data.errors import UserError
 from data.ground_truth import read_ground_truth
 from pipeline.roles import training_roles
 from pipeline.stage import Run
-from submissions.projection import fit_projection, save_projection
-from submissions.selection import Variant, choose_variant, write_choice
-from submissions.vectors import Vectors, read_vectors, write_vectors
+from submissions.joined import JoinedVectors, join_files
+from submissions.projection import Projection, fit_projection, save_projection
+from submissions.selection import Variant, choose_variant, only_candidate, write_choice
+from submissions.vectors import write_vectors
+
+SETS = ("training", "reference", "query", "synthetic")
 
 
 def join_models(run: Run) -> Variant:
-    """Choose the variant, fit the projection on all training vectors, write the projected sets."""
-    roles, recipe, folder = training_roles(run), run.recipe, run.folder / "ensemble"
-    training, synthetic = _joined(run, "training"), _joined(run, "synthetic")
-    truth = read_ground_truth(run.folder / "queries" / "public_ground_truth.csv")
-    variant, table = choose_variant(
-        training,
-        roles.references.ids,
-        roles.references.ids + roles.distractors.ids,
-        synthetic,
-        truth,
-        recipe.ensemble,
-        recipe.normalization,
-    )
-    projection = fit_projection(training.readable())
-    for name in ("training", "reference", "query", "synthetic"):
-        part = _joined(run, name)
-        projected = projection.apply(part.vectors, variant.dimensions, variant.eigen_power)
-        write_vectors(folder / f"{name}.h5", part.ids, [projected], part.unreadable)
+    """Choose the variant, fit the projection on training vectors, write the projected sets."""
+    folder, recipe = run.folder / "ensemble", run.recipe
+    training = joined(run, "training")
+    variant, table = _choice(run, training)
+    projection = fit_projection(training.sample(recipe.ensemble.training_sample, recipe.seed))
+    for name in SETS:
+        part = joined(run, name)
+        write_vectors(folder / f"{name}.h5", part.ids, _projected(part, projection, variant), part.unreadable)
     save_projection(folder / "projection.h5", projection)
     write_choice(folder, variant, table)
     return variant
 
 
-def _joined(run: Run, name: str) -> Vectors:
-    """The models' vectors of one set side by side [n, Σ d]; UserError when they are not of the same images."""
-    parts = {model: read_vectors(run.folder / "embeddings" / model / f"{name}.h5") for model in run.recipe.models}
-    first_model, first = next(iter(parts.items()))
-    for model, part in parts.items():
-        if part.ids != first.ids:
-            raise UserError(
-                f"the models {first_model} ({len(first)} images) and {model} ({len(part)} images) embedded different {name} "
-                f"images. Embed them again: python pipeline/02_embed.py --run {run.folder} --force"
-            )
-    unreadable = np.logical_or.reduce([part.unreadable for part in parts.values()])
-    return Vectors(first.ids, np.concatenate([part.vectors for part in parts.values()], axis=1), unreadable)
+def joined(run: Run, name: str) -> JoinedVectors:
+    """All models' vectors of one set."""
+    return join_files([run.folder / "embeddings" / model / f"{name}.h5" for model in run.recipe.models])
+
+
+def _choice(run: Run, training: JoinedVectors) -> tuple[Variant, pd.DataFrame]:
+    """With a single candidate there is nothing to choose, and nothing is loaded."""
+    recipe = run.recipe
+    only = only_candidate(recipe.ensemble, recipe.normalization)
+    if only is not None:
+        return only
+    roles = training_roles(run)
+    return choose_variant(
+        training.loaded(),
+        roles.references.ids,
+        roles.references.ids + roles.distractors.ids,
+        joined(run, "synthetic").loaded(),
+        read_ground_truth(run.folder / "queries" / "public_ground_truth.csv"),
+        recipe.ensemble,
+        recipe.normalization,
+    )
+
+
+def _projected(part: JoinedVectors, projection: Projection, variant: Variant) -> Iterator[NDArray[np.float32]]:
+    for block in part.blocks():
+        yield projection.apply(block, variant.dimensions, variant.eigen_power)

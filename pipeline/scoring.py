@@ -100,7 +100,7 @@ def _ensemble_variants(run: Run, truth: GroundTruth) -> list[Scored]:
     folder, settings = run.folder / "ensemble", run.recipe.normalization
     variant, table = read_choice(folder)
     queries, references, training = (read_vectors(folder / f"{name}.h5") for name in ("query", "reference", "training"))
-    betas = {"none": 0.0} | {method: best_beta(table, variant, method) for method in settings.methods if method != "none"}
+    betas = {"none": 0.0, "method1": best_beta(table, variant, "method1"), "method2": best_beta(table, variant, "method2")}
     chosen = NormalizationSettings(
         methods=tuple(betas),  # type: ignore[arg-type]
         beta1=(betas.get("method1", 0.0),),

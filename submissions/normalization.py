@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.errors import UserError
+from submissions.projection import unit_length
 from submissions.settings import Method
 
 BLOCK = 4096
@@ -27,9 +28,12 @@ def find_neighbours(queries: NDArray[np.float32], training: NDArray[np.float32],
             f"query normalisation looks at {count} training neighbours, but there are {len(training)} training vectors. "
             "Add training images or lower normalization.direction_neighbours in the recipe."
         )
-    cosines, rows = faiss.knn(
-        np.ascontiguousarray(queries), np.ascontiguousarray(training), count, metric=faiss.METRIC_INNER_PRODUCT
-    )
+    queries, training = np.ascontiguousarray(queries), np.ascontiguousarray(training)
+    if hasattr(faiss, "knn_gpu") and faiss.get_num_gpus():
+        resources = faiss.StandardGpuResources()
+        cosines, rows = faiss.knn_gpu(resources, queries, training, count, metric=faiss.METRIC_INNER_PRODUCT)
+    else:
+        cosines, rows = faiss.knn(queries, training, count, metric=faiss.METRIC_INNER_PRODUCT)
     return Neighbours(cosines, rows)
 
 
@@ -68,3 +72,33 @@ def _direction(queries: NDArray[np.float32], training: NDArray[np.float32], rows
         length = np.linalg.norm(away, axis=1, keepdims=True)
         total += np.where(length > 1e-6, away / np.maximum(length, 1e-6), 0)
     return total / np.maximum(np.linalg.norm(total, axis=1, keepdims=True), 1e-12)
+
+
+def subtract_negatives(
+    vectors: NDArray[np.float32], training: NDArray[np.float32], beta: float = 0.35, neighbours: int = 10
+) -> NDArray[np.float32]:
+    """Negative embedding subtraction (descriptor track's winner), for queries and references alike, to compare with ours:
+    x' = x − β · (mean of its nearest training vectors), made unit length. Zero rows stay zero."""
+    found = find_neighbours(vectors, training, neighbours)
+    mean = np.mean([training[column] for column in found.rows.T], axis=0)
+    moved = vectors - np.float32(beta) * mean
+    moved[~vectors.any(axis=1)] = 0
+    return unit_length(moved)
+
+
+def normalize_scores(
+    queries: NDArray[np.float32], training: NDArray[np.float32], alpha: float = 1.0, neighbours: int = 3
+) -> NDArray[np.float32]:
+    """Plain score normalisation (Eq. 1 and 7) as one more coordinate [n, d + 1], to compare with ours.
+
+    Subtracting α × the mean cosine to the nearest training vectors from a query's scores adds a constant to its squared
+    distances: the square of a coordinate that all references have at 0 (`append_zero`).
+    """
+    found = find_neighbours(queries, training, neighbours)
+    similarity = np.maximum(found.cosines.mean(axis=1, keepdims=True), 0)
+    return np.concatenate([queries, np.sqrt(2 * alpha * similarity)], axis=1).astype(np.float32)
+
+
+def append_zero(references: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The references' side of `normalize_scores`: [n, d + 1]."""
+    return np.concatenate([references, np.zeros((len(references), 1), np.float32)], axis=1)

@@ -1,13 +1,22 @@
 """Exact search: the pairs of queries and references with the smallest distance, globally."""
 
+import os
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+import faiss
 import numpy as np
 from numpy.typing import NDArray
+
+from data.files import whole_file
 
 REFERENCE_BLOCK = 16_384
 QUERY_BLOCK = 1024
 EXACT_BLOCK = 65_536
+ROUNDING = 1e-5  # margin for float32 products, relative to the squared lengths; candidates within it are kept
 
 
 @dataclass(frozen=True)
@@ -27,34 +36,38 @@ def search_pairs(
 ) -> ScoredPairs:
     """The `count` nearest pairs of [n, d] and [m, d], and every further pair that ties with the last of them.
 
-    Candidates come from block-wise matrix products; their distances are computed again as Σ (q − r)² in float64, so that
-    the result depends neither on blocks nor on threads. Equal distances keep the order (query row, reference row).
+    Candidates come from block-wise products, on the GPU where Faiss sees one; their distances are computed again as Σ (q − r)²
+    in float64, so that the result depends neither on blocks nor on threads. Equal distances keep the order of the rows.
     """
     count = min(count, len(queries) * len(references))
     if count == 0:
         nothing = np.zeros(0, np.int64)
         return ScoredPairs(nothing, nothing, np.zeros(0))
-    lengths = np.einsum("nd,nd->n", references, references)
-    radius = np.float32(np.inf)
-    kept: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]] = []
-    held = 0
-    for start in range(0, len(queries), QUERY_BLOCK):
-        rows = queries[start : start + QUERY_BLOCK]
-        own = np.einsum("nd,nd->n", rows, rows)[:, None]
-        for first in range(0, len(references), block):
-            part = references[first : first + block]
-            distances = rows @ part.T
-            distances *= -2
-            distances += lengths[first : first + block]
-            distances += own
-            hit = np.nonzero(distances <= radius)
-            kept.append((hit[0] + start, hit[1] + first, distances[hit]))
-            held += len(hit[0])
-            if held > 2 * count:
-                kept, radius = _nearest(kept, count)
-                held = len(kept[0][0])
-    query_rows, reference_rows, _ = (np.concatenate(parts) for parts in zip(*kept, strict=True))
-    return _ranked(queries, references, query_rows, reference_rows, count)
+    candidates = _Candidates(count, ROUNDING * (1 + _longest(queries) + _longest(references)))
+    for first_query, first_reference, distances in _blocks(queries, references, block):
+        candidates.add(first_query, first_reference, distances)
+    query_rows, reference_rows = candidates.rows()
+    return _ranked(query_rows, reference_rows, exact_distances(queries, references, query_rows, reference_rows), count)
+
+
+def search_pairs_on_ranks(
+    queries: NDArray[np.float32], references: NDArray[np.float32], count: int, rank: int, ranks: int, folder: Path
+) -> ScoredPairs | None:
+    """Each of `ranks` processes searches its part of the references; rank 0 merges them exactly, the others return None.
+
+    The parts meet as files in `folder`, which all processes share and which must be empty before. The result equals that of
+    one process bit by bit.
+    """
+    bounds = np.linspace(0, len(references), ranks + 1).astype(int)
+    part = search_pairs(queries, references[bounds[rank] : bounds[rank + 1]], count)
+    folder.mkdir(parents=True, exist_ok=True)
+    with whole_file(folder / f"part-{rank}.npz") as temporary, temporary.open("wb") as file:
+        np.savez(file, queries=part.queries, references=part.references + bounds[rank], distances=part.distances)
+    if rank != 0:
+        return None
+    parts = [_awaited(folder / f"part-{number}.npz") for number in range(ranks)]
+    joined = [np.concatenate([loaded[name] for loaded in parts]) for name in ("queries", "references", "distances")]
+    return _ranked(joined[0], joined[1], joined[2], min(count, len(queries) * len(references)))
 
 
 def exact_distances(
@@ -72,27 +85,96 @@ def exact_distances(
     return distances
 
 
-def _nearest(
-    kept: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]], count: int
-) -> tuple[list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]], np.float32]:
-    """Drop candidates that cannot be among the `count` nearest; the margin covers the rounding of the products."""
-    query_rows, reference_rows, distances = (np.concatenate(parts) for parts in zip(*kept, strict=True))
-    cut = np.partition(distances, count - 1)[count - 1]
-    radius = np.float32(cut + 1e-5 * (abs(float(cut)) + 4))
-    keep = distances <= radius
-    return [(query_rows[keep], reference_rows[keep], distances[keep])], radius
+class _Candidates:
+    """The pairs that may be among the `count` nearest; `radius` shrinks as they gather."""
+
+    def __init__(self, count: int, margin: float) -> None:
+        self.count, self.margin, self.radius = count, margin, np.float32(np.inf)
+        self._kept: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]] = []
+        self._held = 0
+
+    def add(self, first_query: int, first_reference: int, distances: NDArray[np.float32]) -> None:
+        flat = np.flatnonzero(distances <= self.radius)
+        if not len(flat):
+            return
+        rows, columns = np.divmod(flat, distances.shape[1])
+        self._kept.append((rows + first_query, columns + first_reference, distances.ravel()[flat]))
+        self._held += len(flat)
+        if self._held > 2 * self.count:
+            self._shrink()
+
+    def rows(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        if self._held > self.count:
+            self._shrink()
+        return np.concatenate([kept[0] for kept in self._kept]), np.concatenate([kept[1] for kept in self._kept])
+
+    def _shrink(self) -> None:
+        query_rows, reference_rows, distances = (np.concatenate(parts) for parts in zip(*self._kept, strict=True))
+        cut = np.partition(distances, self.count - 1)[self.count - 1]
+        self.radius = np.float32(cut + self.margin)
+        keep = distances <= self.radius
+        self._kept = [(query_rows[keep], reference_rows[keep], distances[keep])]
+        self._held = int(keep.sum())
+
+
+def _blocks(
+    queries: NDArray[np.float32], references: NDArray[np.float32], block: int
+) -> Iterator[tuple[int, int, NDArray[np.float32]]]:
+    """Squared distances [≤ QUERY_BLOCK, ≤ block] of all pairs, block by block.
+
+    One product of [−2 q, ‖q‖², 1] and [r, 1, ‖r‖²] gives them without a further pass over the block.
+    """
+    gpu: Any = faiss.StandardGpuResources() if _gpus() else None
+    left = _augmented(-2 * queries, _squares(queries), first=True)
+    for first_reference in range(0, len(references), block):
+        part = references[first_reference : first_reference + block]
+        right = None if gpu is not None else _augmented(part, _squares(part), first=False)
+        for first_query in range(0, len(queries), QUERY_BLOCK):
+            if right is None:
+                rows = np.ascontiguousarray(queries[first_query : first_query + QUERY_BLOCK])
+                yield first_query, first_reference, faiss.pairwise_distance_gpu(gpu, rows, np.ascontiguousarray(part))
+            else:
+                yield first_query, first_reference, left[first_query : first_query + QUERY_BLOCK] @ right.T
+
+
+def _augmented(vectors: NDArray[np.float32], squares: NDArray[np.float32], first: bool) -> NDArray[np.float32]:
+    ones = np.ones_like(squares)
+    return np.column_stack([vectors, squares, ones] if first else [vectors, ones, squares])
+
+
+def _squares(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.einsum("nd,nd->n", vectors, vectors)
+
+
+def _longest(vectors: NDArray[np.float32]) -> float:
+    return float(_squares(vectors).max())
+
+
+def _gpus() -> int:
+    return int(faiss.get_num_gpus()) if hasattr(faiss, "pairwise_distance_gpu") else 0
+
+
+def _awaited(path: Path, seconds: float = 3600) -> dict[str, NDArray]:
+    """The arrays of a file that another process is about to write."""
+    limit = time.monotonic() + seconds
+    while not path.is_file():
+        if time.monotonic() > limit:
+            raise TimeoutError(f"{path} did not appear within {seconds:.0f} s: has the process that writes it stopped?")
+        time.sleep(0.05)
+    with np.load(path) as loaded:
+        return dict(loaded)
 
 
 def _ranked(
-    queries: NDArray[np.float32],
-    references: NDArray[np.float32],
-    query_rows: NDArray[np.int64],
-    reference_rows: NDArray[np.int64],
-    count: int,
+    query_rows: NDArray[np.int64], reference_rows: NDArray[np.int64], distances: NDArray[np.float64], count: int
 ) -> ScoredPairs:
-    distances = exact_distances(queries, references, query_rows, reference_rows)
+    """The `count` nearest and all that tie with the last; nearest first, equal ones by row."""
     cut = np.partition(distances, count - 1)[count - 1]
-    keep = distances <= cut
-    query_rows, reference_rows, distances = query_rows[keep], reference_rows[keep], distances[keep]
-    order = np.lexsort((reference_rows, query_rows, distances))
+    keep = np.flatnonzero(distances <= cut)
+    order = keep[np.lexsort((reference_rows[keep], query_rows[keep], distances[keep]))]
     return ScoredPairs(query_rows[order], reference_rows[order], distances[order])
+
+
+def rank_and_ranks() -> tuple[int, int]:
+    """This process's number and how many there are, as torchrun sets them; (0, 1) alone."""
+    return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))

@@ -1,6 +1,6 @@
 """Choosing the submitted variant on the synthetic query set: never on real queries or references."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,8 @@ from submissions.normalization import Neighbours, find_neighbours, normalize_que
 from submissions.projection import fit_projection
 from submissions.settings import EnsembleSettings, Method, NormalizationSettings
 from submissions.vectors import Vectors
+
+PAPER_BETA: dict[Method, float] = {"none": 0.0, "method1": 2.0, "method2": 1.8}
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,18 @@ def choose_variant(
     return Variant(int(best["dimensions"]), float(best["eigen_power"]), best["method"], float(best["beta"])), table
 
 
+def only_candidate(ensemble: EnsembleSettings, normalization: NormalizationSettings) -> tuple[Variant, pd.DataFrame] | None:
+    """The variant and its table when the recipe leaves nothing to choose, else None."""
+    betas = {"none": (0.0,), "method1": normalization.beta1, "method2": normalization.beta2}
+    if max(len(ensemble.dimensions), len(ensemble.eigen_power), len(normalization.methods)) > 1:
+        return None
+    method = normalization.methods[0]
+    if len(betas[method]) > 1:
+        return None
+    variant = Variant(ensemble.dimensions[0], ensemble.eigen_power[0], method, betas[method][0])
+    return variant, pd.DataFrame([asdict(variant) | {"micro_average_precision": float("nan")}])
+
+
 def normalized_candidates(
     queries: NDArray[np.float32], training: NDArray[np.float32], settings: NormalizationSettings
 ) -> list[tuple[Method, float, NDArray[np.float32]]]:
@@ -86,11 +100,11 @@ def normalized_candidates(
 
 
 def best_beta(table: pd.DataFrame, variant: Variant, method: Method) -> float:
-    """The β that was best for `method` at the chosen dimension and eigenvalue power."""
+    """The β that was best for `method` at the chosen dimension and eigenvalue power; the paper's where it was no candidate."""
     same = table[
         (table["dimensions"] == variant.dimensions) & (table["eigen_power"] == variant.eigen_power) & (table["method"] == method)
     ]
-    return float(same.iloc[0]["beta"])
+    return float(same.iloc[0]["beta"]) if len(same) else PAPER_BETA[method]
 
 
 def write_choice(folder: Path, variant: Variant, table: pd.DataFrame) -> None:

@@ -19,7 +19,7 @@ class EnsembleSettings(Settings):
 
     dimensions: tuple[int, ...] = (256,)
     eigen_power: tuple[float, ...] = (-0.5,)
-    training_sample: int = Field(1_000_000, ge=2)
+    training_sample: int = Field(100_000, ge=2)
 
     @field_validator("dimensions", "eigen_power", mode="before")
     @classmethod

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data.errors import UserError
-from submissions.normalization import find_neighbours, normalize_queries
+from submissions.normalization import append_zero, find_neighbours, normalize_queries, normalize_scores, subtract_negatives
 from submissions.projection import unit_length
 
 
@@ -44,3 +44,23 @@ def test_none_and_zero_rows_stay() -> None:
 def test_too_few_training_vectors() -> None:
     with pytest.raises(UserError, match=r"looks at 100 training neighbours, but there are 7"):
         find_neighbours(np.eye(4, dtype=np.float32), np.ones((7, 4), np.float32), 100)
+
+
+def test_score_normalisation_shifts_each_querys_distances() -> None:
+    rng = np.random.default_rng(5)
+    queries, training, references = (unit_length(rng.standard_normal((n, 6)).astype(np.float32)) for n in (4, 50, 9))
+    moved, against = normalize_scores(queries, training, alpha=0.8), append_zero(references)
+    before = ((queries[:, None] - references[None]) ** 2).sum(axis=2)
+    after = ((moved[:, None] - against[None]) ** 2).sum(axis=2)
+    nearest = np.sort(queries @ training.T, axis=1)[:, -3:].mean(axis=1)  # Eq. 1, with S = −D² = 2 (cos − 1)
+    np.testing.assert_allclose(after - before, np.repeat(2 * 0.8 * np.maximum(nearest, 0)[:, None], 9, axis=1), atol=1e-4)
+
+
+def test_negative_embedding_subtraction_is_literal() -> None:
+    rng = np.random.default_rng(6)
+    vectors, training = (unit_length(rng.standard_normal((n, 6)).astype(np.float32)) for n in (4, 50))
+    moved = subtract_negatives(vectors, training, beta=0.35, neighbours=10)
+    for row, vector in enumerate(vectors):
+        nearest = training[np.argsort(-(training @ vector))[:10]]
+        expected = vector - 0.35 * nearest.mean(axis=0)
+        np.testing.assert_allclose(moved[row], expected / np.linalg.norm(expected), atol=1e-5)

@@ -1,8 +1,12 @@
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from submissions.search import search_pairs
+from submissions.search import search_pairs, search_pairs_on_ranks
 
 
 @settings(deadline=None, max_examples=60)
@@ -28,6 +32,32 @@ def test_blocks_do_not_change_a_bit() -> None:
     one, other = search_pairs(queries, references, 5000, 700), search_pairs(queries, references, 5000, 33)
     assert one.distances.tobytes() == other.distances.tobytes()
     assert (one.queries == other.queries).all() and (one.references == other.references).all()
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_processes_merge_to_the_same_bits(tmp_path: Path, ranks: int) -> None:
+    rng = np.random.default_rng(2)
+    queries, references = (rng.integers(0, 4, (n, 5)).astype(np.float32) for n in (30, 101))
+    whole = search_pairs(queries, references, 400)
+    with ThreadPoolExecutor(ranks) as pool:
+        futures = [
+            pool.submit(search_pairs_on_ranks, queries, references, 400, rank, ranks, tmp_path / "parts") for rank in range(ranks)
+        ]
+        merged, *others = [future.result() for future in futures]
+    assert merged is not None and others == [None] * (ranks - 1)
+    assert merged.distances.tobytes() == whole.distances.tobytes()
+    assert (merged.queries == whole.queries).all() and (merged.references == whole.references).all()
+
+
+def test_rounding_never_loses_a_pair() -> None:
+    """Thousands of nearly equal distances around the cut: the exact ones decide."""
+    rng = np.random.default_rng(3)
+    base = rng.standard_normal(64).astype(np.float32)
+    queries = base + 1e-4 * rng.standard_normal((40, 64)).astype(np.float32)
+    references = base + 1e-4 * rng.standard_normal((60, 64)).astype(np.float32)
+    exact = ((queries[:, None].astype(np.float64) - references[None]) ** 2).sum(axis=2)
+    expected = np.sort(exact.ravel())[:500]
+    np.testing.assert_array_equal(search_pairs(queries, references, 500, 7).distances, expected)
 
 
 def test_nothing_to_search() -> None:

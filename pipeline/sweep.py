@@ -1,0 +1,64 @@
+"""`04_normalize.py --sweep`: µAP of every normalisation over β and k, on the synthetic queries only."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+from data.ground_truth import read_ground_truth
+from pipeline.joining import joined
+from pipeline.roles import training_roles
+from pipeline.stage import Run
+from submissions.metrics import evaluate
+from submissions.normalization import append_zero, find_neighbours, normalize_queries, normalize_scores, subtract_negatives
+from submissions.projection import fit_projection
+from submissions.selection import read_choice
+from submissions.vectors import Vectors
+
+BETAS = (0.25, 0.5, 1.0, 1.8, 2.5)
+Rows = NDArray[np.float32]
+
+
+def print_sweep(run: Run) -> None:
+    """Print a table, best first; PCA and neighbours come from training images that the synthetic queries were not made of."""
+    roles = training_roles(run)
+    variant, _ = read_choice(run.folder / "ensemble")
+    training, synthetic = joined(run, "training").loaded(), joined(run, "synthetic").loaded()
+    held_out = set(roles.references.ids + roles.distractors.ids)
+    others = training.rows([image_id for image_id in training.ids if image_id not in held_out]).readable()
+    references = training.rows(roles.references.ids)
+    projection = fit_projection(others)
+    base, queries, targets = (
+        projection.apply(rows, variant.dimensions, variant.eigen_power)
+        for rows in (others, synthetic.vectors, references.vectors)
+    )
+    truth = read_ground_truth(run.folder / "queries" / "public_ground_truth.csv")
+    results = []
+    for name, moved, against in _candidates(queries, targets, base):
+        scores, _ = evaluate(
+            Vectors(synthetic.ids, moved, synthetic.unreadable), Vectors(references.ids, against, references.unreadable), truth
+        )
+        results.append((scores.micro_average_precision, name))
+    table = Table("normalisation", "µAP", title=f"{len(synthetic)} synthetic queries, {len(references)} references")
+    for score, name in sorted(results, key=lambda result: -result[0]):
+        table.add_row(name, f"{score:.4f}")
+    Console(width=100).print(table)
+
+
+def _candidates(queries: Rows, references: Rows, training: Rows) -> Iterator[tuple[str, Rows, Rows]]:
+    """(name, queries, references) of every candidate."""
+    yield "none", queries, references
+    most = min(100, len(training))
+    for k in sorted({min(k, most) for k in (3, 10, 30, 100)}):
+        neighbours = find_neighbours(queries, training, k)
+        for beta in BETAS:
+            yield f"method 2, β {beta:g}, k {k}", normalize_queries(queries, training, neighbours, "method2", beta), references
+    neighbours = find_neighbours(queries, training, min(3, most))
+    for beta in BETAS:
+        yield f"method 1, β {beta:g}", normalize_queries(queries, training, neighbours, "method1", beta), references
+        yield f"score normalisation, α {beta:g}, k 3", normalize_scores(queries, training, beta), append_zero(references)
+    for beta in (0.2, 0.35, 0.5):
+        moved, against = (subtract_negatives(side, training, beta, min(10, most)) for side in (queries, references))
+        yield f"negative embedding subtraction, β {beta:g}, k 10", moved, against
