@@ -32,11 +32,13 @@ def embed_images(checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSe
     if settings.pooling_exponent is not None:
         descriptor.pooling.exponent.data.fill_(settings.pooling_exponent)
     size = settings.image_size or checkpoint.image_size
-    dataset = CleanImages(images, size, descriptor.mean, descriptor.std)
+    sizes = [max(16, round(size * scale)) for scale in settings.scales]
+    dataset = CleanImages(images, max(sizes), descriptor.mean, descriptor.std)
     loader = DataLoader(dataset, settings.batch_size, num_workers=settings.workers, pin_memory=device.type == "cuda")
     first = 0
     for pixels, readable in loader:
-        vectors = embed_batch(descriptor, pixels.to(device, non_blocking=True), settings.flip, settings.precision).cpu().numpy()
+        batch = pixels.to(device, non_blocking=True)
+        vectors = embed_batch(descriptor, batch, sizes, settings.flip, settings.precision).float().cpu().numpy()
         unreadable = ~readable.numpy()
         vectors[unreadable] = 0
         yield EmbeddedBlock(first, vectors, unreadable)
@@ -44,11 +46,14 @@ def embed_images(checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSe
 
 
 @torch.inference_mode()
-def embed_batch(descriptor: nn.Module, pixels: Tensor, flip: bool = False, precision: str = "32") -> Tensor:
-    """Unit vectors [n, d] of normalised images; with `flip` the unit mean of the image's and its mirror image's vector."""
-    pixels = pixels.contiguous(memory_format=torch.channels_last)
+def embed_batch(descriptor: nn.Module, pixels: Tensor, sizes: list[int], flip: bool = False, precision: str = "32") -> Tensor:
+    """Unit vectors [n, d] of normalised images [n, 3, s, s]: the unit mean over the sizes and, with `flip`, mirror images."""
+    views = [pixels if size == pixels.shape[2] else _resized(pixels, size) for size in sizes]
+    views += [view.flip(3) for view in views] if flip else []
     with autocast(pixels.device, precision):
-        vectors = descriptor(pixels)
-        if flip:
-            vectors = nn.functional.normalize(vectors + descriptor(pixels.flip(3)))
-    return vectors
+        vectors = [descriptor(view.contiguous(memory_format=torch.channels_last)) for view in views]
+    return vectors[0] if len(vectors) == 1 else nn.functional.normalize(torch.stack(vectors).sum(dim=0))
+
+
+def _resized(pixels: Tensor, size: int) -> Tensor:
+    return nn.functional.interpolate(pixels, (size, size), mode="bilinear", antialias=True, align_corners=False)

@@ -90,9 +90,12 @@ class ModelSettings(Settings):
 
 
 class EmbeddingSettings(Settings):
-    """How images are embedded: image_size None takes the last stage's."""
+    """How images are embedded. image_size: pixels, without it the last stage's. scales: the image is embedded at each of
+    these multiples of image_size; flip: also mirrored; the vector is the unit mean of all. pooling_exponent: GeM's p here.
+    """
 
     image_size: int | None = Field(None, ge=16)
+    scales: tuple[float, ...] = Field((1.0,), min_length=1)
     batch_size: int = Field(128, ge=1)
     flip: bool = False
     pooling_exponent: float | None = Field(None, gt=0)

@@ -1,12 +1,16 @@
-"""Step 02: embed training, reference, query and synthetic images with every trained model."""
+"""Step 02: embed training, reference, query and synthetic images with every trained model, or any folder with a checkpoint.
+
+Under torchrun the images are shared out over processes: torchrun --nproc-per-node 4 pipeline/02_embed.py --run DIR
+"""
 
 import argparse
 from functools import partial
 from pathlib import Path
 
-from data.images import ImageSet
+from data.errors import UserError
+from data.images import ImageSet, find_images
 from pipeline.roles import images_to_embed
-from pipeline.stage import Run, command_line, require, run_script, run_step
+from pipeline.stage import Run, clear_errors, command_line, open_run, require, run_step
 
 
 def embed(run: Run, options: argparse.Namespace) -> None:
@@ -35,5 +39,26 @@ def _embed_one(run: Run, checkpoint: Path, images: ImageSet, output: Path) -> No
     embed_to_file(checkpoint, images, run.recipe.embedding, output)
 
 
+def embed_folder(checkpoint: Path, folder: Path, output: Path) -> None:
+    """Embed any folder outside a run; ids are the paths below it without their endings."""
+    from models.settings import EmbeddingSettings
+    from pipeline.embedding import embed_to_file
+
+    embed_to_file(checkpoint, find_images(folder, naming="path"), EmbeddingSettings(), output)
+    print(f"vectors: {output}")
+
+
 if __name__ == "__main__":
-    run_script(command_line(__doc__ or ""), embed)
+    parser = command_line(__doc__ or "")
+    parser.add_argument("--checkpoint", type=Path, metavar="FILE", help="embed --images with this checkpoint instead of a run")
+    parser.add_argument("--images", type=Path, metavar="DIR", help="folder to embed with --checkpoint")
+    parser.add_argument("--output", type=Path, metavar="FILE.h5", help="vectors file to write with --checkpoint")
+    arguments = parser.parse_args()
+    outside = (arguments.checkpoint, arguments.images, arguments.output)
+    with clear_errors():
+        if all(value is None for value in outside):
+            embed(open_run(arguments), arguments)
+        elif any(value is None for value in outside):
+            raise UserError("--checkpoint, --images and --output belong together: give all three, or none to embed a run.")
+        else:
+            embed_folder(*outside)

@@ -1,5 +1,9 @@
-"""Images → a vectors file, with progress and a list of what could not be read."""
+"""Images → a vectors file, by shards that are written as they finish: a killed run loses at most one, processes share them."""
 
+import hashlib
+import json
+import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,25 +12,81 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from data.images import ImageSet
-from models.checkpoint import load_descriptor
+from models.checkpoint import Checkpoint, load_descriptor
 from models.embed import embed_images
 from models.settings import EmbeddingSettings
-from submissions.vectors import write_vectors
+from pipeline.stage import fingerprint
+from submissions.search import rank_and_ranks
+from submissions.vectors import iterate_vectors, read_vectors, write_vectors
+
+PATIENCE = 24 * 3600.0  # seconds that the first process waits for a shard of another one
 
 
 def embed_to_file(checkpoint: Path, images: ImageSet, settings: EmbeddingSettings, output: Path) -> None:
-    """Embed all images into `output`; unreadable ones are named in `<output>.unreadable.txt` and told."""
+    """Embed all images into `output`; unreadable ones are named in `<output>.unreadable.txt` and told.
+
+    Under torchrun each process embeds every so-manieth shard and the first one joins them. Shards have fixed bounds, so the
+    file is the same bit by bit for any number of processes.
+    """
+    rank, ranks = rank_and_ranks()
+    folder = output.parent / f".{output.stem}-shards-{_digest(checkpoint, images, settings)}"
+    folder.mkdir(parents=True, exist_ok=True)
+    bounds = list(range(0, len(images), settings.shard))
+    shards = [folder / f"{number:06d}.h5" for number in range(len(bounds))]
+    loaded = load_descriptor(checkpoint)
+    with tqdm(total=len(images), desc=f"embedding {output.stem}", unit="image", leave=False, disable=rank > 0) as bar:
+        for number in range(rank, len(shards), ranks):
+            part = slice(bounds[number], bounds[number] + settings.shard)
+            own = ImageSet(images.ids[part], images.paths[part])
+            if not shards[number].is_file():
+                _embed_shard(loaded, own, settings, shards[number], bar)
+            else:
+                bar.update(len(own))
+    if rank == 0:
+        unreadable = np.concatenate([_awaited(path) for path in shards])
+        write_vectors(output, images.ids, (block for path in shards for block in iterate_vectors(path)), unreadable)
+        shutil.rmtree(folder)
+        _tell_unreadable(images, unreadable, output)
+    else:
+        _wait_until_gone(folder)
+
+
+def _embed_shard(loaded: Checkpoint, images: ImageSet, settings: EmbeddingSettings, path: Path, bar: tqdm) -> None:
     unreadable = np.zeros(len(images), bool)
-    blocks = embed_images(load_descriptor(checkpoint), images, settings)
 
     def vectors() -> Iterator[NDArray[np.float32]]:
-        with tqdm(total=len(images), desc=f"embedding {output.stem}", unit="image", leave=False) as bar:
-            for block in blocks:
-                unreadable[block.first : block.first + len(block.vectors)] = block.unreadable
-                bar.update(len(block.vectors))
-                yield block.vectors
+        for block in embed_images(loaded, images, settings):
+            unreadable[block.first : block.first + len(block.vectors)] = block.unreadable
+            bar.update(len(block.vectors))
+            yield block.vectors
 
-    write_vectors(output, images.ids, vectors(), unreadable)
+    write_vectors(path, images.ids, vectors(), unreadable)
+
+
+def _digest(checkpoint: Path, images: ImageSet, settings: EmbeddingSettings) -> str:
+    """What the shards were made from; shards of something else are never joined."""
+    made_from = [fingerprint(checkpoint), fingerprint(images), settings.model_dump_json(exclude={"workers"})]
+    return hashlib.sha256(json.dumps(made_from).encode()).hexdigest()[:16]
+
+
+def _awaited(path: Path) -> NDArray[np.bool_]:
+    """The marks of a shard, which another process may still be writing."""
+    limit = time.monotonic() + PATIENCE
+    while not path.is_file():
+        if time.monotonic() > limit:
+            raise TimeoutError(f"{path} did not appear: has the process that writes it stopped? Give the same command again.")
+        time.sleep(0.1)
+    return read_vectors(path).unreadable
+
+
+def _wait_until_gone(folder: Path) -> None:
+    """The other processes leave when the first one has joined the shards, so that the next step finds the whole file."""
+    limit = time.monotonic() + PATIENCE
+    while folder.exists() and time.monotonic() < limit:
+        time.sleep(0.1)
+
+
+def _tell_unreadable(images: ImageSet, unreadable: NDArray[np.bool_], output: Path) -> None:
     listed = output.with_suffix(".unreadable.txt")
     names = [str(path) for path, bad in zip(images.paths, unreadable, strict=True) if bad]
     listed.unlink(missing_ok=True)

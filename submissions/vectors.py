@@ -51,11 +51,13 @@ class VectorsShape:
 def write_vectors(
     path: Path | str, ids: list[str], blocks: Iterable[NDArray[np.float32]], unreadable: NDArray[np.bool_] | None = None
 ) -> None:
-    """Write blocks of rows [m, d] in the order of `ids`, whole or not at all. ValueError when rows and ids differ in number."""
+    """Write blocks of rows [m, d] in the order of `ids`, whole or not at all. ValueError when rows and ids differ in number.
+
+    `unreadable` is read last: whoever makes the blocks may fill it on the way.
+    """
     strings = h5py.string_dtype("utf-8")
     with whole_file(Path(path)) as temporary, h5py.File(temporary, "w") as file:
         file.create_dataset("ids", data=np.array(ids, dtype=object), dtype=strings)
-        file.create_dataset("unreadable", data=np.zeros(len(ids), bool) if unreadable is None else unreadable)
         stored, row = None, 0
         for block in blocks:
             if stored is None:
@@ -64,6 +66,7 @@ def write_vectors(
             row += len(block)
         if row != len(ids):
             raise ValueError(f"{row} vectors for {len(ids)} ids")
+        file.create_dataset("unreadable", data=np.zeros(len(ids), bool) if unreadable is None else unreadable)
 
 
 def read_vectors(path: Path | str) -> Vectors:

@@ -170,3 +170,68 @@ def test_run_all_refuses_wrong_options(tmp_path: Path) -> None:
     ):
         done = run_all(*arguments)
         assert done.returncode == 2 and done.stderr.startswith("error: "), arguments
+
+
+def test_processes_and_kills_leave_the_same_vectors(finished: Path, tmp_path: Path) -> None:
+    """1, 2 and 4 processes, and a run that finds one shard done, write byte-identical files."""
+    checkpoint = finished / "runs/tiny/models/one/stage-3.safetensors"
+    images = finished / "data" / "training_images"
+    code = """
+import sys
+from pathlib import Path
+from data.images import find_images
+from models.settings import EmbeddingSettings
+from pipeline.embedding import embed_to_file
+settings = EmbeddingSettings(shard=9, workers=0, flip=True)
+embed_to_file(Path(sys.argv[1]), find_images(sys.argv[2]), settings, Path(sys.argv[3]))
+"""
+    written = []
+    for ranks in (1, 2, 4):
+        output = tmp_path / f"by-{ranks}" / "v.h5"
+        running = [
+            subprocess.Popen(
+                [sys.executable, "-c", code, str(checkpoint), str(images), str(output)],
+                env=os.environ | {"RANK": str(rank), "WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": "1"},
+            )
+            for rank in range(ranks)
+        ]
+        assert [process.wait(timeout=120) for process in running] == [0] * ranks
+        written.append(output.read_bytes())
+    assert written[0] == written[1] == written[2]
+    with h5py.File(tmp_path / "by-1" / "v.h5") as file:
+        assert len(file["ids"]) == 50 and np.asarray(file["unreadable"]).sum() == 1
+        lengths = np.linalg.norm(file["vectors"], axis=1)
+    assert np.isclose(lengths, 1).sum() == 49 and (lengths == 0).sum() == 1
+
+
+def test_a_killed_embedding_keeps_its_shards(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from models.settings import EmbeddingSettings
+    from pipeline import embedding
+
+    checkpoint, images = finished / "runs/tiny/models/one/stage-3.safetensors", find_images(finished / "data/training_images")
+    settings = EmbeddingSettings(shard=20, workers=0)
+    done: list[Path] = []
+    whole = embedding._embed_shard
+
+    def killed(loaded: object, part: object, settings: object, path: Path, bar: object) -> None:
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(path)
+        whole(loaded, part, settings, path, bar)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(embedding, "_embed_shard", killed)
+    with pytest.raises(KeyboardInterrupt):
+        embedding.embed_to_file(checkpoint, images, settings, tmp_path / "v.h5")
+    assert not (tmp_path / "v.h5").exists() and all(path.is_file() for path in done)
+    done.clear()
+    embedding.embed_to_file(checkpoint, images, settings, tmp_path / "v.h5")
+    assert len(done) == 1  # only the third shard was left to do
+    assert not list(tmp_path.glob(".v-shards*"))
+
+
+def test_any_folder_can_be_embedded(finished: Path, tmp_path: Path) -> None:
+    checkpoint = finished / "runs/tiny/models/one/stage-3.safetensors"
+    step(tmp_path, "02_embed", "--checkpoint", checkpoint, "--images", finished / "data", "--output", "all.h5")
+    with h5py.File(tmp_path / "all.h5") as file:
+        assert b"training_images/T000000" in file["ids"][:]
+    assert "belong together" in fails(tmp_path, "02_embed", "--checkpoint", checkpoint)

@@ -1,3 +1,4 @@
+from collections.abc import Iterator
 from pathlib import Path
 
 import h5py
@@ -51,3 +52,15 @@ def test_missing_damaged_and_foreign_files(tmp_path: Path) -> None:
         file["other"] = [1]
     with pytest.raises(UserError, match="no data set 'ids'"):
         read_vectors(tmp_path / "w.h5")
+
+
+def test_marks_may_be_filled_while_blocks_are_made(tmp_path: Path) -> None:
+    marks = np.zeros(4, bool)
+
+    def blocks() -> Iterator[np.ndarray]:
+        yield np.ones((2, 3), np.float32)
+        marks[3] = True
+        yield np.zeros((2, 3), np.float32)
+
+    write_vectors(tmp_path / "v.h5", ["a", "b", "c", "d"], blocks(), marks)
+    assert read_vectors(tmp_path / "v.h5").unreadable.tolist() == [False, False, False, True]
