@@ -1,4 +1,4 @@
-"""Step 05: write the submission and validate it as the platform would."""
+"""Step 05: write the submission, validate it as the platform would, and write the matching track's CSV."""
 
 import argparse
 from pathlib import Path
@@ -10,25 +10,27 @@ from pipeline.stage import Run, clear_errors, command_line, open_run, require, r
 def submit(run: Run, options: argparse.Namespace) -> None:
     query = require(run.folder / "normalized" / "query.h5", "04_normalize", run)
     reference = require(run.folder / "ensemble" / "reference.h5", "03_ensemble", run)
-    output = run.folder / "submission.h5"
+    output, matches = run.folder / "submission.h5", run.folder / "matches.csv"
     run_step(
         run,
         "05_submit",
-        outputs=[output],
+        outputs=[output, matches],
         inputs={"query": query, "reference": reference},
         parameters={},
-        work=lambda: _submit(query, reference, output),
+        work=lambda: _submit(query, reference, output, matches),
         force=options.force,
     )
-    print(f"submission: {output}")
+    print(f"submission: {output}, matching track: {matches}")
 
 
-def _submit(query: Path, reference: Path, output: Path) -> None:
+def _submit(query: Path, reference: Path, output: Path, matches: Path) -> None:
     # imported here: an up-to-date step must return at once
-    from submissions.submission import write_submission
+    from submissions.matching_track import write_matches
+    from submissions.submission import read_submission, write_submission
     from submissions.vectors import read_vectors
 
     write_submission(output, read_vectors(query), read_vectors(reference))
+    write_matches(matches, *read_submission(output))
 
 
 def check(path: Path, data: Path | None) -> None:

@@ -1,4 +1,7 @@
-"""Step 06: score the run's variants beside two baselines and write the report, or score any submission."""
+"""Step 06: score the run's variants beside two baselines and write the report, or score any submission.
+
+Under torchrun the references of a --submission are shared out over processes, with the same result bit by bit.
+"""
 
 import argparse
 import json
@@ -54,31 +57,54 @@ def _print_table(scores: dict) -> None:
     Console(width=100).print(table)
 
 
-def score_file(submission: Path, ground_truth: Path, output: Path | None) -> None:
+def score_file(options: argparse.Namespace) -> None:
     """Score one file and print, or write, the figures as JSON."""
     from data.ground_truth import read_ground_truth
-    from submissions.metrics import evaluate
-    from submissions.submission import read_submission
+    from pipeline.scoring import ranked_file, write_details
 
-    truth = read_ground_truth(ground_truth)
-    queries, references = read_submission(submission)
-    scores, _ = evaluate(queries, references, truth)
+    truth = read_ground_truth(options.ground_truth)
+    scores, ranked = ranked_file(options.submission, truth)
     text = json.dumps(scores.as_dict(), indent=1)
     print(text)
-    if output is not None:
-        write_text(output, text + "\n")
+    if options.output is not None:
+        write_text(options.output, text + "\n")
+    if options.details is not None:
+        write_details(options.details, ranked, truth, options.edits)
+        print(f"details: {options.details}")
+
+
+def compare_files(options: argparse.Namespace) -> None:
+    """The difference in µAP of two submissions, with its interval."""
+    from data.ground_truth import read_ground_truth
+    from pipeline.scoring import ranked_file
+    from submissions.bootstrap import difference_interval, micro_average_precision_interval
+
+    truth = read_ground_truth(options.ground_truth)
+    first, second = (ranked_file(path, truth)[1] for path in options.compare)
+    for path, each in zip(options.compare, (first, second), strict=True):
+        own = micro_average_precision_interval(each, truth)
+        print(f"{path}: µAP {own.value:.4f} (95 % of bootstrap draws {own.low:.4f} to {own.high:.4f})")
+    gap = difference_interval(first, second, truth)
+    print(f"second minus first: {gap.value:+.4f} (95 % of bootstrap draws {gap.low:+.4f} to {gap.high:+.4f})")
 
 
 if __name__ == "__main__":
     parser = command_line(__doc__ or "")
-    parser.add_argument("--submission", type=Path, metavar="FILE", help="score this submission instead of a run's")
-    parser.add_argument("--ground-truth", type=Path, metavar="CSV", help="query_id,reference_id; needed with --submission")
+    parser.add_argument("--submission", type=Path, metavar="FILE", help="score this .h5, or matching track's .csv")
+    parser.add_argument("--compare", type=Path, nargs=2, metavar="FILE", help="difference of two submissions, with its interval")
+    parser.add_argument("--ground-truth", type=Path, metavar="CSV", help="query_id,reference_id; needed with files")
     parser.add_argument("--output", type=Path, metavar="JSON", help="also write the figures of --submission here")
+    parser.add_argument("--details", type=Path, metavar="DIR", help="with --submission: precision-recall, recall by edit")
+    parser.add_argument("--edits", type=Path, metavar="CSV", help="query_id,edits; for --details")
     arguments = parser.parse_args()
     with clear_errors():
-        if arguments.submission is None and arguments.ground_truth is None:
+        if arguments.submission is None and arguments.compare is None and arguments.ground_truth is None:
             score_run(open_run(arguments), arguments)
-        elif arguments.submission is None or arguments.ground_truth is None:
-            raise UserError("--submission and --ground-truth belong together: give both, or neither to score a run.")
+        elif arguments.ground_truth is None or (arguments.submission is None) == (arguments.compare is None):
+            raise UserError(
+                "--submission (or --compare) and --ground-truth belong together: give both, or neither to score a run."
+            )
+        elif arguments.compare is not None:
+            compare_files(arguments)
         else:
-            score_file(arguments.submission, arguments.ground_truth, arguments.output)
+            score_file(arguments)

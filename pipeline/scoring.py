@@ -1,17 +1,28 @@
 """Step 06's work: every variant of the run, the baselines on the same images, scores.json and the report."""
 
 import json
+import os
+import shutil
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from data.ground_truth import GroundTruth, read_ground_truth
 from data.layout import IscFolder, open_isc_folder
 from pipeline.stage import Run, code_version, write_text
 from submissions.baselines import Described, describe, grey_pixels, perceptual_hash
+from submissions.bootstrap import micro_average_precision_interval
+from submissions.breakdown import read_edits, recall_by_edit, recall_by_number, write_curve
+from submissions.matching_track import evaluate_matches
 from submissions.metrics import RankedPairs, Scores, evaluate
 from submissions.projection import fit_projection
 from submissions.report.inputs import ReportInputs
 from submissions.report.page import write_report
+from submissions.search import ScoredPairs, rank_and_ranks, search_pairs_on_ranks
 from submissions.selection import best_beta, normalized_candidates, read_choice
 from submissions.settings import NormalizationSettings
 from submissions.submission import read_submission
@@ -48,14 +59,47 @@ def score_variants(run: Run) -> None:
     _write(run, data, scores, rows, ranked)
 
 
+def ranked_file(path: Path, truth: GroundTruth) -> tuple[Scores, RankedPairs]:
+    """Score a descriptor submission (.h5), its references shared out under torchrun, or a matching-track file (.csv)."""
+    if path.suffix.lower() == ".csv":
+        return evaluate_matches(path, truth)
+    rank, ranks = rank_and_ranks()
+    if ranks == 1:
+        return evaluate(*read_submission(path), truth)
+    folder = path.parent / f".search-{os.environ.get('TORCHELASTIC_RUN_ID', '')}-{os.environ.get('MASTER_PORT', '')}-{path.stem}"
+
+    def shared_search(queries: NDArray[np.float32], references: NDArray[np.float32], count: int) -> ScoredPairs:
+        pairs = search_pairs_on_ranks(queries, references, count, rank, ranks, folder)
+        if pairs is None:
+            sys.exit(0)  # the first process merges, scores and reports
+        return pairs
+
+    result = evaluate(*read_submission(path), truth, shared_search)
+    shutil.rmtree(folder)
+    return result
+
+
+def write_details(folder: Path, ranked: RankedPairs, truth: GroundTruth, edits_file: Path | None) -> None:
+    """`precision_recall.csv` and, where the edits are known, `recall_by_edit.csv` and `recall_by_number_of_edits.csv`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_curve(folder / "precision_recall.csv", ranked)
+    if edits_file is not None:
+        edits = read_edits(edits_file)
+        recall_by_edit(ranked, truth, edits).to_csv(folder / "recall_by_edit.csv", index=False)
+        recall_by_number(ranked, truth, edits).to_csv(folder / "recall_by_number_of_edits.csv", index=False)
+
+
 def _write(run: Run, data: IscFolder, scores: Scores, rows: list[Scored], ranked: RankedPairs) -> None:
     variants = [row.as_dict() for row in rows]
     truth = read_ground_truth(data.ground_truth or "")
+    interval = micro_average_precision_interval(ranked, truth)
+    write_details(run.folder / "details", ranked, truth, data.query_edits)
     write_report(
         ReportInputs(
             title=run.folder.name,
             variants=variants,
             scores=scores.as_dict(),
+            interval=interval,
             ranked=ranked,
             ground_truth=truth,
             queries=data.query,
@@ -66,7 +110,8 @@ def _write(run: Run, data: IscFolder, scores: Scores, rows: list[Scored], ranked
         ),
         run.folder / "report",
     )
-    write_text(run.folder / "scores.json", json.dumps(scores.as_dict() | {"variants": variants}, indent=1) + "\n")
+    bounds = {"micro_average_precision_95": [interval.low, interval.high]}
+    write_text(run.folder / "scores.json", json.dumps(scores.as_dict() | bounds | {"variants": variants}, indent=1) + "\n")
 
 
 def _baselines(data: IscFolder, truth: GroundTruth) -> list[Scored]:

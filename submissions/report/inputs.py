@@ -6,6 +6,7 @@ from typing import Any
 
 from data.ground_truth import GroundTruth
 from data.images import ImageSet
+from submissions.bootstrap import Interval
 from submissions.metrics import RankedPairs
 
 
@@ -16,6 +17,7 @@ class ReportInputs:
     title: str
     variants: list[dict[str, Any]]
     scores: dict[str, float | int]
+    interval: Interval
     ranked: RankedPairs
     ground_truth: GroundTruth
     queries: ImageSet

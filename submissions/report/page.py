@@ -5,11 +5,11 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
-import pandas as pd
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from data.files import whole_folder
+from submissions.breakdown import read_edits, recall_by_edit, recall_by_number
 from submissions.metrics import RankedPairs
 from submissions.report.gallery import Card, false_alarms, found_copies, missed_copies
 from submissions.report.inputs import ReportInputs
@@ -20,7 +20,8 @@ CURVE_POINTS = 800
 
 def write_report(inputs: ReportInputs, folder: Path) -> Path:
     """Write `index.html` and its thumbnails; whole or not at all. Returns the page's path."""
-    edits = _read_edits(inputs.edits_file)
+    listed = read_edits(inputs.edits_file) if inputs.edits_file is not None else {}
+    edits = {query_id: " ".join(names) for query_id, names in listed.items()}
     galleries = [
         ("Found copies", "True pairs, from the surest to the least sure.", found_copies(inputs, edits)),
         (
@@ -40,6 +41,7 @@ def write_report(inputs: ReportInputs, folder: Path) -> Path:
             galleries=[
                 (title, text, [_pictures(card, queries, references) for card in cards]) for title, text, cards in galleries
             ],
+            breakdowns=_breakdowns(inputs, listed),
             highest=max((row["micro_average_precision"] for row in inputs.variants), default=1) or 1,
         )
         (temporary / "index.html").write_text(html, encoding="utf-8")
@@ -74,11 +76,15 @@ def precision_recall_svg(ranked: RankedPairs) -> str:
     return svg.replace("#000000", "currentColor").replace('<text style="', '<text style="fill: currentColor; ')
 
 
-def _read_edits(path: Path | None) -> dict[str, str]:
-    if path is None:
-        return {}
-    table = pd.read_csv(path, dtype=str, keep_default_na=False)
-    return dict(zip(table["query_id"], table["edits"], strict=True)) if {"query_id", "edits"} <= set(table.columns) else {}
+def _breakdowns(inputs: ReportInputs, edits: dict[str, list[str]]) -> list[tuple[str, list[tuple[object, int, float]]]]:
+    """Recall by edit and by number of edits as rows (name, copies, recall); nothing where the edits are not known."""
+    if not edits:
+        return []
+    tables = [
+        ("Recall by edit", recall_by_edit(inputs.ranked, inputs.ground_truth, edits)),
+        ("Recall by number of edits", recall_by_number(inputs.ranked, inputs.ground_truth, edits)),
+    ]
+    return [(title, list(table.itertuples(index=False, name=None))) for title, table in tables]
 
 
 def _pictures(card: Card, queries: Thumbnails, references: Thumbnails) -> dict[str, object]:

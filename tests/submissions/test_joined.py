@@ -28,9 +28,7 @@ def test_models_stand_side_by_side_in_any_block(tmp_path: Path) -> None:
 
 def test_different_images_are_named(tmp_path: Path) -> None:
     one = file(tmp_path, "1.h5", ["a", "b", "c"], 3)
-    with pytest.raises(
-        UserError, match=r"1.h5 \(3 images\) and .*2.h5 \(3 images\) hold different images, first difference 'b' / 'x'"
-    ):
+    with pytest.raises(UserError, match=r"1.h5 \(3 images\) and .*2.h5 \(3 images\) .*, first difference 'b' / 'x'"):
         join_files([one, file(tmp_path, "2.h5", ["a", "x", "c"], 3)])
     with pytest.raises(UserError, match=r"\(2 images\) hold different images\. "):
         join_files([one, file(tmp_path, "3.h5", ["a", "b"], 3)])

@@ -1,0 +1,225 @@
+"""Search, scoring, PCA and embedding at growing sizes, up to what --minutes allow.
+
+    python benchmarks/full_size.py [--minutes 10] [--ground-truth CSV] [--plot FILE.png] [--parts search,score,pca,embed]
+
+Vectors are simulated: unit, 256-d, a fifth of the queries are noisy copies of references.
+search: ours against faiss.contrib.exhaustive_search.range_search_max_results on IndexFlatL2 with the same N, in one run.
+score: 500,000 predictions against a ground truth of 25,000 queries. pca: joining 2,432 dimensions, fitting and projecting.
+embed: images per second of the loader and network together, against the forward pass alone.
+"""
+
+import argparse
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import faiss
+import numpy as np
+from faiss.contrib.exhaustive_search import range_search_max_results
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+from data.ground_truth import GroundTruth, read_ground_truth
+from submissions.joined import join_files
+from submissions.metrics import average_precision, rank_pairs
+from submissions.projection import fit_projection, unit_length
+from submissions.search import ScoredPairs, search_pairs
+from submissions.vectors import write_vectors
+
+DIMENSIONS = 256
+SEARCH_SIZES = [(500, 20_000), (1000, 50_000), (2000, 100_000), (5000, 200_000), (10_000, 500_000), (25_000, 1_000_000)]
+CONSOLE = Console(width=120)
+
+
+def simulated(queries: int, references: int, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Unit vectors; the first fifth of the queries are noisy copies of the references with the same row."""
+    rng = np.random.default_rng(seed)
+    base = unit_length(rng.standard_normal((references, DIMENSIONS), dtype=np.float32))
+    others = unit_length(rng.standard_normal((queries, DIMENSIONS), dtype=np.float32))
+    copies = queries // 5
+    others[:copies] = unit_length(base[:copies] + 0.06 * rng.standard_normal((copies, DIMENSIONS), dtype=np.float32))
+    return others, base
+
+
+def with_faiss(queries: NDArray[np.float32], references: NDArray[np.float32], count: int) -> ScoredPairs:
+    """Faiss's own range search with a shrinking radius, as the organisers' evaluation used it."""
+    index = faiss.IndexFlatL2(DIMENSIONS)
+    index.add(references)
+
+    def batches() -> Iterator[NDArray[np.float32]]:
+        for start in range(0, len(queries), 1024):
+            yield queries[start : start + 1024]
+
+    _, limits, distances, rows = range_search_max_results(index, batches(), 2.0, max_results=2 * count, min_results=count)
+    query_rows = np.repeat(np.arange(len(queries)), np.diff(limits.astype(np.int64)))
+    order = np.argsort(distances, kind="stable")[:count]
+    return ScoredPairs(query_rows[order], rows[order], distances[order].astype(np.float64))
+
+
+def measure_search(seconds: float) -> list[tuple[int, int, float, float]]:
+    """(queries, references, Faiss's seconds, our seconds) per size, as long as the next size fits into `seconds`."""
+    measured: list[tuple[int, int, float, float]] = []
+    table = Table(
+        "queries", "references", "Faiss, s", "ours, s", "ratio", "same pairs", "µAP Faiss", "µAP ours", "extra RSS, MiB"
+    )
+    began = time.monotonic()
+    for n, m in SEARCH_SIZES:
+        if measured:
+            last = measured[-1]
+            expected = 1.2 * (last[2] + last[3]) * (n * m) / (last[0] * last[1])
+            if time.monotonic() - began + expected > seconds:
+                break
+        queries, references = simulated(n, m)
+        ids, names = [f"Q{i}" for i in range(n)], [f"R{i}" for i in range(m)]
+        truth = GroundTruth(ids, frozenset((f"Q{i}", f"R{i}") for i in range(n // 5)))
+        before = peak_mib()
+        start = time.perf_counter()
+        ours = search_pairs(queries, references, 10 * n)
+        own = time.perf_counter() - start
+        extra = peak_mib() - before
+        start = time.perf_counter()
+        theirs = with_faiss(queries, references, 10 * n)
+        other = time.perf_counter() - start
+        shared = len(as_set(ours) & as_set(theirs)) / len(as_set(theirs))
+        scores = [average_precision(rank_pairs(pairs, ids, names, truth)) for pairs in (theirs, ours)]
+        measured.append((n, m, other, own))
+        figures = (f"{n:,}", f"{m:,}", f"{other:.2f}", f"{own:.2f}", f"{own / other:.2f}", f"{shared:.4%}")
+        table.add_row(*figures, *(f"{score:.6f}" for score in scores), f"{extra:.0f}")
+    CONSOLE.print(table)
+    n, m, other, own = measured[-1]
+    full = 25_000 * 1_000_000 / (n * m)
+    if full > 1:
+        print(f"extrapolated to 25,000 × 1,000,000 by the number of pairs: Faiss {other * full:.0f} s, ours {own * full:.0f} s")
+    print(f"search ratio at the largest size measured: {own / other:.2f} (wanted: at most 0.70)")
+    return measured
+
+
+def measure_scoring(path: Path | None) -> None:
+    """Time from found pairs to µAP: 500,000 of them, 25,000 queries."""
+    if path is not None:
+        truth = read_ground_truth(path)
+    else:
+        ids = [f"Q{i:05d}" for i in range(25_000)]
+        truth = GroundTruth(ids, frozenset((query, f"R{i:06d}") for i, query in enumerate(ids[:4991])))
+    rng = np.random.default_rng(0)
+    names = [f"R{i:06d}" for i in range(1_000_000)]
+    row = {query: number for number, query in enumerate(truth.query_ids)}
+    true = [(row[query], int(reference[1:])) for query, reference in truth.pairs]
+    false = np.stack(
+        [rng.integers(len(row), size=500_000 - len(true)), rng.integers(1_000_000, size=500_000 - len(true))], axis=1
+    )
+    pairs = np.concatenate([np.array(true), false])
+    distances = np.round(rng.random(500_000), 4)  # rounded: ties
+    start = time.perf_counter()
+    order = np.argsort(distances, kind="stable")
+    ranked = rank_pairs(ScoredPairs(pairs[order, 0], pairs[order, 1], distances[order]), truth.query_ids, names, truth)
+    score = average_precision(ranked)
+    print(f"scoring 500,000 predictions: {time.perf_counter() - start:.2f} s (wanted: under 1.0), µAP {score:.6f}")
+
+
+def measure_pca(rows: int) -> None:
+    """Seven models, 2,432 dimensions together: time and peak memory of joining, fitting and projecting."""
+    dimensions = (512, 384, 384, 384, 256, 256, 256)
+    rng = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder:
+        ids = [f"T{i:06d}" for i in range(rows)]
+        paths = [Path(folder) / f"{number}.h5" for number in range(len(dimensions))]
+        for path, width in zip(paths, dimensions, strict=True):
+            blocks = (
+                unit_length(rng.standard_normal((min(16_384, rows - start), width), dtype=np.float32))
+                for start in range(0, rows, 16_384)
+            )
+            write_vectors(path, ids, blocks)
+        start = time.perf_counter()
+        joined = join_files(paths)
+        projection = fit_projection(joined.sample(100_000))
+        fitted = time.perf_counter() - start
+        write_vectors(Path(folder) / "out.h5", ids, (projection.apply(block, 256, -0.5) for block in joined.blocks()))
+        total = time.perf_counter() - start
+    print(
+        f"PCA of {rows:,} × {sum(dimensions):,}: fitted in {fitted:.1f} s, with projection {total:.1f} s, "
+        f"peak memory of this process {peak_mib() / 1024:.2f} GiB (wanted: under 4)"
+    )
+
+
+def measure_embedding(backbones: list[str], images: int) -> None:
+    """Images per second with decoding and loading, as a share of the forward pass alone."""
+    import torch
+
+    from data.images import find_images
+    from data.sample import write_pictures
+    from models.checkpoint import Checkpoint
+    from models.descriptor import Descriptor
+    from models.embed import embed_batch, embed_images
+    from models.settings import DescriptorSettings, EmbeddingSettings
+
+    with tempfile.TemporaryDirectory() as folder:
+        list(write_pictures(Path(folder), "T", images, 0))
+        found = find_images(folder)
+        for name in backbones:
+            descriptor = Descriptor(DescriptorSettings(backbone=name, dimensions=256)).eval()
+            descriptor = descriptor.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            batch = torch.randn(32, 3, 160, 160)
+            embed_batch(descriptor, batch, [160])
+            start = time.perf_counter()
+            for _ in range(images // 32):
+                embed_batch(descriptor, batch, [160])
+            forward = images // 32 * 32 / (time.perf_counter() - start)
+            start = time.perf_counter()
+            list(embed_images(Checkpoint(descriptor, 160, {}), found, EmbeddingSettings(batch_size=32)))
+            whole = images / (time.perf_counter() - start)
+            print(f"{name}, 160 px: {whole:.0f} images/s, forward pass alone {forward:.0f}: {whole / forward:.0%} (wanted: 90 %)")
+
+
+def as_set(pairs: ScoredPairs) -> set[tuple[int, int]]:
+    return set(zip(pairs.queries.tolist(), pairs.references.tolist(), strict=True))
+
+
+def peak_mib() -> float:
+    """The most memory this process has held so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 if sys.platform == "darwin" else 1024)
+
+
+def plot(measured: list[tuple[int, int, float, float]], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    pairs = [n * m for n, m, _, _ in measured]
+    for column, label in ((2, "faiss range_search_max_results"), (3, "search_pairs")):
+        pyplot.loglog(pairs, [row[column] for row in measured], "o-", label=label)
+    pyplot.xlabel("queries × references")
+    pyplot.ylabel("seconds")
+    pyplot.legend()
+    pyplot.savefig(path, dpi=120)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=10, help="for the search (default: 10)")
+    parser.add_argument("--ground-truth", type=Path, help="the challenge's CSV, for scoring")
+    parser.add_argument("--plot", type=Path, help="write the growth of the search as a picture")
+    parser.add_argument("--parts", default="search,score,pca,embed", help="which parts (default: all)")
+    parser.add_argument("--pca-rows", type=int, default=1_000_000, help="training vectors of the PCA (default: 1,000,000)")
+    parser.add_argument("--images", type=int, default=320, help="images to embed (default: 320)")
+    options = parser.parse_args()
+    parts = options.parts.split(",")
+    if "search" in parts:
+        measured = measure_search(60 * options.minutes)
+        if options.plot:
+            plot(measured, options.plot)
+    if "score" in parts:
+        measure_scoring(options.ground_truth)
+    if "pca" in parts:
+        measure_pca(options.pca_rows)
+    if "embed" in parts:
+        measure_embedding(["mobilenetv3_small_100", "tf_efficientnetv2_s"], options.images)
+
+
+if __name__ == "__main__":
+    main()
