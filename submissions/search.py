@@ -94,6 +94,8 @@ class _Candidates:
         self._held = 0
 
     def add(self, first_query: int, first_reference: int, distances: NDArray[np.float32]) -> None:
+        if self.radius == np.inf and distances.size > self.count:  # no pair beyond this block's own nearest can be needed
+            self.radius = np.float32(np.partition(distances.ravel(), self.count - 1)[self.count - 1] + self.margin)
         flat = np.flatnonzero(distances <= self.radius)
         if not len(flat):
             return
@@ -120,12 +122,13 @@ class _Candidates:
 def _blocks(
     queries: NDArray[np.float32], references: NDArray[np.float32], block: int
 ) -> Iterator[tuple[int, int, NDArray[np.float32]]]:
-    """Squared distances [≤ QUERY_BLOCK, ≤ block] of all pairs, block by block.
+    """Squared distances [≤ QUERY_BLOCK, ≤ block] of all pairs, block by block; each is valid until the next.
 
     One product of [−2 q, ‖q‖², 1] and [r, 1, ‖r‖²] gives them without a further pass over the block.
     """
     gpu: Any = faiss.StandardGpuResources() if _gpus() else None
     left = _augmented(-2 * queries, _squares(queries), first=True)
+    products = np.empty((min(QUERY_BLOCK, len(queries)), min(block, len(references))), np.float32)  # one buffer for all
     for first_reference in range(0, len(references), block):
         part = references[first_reference : first_reference + block]
         right = None if gpu is not None else _augmented(part, _squares(part), first=False)
@@ -134,7 +137,9 @@ def _blocks(
                 rows = np.ascontiguousarray(queries[first_query : first_query + QUERY_BLOCK])
                 yield first_query, first_reference, faiss.pairwise_distance_gpu(gpu, rows, np.ascontiguousarray(part))
             else:
-                yield first_query, first_reference, left[first_query : first_query + QUERY_BLOCK] @ right.T
+                own = left[first_query : first_query + QUERY_BLOCK]
+                whole = products.shape == (len(own), len(right))
+                yield first_query, first_reference, np.matmul(own, right.T, out=products if whole else None)
 
 
 def _augmented(vectors: NDArray[np.float32], squares: NDArray[np.float32], first: bool) -> NDArray[np.float32]:
