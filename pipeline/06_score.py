@@ -96,9 +96,17 @@ if __name__ == "__main__":
     parser.add_argument("--output", type=Path, metavar="JSON", help="also write the figures of --submission here")
     parser.add_argument("--details", type=Path, metavar="DIR", help="with --submission: precision-recall, recall by edit")
     parser.add_argument("--edits", type=Path, metavar="CSV", help="query_id,edits; for --details")
+    parser.add_argument(
+        "--index", metavar="FACTORY", help="only build this Faiss index of the run's references, print its recall"
+    )
     arguments = parser.parse_args()
     with clear_errors():
-        if arguments.submission is None and arguments.compare is None and arguments.ground_truth is None:
+        if arguments.index is not None:
+            # imported here: an up-to-date step must return at once
+            from pipeline.indexing import print_index_recall
+
+            print_index_recall(open_run(arguments), arguments.index)
+        elif arguments.submission is None and arguments.compare is None and arguments.ground_truth is None:
             score_run(open_run(arguments), arguments)
         elif arguments.ground_truth is None or (arguments.submission is None) == (arguments.compare is None):
             raise UserError(

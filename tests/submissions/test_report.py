@@ -1,0 +1,78 @@
+"""The report: whole, self-contained, and safe with ids that hold HTML."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from data.ground_truth import GroundTruth
+from data.images import ImageSet
+from submissions.bootstrap import Interval
+from submissions.metrics import evaluate
+from submissions.report.inputs import ReportInputs
+from submissions.report.page import write_report
+from submissions.vectors import Vectors
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> ReportInputs:
+    ids = {"Q": [f"Q{i}" for i in range(8)], "R": [f"R{i}" for i in range(8)]}
+    ids["Q"][0] = "Q<script>alert(1)</script>"
+    sets = {}
+    for kind, names in ids.items():
+        paths = []
+        for number, _ in enumerate(names):
+            path = tmp_path / f"{kind}{number}.png"
+            Image.fromarray(np.random.default_rng(number).integers(0, 255, (300, 400, 3), dtype=np.uint8)).save(path)
+            paths.append(path)
+        sets[kind] = ImageSet(names, paths)
+    (tmp_path / "R7.png").write_bytes(b"no image")
+    rng = np.random.default_rng(0)
+    references = rng.standard_normal((8, 4)).astype(np.float32)
+    queries = references + 0.8 * rng.standard_normal((8, 4)).astype(np.float32)
+    truth = GroundTruth(ids["Q"], frozenset(zip(ids["Q"][:5], ids["R"][:5], strict=True)))
+    plain = np.zeros(8, bool)
+    scores, ranked = evaluate(Vectors(ids["Q"], queries, plain), Vectors(ids["R"], references, plain), truth)
+    (tmp_path / "edits.csv").write_text("query_id,edits\nQ1,crop blur\nQ2,crop\n")
+    return ReportInputs(
+        title="a <b>bold</b> run",
+        variants=[{"name": "ensemble & more", "submitted": True} | scores.as_dict()],
+        scores=scores.as_dict(),
+        interval=Interval(0.5, 0.4, 0.6),
+        ranked=ranked,
+        ground_truth=truth,
+        queries=sets["Q"],
+        references=sets["R"],
+        edits_file=tmp_path / "edits.csv",
+        recipe="seed: 0  # <i>",
+        code="abc",
+    )
+
+
+def test_page_is_whole_and_every_picture_exists(inputs: ReportInputs, tmp_path: Path) -> None:
+    page = write_report(inputs, tmp_path / "report")
+    html = page.read_text()
+    pictures = re.findall(r'src="([^"]+)"', html)
+    assert pictures and all((page.parent / name).is_file() for name in pictures)
+    assert all('loading="lazy"' in tag for tag in re.findall(r"<img[^>]*>", html))
+    assert "ensemble &amp; more" in html and "Recall by edit" in html and "<svg" in html
+    for section in ("Found copies", "Missed copies", "False alarms"):
+        assert section in html
+    for path in page.parent.rglob("*.jpg"):
+        with Image.open(path) as picture:
+            assert max(picture.size) <= 200
+
+
+def test_nothing_from_outside_runs_or_loads(inputs: ReportInputs, tmp_path: Path) -> None:
+    html = write_report(inputs, tmp_path / "report").read_text()
+    assert "<script" not in html and "<b>bold" not in html and "<i>" not in html
+    assert not re.findall(r'(?:src|href)="(?:https?:)?//', html)
+
+
+def test_a_second_report_takes_the_place_of_the_first(inputs: ReportInputs, tmp_path: Path) -> None:
+    write_report(inputs, tmp_path / "report")
+    (tmp_path / "report" / "old.txt").write_text("x")
+    write_report(inputs, tmp_path / "report")
+    assert not (tmp_path / "report" / "old.txt").exists()
