@@ -28,11 +28,13 @@ def normalize(run: Run, options: argparse.Namespace) -> None:
 def _normalize(run: Run) -> None:
     # imported here: an up-to-date step must return at once
     from submissions.normalization import find_neighbours, normalize_queries
+    from submissions.rules import require_training_only
     from submissions.selection import read_choice
     from submissions.vectors import read_vectors, write_vectors
 
     variant, _ = read_choice(run.folder / "ensemble")
     queries, training = (read_vectors(run.folder / "ensemble" / f"{name}.h5") for name in ("query", "training"))
+    require_training_only(training.ids, {"query": queries.ids})
     settings, targets = run.recipe.normalization, training.readable()
     needed = {"none": 1, "method1": settings.similarity_neighbours, "method2": settings.direction_neighbours}
     count = max(settings.similarity_neighbours, needed[variant.method]) if variant.method != "none" else 1

@@ -96,9 +96,7 @@ if __name__ == "__main__":
     parser.add_argument("--output", type=Path, metavar="JSON", help="also write the figures of --submission here")
     parser.add_argument("--details", type=Path, metavar="DIR", help="with --submission: precision-recall, recall by edit")
     parser.add_argument("--edits", type=Path, metavar="CSV", help="query_id,edits; for --details")
-    parser.add_argument(
-        "--index", metavar="FACTORY", help="only build this Faiss index of the run's references, print its recall"
-    )
+    parser.add_argument("--index", metavar="FACTORY", help="only build this Faiss index of a run, print its recall")
     arguments = parser.parse_args()
     with clear_errors():
         if arguments.index is not None:

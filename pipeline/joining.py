@@ -11,6 +11,7 @@ from pipeline.roles import training_roles
 from pipeline.stage import Run
 from submissions.joined import JoinedVectors, join_files
 from submissions.projection import Projection, fit_projection, save_projection
+from submissions.rules import require_training_only
 from submissions.selection import Variant, choose_variant, only_candidate, write_choice
 from submissions.vectors import write_vectors
 
@@ -21,6 +22,7 @@ def join_models(run: Run) -> Variant:
     """Choose the variant, fit the projection on training vectors, write the projected sets."""
     folder, recipe = run.folder / "ensemble", run.recipe
     training = joined(run, "training")
+    require_training_only(training.ids, {name: joined(run, name).ids for name in ("reference", "query")})
     variant, table = _choice(run, training)
     projection = fit_projection(training.sample(recipe.ensemble.training_sample, recipe.seed))
     for name in SETS:

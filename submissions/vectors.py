@@ -96,9 +96,10 @@ def describe_vectors(path: Path | str) -> VectorsShape:
 
 
 def iterate_vectors(path: Path | str, block: int = BLOCK) -> Iterator[NDArray[np.float32]]:
-    """The rows in blocks [≤ block, d] float32; UserError at the first block with NaN or infinity."""
+    """The rows in blocks [≤ block, d] float32; UserError at the first block with NaN, infinity or an unmarked zero vector."""
     with _opened(path) as file:
         vectors = file["vectors"]
+        marks = np.asarray(file["unreadable"], bool) if "unreadable" in file else np.zeros(len(vectors), bool)
         for start in range(0, len(vectors), block):
             try:
                 rows = vectors[start : start + block]
@@ -109,6 +110,12 @@ def iterate_vectors(path: Path | str, block: int = BLOCK) -> Iterator[NDArray[np
                 raise UserError(
                     f"{path}: {len(broken)} of the rows from {start} hold NaN or infinity, the first is row {start + broken[0]}. "
                     "The model that made them diverged, or the file is damaged: embed again (step 02)."
+                )
+            empty = np.flatnonzero(~rows.any(axis=1) & ~marks[start : start + block])
+            if len(empty):
+                raise UserError(
+                    f"{path}: {len(empty)} of the rows from {start} are zero without being marked unreadable, the first is row "
+                    f"{start + empty[0]}. A zero vector has no direction: embed again (step 02)."
                 )
             yield rows
 

@@ -30,6 +30,7 @@ def test_rows_and_ids_must_agree(tmp_path: Path) -> None:
     ("ids", "values", "message"),
     [
         (["a", "b"], np.array([[1, np.nan], [1, 1]], np.float32), "NaN or infinity, the first is row 0"),
+        (["a", "b"], np.array([[1, 1], [0, 0]], np.float32), "zero without being marked unreadable, the first is row 1"),
         (["a", "a"], np.zeros((2, 2), np.float32), "ids more than once"),
         (["a"], np.zeros((2, 2), np.float32), "1 ids but 2 vectors"),
         (["a", "b"], np.zeros((2, 2)), "expected float32"),
@@ -60,7 +61,7 @@ def test_marks_may_be_filled_while_blocks_are_made(tmp_path: Path) -> None:
     def blocks() -> Iterator[np.ndarray]:
         yield np.ones((2, 3), np.float32)
         marks[3] = True
-        yield np.zeros((2, 3), np.float32)
+        yield np.full((2, 3), 2, np.float32)
 
     write_vectors(tmp_path / "v.h5", ["a", "b", "c", "d"], blocks(), marks)
     assert read_vectors(tmp_path / "v.h5").unreadable.tolist() == [False, False, False, True]
