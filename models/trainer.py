@@ -47,7 +47,7 @@ def train_model(
     Writes `stage-<n>.safetensors`, the training state, `curve.csv` and TensorBoard files. `validate` scores the descriptor at an
     image size, at each stage's end. UserError: too few images, a state that cannot be read, a loss that is not a number.
     """
-    _check_class_count(settings, len(classes))
+    _tell_class_count(settings, len(classes))
     torch.manual_seed(seed)
     descriptor = Descriptor(settings.descriptor)
     progress = load_progress(folder, settings, descriptor)
@@ -72,12 +72,14 @@ def train_model(
     return folder / f"stage-{len(settings.stages)}.safetensors"
 
 
-def _check_class_count(settings: ModelSettings, available: int) -> None:
+def _tell_class_count(settings: ModelSettings, available: int) -> None:
     wanted = settings.stages[0].classes
+    if available < 2:
+        raise UserError(f"{available} training images are left as classes; training needs two at least. Add training images.")
     if wanted is not None and available < wanted:
-        raise UserError(
-            f"the first stage wants {wanted} classes, but there are {available} training images for them. "
-            "Lower the classes of the first stage in the recipe or add images (extra_classes)."
+        print(
+            f"  the first stage wants {wanted} classes, but there are {available} training images for them: it takes all, and no "
+            "stage grows. Lower the stages' classes in the recipe or add images (extra_classes)."
         )
 
 

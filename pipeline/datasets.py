@@ -16,7 +16,7 @@ from data.sample import write_pictures
 
 SAMPLE_TRAINING, SAMPLE_REFERENCES, SAMPLE_QUERIES, SAMPLE_COPIES = 2000, 1000, 1000, 500
 COPIER = AugmentationSettings(family="query", intensity=0.7, extra=True)
-FEWEST_PHOTOS, MOST_COPIES = 60, 5000
+FEWEST_PHOTOS, MOST_COPIES = 100, 5000
 
 
 def make_sample(folder: Path, seed: int) -> None:

@@ -12,7 +12,7 @@ from pipeline.stage import Run
 from submissions.joined import JoinedVectors, join_files
 from submissions.projection import Projection, fit_projection, save_projection
 from submissions.rules import require_training_only
-from submissions.selection import Variant, choose_variant, only_candidate, write_choice
+from submissions.selection import Variant, choose_variant, only_candidate, usable_methods, write_choice
 from submissions.vectors import write_vectors
 
 SETS = ("training", "reference", "query", "synthetic")
@@ -45,6 +45,13 @@ def _choice(run: Run, training: JoinedVectors) -> tuple[Variant, pd.DataFrame]:
     if only is not None:
         return only
     roles = training_roles(run)
+    others = len(training) - len(roles.references) - len(roles.distractors)
+    left_out = set(recipe.normalization.methods) - set(usable_methods(recipe.normalization, others))
+    if left_out:
+        print(
+            f"  left out: {', '.join(sorted(left_out))} looks at {recipe.normalization.direction_neighbours} training "
+            f"neighbours, there are {others}. Add training images or lower normalization.direction_neighbours in the recipe."
+        )
     return choose_variant(
         training.loaded(),
         roles.references.ids,

@@ -84,10 +84,11 @@ def normalized_candidates(
 ) -> list[tuple[Method, float, NDArray[np.float32]]]:
     """Every (method, β) of the recipe with the queries it gives; the neighbours are searched once."""
     betas = {"none": [0.0], "method1": settings.beta1, "method2": settings.beta2}
-    needed = max(settings.similarity_neighbours, settings.direction_neighbours if "method2" in settings.methods else 1)
+    methods = usable_methods(settings, len(training))
+    needed = max(settings.similarity_neighbours, settings.direction_neighbours if "method2" in methods else 1)
     neighbours: Neighbours | None = None
     candidates = []
-    for method in settings.methods:
+    for method in methods:
         if method != "none" and neighbours is None:
             neighbours = find_neighbours(queries, training, needed)
         for beta in betas[method]:
@@ -97,6 +98,13 @@ def normalized_candidates(
                 moved = normalize_queries(queries, training, neighbours, method, beta, settings.similarity_neighbours)
                 candidates.append((method, beta, moved))
     return candidates
+
+
+def usable_methods(settings: NormalizationSettings, training: int) -> tuple[Method, ...]:
+    """The methods whose neighbours `training` vectors can give; all of them where only one is asked for, to fail clearly."""
+    needed = {"none": 0, "method1": settings.similarity_neighbours, "method2": settings.direction_neighbours}
+    usable = tuple(method for method in settings.methods if needed[method] <= training)
+    return usable if len(settings.methods) > 1 and usable else settings.methods
 
 
 def best_beta(table: pd.DataFrame, variant: Variant, method: Method) -> float:

@@ -76,10 +76,12 @@ def test_a_stage_ends_when_the_loss_is_low(images: ImageSet, tmp_path: Path) -> 
     assert [row["ended_by"] for row in rows] == ["loss", "loss", "loss"]
 
 
-def test_too_few_images(images: ImageSet, tmp_path: Path) -> None:
+def test_too_few_images(images: ImageSet, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first = SETTINGS.stages[0].model_copy(update={"classes": 100})
-    with pytest.raises(UserError, match="wants 100 classes, but there are 24"):
-        train(images, tmp_path, SETTINGS.model_copy(update={"stages": (first,)}))
+    rows = train(images, tmp_path, SETTINGS.model_copy(update={"stages": (first,)}))
+    assert "wants 100 classes, but there are 24" in capsys.readouterr().out and rows[-1]["classes"] == "24"
+    with pytest.raises(UserError, match="1 training images are left as classes"):
+        train_model(SETTINGS, images.select(images.ids[:1]), images, tmp_path / "one", tmp_path / "cache", seed=0)
 
 
 def test_a_loss_that_is_not_a_number_stops_with_step_and_images(
