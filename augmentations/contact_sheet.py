@@ -17,6 +17,7 @@ from augmentations.table import TABLE, Edit
 from data.decode import decode_rgb
 from data.files import whole_file
 from data.images import ImageSet
+from data.loader import resize_square
 
 Image = NDArray[np.uint8]
 CELL, LABEL = 144, 16
@@ -31,7 +32,7 @@ def draw_contact_sheets(images: ImageSet, overlays: ImageSet, count: int, seed: 
     cells = []
     for number, edit in enumerate(edits):
         image = chosen[number % len(chosen)]
-        cells.append([_one_edit(edit, image, intensity, seed, other_images) for intensity in EDIT_INTENSITIES])
+        cells.append(_row(edit, image, seed, other_images))
     rows = [(f"{edit.name}   I = {', '.join(map(str, EDIT_INTENSITIES))}", row) for edit, row in zip(edits, cells, strict=True)]
     _save(folder / "edits.jpg", rows, columns=3)
     compositions = []
@@ -45,12 +46,21 @@ def draw_contact_sheets(images: ImageSet, overlays: ImageSet, count: int, seed: 
     _save(folder / "compositions.jpg", compositions, columns=1)
 
 
-def _one_edit(edit: Edit, image: Image, intensity: float, seed: int, other_images: FileOverlays) -> Image:
-    rng = generator_for(seed, 0, edit.name)
-    entry = {"edit": edit.name, "function": edit.function} | edit.draw(rng, intensity)
-    if edit.needs_overlay:
-        entry[OTHER_IMAGE[entry["function"]]] = other_images.ids[rng.integers(len(other_images.ids))]
-    return replay(image, [entry], other_images)
+def _row(edit: Edit, image: Image, seed: int, other_images: FileOverlays) -> list[Image]:
+    """One draw at every intensity: of eight, the one that shows most at I = 1, for a drawn edit may be next to nothing."""
+
+    def edited(attempt: int, intensity: float) -> Image:
+        rng = generator_for(seed, attempt, edit.name)
+        entry = {"edit": edit.name, "function": edit.function} | edit.draw(rng, intensity)
+        if edit.needs_overlay:
+            entry[OTHER_IMAGE[entry["function"]]] = other_images.ids[rng.integers(len(other_images.ids))]
+        return replay(image, [entry], other_images)
+
+    def change(attempt: int) -> float:
+        return float(np.abs(resize_square(edited(attempt, 1.0), CELL).astype(int) - resize_square(image, CELL)).mean())
+
+    best = max(range(8), key=change)
+    return [edited(best, intensity) for intensity in EDIT_INTENSITIES]
 
 
 def _save(path: Path, rows: list[tuple[str, list[Image]]], columns: int) -> None:

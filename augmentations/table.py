@@ -185,7 +185,7 @@ TABLE: Sequence[Edit] = (
         _always(0.10),
         lambda rng, i: {"share": 0.2 * i * rng.random(), "seed": int(rng.integers(2**31))},
     ),
-    Edit("overlay_stripes", "overlay_stripes", _always(0.10), _stripes),
+    Edit("overlay_stripes", "overlay_stripes", _times(0.10), _stripes),
     Edit("overlay_emoji", "overlay_emoji", _times(0.10), _emoji),
     Edit("overlay_text", "overlay_text", _times(0.10), _text),
     Edit("pixelization", "pixelization", _times(0.10), lambda rng, i: {"ratio": float(rng.choice([0.125, 0.25, 0.5, 0.75]))}),

@@ -52,14 +52,14 @@ def _to_rgb(image: Image.Image, name: Path, short_side: int | None) -> NDArray[n
     if short_side is not None:
         scale = min(width, height) / short_side
         image.draft(None, (int(width / scale), int(height / scale)) if scale > 1 else image.size)
-    image = ImageOps.exif_transpose(image)
+    ImageOps.exif_transpose(image, in_place=True)
     if image.mode.startswith("I") or image.mode == "F":
         image = _eight_bits(image)
     if image.mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in image.info:
         image = image.convert("RGBA")
         white = Image.new("RGBA", image.size, "white")
         image = Image.alpha_composite(white, image)
-    return np.asarray(image.convert("RGB"))
+    return np.asarray(image if image.mode == "RGB" else image.convert("RGB"))
 
 
 def _eight_bits(image: Image.Image) -> Image.Image:

@@ -37,5 +37,5 @@ def resize_square(pixels: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
 
 def to_tensor(pixels: NDArray[np.uint8], mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
     """uint8 [h, w, 3] → float32 [3, h, w], 0…1, less the mean, by the standard deviation."""
-    values = torch.from_numpy(np.ascontiguousarray(pixels)).permute(2, 0, 1).float().div_(255)
+    values = torch.from_numpy(pixels.transpose(2, 0, 1).astype(np.float32)).div_(255)
     return values.sub_(torch.tensor(mean)[:, None, None]).div_(torch.tensor(std)[:, None, None])

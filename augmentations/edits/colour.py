@@ -32,8 +32,8 @@ def opacity(image: Image, level: float) -> Image:
 
 
 def invert_channels(image: Image, red: bool, green: bool, blue: bool) -> Image:
-    mask = np.full_like(image, np.array([255 * red, 255 * green, 255 * blue], np.uint8))
-    return cv2.bitwise_xor(image, mask)  # type: ignore[return-value]
+    values = np.arange(256, dtype=np.uint8)[:, None] ^ np.array([255 * red, 255 * green, 255 * blue], np.uint8)
+    return cv2.LUT(image, values[None])  # type: ignore[return-value]
 
 
 def swap_channels(image: Image, order: list[int]) -> Image:

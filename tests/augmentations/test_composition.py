@@ -4,15 +4,19 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 
+import cv2
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import kstest
 
 from augmentations.composition import FUNCTIONS, draw_record, edit_image, edits_of, replay
+from augmentations.extra import EXTRA_TABLE
 from augmentations.randomness import generator_for
 from augmentations.settings import AugmentationSettings
-from augmentations.table import TABLE
+from augmentations.table import TABLE, Edit
+from data.loader import resize_square
 
 DRAWS = 6000
 EVERYTHING = AugmentationSettings(intensity=1.0, extra=True)
@@ -69,20 +73,30 @@ def records(chosen: AugmentationSettings, count: int = DRAWS) -> list[list[dict]
 
 @pytest.mark.parametrize("intensity", [0.4, 1.0])
 def test_frequencies_are_the_tables(intensity: float) -> None:
-    """Edits that nothing excludes appear as often as the table says, within four standard deviations."""
+    """Every edit appears as often as the table says, less its exclusions, within four standard deviations."""
     drawn = records(AugmentationSettings(intensity=intensity))
     counts = Counter(entry["edit"] for record in drawn for entry in record)
-    fixed = {"scale": 0.1, "encoding_quality": 0.1, "color_jitter": 0.2, "shuffle_pixels": 0.1, "overlay_stripes": 0.1}
+    fixed = {
+        "scale": 0.1,
+        "encoding_quality": 0.1,
+        "color_jitter": 0.2,
+        "shuffle_pixels": 0.1,
+    }
     fixed |= {"hflip": 0.5, "vflip": 0.1}
     rising = {"rotate": 0.1, "perspective": 0.1, "grayscale": 0.1, "opacity": 0.05, "blur_or_sharpen": 0.1}
-    rising |= {"overlay_emoji": 0.1, "overlay_text": 0.1, "pixelization": 0.1}
+    rising |= {"overlay_stripes": 0.1, "overlay_emoji": 0.1, "overlay_text": 0.1, "pixelization": 0.1}
     after_perspective = {"crop": 0.1, "pad": 0.05, "overlay_image": 0.1}
     expected = fixed | {name: share * intensity for name, share in rising.items()}
     expected |= {name: share * intensity * (1 - 0.1 * intensity) for name, share in after_perspective.items()}
+    alone = 1 - 0.1 * intensity  # no perspective; no overlay where no perspective was; no grayscale
+    expected["meme_format"] = 0.1 * intensity * (1 - expected["overlay_image"])
+    expected["onto_screenshot"] = 0.05 * intensity * alone**2
+    coloured = 0.05 * intensity * alone * (1 - expected["onto_screenshot"])
+    expected |= dict.fromkeys(("invert_channels", "swap_channels", "shift_channels"), coloured)
     for name, share in expected.items():
         deviation = (DRAWS * share * (1 - share)) ** 0.5
         assert abs(counts[name] - DRAWS * share) < 4 * deviation, (name, counts[name] / DRAWS, share)
-    assert set(counts) == {edit.name for edit in TABLE}
+    assert set(counts) == set(expected) == {edit.name for edit in TABLE}
 
 
 def test_order_and_exclusions() -> None:
@@ -128,6 +142,65 @@ def test_parameters_stay_in_the_tables_ranges() -> None:
     assert {entry["ratio"] for entry in entries["pixelization"]} == {0.125, 0.25, 0.5, 0.75}
     assert {entry["line"] for entry in entries["overlay_stripes"]} == {"solid", "dotted", "dashed"}
     assert {len(entry["text"]) for entry in entries["overlay_text"]} == set(range(5, 11))
+
+
+def test_parameters_are_distributed_as_in_the_table() -> None:
+    """Kolmogorov-Smirnov against the table's formulas; u of the saturation is found again by inverting its formula."""
+    intensity = 0.6
+    drawn = [entry for record in records(AugmentationSettings(intensity=intensity), 15000) for entry in record]
+
+    def values(function: str, parameter: str) -> np.ndarray:
+        return np.array([entry[parameter] for entry in drawn if entry["function"] == function])
+
+    saturation = (values("color_jitter", "saturation") - (1 - intensity)) / intensity
+    uniform = [
+        (values("scale", "factor"), 0.6, 1),
+        (values("rotate", "degrees"), 0, 360 * intensity),
+        (values("color_jitter", "brightness"), 1 - 0.75 * intensity, 1 + 0.75 * intensity),
+        (np.log(6 * (saturation - 0.2)) / 5, 0, 1),
+        (values("opacity", "level"), 0.6, 1),
+        (values("pad", "width_share"), 0, 0.1 * intensity),
+        (values("overlay_image", "size"), 0.1, 0.7),
+        (values("overlay_onto_image", "size"), 0.4, 0.8),
+        (values("blur", "radius"), 1.1 * intensity, 4.1 * intensity),
+        (values("sharpen", "factor"), 1, 1 + 50 * intensity),
+        (values("shuffle_pixels", "share"), 0, 0.2 * intensity),
+        (values("overlay_stripes", "width"), 0.05, 0.25),
+        (values("overlay_stripes", "degrees"), 0, 180),
+        (values("shift_channels", "down"), -0.05, 0.05),
+    ]
+    for number, (found, low, high) in enumerate(uniform):
+        assert kstest(found, "uniform", (low, high - low)).pvalue > 1e-4, number
+    shifts = np.array([entry["corner_shifts"] for entry in drawn if entry["function"] == "perspective"])
+    assert kstest(shifts.ravel() * 384, "norm", (0, 30 * intensity)).pvalue > 1e-4
+    quality = values("encoding_quality", "quality")
+    assert set(quality) == set(range(6, 31))  # 0.6 · (10…50)
+    emoji = values("overlay_emoji", "opacity")
+    assert abs((emoji == 1).mean() - 0.2) < 4 * (0.16 / len(emoji)) ** 0.5  # min(1, .2 + u)
+    orders = [tuple(order) for order in (entry["order"] for entry in drawn if entry["function"] == "swap_channels")]
+    permutations = np.mean([len(set(order)) == 3 for order in orders])
+    share = 0.75 + 0.25 * 6 / 27
+    assert abs(permutations - share) < 4 * (share * (1 - share) / len(orders)) ** 0.5
+
+
+@pytest.mark.parametrize("edit", EXTRA_TABLE, ids=lambda edit: edit.name)
+def test_extra_edits_grow_with_intensity(edit: Edit) -> None:
+    """Rarer and milder at low I: averaged over draws, the picture changes more at I = 1 than at I = 0.1."""
+    smooth = cv2.GaussianBlur(picture(96, 96), (0, 0), 4)
+    smooth = cv2.normalize(smooth, None, 0, 255, cv2.NORM_MINMAX)
+
+    def change(intensity: float) -> float:
+        total = 0.0
+        for number in range(40):
+            drawn = edit.draw(generator_for(number, 0, edit.name), intensity)
+            if edit.needs_overlay:
+                drawn[edit.needs_overlay] = Others()("b")
+            edited = resize_square(FUNCTIONS[edit.function](smooth, **drawn), 96)
+            total += float(np.abs(edited.astype(int) - smooth).mean())
+        return total / 40
+
+    assert edit.probability(0.1) < edit.probability(1.0) <= 0.15
+    assert change(1.0) > max(1.0, 1.05 * change(0.1))
 
 
 def test_reference_family_and_none() -> None:
