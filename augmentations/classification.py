@@ -22,7 +22,7 @@ def resized_crop(image: Image, area: float, ratio: float, x: float, y: float) ->
     part_width = int(np.clip(round((area * height * width * ratio) ** 0.5), 2, width))
     part_height = int(np.clip(round((area * height * width / ratio) ** 0.5), 2, height))
     left, top = round(x * (width - part_width)), round(y * (height - part_height))
-    return np.ascontiguousarray(image[top : top + part_height, left : left + part_width])
+    return image[top : top + part_height, left : left + part_width].copy()  # never a view of the input
 
 
 def pca_lighting(image: Image, weights: list[float]) -> Image:

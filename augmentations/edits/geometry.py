@@ -56,7 +56,7 @@ def crop(image: Image, x1: float, y1: float, x2: float, y2: float) -> Image:
     height, width = image.shape[:2]
     left, right = _span(x1, x2, width)
     top, bottom = _span(y1, y2, height)
-    return np.ascontiguousarray(image[top:bottom, left:right])
+    return image[top:bottom, left:right].copy()  # a crop of whole rows would else be a view of the input
 
 
 def pad(image: Image, width_share: float, height_share: float, colour: list[int]) -> Image:

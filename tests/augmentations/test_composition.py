@@ -65,6 +65,16 @@ def test_every_edit_on_extreme_shapes(edit: object, shape: tuple[int, int]) -> N
             drawn["background" if function == "overlay_onto_image" else "overlay"] = Others()("b")
         result = FUNCTIONS[function](image, **drawn)
         assert result.dtype == np.uint8 and result.shape[2] == 3 and min(result.shape[:2]) >= 2
+        assert not np.shares_memory(result, image)
+
+
+def test_a_crop_of_whole_rows_is_no_view() -> None:
+    image = picture(20, 30)
+    for whole in (
+        FUNCTIONS["crop"](image, x1=0, y1=0.25, x2=1, y2=1),
+        FUNCTIONS["resized_crop"](image, area=1.0, ratio=1.5, x=0, y=0),
+    ):
+        assert not np.shares_memory(whole, image)
 
 
 def records(chosen: AugmentationSettings, count: int = DRAWS) -> list[list[dict]]:
