@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from augmentations.dataset import normalized
 from data.images import ImageSet
 from data.loader import CleanImages
 from models.checkpoint import Checkpoint
@@ -33,11 +34,11 @@ def embed_images(checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSe
         descriptor.pooling.exponent.data.fill_(settings.pooling_exponent)
     size = settings.image_size or checkpoint.image_size
     sizes = [max(16, round(size * scale)) for scale in settings.scales]
-    dataset = CleanImages(images, max(sizes), descriptor.mean, descriptor.std)
+    dataset = CleanImages(images, max(sizes))
     loader = DataLoader(dataset, settings.batch_size, num_workers=settings.workers, pin_memory=device.type == "cuda")
     first = 0
     for pixels, readable in loader:
-        batch = pixels.to(device, non_blocking=True)
+        batch = normalized(pixels.to(device, non_blocking=True), descriptor.mean, descriptor.std)
         vectors = embed_batch(descriptor, batch, sizes, settings.flip, settings.precision).float().cpu().numpy()
         unreadable = ~readable.numpy()
         vectors[unreadable] = 0

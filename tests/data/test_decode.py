@@ -106,7 +106,7 @@ def test_unreadable_images_never_stop_a_loader(tmp_path: Path) -> None:
     PICTURE.save(tmp_path / "a.jpg")
     (tmp_path / "b.jpg").write_bytes(b"x")
     images = find_images(tmp_path)
-    pixels, readable = CleanImages(images, 32, (0.5,) * 3, (0.5,) * 3)[1]
+    pixels, readable = CleanImages(images, 32)[1]
     assert not readable and not pixels.any()
     squares = cached_squares(images, 32, tmp_path / "cache")
     assert squares.readable() == [0] and "not an image" in squares.problems["b"]
