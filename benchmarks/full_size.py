@@ -176,9 +176,8 @@ def measure_embedding(backbones: list[str], images: int) -> None:
                 list(embed_images(Checkpoint(descriptor, 160, {}), found, EmbeddingSettings(batch_size=32)))
                 whole.append((time.perf_counter() - start) / images)
             speeds = 1 / float(np.median(whole)), 1 / float(np.median(forward))
-            print(
-                f"{name}, 160 px: {speeds[0]:.0f} images/s, forward alone {speeds[1]:.0f}: {speeds[0] / speeds[1]:.0%} (wanted: 90 %)"
-            )
+            share = speeds[0] / speeds[1]
+            print(f"{name}, 160 px: {speeds[0]:.0f} images/s, forward alone {speeds[1]:.0f}: {share:.0%} (wanted: 90 %)")
 
 
 def as_set(pairs: ScoredPairs) -> set[tuple[int, int]]:

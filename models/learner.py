@@ -87,8 +87,8 @@ def restore_learner(folder: Path, learner: Learner) -> None:
 
 
 def settings_digest(settings: ModelSettings) -> str:
-    """What a saved state must have been trained with; workers and cache change nothing."""
-    return hashlib.sha256(settings.model_dump_json(exclude={"workers", "cache"}).encode()).hexdigest()
+    """What a saved state must have been trained with; the number of workers changes nothing."""
+    return hashlib.sha256(settings.model_dump_json(exclude={"workers"}).encode()).hexdigest()
 
 
 def _read(folder: Path) -> dict | None:

@@ -15,7 +15,7 @@ from tqdm import tqdm
 from augmentations.dataset import EditedImages, EpochBatches, normalized, overlay_material
 from augmentations.schedule import IntensitySchedule
 from augmentations.settings import AugmentationSettings
-from data.cache import SquareImages, cached_squares, decoded_squares
+from data.cache import SquareImages, cached_squares
 from data.errors import UserError
 from data.images import ImageSet
 from models.checkpoint import save_descriptor
@@ -56,8 +56,7 @@ def train_model(
         stage = settings.stages[progress.stage]
         size = round(stage.image_size * WORKING_SCALE)
         squares, others = (
-            cached_squares(images, size, cache, settings.workers) if settings.cache else decoded_squares(images, size)
-            for images in (classes, overlays)
+            cached_squares(images, size, cache, settings.cache, settings.workers) for images in (classes, overlays)
         )
         learner, edited, rows = _start_stage(settings, stage, descriptor, squares, others, progress, seed, folder)
         *pending, last = _run_stage(settings, stage, learner, edited, rows, progress, seed, folder)

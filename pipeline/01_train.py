@@ -18,7 +18,7 @@ def train(run: Run, options: argparse.Namespace) -> None:
             name=name,
             outputs=[folder / f"stage-{len(settings.stages)}.safetensors"],
             inputs={"classes": roles.classes, "overlays": roles.overlays, "synthetic queries": queries},
-            parameters={"model": settings.model_dump(mode="json", exclude={"workers", "cache"}), "seed": run.recipe.seed},
+            parameters={"model": settings.model_dump(mode="json", exclude={"workers"}), "seed": run.recipe.seed},
             work=partial(_train_one, run, name),
             force=options.force,
         )
