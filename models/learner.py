@@ -9,6 +9,7 @@ from torch.amp.grad_scaler import GradScaler
 
 from data.errors import UserError
 from data.files import whole_file
+from data.images import ImageSet
 from models.descriptor import Descriptor
 from models.objectives.arcface import ArcFace
 from models.schedule import EpochSchedule
@@ -40,12 +41,10 @@ class Learner:
         return self.objective.matrix.device
 
 
-def save_state(
-    folder: Path, settings: ModelSettings, progress: Progress, descriptor: Descriptor, learner: Learner | None
-) -> None:
+def save_state(folder: Path, identity: str, progress: Progress, descriptor: Descriptor, learner: Learner | None) -> None:
     """Everything that going on needs; `learner` None between stages."""
     state: dict[str, object] = {
-        "settings": settings_digest(settings),
+        "identity": identity,
         "progress": asdict(progress),
         "descriptor": descriptor.state_dict(),
     }
@@ -66,10 +65,13 @@ def save_state(
         ) from error
 
 
-def load_progress(folder: Path, settings: ModelSettings, descriptor: Descriptor) -> Progress:
-    """Put the saved weights into `descriptor`; a fresh Progress where nothing fitting is saved."""
+def load_progress(folder: Path, identity: str, descriptor: Descriptor) -> Progress:
+    """Put the saved weights into `descriptor`; a fresh Progress where nothing, or another training's state, is saved."""
     state = _read(folder)
-    if state is None or state["settings"] != settings_digest(settings):
+    if state is None:
+        return Progress()
+    if state.get("identity") != identity:
+        print("  the saved training state belongs to other settings or images: training starts anew")
         return Progress()
     descriptor.load_state_dict(state["descriptor"])
     return Progress(**state["progress"])
@@ -86,9 +88,16 @@ def restore_learner(folder: Path, learner: Learner) -> None:
     learner.scaler.load_state_dict(state["scaler"])
 
 
-def settings_digest(settings: ModelSettings) -> str:
-    """What a saved state must have been trained with; the number of workers changes nothing."""
-    return hashlib.sha256(settings.model_dump_json(exclude={"workers"}).encode()).hexdigest()
+def training_identity(settings: ModelSettings, classes: ImageSet, overlays: ImageSet, seed: int) -> str:
+    """What a saved state must have been trained with: settings, seed, and the images in their order with their sizes.
+
+    The number of workers changes nothing.
+    """
+    digest = hashlib.sha256(f"{seed} {settings.model_dump_json(exclude={'workers'})}".encode())
+    for images in (classes, overlays):
+        for image_id, path in zip(images.ids, images.paths, strict=True):
+            digest.update(f"{image_id}\0{path.stat().st_size}\n".encode())
+    return digest.hexdigest()
 
 
 def _read(folder: Path) -> dict | None:

@@ -23,7 +23,7 @@ from models.curve import EpochRow, append_rows
 from models.descriptor import Descriptor
 from models.device import autocast, best_device
 from models.drip import class_centroids
-from models.learner import Learner, Progress, load_progress, restore_learner, save_state
+from models.learner import Learner, Progress, load_progress, restore_learner, save_state, training_identity
 from models.objectives.arcface import ArcFace
 from models.schedule import EpochSchedule, build_optimizer
 from models.settings import ModelSettings, StageSettings
@@ -50,7 +50,8 @@ def train_model(
     _tell_class_count(settings, len(classes))
     torch.manual_seed(seed)
     descriptor = Descriptor(settings.descriptor)
-    progress = load_progress(folder, settings, descriptor)
+    identity = training_identity(settings, classes, overlays, seed)
+    progress = load_progress(folder, identity, descriptor)
     descriptor.to(best_device(), memory_format=torch.channels_last)  # type: ignore[call-overload]
     while progress.stage < len(settings.stages):
         stage = settings.stages[progress.stage]
@@ -59,13 +60,13 @@ def train_model(
             cached_squares(images, size, cache, settings.cache, settings.workers) for images in (classes, overlays)
         )
         learner, edited, rows = _start_stage(settings, stage, descriptor, squares, others, progress, seed, folder)
-        *pending, last = _run_stage(settings, stage, learner, edited, rows, progress, seed, folder)
+        *pending, last = _run_stage(settings, stage, learner, edited, rows, progress, seed, folder, identity)
         score = validate(descriptor, stage.image_size) if validate else None
         append_rows(folder, [*pending, replace(last, validation=score)])
         notes = {"stage": last.stage, "classes": len(rows), "loss": last.loss, "validation": score, "ended_by": last.ended_by}
         save_descriptor(folder / f"stage-{last.stage}.safetensors", descriptor, stage.image_size, notes)
         progress.stage, progress.epoch, progress.seconds = progress.stage + 1, 0, 0.0
-        save_state(folder, settings, progress, descriptor, None)
+        save_state(folder, identity, progress, descriptor, None)
         told = "" if score is None else f", µAP on synthetic queries {score:.3f}"
         print(f"  stage {last.stage}: {len(rows)} classes, loss {last.loss:.2f}, ended by {last.ended_by}{told}", flush=True)
     return folder / f"stage-{len(settings.stages)}.safetensors"
@@ -128,6 +129,7 @@ def _run_stage(
     progress: Progress,
     seed: int,
     folder: Path,
+    identity: str,
 ) -> list[EpochRow]:
     """Epochs until the stage ends by loss, minutes or epochs; the rows that are not yet written, the last epoch's last."""
     batches = EpochBatches(rows, stage.batch_size, progress.epoch, stage.epochs, seed + progress.stage)
@@ -169,7 +171,7 @@ def _run_stage(
             return pending
         if time.monotonic() - saved > SAVE_EVERY:
             append_rows(folder, pending)
-            save_state(folder, settings, progress, learner.descriptor, learner)
+            save_state(folder, identity, progress, learner.descriptor, learner)
             pending, saved = [], time.monotonic()
 
 

@@ -21,6 +21,7 @@ def train(run: Run, options: argparse.Namespace) -> None:
             parameters={"model": settings.model_dump(mode="json", exclude={"workers"}), "seed": run.recipe.seed},
             work=partial(_train_one, run, name),
             force=options.force,
+            anew=[folder],
         )
 
 

@@ -4,10 +4,11 @@ import argparse
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -103,10 +104,12 @@ def run_step(
     work: Callable[[], None],
     force: bool = False,
     name: str | None = None,
+    anew: Sequence[Path] = (),
 ) -> None:
     """Do `work` unless its manifest shows the same inputs and parameters and all outputs exist.
 
     inputs: label → files, image sets or JSON values that the step reads. name: where one script makes several things, which.
+    anew: folders of unfinished work that --force removes first.
     The code version is recorded and a difference is told, but does not make the step stale: --force does it again.
     """
     label = step if name is None else f"{step} {name}"
@@ -119,6 +122,9 @@ def run_step(
         _say(f"{label}: up to date{other}")
         return
     _say(f"{label}: {'; '.join(changes) if changes and before else 'starting' if not before else 'forced'}")
+    if force and _is_first_process():
+        for folder in anew:
+            shutil.rmtree(folder, ignore_errors=True)
     start = time.monotonic()
     work()
     seconds = round(time.monotonic() - start, 1)
