@@ -31,7 +31,7 @@ from augmentations.settings import AugmentationSettings
 from data.cache import cached_squares
 from data.decode import decode_rgb
 from data.images import ImageSet, find_images
-from data.loader import resize_square, to_tensor
+from data.loader import resize_square
 from data.pictures import draw_picture
 
 SIZE, WORKING, AUGLY_SIDE = 160, 240, 384
@@ -57,6 +57,12 @@ def stored_jpegs(folder: Path) -> ImageSet:
     for number in range(60):
         Image.fromarray(draw_picture(np.random.default_rng([3, number]), 1024)).save(folder / f"T{number:06d}.jpg", quality=90)
     return find_images(folder)
+
+
+def to_tensor(pixels: np.ndarray, mean: tuple[float, ...], std: tuple[float, ...]) -> torch.Tensor:
+    """uint8 [h, w, 3] → float32 [3, h, w], 0…1, less the mean, by the standard deviation."""
+    values = torch.from_numpy(pixels.transpose(2, 0, 1).astype(np.float32)).div_(255)
+    return values.sub_(torch.tensor(mean)[:, None, None]).div_(torch.tensor(std)[:, None, None])
 
 
 def with_augly(path: Path, record: list[dict], others: Others) -> torch.Tensor:

@@ -36,9 +36,3 @@ def resize_square(pixels: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
     """[h, w, 3] → [size, size, 3], the shape not kept, as the competition's code did; by areas when it shrinks."""
     shrinks = min(pixels.shape[:2]) > size
     return cv2.resize(pixels, (size, size), interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR)  # type: ignore[return-value]
-
-
-def to_tensor(pixels: NDArray[np.uint8], mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
-    """uint8 [h, w, 3] → float32 [3, h, w], 0…1, less the mean, by the standard deviation."""
-    values = torch.from_numpy(pixels.transpose(2, 0, 1).astype(np.float32)).div_(255)
-    return values.sub_(torch.tensor(mean)[:, None, None]).div_(torch.tensor(std)[:, None, None])

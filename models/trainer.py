@@ -59,6 +59,8 @@ def train_model(
         squares, others = (
             cached_squares(images, size, cache, settings.cache, settings.workers) for images in (classes, overlays)
         )
+        if progress.stage == 0 and progress.epoch == 0:
+            _tell_unreadable(squares)
         learner, edited, rows = _start_stage(settings, stage, descriptor, squares, others, progress, seed, folder)
         *pending, last = _run_stage(settings, stage, learner, edited, rows, progress, seed, folder, identity)
         score = validate(descriptor, stage.image_size) if validate else None
@@ -70,6 +72,15 @@ def train_model(
         told = "" if score is None else f", µAP on synthetic queries {score:.3f}"
         print(f"  stage {last.stage}: {len(rows)} classes, loss {last.loss:.2f}, ended by {last.ended_by}{told}", flush=True)
     return folder / f"stage-{len(settings.stages)}.safetensors"
+
+
+def _tell_unreadable(squares: SquareImages) -> None:
+    if squares.problems:
+        image_id, problem = next(iter(squares.problems.items()))
+        print(
+            f"  {len(squares.problems)} of {len(squares)} training images are left out, the first: {image_id} {problem}",
+            flush=True,
+        )
 
 
 def _tell_class_count(settings: ModelSettings, available: int) -> None:
