@@ -113,3 +113,16 @@ def test_stages_must_not_shrink() -> None:
         ModelSettings.model_validate(
             {"descriptor": {"backbone": "test_efficientnet"}, "stages": [{"classes": 20}, {"classes": 10}]}
         )
+
+
+def test_unreadable_training_images_are_left_out_and_told(
+    images: ImageSet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "T000003.jpg").write_bytes(b"")
+    paths = [
+        tmp_path / "T000003.jpg" if image_id == "T000003" else path
+        for image_id, path in zip(images.ids, images.paths, strict=True)
+    ]
+    rows = train(ImageSet(images.ids, paths), tmp_path)
+    assert "1 of 24 training images are left out, the first: T000003 is empty" in capsys.readouterr().out
+    assert [row["classes"] for row in rows] == ["7", "7", "15", "15", "23", "23"]
