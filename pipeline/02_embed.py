@@ -1,6 +1,6 @@
 """Step 02: embed training, reference, query and synthetic images with every trained model, or any folder with a checkpoint.
 
-Under torchrun the images are shared out over processes: torchrun --nproc-per-node 4 pipeline/02_embed.py --run DIR
+Under torchrun the images are shared out over processes: torchrun --nproc-per-node 4 -- pipeline/02_embed.py --run DIR
 """
 
 import argparse
