@@ -98,4 +98,5 @@ def normalized(pixels: Tensor, mean: Sequence[float], std: Sequence[float]) -> T
     device = pixels.device
     scale = torch.tensor([255 * value for value in std], device=device)[:, None, None]
     shift = torch.tensor([m / s for m, s in zip(mean, std, strict=True)], device=device)[:, None, None]
-    return (pixels.float() / scale - shift).contiguous(memory_format=torch.channels_last)
+    as_bytes = pixels.contiguous(memory_format=torch.channels_last)  # a quarter of what it would move as floats
+    return as_bytes.float().div_(scale).sub_(shift)
