@@ -15,7 +15,7 @@ from augmentations.settings import AugmentationSettings
 from data.cache import SquareImages
 from data.loader import resize_square
 
-Key = tuple[int, int]
+Key = tuple[int, int, int]  # epoch, row, repetition
 
 
 class CachedOverlays:
@@ -37,9 +37,10 @@ def overlay_material(classes: SquareImages, reserve: SquareImages, count: int) -
 
 
 class EditedImages(Dataset[tuple[Tensor, int]]):
-    """Item (epoch, row): (uint8 [3, size, size], row) of the cached image edited for that epoch, as hard as `schedule` says.
+    """Item (epoch, row, repetition): (uint8 [3, size, size], row) of the cached image edited for that epoch, as hard as
+    `schedule` says; each repetition within the epoch has its own edits (MultiGrain's repeated augmentations).
 
-    Pixels depend on (seed, epoch, image id) only. Bytes are a quarter of floats to send between processes:
+    Pixels depend on (seed, epoch, image id, repetition) only. Bytes are a quarter of floats to send between processes:
     `normalized` makes the floats where the network is.
     """
 
@@ -59,8 +60,8 @@ class EditedImages(Dataset[tuple[Tensor, int]]):
         return len(self.images)
 
     def __getitem__(self, key: Key) -> tuple[Tensor, int]:
-        epoch, row = key
-        rng = generator_for(self.seed, epoch, self.images.ids[row])
+        epoch, row, repetition = key
+        rng = generator_for(self.seed, epoch, self.images.ids[row], repetition)
         settings = self.settings
         if self.schedule is not None:
             settings = settings.model_copy(update={"intensity": self.schedule.at(epoch)})
@@ -70,17 +71,22 @@ class EditedImages(Dataset[tuple[Tensor, int]]):
 
 
 class EpochBatches(Sampler[list[Key]]):
-    """Batches of (epoch, row) over several epochs in one stream, each epoch in its own order.
+    """Batches of (epoch, row, 0) over several epochs in one stream, each epoch in its own order.
 
     One stream keeps the workers busy between epochs. The last, smaller batch of an epoch is kept unless it is one image.
+    Of `ranks` processes each takes its part of every batch, so that together they see the same batches as one would; a last
+    batch with fewer than two images for each is left out.
     """
 
-    def __init__(self, rows: Sequence[int], batch_size: int, first_epoch: int, last_epoch: int, seed: int) -> None:
+    def __init__(
+        self, rows: Sequence[int], batch_size: int, first_epoch: int, last_epoch: int, seed: int, rank: int = 0, ranks: int = 1
+    ) -> None:
         self.rows, self.batch_size, self.epochs, self.seed = np.array(rows), batch_size, range(first_epoch, last_epoch), seed
+        self.rank, self.ranks = rank, ranks
 
     def batches_per_epoch(self) -> int:
         whole, rest = divmod(len(self.rows), self.batch_size)
-        return whole + (rest > 1)
+        return whole + (rest >= 2 * self.ranks)
 
     def __len__(self) -> int:
         return self.batches_per_epoch() * len(self.epochs)
@@ -90,7 +96,7 @@ class EpochBatches(Sampler[list[Key]]):
             order = generator_for(self.seed, epoch, "order of the images").permutation(self.rows)
             for batch in range(self.batches_per_epoch()):
                 rows = order[batch * self.batch_size : (batch + 1) * self.batch_size]
-                yield [(epoch, int(row)) for row in rows]
+                yield [(epoch, int(row), 0) for row in np.array_split(rows, self.ranks)[self.rank]]
 
 
 def normalized(pixels: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:

@@ -1,11 +1,12 @@
-"""Randomness that depends on (seed, epoch, image) and on nothing else: not on workers, not on order."""
+"""Randomness that depends on (seed, epoch, image, repetition) and on nothing else: not on workers, not on order."""
 
 import hashlib
 
 import numpy as np
 
 
-def generator_for(seed: int, epoch: int, image_id: str) -> np.random.Generator:
-    """The generator of one image in one epoch."""
-    digest = hashlib.blake2b(f"{seed}\0{epoch}\0{image_id}".encode(), digest_size=16).digest()
+def generator_for(seed: int, epoch: int, image_id: str, repetition: int = 0) -> np.random.Generator:
+    """The generator of one image in one epoch; further repetitions of it within the epoch have generators of their own."""
+    again = f"\0{repetition}" if repetition else ""
+    digest = hashlib.blake2b(f"{seed}\0{epoch}\0{image_id}{again}".encode(), digest_size=16).digest()
     return np.random.Generator(np.random.SFC64(int.from_bytes(digest)))

@@ -34,7 +34,7 @@ def class_centroids(
     passes = [(clean, CENTROID_EPOCH)] + [(edited, CENTROID_EPOCH - number) for number in range(EDITED_PER_CLASS)]
     with tqdm(total=len(passes) * len(rows), desc="centroids", unit="image", leave=False) as bar:
         for dataset, epoch in passes:
-            keys = [(epoch, row) for row in rows]
+            keys = [(epoch, row, 0) for row in rows]
             first = 0
             for pixels, _ in DataLoader(dataset, batch_size, sampler=keys, num_workers=workers):  # type: ignore[arg-type]
                 with autocast(device, precision):

@@ -31,7 +31,7 @@ def squares(images: ImageSet, tmp_path_factory: pytest.TempPathFactory) -> Squar
     return cached_squares(images, 48, tmp_path_factory.mktemp("cache"))
 
 
-def all_pixels(dataset: EditedImages, workers: int, seed: int = 0) -> dict[tuple[int, int], bytes]:
+def all_pixels(dataset: EditedImages, workers: int, seed: int = 0) -> dict[tuple[int, int, int], bytes]:
     batches = EpochBatches(range(20), 8, 0, 2, seed)
     keys = [key for batch in batches for key in batch]
     loaded = [pixels for batch, _ in DataLoader(dataset, batch_sampler=batches, num_workers=workers) for pixels in batch]
@@ -51,7 +51,7 @@ def test_workers_and_order_change_nothing(squares: SquareImages) -> None:
 def test_every_image_comes_once_an_epoch(squares: SquareImages) -> None:
     batches = list(EpochBatches(range(20), 8, 3, 5, 0))
     for epoch in (3, 4):
-        rows = [row for batch in batches for key_epoch, row in batch if key_epoch == epoch]
+        rows = [row for batch in batches for key_epoch, row, _ in batch if key_epoch == epoch]
         assert sorted(rows) == list(range(20))
     assert len(batches) == len(EpochBatches(range(20), 8, 3, 5, 0)) == 6
     assert EpochBatches(range(17), 8, 0, 1, 0).batches_per_epoch() == 2  # a batch of one image has no statistics
@@ -68,7 +68,7 @@ def test_overlays_are_never_classes(squares: SquareImages, images: ImageSet) -> 
 def test_the_schedule_changes_the_edits(squares: SquareImages) -> None:
     calm = EditedImages(squares, SETTINGS, 48, 0, None, IntensitySchedule(0.0, 0.0, 2))
     wild = EditedImages(squares, SETTINGS, 48, 0, None, IntensitySchedule(1.0, 1.0, 2))
-    same = sum(torch.equal(calm[(0, row)][0], wild[(0, row)][0]) for row in range(20))
+    same = sum(torch.equal(calm[(0, row, 0)][0], wild[(0, row, 0)][0]) for row in range(20))
     assert same < 12
 
 
@@ -105,3 +105,20 @@ def test_unreadable_sources_are_passed_over(images: ImageSet, tmp_path: Path) ->
     with pytest.raises(UserError, match="3 copies do not fit into 2 queries"):
         make_query_set(good, good, good, SETTINGS, 0, 2, 3, tmp_path / "none")
     assert not (tmp_path / "none").exists()
+
+
+def test_repetitions_have_their_own_edits(squares: SquareImages) -> None:
+    dataset = EditedImages(squares, SETTINGS, 32, 5, overlay_material(squares, squares, 20))
+    versions = {dataset[(0, 3, repetition)][0].numpy().tobytes() for repetition in range(4)}
+    assert len(versions) >= 3
+    assert torch.equal(dataset[(0, 3, 2)][0], dataset[(0, 3, 2)][0])
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_processes_share_the_batches_of_one(ranks: int) -> None:
+    alone = list(EpochBatches(range(30), 8, 0, 2, 0))
+    parts = [list(EpochBatches(range(30), 8, 0, 2, 0, rank, ranks)) for rank in range(ranks)]
+    together = [sum(batches, []) for batches in zip(*parts, strict=True)]
+    whole = EpochBatches(range(30), 8, 0, 2, 0, 0, ranks).batches_per_epoch()
+    assert together == [batch for number, batch in enumerate(alone) if number % 4 < whole]
+    assert whole == (4 if ranks < 4 else 3)  # six images are left: fewer than two for each of four
