@@ -1,18 +1,23 @@
 """The learning curve: one row per epoch, as CSV and for TensorBoard."""
 
 import csv
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from torch.utils.tensorboard import SummaryWriter
 
+from data.files import whole_file
+
 FILE = "curve.csv"
+LAST = ("validation", "ended_by")
+SHOWN = ("loss", "learning_rate", "images_per_second", "classes", "validation")
 
 
 @dataclass(frozen=True)
 class EpochRow:
-    """stage counts from 1; validation is µAP on the synthetic queries, empty where it was not measured; ended_by is empty
-    until the stage's last epoch: "loss", "epochs" or "minutes"."""
+    """stage counts from 1; logs are the objective's own figures, a column each; validation is µAP on the synthetic queries,
+    empty where it was not measured; ended_by is empty until the stage's last epoch: "loss", "plateau", "epochs" or "minutes"."""
 
     stage: int
     epoch: int
@@ -21,12 +26,19 @@ class EpochRow:
     intensity: float
     image_size: int
     loss: float
-    cosine_to_own_class: float
     learning_rate: float
     images_per_second: float
     seconds: float
+    logs: dict[str, float] = field(default_factory=dict)
     validation: float | None = None
     ended_by: str = ""
+
+    def columns(self) -> dict[str, Any]:
+        """All figures by column name."""
+        row = asdict(self)
+        logs = row.pop("logs")
+        last = {name: row.pop(name) for name in LAST}
+        return row | logs | last
 
 
 def append_rows(folder: Path, new: list[EpochRow]) -> None:
@@ -34,17 +46,16 @@ def append_rows(folder: Path, new: list[EpochRow]) -> None:
     if not new:
         return
     rows = [old for old in read_rows(folder) if int(old["step"]) < new[0].step]
-    rows += [{key: "" if value is None else str(value) for key, value in asdict(row).items()} for row in new]
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / FILE).open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, [field.name for field in fields(EpochRow)])
+    rows += [{key: "" if value is None else str(value) for key, value in row.columns().items()} for row in new]
+    names = list(dict.fromkeys(name for row in rows for name in row if name not in LAST)) + list(LAST)
+    with whole_file(folder / FILE) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, names, restval="")
         writer.writeheader()
         writer.writerows(rows)
     with SummaryWriter(str(folder / "tensorboard")) as board:
         for row in new:
-            for name in ("loss", "learning_rate", "cosine_to_own_class", "images_per_second", "classes", "validation"):
-                value = getattr(row, name)
-                if value is not None:
+            for name, value in row.columns().items():
+                if value is not None and (name in SHOWN or name in row.logs):
                     board.add_scalar(name, value, row.step)
 
 

@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional
 
+from augmentations.domains import DOMAINS, in_all_domains
 from data.errors import UserError
 from models.pooling import GeM
 from models.settings import DescriptorSettings, is_local
@@ -18,21 +19,53 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 class Descriptor(nn.Module):
-    """Images [n, 3, h, w], normalised with `mean` and `std` → unit vectors [n, dimensions] float32."""
+    """Images [n, 3, h, w], normalised with `mean` and `std` → unit vectors [n, dimensions] float32.
+
+    With settings.domains (IDEAL, 3.2) every image is seen in its four rotations, each by its own quarter of the projection,
+    and the four vectors are joined. With settings.whiten (MultiGrain, 3.5) Φ(e) = S (e / ‖e‖ − µ) comes before unit length.
+    """
+
+    whitening_mean: Tensor
+    whitening_matrix: Tensor
 
     def __init__(self, settings: DescriptorSettings, load_weights: bool = True) -> None:
         super().__init__()
         self.settings = settings
         self.backbone = _backbone(settings, load_weights)
         self.pooling = GeM(settings.pooling_exponent, settings.train_pooling_exponent)
-        self.projection = nn.Linear(self.backbone.num_features, settings.dimensions, bias=False)
+        self.dimensions: int = settings.dimensions or self.backbone.num_features
+        if settings.dimensions is not None:
+            self.projection = nn.Linear(self.backbone.num_features, settings.dimensions, bias=False)
+        if settings.whiten:
+            self.register_buffer("whitening_mean", torch.zeros(self.dimensions))
+            self.register_buffer("whitening_matrix", torch.eye(self.dimensions))
         self.mean: tuple[float, ...] = tuple(self.backbone.pretrained_cfg.get("mean", IMAGENET_MEAN))
         self.std: tuple[float, ...] = tuple(self.backbone.pretrained_cfg.get("std", IMAGENET_STD))
 
-    def forward(self, images: Tensor) -> Tensor:
+    def forward(self, images: Tensor, raw: bool = False) -> Tensor:
+        """raw: what an objective learns from, before whitening and unit length: [n, d], or with domains [4, n, d / 4]."""
+        if self.settings.domains:
+            parts = self._domain_embeddings(images)
+            return parts if raw else functional.normalize(functional.normalize(parts, dim=2).transpose(0, 1).flatten(1))
+        embeddings = self._embedded(images)
+        if raw:
+            return embeddings
+        if self.settings.whiten:
+            embeddings = (functional.normalize(embeddings) - self.whitening_mean) @ self.whitening_matrix.T
+        return functional.normalize(embeddings)
+
+    def _embedded(self, images: Tensor) -> Tensor:
         pooled = self.pooling(self.backbone.forward_features(images))
         with torch.autocast(images.device.type, enabled=False):
-            return functional.normalize(self.projection(pooled.float()))
+            return self.projection(pooled.float()) if self.settings.dimensions is not None else pooled.float()
+
+    def _domain_embeddings(self, images: Tensor) -> Tensor:
+        """[4, n, d / 4]: domain by domain, each through its own head only."""
+        pooled = self.pooling(self.backbone.forward_features(in_all_domains(images)))
+        with torch.autocast(images.device.type, enabled=False):
+            heads = self.projection.weight.chunk(len(DOMAINS))
+            parts = pooled.float().chunk(len(DOMAINS))
+            return torch.stack([functional.linear(part, head) for part, head in zip(parts, heads, strict=True)])
 
 
 def check_backbone(name: str) -> None:

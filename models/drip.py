@@ -22,15 +22,18 @@ def class_centroids(
     clean: EditedImages,
     edited: EditedImages,
     rows: Sequence[int],
+    classes: Sequence[int],
     batch_size: int,
     workers: int,
     precision: str,
-) -> Tensor:
-    """Unit centroids [len(rows), d]: the mean of 1 embedding of the clean image and 4 of edited ones."""
+) -> tuple[Tensor, Tensor]:
+    """The classes [c] of the images `rows` (image → class, side by side), in order, and their unit centroids [c, d]: the mean of
+    1 embedding of each clean image and 4 of edited ones."""
     device = next(descriptor.parameters()).device
     was_training = descriptor.training
     descriptor.eval()
-    total = torch.zeros(len(rows), descriptor.settings.dimensions, device=device)
+    found, place = torch.unique(torch.tensor(classes), return_inverse=True)
+    total = torch.zeros(len(found), descriptor.dimensions, device=device)
     passes = [(clean, CENTROID_EPOCH)] + [(edited, CENTROID_EPOCH - number) for number in range(EDITED_PER_CLASS)]
     with tqdm(total=len(passes) * len(rows), desc="centroids", unit="image", leave=False) as bar:
         for dataset, epoch in passes:
@@ -39,8 +42,8 @@ def class_centroids(
             for pixels, _ in DataLoader(dataset, batch_size, sampler=keys, num_workers=workers):  # type: ignore[arg-type]
                 with autocast(device, precision):
                     vectors = descriptor(normalized(pixels.to(device), descriptor.mean, descriptor.std))
-                total[first : first + len(vectors)] += vectors
+                total.index_add_(0, place[first : first + len(vectors)].to(device), vectors.float())
                 first += len(vectors)
                 bar.update(len(vectors))
     descriptor.train(was_training)
-    return functional.normalize(total)
+    return found, functional.normalize(total)

@@ -1,110 +1,128 @@
-"""What learns together in one stage, and its state on disk."""
+"""What learns together in one stage."""
 
-import hashlib
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch.amp.grad_scaler import GradScaler
+from lightning_fabric import Fabric
+from timm.layers import convert_sync_batchnorm
+from torch import Tensor, nn
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from data.errors import UserError
-from data.files import whole_file
-from data.images import ImageSet
+from augmentations.dataset import normalized
 from models.descriptor import Descriptor
+from models.objectives import ObjectiveOutput
 from models.objectives.arcface import ArcFace
-from models.schedule import EpochSchedule
+from models.objectives.sharding import gathered, summed
+from models.schedule import EpochSchedule, build_optimizers
 from models.settings import ModelSettings
-
-STATE = "state.pt"
-
-
-@dataclass
-class Progress:
-    """Where training stands: the stage and epoch to do next, steps done, seconds spent in the stage."""
-
-    stage: int = 0
-    epoch: int = 0
-    step: int = 0
-    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
 class Learner:
+    """network is the descriptor as Fabric runs it: on its device, in its precision, data parallel."""
+
+    fabric: Fabric
     descriptor: Descriptor
-    objective: ArcFace
-    optimizer: torch.optim.Optimizer
+    network: Any
+    objective: nn.Module
+    optimizers: list[Any]
     schedule: EpochSchedule
-    scaler: GradScaler
+    clip_norm: float
 
-    @property
-    def device(self) -> torch.device:
-        return self.objective.matrix.device
-
-
-def save_state(folder: Path, identity: str, progress: Progress, descriptor: Descriptor, learner: Learner | None) -> None:
-    """Everything that going on needs; `learner` None between stages."""
-    state: dict[str, object] = {
-        "identity": identity,
-        "progress": asdict(progress),
-        "descriptor": descriptor.state_dict(),
-    }
-    if learner is not None:
-        state |= {
-            "objective": learner.objective.state_dict(),
-            "optimizer": learner.optimizer.state_dict(),
-            "schedule": learner.schedule.state_dict(),
-            "scaler": learner.scaler.state_dict(),
+    def state(self) -> dict[str, Any]:
+        """Everything that changes while it learns."""
+        return {
+            "descriptor": self.descriptor.state_dict(),
+            "objective": self.objective.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "schedule": self.schedule.state_dict(),
+            "precision": self.fabric.strategy.precision.state_dict(),
+            "random": [torch.get_rng_state()] + ([torch.cuda.get_rng_state()] if torch.cuda.is_available() else []),
         }
-    try:
-        with whole_file(folder / STATE) as temporary:
-            torch.save(state, temporary)
-    except (OSError, RuntimeError) as error:  # torch reports a full disk as RuntimeError
-        raise UserError(
-            f"the training state cannot be written to {folder / STATE} ({error}). The last whole state is kept: "
-            "make room and give the same command again."
-        ) from error
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Put a saved state back; the descriptor has its weights already."""
+        self.objective.load_state_dict(state["objective"])
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
+        self.schedule.load_state_dict(state["schedule"])
+        self.fabric.strategy.precision.load_state_dict(state["precision"])
+        torch.set_rng_state(state["random"][0])
+        if torch.cuda.is_available() and len(state["random"]) > 1:
+            torch.cuda.set_rng_state(state["random"][1])
+
+    def loss_of(self, pixels: Tensor, labels: Tensor, instances: Tensor) -> ObjectiveOutput:
+        """Forward: bytes [n, 3, s, s] of this process, classes [n] and image rows [n] → the loss of all processes' images."""
+        device = self.fabric.device
+        images = normalized(pixels.to(device, non_blocking=True), self.descriptor.mean, self.descriptor.std)
+        embeddings = self.network(images, raw=True)
+        labels, instances = labels.to(device), instances.to(device)
+        with self.fabric.autocast():
+            if class_matrix(self.objective) is None:  # which gathers by itself
+                embeddings = gathered(embeddings.transpose(0, -2)).transpose(0, -2)
+                labels, instances = gathered(labels), gathered(instances)
+            return self.objective(embeddings, labels, instances)
+
+    def learn(
+        self, batches: Iterable[tuple[Tensor, Tensor, Tensor]], count: int, check: Callable[[float, Tensor], None]
+    ) -> tuple[int, dict[str, float]]:
+        """One step from `count` batches together; `check` sees each loss, and its image rows, before its gradient is taken.
+
+        Returns how many images this process saw, and the sums over the batches of the loss and the objective's figures.
+        """
+        images, sums = 0, dict[str, float]()
+        for number, (pixels, labels, instances) in enumerate(batches):
+            with self.fabric.no_backward_sync(self.network, enabled=number < count - 1):
+                output = self.loss_of(pixels, labels, instances)
+                loss = float(output.loss.detach())
+                check(loss, instances)
+                self.fabric.backward(output.loss / count)
+            images += len(pixels)
+            for name, value in {"loss": loss, **output.logs}.items():
+                sums[name] = sums.get(name, 0.0) + float(value)
+        self._clip()
+        for optimizer in self.optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        return images, sums
+
+    def _clip(self) -> None:
+        """To one norm over everything that learns, the other processes' parts of the class matrix included."""
+        for optimizer in self.optimizers:
+            self.fabric.strategy.precision.unscale_gradients(getattr(optimizer, "optimizer", optimizer))
+        matrix = class_matrix(self.objective)
+        own = [] if matrix is None else [parameter.grad for parameter in matrix.parameters() if parameter.grad is not None]
+        parameters = [*self.descriptor.parameters(), *self.objective.parameters()]
+        sharded = {id(gradient) for gradient in own}
+        shared = [p.grad for p in parameters if p.grad is not None and id(p.grad) not in sharded]
+        squares = torch.zeros((), device=self.fabric.device)
+        if own:
+            squares = summed(get_total_norm(own) ** 2)
+        norm = (get_total_norm(shared) ** 2 + squares).sqrt()
+        clip_grads_with_norm_(parameters, self.clip_norm, norm)
 
 
-def load_progress(folder: Path, identity: str, descriptor: Descriptor) -> Progress:
-    """Put the saved weights into `descriptor`; a fresh Progress where nothing, or another training's state, is saved."""
-    state = _read(folder)
-    if state is None:
-        return Progress()
-    if state.get("identity") != identity:
-        print("  the saved training state belongs to other settings or images: training starts anew")
-        return Progress()
-    descriptor.load_state_dict(state["descriptor"])
-    return Progress(**state["progress"])
+def prepared_network(fabric: Fabric, descriptor: Descriptor, compiled: bool) -> Any:
+    """The descriptor on its device as Fabric runs it; several processes on GPUs share their batch statistics."""
+    if fabric.world_size > 1 and fabric.device.type == "cuda":
+        descriptor.backbone = convert_sync_batchnorm(descriptor.backbone)
+    descriptor.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return fabric.setup_module(torch.compile(descriptor) if compiled else descriptor)  # type: ignore[arg-type]
 
 
-def restore_learner(folder: Path, learner: Learner) -> None:
-    """Put the saved objective, optimiser and schedule back, in the middle of a stage."""
-    state = _read(folder)
-    if state is None or "optimizer" not in state:
-        raise UserError(f"{folder / STATE} lacks the optimiser's state. Delete {folder} and train the model again.")
-    learner.objective.load_state_dict(state["objective"])
-    learner.optimizer.load_state_dict(state["optimizer"])
-    learner.schedule.load_state_dict(state["schedule"])
-    learner.scaler.load_state_dict(state["scaler"])
+def build_learner(
+    fabric: Fabric, descriptor: Descriptor, network: Any, objective: nn.Module, settings: ModelSettings, factor: float
+) -> Learner:
+    """Put the objective on the device and make optimisers and schedule; factor: of the stage's learning rates."""
+    objective = fabric.to_device(objective)
+    optimizers = build_optimizers(descriptor, objective, settings.optimizer, factor)
+    wrapped = [fabric.setup_optimizers(optimizer) for optimizer in optimizers]
+    schedule = EpochSchedule(optimizers, settings.scheduler)
+    return Learner(fabric, descriptor, network, objective, wrapped, schedule, settings.optimizer.clip_norm)
 
 
-def training_identity(settings: ModelSettings, classes: ImageSet, overlays: ImageSet, seed: int) -> str:
-    """What a saved state must have been trained with: settings, seed, and the images in their order with their sizes.
-
-    The number of workers changes nothing.
-    """
-    digest = hashlib.sha256(f"{seed} {settings.model_dump_json(exclude={'workers'})}".encode())
-    for images in (classes, overlays):
-        for image_id, path in zip(images.ids, images.paths, strict=True):
-            digest.update(f"{image_id}\0{path.stat().st_size}\n".encode())
-    return digest.hexdigest()
-
-
-def _read(folder: Path) -> dict | None:
-    path = folder / STATE
-    if not path.is_file():
-        return None
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # damaged files raise many kinds
-        raise UserError(f"{path} cannot be read ({error}). Delete it to train the model from the start.") from error
+def class_matrix(objective: nn.Module) -> ArcFace | None:
+    """The part of the objective whose class matrix is rebuilt between stages and shared out over processes."""
+    return next((module for module in objective.modules() if isinstance(module, ArcFace)), None)

@@ -1,7 +1,8 @@
 """Optimisers and learning-rate schedules, all from torch."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -9,48 +10,72 @@ from torch import nn
 from models.settings import OptimizerSettings, SchedulerSettings
 
 
-def build_optimizer(
+def build_optimizers(
     descriptor: nn.Module, objective: nn.Module, settings: OptimizerSettings, factor: float = 1.0
-) -> torch.optim.Optimizer:
-    """Adam or SGD over the descriptor and the objective, whose parameters may learn at their own rate."""
-    rate = settings.learning_rate * factor
-    own_rate = (settings.class_learning_rate or settings.learning_rate) * factor
-    groups = [
-        {"params": _trainable(descriptor.parameters()), "lr": rate, "weight_decay": settings.weight_decay},
-        {"params": _trainable(objective.parameters()), "lr": own_rate, "weight_decay": 0.0},
+) -> list[torch.optim.Optimizer]:
+    """One optimiser over the descriptor and the objective, or, with settings.class_kind, one for each.
+
+    An objective may name rates of its own for parameters (`parameter_rates`, name → learning rate).
+    """
+    of_descriptor = [_group(descriptor.parameters(), settings.learning_rate * factor, settings.weight_decay)]
+    own_rates: dict[str, float] = getattr(objective, "parameter_rates", dict)()
+    others = [parameter for name, parameter in objective.named_parameters() if name not in own_rates]
+    of_objective = [_group(others, (settings.class_learning_rate or settings.learning_rate) * factor, 0.0)]
+    of_objective += [_group([objective.get_parameter(name)], rate * factor, 0.0) for name, rate in own_rates.items()]
+    if settings.class_kind == "same" or not any(group["params"] for group in of_objective):
+        return [_optimizer(settings.kind, of_descriptor + of_objective, settings.momentum)]
+    return [
+        _optimizer(settings.kind, of_descriptor, settings.momentum),
+        _optimizer(settings.class_kind, of_objective, settings.momentum),
     ]
-    groups = [group for group in groups if group["params"]]
-    if settings.kind == "sgd":
-        return torch.optim.SGD(groups, momentum=settings.momentum)
-    return torch.optim.Adam(groups)
+
+
+def _group(parameters: Iterable[nn.Parameter], rate: float, weight_decay: float) -> dict[str, Any]:
+    trainable = [parameter for parameter in parameters if parameter.requires_grad]
+    return {"params": trainable, "lr": rate, "weight_decay": weight_decay}
+
+
+def _optimizer(kind: str, groups: list[dict[str, Any]], momentum: float) -> torch.optim.Optimizer:
+    filled = [group for group in groups if group["params"]]
+    if kind == "adafactor":
+        return torch.optim.Adafactor(filled)
+    if kind == "adam":
+        return torch.optim.Adam(filled)
+    return torch.optim.SGD(filled, momentum=momentum if kind == "sgd" else 0.0)
 
 
 class EpochSchedule:
-    """Scales the optimiser's learning rates: within an epoch by the share of it that is done, after it by its loss."""
+    """Scales the optimisers' learning rates: within an epoch by the share of it that is done, after it by its loss."""
 
-    def __init__(self, optimizer: torch.optim.Optimizer, settings: SchedulerSettings) -> None:
-        self.optimizer, self.settings = optimizer, settings
-        self.start = [float(group["lr"]) for group in optimizer.param_groups]
-        self.plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=settings.factor, patience=settings.patience)
+    def __init__(self, optimizers: Sequence[torch.optim.Optimizer], settings: SchedulerSettings) -> None:
+        self.settings = settings
+        self.groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+        self.start = [float(group["lr"]) for group in self.groups]
+        self.plateaus = [
+            torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=settings.factor, patience=settings.patience)
+            for optimizer in optimizers
+        ]
 
     def before_step(self, epochs_done: float) -> None:
         """warmup_cosine (paper: 4 warm-up epochs, 100 of decay, floor 1e-3 of the start)."""
         if self.settings.kind == "warmup_cosine":
             share = warmup_cosine(epochs_done, self.settings)
-            for group, rate in zip(self.optimizer.param_groups, self.start, strict=True):
+            for group, rate in zip(self.groups, self.start, strict=True):
                 group["lr"] = rate * share
 
     def after_epoch(self, loss: float) -> None:
         """plateau (paper: factor 0.9, patience 2)."""
         if self.settings.kind == "plateau":
-            self.plateau.step(loss)
+            for plateau in self.plateaus:
+                plateau.step(loss)
 
-    def state_dict(self) -> dict[str, object]:
-        return {"plateau": self.plateau.state_dict(), "start": self.start}
+    def state_dict(self) -> dict[str, Any]:
+        return {"plateaus": [plateau.state_dict() for plateau in self.plateaus], "start": self.start}
 
-    def load_state_dict(self, state: dict[str, object]) -> None:
-        self.plateau.load_state_dict(state["plateau"])  # type: ignore[arg-type]
-        self.start = list(state["start"])  # type: ignore[call-overload]
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for plateau, saved in zip(self.plateaus, state["plateaus"], strict=True):
+            plateau.load_state_dict(saved)
+        self.start = list(state["start"])
 
 
 def warmup_cosine(epoch: float, settings: SchedulerSettings) -> float:
@@ -59,7 +84,3 @@ def warmup_cosine(epoch: float, settings: SchedulerSettings) -> float:
         return max(settings.floor, epoch / settings.warmup_epochs)
     done = min(1.0, (epoch - settings.warmup_epochs) / settings.decay_epochs)
     return settings.floor + (1 - settings.floor) * 0.5 * (1 + math.cos(math.pi * done))
-
-
-def _trainable(parameters: Iterable[nn.Parameter]) -> list[nn.Parameter]:
-    return [parameter for parameter in parameters if parameter.requires_grad]

@@ -13,26 +13,49 @@ class DescriptorSettings(Settings):
     """timm backbone → GeM → linear without bias → L2 (ISC2021 paper, 2.2).
 
     backbone: any timm name, or `hf-hub:owner/name`. weights: "none", "pretrained" (timm's own) or a local file.
+    dimensions: of the vector; null leaves the linear layer out, the vector is the pooled one (MultiGrain).
+    domains: four rotations, each with its own quarter of the linear layer (IDEAL). whiten: PCA whitening learnt on unlabelled
+    training images when training ends (MultiGrain).
     """
 
     backbone: str
     weights: str = "none"
-    dimensions: int = Field(256, ge=2)
+    dimensions: int | None = Field(256, ge=2)
     pooling_exponent: float = Field(3.0, gt=0)
     train_pooling_exponent: bool = True
+    domains: bool = False
+    whiten: bool = False
+
+    @model_validator(mode="after")
+    def _domains_divide_the_vector(self) -> "DescriptorSettings":
+        if self.domains and (self.dimensions is None or self.dimensions % 4):
+            raise ValueError(f"domains: the 4 rotations share the dimensions, which must be a multiple of 4 ({self.dimensions})")
+        if self.domains and self.whiten:
+            raise ValueError("whiten goes with one head: set domains to false, or leave whitening to step 03 (eigen_power)")
+        return self
 
 
 class ArcFaceSettings(Settings):
-    """ArcFace: margin in radians, scale of the logits; classes are compared `chunk` at a time."""
+    """ArcFace: margin in radians, scale of the logits; classes are compared `chunk` at a time.
+
+    negatives: the share of classes drawn at random that each step compares with (an approximation); without it all.
+    """
 
     kind: Literal["arcface"] = "arcface"
     margin: float = Field(0.4, ge=0, lt=3.1416)
     scale: float = Field(40.0, gt=0)
     chunk: int = Field(16_384, ge=1)
+    negatives: float | None = Field(None, gt=0, lt=1)
 
 
 class OptimizerSettings(Settings):
+    """class_kind: of the objective's parameters, so of the class matrix: "same"; or, where Adam's two further matrices are too
+    much, "adafactor" (one float per class and per dimension) or "plain_sgd" (nothing). accumulate: batches per step.
+    """
+
     kind: Literal["adam", "sgd"] = "adam"
+    class_kind: Literal["same", "adafactor", "plain_sgd"] = "same"
+    accumulate: int = Field(1, ge=1)
     learning_rate: float = Field(1e-3, gt=0)
     class_learning_rate: float | None = Field(None, gt=0, description="of the class matrix; without it learning_rate")
     weight_decay: float = Field(0.0, ge=0)
@@ -52,7 +75,8 @@ class SchedulerSettings(Settings):
 
 
 class StageSettings(Settings):
-    """One drip stage; it ends at `stop_loss`, after `epochs` or after `minutes`, whichever comes first.
+    """One drip stage; it ends at `stop_loss`, when the loss has not fallen by 1 % for `plateau_epochs`, after `epochs` or after
+    `minutes`, whichever comes first.
 
     classes: how many (all where there are fewer, or where it is left out). intensity: of the edits, 0…1, rising linearly over
     `epochs` to `last_intensity` where that is given. image_size: pixels.
@@ -66,6 +90,7 @@ class StageSettings(Settings):
     epochs: int = Field(100, ge=1)
     minutes: float | None = Field(None, gt=0)
     stop_loss: float | None = Field(None, gt=0)
+    plateau_epochs: int | None = Field(None, ge=1)
     learning_rate_factor: float = Field(1.0, gt=0)
 
 
@@ -77,6 +102,7 @@ class ModelSettings(Settings):
     optimizer: OptimizerSettings = OptimizerSettings()
     scheduler: SchedulerSettings = SchedulerSettings()
     precision: Literal["32", "bf16", "16"] = "32"
+    compile: bool = False  # torch.compile: faster steps on a GPU after some minutes of compiling at each stage
     workers: int = Field(2, ge=0)
     cache: Literal["pixels", "jpeg"] = "pixels"  # of resized images on disk: jpeg takes a tenth of the room
     stages: tuple[StageSettings, ...] = Field(min_length=1)
@@ -86,6 +112,14 @@ class ModelSettings(Settings):
         counts = [stage.classes or 2**62 for stage in self.stages]
         if counts != sorted(counts):
             raise ValueError("stages must not have fewer classes than the stage before: a class keeps its index")
+        return self
+
+    @model_validator(mode="after")
+    def _one_gradient_scaler(self) -> "ModelSettings":
+        if self.precision == "16" and self.optimizer.class_kind != "same":
+            raise ValueError(
+                "optimizer.class_kind other than same needs precision 32 or bf16: fp16 scales one optimiser's gradients"
+            )
         return self
 
 

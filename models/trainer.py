@@ -1,35 +1,36 @@
-"""Training one model through its drip stages: visible, resumable, the same whatever the number of workers."""
+"""Training one model through its drip stages: visible, resumable, the same whatever the number of workers or processes.
 
-import math
-import time
-from collections.abc import Callable, Iterator
+A stage begins with the whole class matrix rebuilt from the backbone's own centroids (models/drip.py), runs until its loss
+threshold, a plateau or its budget ends it (models/stage_run.py), and leaves a checkpoint.
+"""
+
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.amp.grad_scaler import GradScaler
-from torch.utils.data import DataLoader
-from tqdm import tqdm
+from numpy.typing import NDArray
 
-from augmentations.dataset import EditedImages, EpochBatches, normalized, overlay_material
+from augmentations.dataset import EditedImages, overlay_material
 from augmentations.schedule import IntensitySchedule
 from augmentations.settings import AugmentationSettings
 from data.cache import SquareImages, cached_squares
 from data.errors import UserError
 from data.images import ImageSet
+from models.batches import build_batches
 from models.checkpoint import save_descriptor
-from models.curve import EpochRow, append_rows
+from models.curve import append_rows
 from models.descriptor import Descriptor
-from models.device import autocast, best_device
 from models.drip import class_centroids
-from models.learner import Learner, Progress, load_progress, restore_learner, save_state, training_identity
-from models.objectives.arcface import ArcFace
-from models.schedule import EpochSchedule, build_optimizer
+from models.launch import launched, lost_process_told
+from models.learner import Learner, build_learner, class_matrix, prepared_network
+from models.objectives.building import build_objective
 from models.settings import ModelSettings, StageSettings
+from models.stage_run import StageRun, run_stage
+from models.training_state import Progress, load_state, save_state, training_identity
 
 WORKING_SCALE = 1.5  # images are edited larger than they are learnt from, so that crops keep detail
-SAVE_EVERY = 30.0  # seconds between training states, at the end of an epoch: what a killed run loses at most
 Validate = Callable[[Descriptor, int], float]
 
 
@@ -41,198 +42,142 @@ def train_model(
     cache: Path,
     seed: int,
     validate: Validate | None = None,
+    labels: NDArray | None = None,
 ) -> Path:
-    """Train from the last finished epoch in `folder` to the end; returns the path of the last stage's checkpoint.
+    """Train from the last saved step in `folder` to the end; returns the path of the last stage's checkpoint.
 
+    labels: the class of each image, 0 … C − 1; without them every image is a class of its own. Under torchrun all processes call
+    this together: each takes its part of every batch and of the class matrix.
     Writes `stage-<n>.safetensors`, the training state, `curve.csv` and TensorBoard files. `validate` scores the descriptor at an
-    image size, at each stage's end. UserError: too few images, a state that cannot be read, a loss that is not a number.
+    image size, at each stage's end. UserError: too few images, a state that cannot be read, a loss that is not a number, a lost
+    process, a full disk.
     """
-    _tell_class_count(settings, len(classes))
+    fabric = launched(settings.precision)
+    class_of = list(range(len(classes))) if labels is None else [int(label) for label in labels]
+    _tell_class_count(settings, len(set(class_of)), fabric.print)
     torch.manual_seed(seed)
     descriptor = Descriptor(settings.descriptor)
-    identity = training_identity(settings, classes, overlays, seed)
-    progress = load_progress(folder, identity, descriptor)
-    descriptor.to(best_device(), memory_format=torch.channels_last)  # type: ignore[call-overload]
-    while progress.stage < len(settings.stages):
-        stage = settings.stages[progress.stage]
-        size = round(stage.image_size * WORKING_SCALE)
-        squares, others = (
-            cached_squares(images, size, cache, settings.cache, settings.workers) for images in (classes, overlays)
-        )
-        if progress.stage == 0 and progress.epoch == 0:
-            _tell_unreadable(squares)
-        learner, edited, rows = _start_stage(settings, stage, descriptor, squares, others, progress, seed, folder)
-        *pending, last = _run_stage(settings, stage, learner, edited, rows, progress, seed, folder, identity)
-        score = validate(descriptor, stage.image_size) if validate else None
-        append_rows(folder, [*pending, replace(last, validation=score)])
-        notes = {"stage": last.stage, "classes": len(rows), "loss": last.loss, "validation": score, "ended_by": last.ended_by}
-        save_descriptor(folder / f"stage-{last.stage}.safetensors", descriptor, stage.image_size, notes)
-        progress.stage, progress.epoch, progress.seconds = progress.stage + 1, 0, 0.0
-        save_state(folder, identity, progress, descriptor, None)
-        told = "" if score is None else f", µAP on synthetic queries {score:.3f}"
-        print(f"  stage {last.stage}: {len(rows)} classes, loss {last.loss:.2f}, ended by {last.ended_by}{told}", flush=True)
+    identity = training_identity(settings, classes, overlays, None if labels is None else class_of, seed)
+    progress, state = load_state(folder, identity, fabric) or (Progress(), {})
+    if state:
+        descriptor.load_state_dict(state["descriptor"])
+    network = prepared_network(fabric, descriptor, settings.compile)
+    with lost_process_told(fabric):
+        while progress.stage < len(settings.stages):
+            stage = settings.stages[progress.stage]
+            size = round(stage.image_size * WORKING_SCALE)
+            with fabric.rank_zero_first():
+                squares, others = (
+                    cached_squares(images, size, cache, settings.cache, settings.workers) for images in (classes, overlays)
+                )
+            if (progress.stage, progress.epoch, progress.batch) == (0, 0, 0):
+                _tell_unreadable(squares, fabric.print)
+            rows = _rows_of_stage(stage, squares, class_of)
+            torch.manual_seed(seed + progress.stage * fabric.world_size + fabric.global_rank)
+            learner = build_learner(
+                fabric,
+                descriptor,
+                network,
+                build_objective(settings.objective, descriptor.dimensions, 1 + max(class_of[row] for row in rows), seed),
+                settings,
+                stage.learning_rate_factor,
+            )
+            edited = _edited_images(settings, stage, squares, others, rows, labels is not None, seed)
+            if progress.epoch or progress.batch:
+                learner.restore(state)
+            elif progress.stage > 0 or settings.descriptor.weights != "none":  # an untrained backbone has no centroids
+                _rebuild_class_matrix(settings, stage, learner, squares, edited, rows, class_of, seed)
+            batches = build_batches(settings, stage, rows, class_of, progress, seed, fabric)
+            learnt = len({class_of[row] for row in rows})
+            run = StageRun(settings, stage, learner, edited, batches, class_of, learnt, folder, identity)
+            *pending, last = run_stage(run, progress)
+            score = validate(descriptor, stage.image_size) if validate and fabric.global_rank == 0 else None
+            fabric.barrier()
+            progress = Progress(progress.stage + 1, step=progress.step)
+            if fabric.global_rank == 0:
+                append_rows(folder, [*pending, replace(last, validation=score)])
+                notes: dict[str, Any] = {
+                    "stage": last.stage,
+                    "classes": last.classes,
+                    "loss": last.loss,
+                    "ended_by": last.ended_by,
+                }
+                notes["validation"] = score
+                save_descriptor(folder / f"stage-{last.stage}.safetensors", descriptor, stage.image_size, notes)
+            state = {"descriptor": descriptor.state_dict()}
+            save_state(folder, identity, progress, state, fabric)
+            told = "" if score is None else f", µAP on synthetic queries {score:.3f}"
+            fabric.print(
+                f"  stage {last.stage}: {last.classes} classes, loss {last.loss:.2f}, ended by {last.ended_by}{told}", flush=True
+            )
     return folder / f"stage-{len(settings.stages)}.safetensors"
 
 
-def _tell_unreadable(squares: SquareImages) -> None:
+def _rows_of_stage(stage: StageSettings, squares: SquareImages, class_of: list[int]) -> list[int]:
+    """The images that are learnt from: those of the stage's first classes that can be read."""
+    count = stage.classes or len(squares)
+    rows = [row for row in squares.readable() if class_of[row] < count]
+    if len({class_of[row] for row in rows}) < 2:
+        raise UserError(
+            f"the stage's {min(count, 1 + max(class_of))} classes have {len(rows)} training images that can be read; "
+            "training needs two classes at least."
+        )
+    return rows
+
+
+def _edited_images(
+    settings: ModelSettings,
+    stage: StageSettings,
+    squares: SquareImages,
+    others: SquareImages,
+    rows: list[int],
+    labelled: bool,
+    seed: int,
+) -> EditedImages:
+    edits = AugmentationSettings(family=settings.edits, intensity=stage.intensity, extra=settings.extra_edits)
+    end = stage.intensity if stage.last_intensity is None else stage.last_intensity
+    rising = IntensitySchedule(stage.intensity, end, stage.epochs)
+    material = overlay_material(squares, others, len(squares) if labelled else rows[-1] + 1)
+    return EditedImages(squares, edits, stage.image_size, seed, material, rising)
+
+
+def _rebuild_class_matrix(
+    settings: ModelSettings,
+    stage: StageSettings,
+    learner: Learner,
+    squares: SquareImages,
+    edited: EditedImages,
+    rows: list[int],
+    class_of: list[int],
+    seed: int,
+) -> None:
+    """Every process rebuilds the rows that it holds."""
+    matrix = class_matrix(learner.objective)
+    if matrix is None:
+        return
+    own = [row for row in rows if class_of[row] in matrix.rows]
+    clean = EditedImages(squares, AugmentationSettings(family="none"), stage.image_size, seed)
+    found, centroids = class_centroids(
+        learner.descriptor, clean, edited, own, [class_of[row] for row in own], 128, settings.workers, settings.precision
+    )
+    matrix.set_classes(found, centroids)
+
+
+def _tell_unreadable(squares: SquareImages, tell: Callable[..., Any]) -> None:
     if squares.problems:
         image_id, problem = next(iter(squares.problems.items()))
-        print(
+        tell(
             f"  {len(squares.problems)} of {len(squares)} training images are left out, the first: {image_id} {problem}",
             flush=True,
         )
 
 
-def _tell_class_count(settings: ModelSettings, available: int) -> None:
+def _tell_class_count(settings: ModelSettings, available: int, tell: Callable[..., Any]) -> None:
     wanted = settings.stages[0].classes
     if available < 2:
         raise UserError(f"{available} training images are left as classes; training needs two at least. Add training images.")
     if wanted is not None and available < wanted:
-        print(
+        tell(
             f"  the first stage wants {wanted} classes, but there are {available} training images for them: it takes all, and no "
             "stage grows. Lower the stages' classes in the recipe or add images (extra_classes)."
         )
-
-
-def _start_stage(
-    settings: ModelSettings,
-    stage: StageSettings,
-    descriptor: Descriptor,
-    squares: SquareImages,
-    others: SquareImages,
-    progress: Progress,
-    seed: int,
-    folder: Path,
-) -> tuple[Learner, EditedImages, list[int]]:
-    """The learner with its class matrix, rebuilt from centroids or restored; the edited images; the rows that are classes."""
-    count = min(stage.classes or len(squares), len(squares))
-    rows = [row for row in squares.readable() if row < count]
-    if len(rows) < 2:
-        raise UserError(f"{len(rows)} of {count} training images can be read; training needs two at least.")
-    edits = AugmentationSettings(family=settings.edits, intensity=stage.intensity, extra=settings.extra_edits)
-    end = stage.intensity if stage.last_intensity is None else stage.last_intensity
-    rising = IntensitySchedule(stage.intensity, end, stage.epochs)
-    material = overlay_material(squares, others, count)
-    edited = EditedImages(squares, edits, stage.image_size, seed, material, rising)
-    device = best_device()
-    torch.manual_seed(seed + progress.stage)
-    objective = ArcFace(settings.descriptor.dimensions, count, settings.objective).to(device)
-    from_start = progress.stage == 0 and settings.descriptor.weights == "none"
-    if progress.epoch == 0 and not from_start:  # an untrained backbone has no centroids worth the name
-        clean = EditedImages(squares, AugmentationSettings(family="none"), stage.image_size, seed)
-        centroids = class_centroids(descriptor, clean, edited, rows, 128, settings.workers, settings.precision)
-        with torch.no_grad():
-            objective.matrix[rows] = centroids
-    optimizer = build_optimizer(descriptor, objective, settings.optimizer, stage.learning_rate_factor)
-    scaler = GradScaler(device.type, enabled=settings.precision == "16")
-    learner = Learner(descriptor, objective, optimizer, EpochSchedule(optimizer, settings.scheduler), scaler)
-    if progress.epoch > 0:
-        restore_learner(folder, learner)
-    return learner, edited, rows
-
-
-def _run_stage(
-    settings: ModelSettings,
-    stage: StageSettings,
-    learner: Learner,
-    edited: EditedImages,
-    rows: list[int],
-    progress: Progress,
-    seed: int,
-    folder: Path,
-    identity: str,
-) -> list[EpochRow]:
-    """Epochs until the stage ends by loss, minutes or epochs; the rows that are not yet written, the last epoch's last."""
-    batches = EpochBatches(rows, stage.batch_size, progress.epoch, stage.epochs, seed + progress.stage)
-    steps = batches.batches_per_epoch()
-    loader = DataLoader(
-        edited,
-        batch_sampler=batches,
-        num_workers=settings.workers,
-        pin_memory=learner.device.type == "cuda",
-        prefetch_factor=4 if settings.workers else None,
-    )
-    stream = iter(loader)
-    label = f"stage {progress.stage + 1}/{len(settings.stages)}"
-    learner.descriptor.train()
-    pending: list[EpochRow] = []
-    saved = time.monotonic()
-    while True:
-        started = time.monotonic()
-        loss, cosine = _run_epoch(settings, stage, learner, stream, steps, progress, label, seed, edited.images.ids)
-        learner.schedule.after_epoch(loss)
-        spent = time.monotonic() - started
-        progress.epoch, progress.step, progress.seconds = progress.epoch + 1, progress.step + steps, progress.seconds + spent
-        row = EpochRow(
-            stage=progress.stage + 1,
-            epoch=progress.epoch,
-            step=progress.step,
-            classes=len(rows),
-            intensity=stage.intensity,
-            image_size=stage.image_size,
-            loss=loss,
-            cosine_to_own_class=cosine,
-            learning_rate=learner.optimizer.param_groups[0]["lr"],
-            images_per_second=len(rows) / spent,
-            seconds=progress.seconds,
-            ended_by=_ended_by(stage, progress, loss),
-        )
-        pending.append(row)
-        if row.ended_by:
-            return pending
-        if time.monotonic() - saved > SAVE_EVERY:
-            append_rows(folder, pending)
-            save_state(folder, identity, progress, learner.descriptor, learner)
-            pending, saved = [], time.monotonic()
-
-
-def _ended_by(stage: StageSettings, progress: Progress, loss: float) -> str:
-    if stage.stop_loss is not None and loss < stage.stop_loss:
-        return "loss"
-    if stage.minutes is not None and progress.seconds >= 60 * stage.minutes:
-        return "minutes"
-    return "epochs" if progress.epoch >= stage.epochs else ""
-
-
-def _run_epoch(
-    settings: ModelSettings,
-    stage: StageSettings,
-    learner: Learner,
-    stream: Iterator[tuple[Tensor, Tensor]],
-    steps: int,
-    progress: Progress,
-    label: str,
-    seed: int,
-    ids: list[str],
-) -> tuple[float, float]:
-    """Mean loss and mean cosine to the own class over one epoch."""
-    total, cosine = 0.0, 0.0
-    with tqdm(total=steps, desc=f"{label} epoch {progress.epoch + 1}", unit="step", leave=False, mininterval=1) as bar:
-        for step in range(steps):
-            pixels, labels = next(stream)
-            learner.schedule.before_step(progress.epoch + step / steps)
-            loss, logs = _step(settings, learner, pixels, labels)
-            if not math.isfinite(loss):
-                named = ", ".join(ids[row] for row in labels[:5].tolist())
-                raise UserError(
-                    f"the loss is {loss} at step {progress.step + step + 1} (stage {progress.stage + 1}, images {named}, …). "
-                    "The last good state is kept: lower optimizer.learning_rate or clip_norm in the recipe, or use precision 32."
-                )
-            total, cosine = total + loss, cosine + logs["cosine_to_own_class"]
-            bar.update()
-            bar.set_postfix(loss=f"{total / (step + 1):.2f}", refresh=False)
-    return total / steps, cosine / steps
-
-
-def _step(settings: ModelSettings, learner: Learner, pixels: Tensor, labels: Tensor) -> tuple[float, dict[str, float]]:
-    images = normalized(pixels.to(learner.device, non_blocking=True), learner.descriptor.mean, learner.descriptor.std)
-    with autocast(learner.device, settings.precision):
-        output = learner.objective(learner.descriptor(images), labels.to(learner.device))
-    learner.optimizer.zero_grad(set_to_none=True)
-    learner.scaler.scale(output.loss).backward()
-    learner.scaler.unscale_(learner.optimizer)
-    parameters = [*learner.descriptor.parameters(), *learner.objective.parameters()]
-    nn.utils.clip_grad_norm_(parameters, settings.optimizer.clip_norm)
-    learner.scaler.step(learner.optimizer)
-    learner.scaler.update()
-    return float(output.loss.detach()), output.logs

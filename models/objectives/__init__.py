@@ -1,7 +1,8 @@
 """What a descriptor learns from.
 
-An objective is an nn.Module: `forward(embeddings [n, d], labels [n]) -> ObjectiveOutput`. The embeddings are unit length,
-the labels are class indices in the fixed class order. An objective with a class matrix offers `set_classes(matrix [C, d])`.
+An objective is an nn.Module: `forward(embeddings [n, d], labels [n], instances [n]) -> ObjectiveOutput`. The embeddings are as
+the descriptor's last layer gives them, of any length; labels are class indices in the fixed class order; instances tell which
+image an embedding was made from.
 """
 
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class ObjectiveOutput:
-    """The loss to minimise (mean over the batch) and figures to log."""
+    """The loss to minimise and figures to log, all without dimensions."""
 
     loss: Tensor
-    logs: dict[str, float] = field(default_factory=dict)
+    logs: dict[str, Tensor | float] = field(default_factory=dict)

@@ -1,4 +1,5 @@
-"""ArcFace over many classes: the softmax is computed chunk by chunk, so that the logits [n, C] never exist whole.
+"""ArcFace over many classes: the softmax is computed chunk by chunk, so that the logits [n, C] never exist whole; the class
+matrix may lie on several processes, a part on each.
 
 J. Deng et al., ArcFace (2019): the logit of the right class is s · cos(θ + m), with the usual monotone continuation
 s · (cos θ − m sin m) past θ > π − m; all others are s · cos θ.
@@ -12,28 +13,58 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.objectives import ObjectiveOutput
+from models.objectives.sharding import gathered, joined_log_sum, process_count, process_number, shard_rows, summed
 from models.settings import ArcFaceSettings
+
+BLOCK = 65_536  # rows of the first class matrix that are drawn together, the same for any number of processes
 
 
 class ArcFace(nn.Module):
-    """Cross entropy with an additive angular margin over `classes` classes; `matrix` [classes, d] holds their centroids."""
+    """Cross entropy with an additive angular margin over `classes` classes; `matrix` [of this process, d] holds centroids.
 
-    def __init__(self, dimensions: int, classes: int, settings: ArcFaceSettings) -> None:
+    Embeddings [n, d] of any length and global labels [n] of this process's images go in; the loss, the mean over the images of
+    all processes, comes out the same on each. Its gradient for the embeddings is scaled for data parallelism (see `gathered`),
+    that for the process's own part of the matrix is exact. Under autocast the products of embeddings and matrix are in half
+    precision, all sums in float32. With settings.negatives each step compares with a random share of the classes and the
+    batch's own ones (X. An et al., Partial FC, 2021): an approximation, without correction for what is left out.
+    """
+
+    step: Tensor
+
+    def __init__(self, dimensions: int, classes: int, settings: ArcFaceSettings, seed: int = 0) -> None:
         super().__init__()
-        self.settings = settings
-        self.matrix = nn.Parameter(functional.normalize(torch.randn(classes, dimensions)))
+        self.settings, self.classes, self.seed = settings, classes, seed
+        self.rows = shard_rows(classes, process_number(), process_count())
+        self.matrix = nn.Parameter(_drawn(self.rows, classes, dimensions, seed))
+        self.register_buffer("step", torch.zeros((), dtype=torch.long))
 
     @torch.no_grad()
-    def set_classes(self, matrix: Tensor) -> None:
-        """Replace the whole class matrix [classes, d]."""
-        self.matrix.copy_(matrix)
+    def set_classes(self, rows: Tensor, centroids: Tensor) -> None:
+        """Replace the centroids [m, d] of the global classes `rows` [m], all of which this process holds."""
+        self.matrix[rows.to(self.matrix.device) - self.rows.start] = centroids.to(self.matrix)
 
-    def forward(self, embeddings: Tensor, labels: Tensor) -> ObjectiveOutput:
-        with torch.autocast(embeddings.device.type, enabled=False):
-            own, others = _ClassSums.apply(embeddings.float(), self.matrix, labels, self.settings.scale, self.settings.chunk)
+    def forward(self, embeddings: Tensor, labels: Tensor, instances: Tensor | None = None) -> ObjectiveOutput:
+        device = embeddings.device.type
+        half = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+        with torch.autocast(device, enabled=False):
+            unit = gathered(functional.normalize(embeddings.float()))
+            own_part = gathered(labels) - self.rows.start  # outside 0 … rows of this process: another one's class
+            matrix, own_part = self._sampled(own_part) if self.settings.negatives else (self.matrix, own_part)
+            own, others = _ClassSums.apply(unit, matrix, own_part, self.settings.scale, self.settings.chunk, half)
             target = angular_margin(own, self.settings.margin)
             loss = functional.softplus(others - self.settings.scale * target).mean()
-        return ObjectiveOutput(loss, {"cosine_to_own_class": float(own.detach().mean())})
+        return ObjectiveOutput(loss, {"cosine_to_own_class": own.detach().mean()})
+
+    def _sampled(self, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """A seeded share of this process's classes with the batch's own, and the labels as rows of it."""
+        if self.training:
+            self.step += 1
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + int(self.step))
+        count = math.ceil((self.settings.negatives or 1.0) * len(self.matrix))
+        inside = (labels >= 0) & (labels < len(self.matrix))
+        drawn = torch.randperm(len(self.matrix), generator=generator)[:count].to(labels.device)
+        rows = torch.cat([labels[inside], drawn]).unique()
+        return self.matrix[rows], torch.where(inside, torch.searchsorted(rows, labels.clamp(min=0)), -1)
 
 
 def angular_margin(cosine: Tensor, margin: float) -> Tensor:
@@ -47,36 +78,53 @@ class _ClassSums(torch.autograd.Function):
     """cos θ of the own class [n] and log Σ_{j ≠ own} exp(s cos θ_j) [n], in chunks that are computed again in backward.
 
     A row w counts as w / ‖w‖, so its gradient loses the part along w. Beside the matrix only one chunk exists at a time.
+    labels are rows of `matrix`; one outside it names a class that another process holds.
     """
 
     @staticmethod
-    def forward(ctx: Any, embeddings: Tensor, matrix: Tensor, labels: Tensor, scale: float, chunk: int) -> tuple[Tensor, Tensor]:
+    def forward(
+        ctx: Any, embeddings: Tensor, matrix: Tensor, labels: Tensor, scale: float, chunk: int, half: torch.dtype | None
+    ) -> tuple[Tensor, Tensor]:
         lengths = matrix.norm(dim=1).clamp_(min=1e-12)
-        own = (embeddings * matrix[labels]).sum(dim=1) / lengths[labels]
+        here = torch.nonzero((labels >= 0) & (labels < len(matrix))).squeeze(1)
+        rows = labels[here]
+        own = torch.zeros(len(embeddings), device=embeddings.device)
+        own[here] = (embeddings[here] * matrix[rows]).sum(dim=1) / lengths[rows]
         total = torch.full((len(embeddings),), -torch.inf, device=embeddings.device)
         for start in range(0, len(matrix), chunk):
-            logits = _other_logits(embeddings, matrix, lengths, labels, scale, start, chunk)
+            logits = _other_logits(embeddings, matrix, lengths, here, rows, scale, start, chunk, half)
             total = torch.logaddexp(total, logits.logsumexp(dim=1))
-        ctx.save_for_backward(embeddings, matrix, lengths, labels, total)
-        ctx.scale, ctx.chunk = scale, chunk
+        own, total = summed(own), joined_log_sum(total)
+        ctx.save_for_backward(embeddings, matrix, lengths, here, rows, total)
+        ctx.scale, ctx.chunk, ctx.half = scale, chunk, half
         return own, total
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         to_own, to_total = gradients
-        embeddings, matrix, lengths, labels, total = ctx.saved_tensors
-        own_rows = matrix[labels] / lengths[labels, None]
-        to_embeddings, to_matrix = to_own[:, None] * own_rows, torch.empty_like(matrix)
+        embeddings, matrix, lengths, here, rows, total = ctx.saved_tensors
+        own_rows = matrix[rows] / lengths[rows, None]
+        to_embeddings, to_matrix = torch.zeros_like(embeddings), torch.empty_like(matrix)
+        to_embeddings[here] = to_own[here, None] * own_rows
         for start in range(0, len(matrix), ctx.chunk):
-            rows = slice(start, start + ctx.chunk)
-            weights = _other_logits(embeddings, matrix, lengths, labels, ctx.scale, start, ctx.chunk)
+            part = slice(start, start + ctx.chunk)
+            weights = _other_logits(embeddings, matrix, lengths, here, rows, ctx.scale, start, ctx.chunk, ctx.half)
             weights = weights.sub_(total[:, None]).exp_().mul_(to_total[:, None] * ctx.scale)
-            unit = matrix[rows] / lengths[rows, None]
-            to_embeddings.addmm_(weights, unit)
-            to_matrix[rows] = _without_part_along(weights.T @ embeddings, unit) / lengths[rows, None]
-        to_rows = _without_part_along(to_own[:, None] * embeddings, own_rows) / lengths[labels, None]
-        to_matrix.index_add_(0, labels, to_rows)
-        return to_embeddings, to_matrix, None, None, None
+            unit = matrix[part] / lengths[part, None]
+            to_embeddings += _product(weights, unit, ctx.half)
+            to_matrix[part] = _without_part_along(_product(weights.T, embeddings, ctx.half), unit) / lengths[part, None]
+        to_rows = _without_part_along(to_own[here, None] * embeddings[here], own_rows) / lengths[rows, None]
+        to_matrix.index_add_(0, rows, to_rows)
+        return summed(to_embeddings), to_matrix, None, None, None, None
+
+
+def _product(left: Tensor, right: Tensor, half: torch.dtype | None) -> Tensor:
+    """left @ right in float32, or from half-precision factors with float32 sums."""
+    if half is None:
+        return left @ right
+    if left.is_cuda:
+        return torch.mm(left.to(half), right.to(half), out_dtype=torch.float32)
+    return (left.to(half) @ right.to(half)).float()
 
 
 def _without_part_along(gradient: Tensor, unit: Tensor) -> Tensor:
@@ -85,11 +133,30 @@ def _without_part_along(gradient: Tensor, unit: Tensor) -> Tensor:
 
 
 def _other_logits(
-    embeddings: Tensor, matrix: Tensor, lengths: Tensor, labels: Tensor, scale: float, start: int, chunk: int
+    embeddings: Tensor,
+    matrix: Tensor,
+    lengths: Tensor,
+    here: Tensor,
+    rows: Tensor,
+    scale: float,
+    start: int,
+    chunk: int,
+    half: torch.dtype | None,
 ) -> Tensor:
     """s · cos θ of one chunk of classes [n, ≤ chunk]; −∞ at each image's own class."""
     part = matrix[start : start + chunk]
-    logits = (embeddings @ part.T).mul_(scale / lengths[start : start + chunk])
-    inside = torch.nonzero((labels >= start) & (labels < start + len(part))).squeeze(1)
-    logits[inside, labels[inside] - start] = -torch.inf
+    logits = _product(embeddings, part.T, half).mul_(scale / lengths[start : start + chunk])
+    inside = torch.nonzero((rows >= start) & (rows < start + len(part))).squeeze(1)
+    logits[here[inside], rows[inside] - start] = -torch.inf
     return logits
+
+
+def _drawn(rows: range, classes: int, dimensions: int, seed: int) -> Tensor:
+    """Random unit rows [len(rows), d] of the whole matrix."""
+    parts = []
+    for start in range(0, classes, BLOCK):
+        if start < rows.stop and start + BLOCK > rows.start:
+            generator = torch.Generator().manual_seed(seed * 1_000_003 + start)
+            block = torch.randn(min(BLOCK, classes - start), dimensions, generator=generator)
+            parts.append(block[max(0, rows.start - start) : rows.stop - start])
+    return functional.normalize(torch.cat(parts)) if parts else torch.zeros(0, dimensions)

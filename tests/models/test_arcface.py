@@ -52,7 +52,48 @@ def test_the_margin_is_monotone_past_pi_minus_m() -> None:
     torch.testing.assert_close(values[inside], torch.cos(torch.acos(cosine[inside]) + 0.4), atol=1e-3, rtol=0)
 
 
-def test_set_classes_replaces_the_matrix() -> None:
+def test_set_classes_replaces_rows() -> None:
     head = ArcFace(4, 3, ArcFaceSettings())
-    head.set_classes(torch.eye(4)[:3])
-    assert head(torch.eye(4)[:3], torch.arange(3)).logs["cosine_to_own_class"] == pytest.approx(1)
+    head.set_classes(torch.arange(3), torch.eye(4)[:3])
+    assert float(head(torch.eye(4)[:3], torch.arange(3)).logs["cosine_to_own_class"]) == pytest.approx(1)
+
+
+def test_embeddings_of_any_length_count_alike() -> None:
+    head, embeddings, labels = ArcFace(8, 20, ArcFaceSettings(), seed=1), torch.randn(6, 8), torch.arange(6)
+    torch.testing.assert_close(head(embeddings, labels).loss, head(embeddings * 7, labels).loss)
+
+
+def test_half_precision_products_stay_near_float32() -> None:
+    torch.manual_seed(0)
+    head = ArcFace(64, 500, ArcFaceSettings(scale=16, chunk=128), seed=1)
+    embeddings, labels = torch.randn(32, 64, requires_grad=True), torch.randint(500, (32,))
+    exact = head(embeddings, labels).loss
+    (to_exact,) = torch.autograd.grad(exact, embeddings)
+    with torch.autocast("cpu", torch.bfloat16):
+        near = head(embeddings, labels).loss
+    (to_near,) = torch.autograd.grad(near, embeddings)
+    assert near.dtype == torch.float32 and near != exact
+    assert abs(float(near.detach() / exact.detach()) - 1) < 1e-3  # bfloat16 has 8 bits; the errors of many classes average out
+    assert float((to_near - to_exact).norm() / to_exact.norm()) < 1e-2
+
+
+def test_sampled_negatives_compare_with_a_share_of_the_classes() -> None:
+    torch.manual_seed(0)
+    labels, raw = torch.tensor([3, 199, 3, 50]), torch.randn(4, 8)
+    exact = ArcFace(8, 200, ArcFaceSettings(), seed=1)
+    sampled = ArcFace(8, 200, ArcFaceSettings(negatives=0.1), seed=1)
+    output = sampled(raw, labels)
+    output.loss.backward()
+    touched = sampled.matrix.grad.abs().sum(dim=1) > 0
+    assert touched[labels].all() and 20 <= int(touched.sum()) <= 23
+    assert 0 < float(output.loss) < float(exact(raw, labels).loss)  # fewer terms in the sum
+    again = ArcFace(8, 200, ArcFaceSettings(negatives=0.1), seed=1)
+    assert again(raw, labels).loss == output.loss  # seeded
+    assert again(raw, labels).loss != output.loss  # and another sample in the next step
+    whole = ArcFace(8, 200, ArcFaceSettings(negatives=0.9999), seed=1)
+    torch.testing.assert_close(whole(raw, labels).loss, exact(raw, labels).loss)
+
+
+def test_the_first_matrix_is_that_of_the_seed() -> None:
+    assert torch.equal(ArcFace(4, 10, ArcFaceSettings(), seed=3).matrix, ArcFace(4, 10, ArcFaceSettings(), seed=3).matrix)
+    assert not torch.equal(ArcFace(4, 10, ArcFaceSettings(), seed=3).matrix, ArcFace(4, 10, ArcFaceSettings(), seed=4).matrix)

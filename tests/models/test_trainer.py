@@ -51,22 +51,25 @@ def test_stages_grow_and_are_recorded(images: ImageSet, tmp_path: Path) -> None:
 
 def test_a_killed_training_goes_on_with_the_same_curve(images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = train(images, tmp_path / "whole")
-    import models.trainer as trainer
+    import models.stage_run as stage_run
+    from models.learner import Learner
 
-    monkeypatch.setattr(trainer, "SAVE_EVERY", 0.0)
-    run_epoch, calls = trainer._run_epoch, []
+    monkeypatch.setattr(stage_run, "SAVE_EVERY", 0.0)
+    monkeypatch.setattr(stage_run, "SAVING_SHARE", 1e9)
+    monkeypatch.setattr(stage_run, "CHECK_EVERY", 1)
+    learn, calls = Learner.learn, []
 
-    def killed(*arguments: object) -> tuple[float, float]:
+    def killed(*arguments: object) -> object:
         calls.append(1)
-        if len(calls) == 4:
+        if len(calls) == 6:  # in the middle of the second stage's first epoch
             raise KeyboardInterrupt
-        return run_epoch(*arguments)  # type: ignore[arg-type]
+        return learn(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(trainer, "_run_epoch", killed)
+    monkeypatch.setattr(Learner, "learn", killed)
     with pytest.raises(KeyboardInterrupt):
         train(images, tmp_path / "broken")
     broken = train(images, tmp_path / "broken")
-    assert len(calls) == 7  # six epochs, one of them begun twice
+    assert len(calls) == 2 * (1 + 2 + 3) + 1  # only the step that was stopped is done twice
     assert [row["loss"] for row in broken] == [row["loss"] for row in whole]
 
 
@@ -102,7 +105,7 @@ def test_a_loss_that_is_not_a_number_stops_with_step_and_images(
 ) -> None:
     from models.descriptor import Descriptor
 
-    monkeypatch.setattr(Descriptor, "forward", lambda self, x: torch.full((len(x), 16), torch.nan, requires_grad=True))
+    monkeypatch.setattr(Descriptor, "forward", lambda self, x, raw=False: torch.full((len(x), 16), torch.nan, requires_grad=True))
     with pytest.raises(UserError, match=r"the loss is nan at step 1 \(stage 1, images T0000"):
         train(images, tmp_path)
     assert not (tmp_path / "model" / "stage-1.safetensors").exists()

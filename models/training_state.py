@@ -1,0 +1,124 @@
+"""A training's state on disk: tensors as safetensors, everything else as JSON, whole at any moment.
+
+`state.json` names the step it stands at; each process keeps its part in `state-<step>-<process>.safetensors`. The JSON file is
+replaced last, in one rename, so that a kill leaves the older state or the newer one. No pickles.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lightning_fabric import Fabric
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from data.errors import UserError
+from data.files import whole_file
+from data.images import ImageSet
+from models.settings import ModelSettings
+
+STATE = "state.json"
+
+
+@dataclass
+class Progress:
+    """Where training stands: the stage, and its epoch and batch to do next; steps done in all; seconds spent in the stage and
+    images that this process saw in it; sums of this epoch's figures so far; the lowest loss of an epoch of the stage and the
+    epochs since."""
+
+    stage: int = 0
+    epoch: int = 0
+    batch: int = 0
+    step: int = 0
+    seconds: float = 0.0
+    images: int = 0
+    sums: dict[str, float] = field(default_factory=dict)
+    lowest_loss: float = float("inf")
+    epochs_since_lowest: int = 0
+
+
+def save_state(folder: Path, identity: str, progress: Progress, state: Mapping[str, Any], fabric: Fabric) -> None:
+    """Write this process's `state`, nested dicts and lists of tensors and JSON values; all processes call this together."""
+    tensors: dict[str, Tensor] = {}
+    plain = _flattened(state, tensors)
+    own = folder / f"state-{progress.step}-{fabric.global_rank}.safetensors"
+    try:
+        with whole_file(own) as temporary:
+            save_file(tensors, temporary, metadata={"state": json.dumps(plain)})
+        fabric.barrier()
+        if fabric.global_rank == 0:
+            about = {"identity": identity, "processes": fabric.world_size, "progress": asdict(progress)}
+            with whole_file(folder / STATE) as temporary:
+                temporary.write_text(json.dumps(about, indent=1), encoding="utf-8")
+    except (OSError, SafetensorError) as error:
+        raise UserError(
+            f"the training state cannot be written to {own} ({error}). The last whole state is kept: "
+            "make room and give the same command again."
+        ) from error
+    fabric.barrier()
+    for old in folder.glob(f"state-*-{fabric.global_rank}.safetensors"):
+        if old != own:
+            old.unlink(missing_ok=True)
+
+
+def load_state(folder: Path, identity: str, fabric: Fabric) -> tuple[Progress, dict[str, Any]] | None:
+    """This process's saved state; None where nothing, or another training's state, is saved."""
+    path = folder / STATE
+    if not path.is_file():
+        return None
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+        progress = Progress(**about["progress"])
+        if about["identity"] != identity:
+            fabric.print("  the saved training state belongs to other settings or images: training starts anew")
+            return None
+        if about["processes"] != fabric.world_size and (progress.epoch or progress.batch):
+            raise UserError(
+                f"{path} was saved in the middle of a stage by {about['processes']} processes, each with a part of the class "
+                f"matrix; now there are {fabric.world_size}. Start as many (torchrun --nproc-per-node {about['processes']})."
+            )
+        own = folder / f"state-{progress.step}-{min(fabric.global_rank, about['processes'] - 1)}.safetensors"
+        tensors = load_file(own)
+        return progress, _restored(json.loads(_metadata(own)), tensors)
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path} or a file beside it cannot be read ({error}). Delete it to train from the start.") from error
+
+
+def training_identity(settings: ModelSettings, classes: ImageSet, overlays: ImageSet, labels: list[int] | None, seed: int) -> str:
+    """What a saved state must have been trained with: settings, seed, and the images in their order with their sizes.
+
+    The number of workers changes nothing.
+    """
+    digest = hashlib.sha256(f"{seed} {settings.model_dump_json(exclude={'workers'})} {labels}".encode())
+    for images in (classes, overlays):
+        for image_id, path in zip(images.ids, images.paths, strict=True):
+            digest.update(f"{image_id}\0{path.stat().st_size}\n".encode())
+    return digest.hexdigest()
+
+
+def _flattened(value: Any, tensors: dict[str, Tensor]) -> Any:
+    """`value` as JSON; its tensors go to `tensors` and leave their names behind."""
+    if isinstance(value, Tensor):
+        name = str(len(tensors))
+        tensors[name] = value.detach().cpu().contiguous().clone() if value.numel() < 2 else value.detach().cpu().contiguous()
+        return {"tensor": name}
+    if isinstance(value, Mapping):
+        return {"items": [[key, _flattened(item, tensors)] for key, item in value.items()]}
+    if isinstance(value, (list, tuple)):
+        return [_flattened(item, tensors) for item in value]
+    return value
+
+
+def _restored(value: Any, tensors: dict[str, Tensor]) -> Any:
+    if isinstance(value, dict):
+        return tensors[value["tensor"]] if "tensor" in value else {key: _restored(item, tensors) for key, item in value["items"]}
+    return [_restored(item, tensors) for item in value] if isinstance(value, list) else value
+
+
+def _metadata(path: Path) -> str:
+    with safe_open(path, framework="pt") as file:
+        return file.metadata()["state"]

@@ -1,0 +1,45 @@
+"""One process of test_sharding: its part of the batch through its part of the class matrix; results to a file."""
+
+import os
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+from torch import distributed
+
+from models.objectives.arcface import ArcFace
+from models.settings import ArcFaceSettings
+
+CLASSES, DIMENSIONS, BATCH = 11, 8, 10
+CASES = {"plain": ArcFaceSettings(scale=16, chunk=3), "margin 0": ArcFaceSettings(scale=16, margin=0.0, chunk=100)}
+
+
+def main(folder: Path) -> None:
+    rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    if ranks > 1:
+        distributed.init_process_group(
+            "gloo", init_method=f"file://{folder}/meeting-{ranks}", rank=rank, world_size=ranks, timeout=timedelta(seconds=60)
+        )
+    torch.manual_seed(0)
+    raw = torch.randn(BATCH, DIMENSIONS)
+    labels = torch.tensor([0, 1, 0, 3, 4, 5, 1, 0, 2, 4])  # the last processes' classes do not occur
+    bounds = [0, *sorted(7 * rank % BATCH + 1 for rank in range(1, ranks)), BATCH]  # parts of different sizes
+    own = slice(bounds[rank], bounds[rank + 1])
+    results = {}
+    for name, settings in CASES.items():
+        head = ArcFace(DIMENSIONS, CLASSES, settings, seed=1)
+        local = raw[own].clone().requires_grad_()
+        loss = head(local, labels[own]).loss
+        loss.backward()
+        results[name] = {
+            "loss": loss.detach(),
+            "to_embeddings": local.grad,
+            "matrix": head.matrix.detach(),
+            "to_matrix": head.matrix.grad,
+        }
+    torch.save(results, folder / f"{ranks}-{rank}.pt")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

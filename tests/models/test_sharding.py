@@ -1,0 +1,63 @@
+"""A class matrix on 1, 2 and 4 processes: the same loss and gradients."""
+
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn import functional
+
+from models.objectives.sharding import shard_rows
+
+PROCESS = Path(__file__).parent / "sharded_process.py"
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict[str, dict[str, torch.Tensor]]]]:
+    """What each of 1, 2 and 4 processes found, by number of processes."""
+    folder = tmp_path_factory.mktemp("sharded")
+    started = []
+    for ranks in (1, 2, 4):
+        for rank in range(ranks):
+            environment = os.environ | {"RANK": str(rank), "WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": "1"}
+            started.append(subprocess.Popen([sys.executable, str(PROCESS), str(folder)], env=environment))
+    assert [process.wait(120) for process in started] == [0] * 7
+    return {ranks: [torch.load(folder / f"{ranks}-{rank}.pt") for rank in range(ranks)] for ranks in (1, 2, 4)}
+
+
+@pytest.mark.parametrize("case", ["plain", "margin 0"])
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_processes_agree_with_one(results: dict[int, list[dict[str, dict[str, torch.Tensor]]]], ranks: int, case: str) -> None:
+    alone, parts = results[1][0][case], [result[case] for result in results[ranks]]
+    assert torch.equal(torch.cat([part["matrix"] for part in parts]), alone["matrix"])
+    for part in parts:
+        torch.testing.assert_close(part["loss"], alone["loss"], rtol=1e-5, atol=1e-5)
+    together = torch.cat([part["to_matrix"] for part in parts])
+    torch.testing.assert_close(together, alone["to_matrix"], rtol=1e-5, atol=1e-5)
+    averaged = torch.cat([part["to_embeddings"] for part in parts]) / ranks  # as data parallelism does
+    torch.testing.assert_close(averaged, alone["to_embeddings"], rtol=1e-5, atol=1e-5)
+
+
+def test_one_process_agrees_with_all_logits_at_once(results: dict[int, list[dict[str, dict[str, torch.Tensor]]]]) -> None:
+    alone = results[1][0]["plain"]
+    torch.manual_seed(0)
+    raw, labels = torch.randn(10, 8).double().requires_grad_(), torch.tensor([0, 1, 0, 3, 4, 5, 1, 0, 2, 4])
+    cosine = functional.normalize(raw) @ functional.normalize(alone["matrix"].double()).T
+    rows = torch.arange(10)
+    logits = cosine.clone()
+    logits[rows, labels] = torch.cos(torch.acos(cosine[rows, labels]) + 0.4)
+    assert float(cosine[rows, labels].min()) > math.cos(math.pi - 0.4)
+    loss = functional.cross_entropy(16 * logits, labels)
+    loss.backward()
+    torch.testing.assert_close(alone["loss"].double(), loss.detach(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(alone["to_embeddings"].double(), raw.grad, rtol=1e-5, atol=1e-5)
+
+
+def test_shards_are_consecutive_and_even() -> None:
+    for classes, ranks in ((11, 4), (8, 4), (3, 4), (1, 1)):
+        shards = [shard_rows(classes, rank, ranks) for rank in range(ranks)]
+        assert [row for shard in shards for row in shard] == list(range(classes))
+        assert max(map(len, shards)) - min(map(len, shards)) <= 1
