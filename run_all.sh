@@ -4,7 +4,7 @@ set -euo pipefail
 
 usage() {
   cat <<'HELP'
-Usage: bash run_all.sh [--data DIR | --photos DIR] [--recipe FILE] [--run DIR]
+Usage: bash run_all.sh [--data DIR | --photos DIR] [--recipe FILE] [--run DIR] [--scale SHARE]
 
   (nothing)       make the built-in sample of procedural pictures and run on it
   --data DIR      a folder in the ISC2021 layout: training_images/ reference_images/ query_images/
@@ -12,6 +12,7 @@ Usage: bash run_all.sh [--data DIR | --photos DIR] [--recipe FILE] [--run DIR]
   --photos DIR    any folder of pictures: shared out into training, references and queries, edited copies made
   --recipe FILE   what to train and how (default: recipes/sample.yaml)
   --run DIR       where results go (default: runs/<name of the data>)
+  --scale SHARE   this share of the recipe's classes and at most 2 epochs a stage, to prove it end to end: --scale 0.001
   --help          this text
 
 A stopped run goes on where it was: give the same command again.
@@ -20,13 +21,13 @@ HELP
 
 fail() { echo "error: $1" >&2; exit 2; }
 
-data="" photos="" recipe="" run=""
+data="" photos="" recipe="" run="" scale=""
 while [ $# -gt 0 ]; do
   case "$1" in
     --help | -h) usage; exit 0 ;;
-    --data | --photos | --recipe | --run)
+    --data | --photos | --recipe | --run | --scale)
       [ $# -ge 2 ] || fail "$1 needs a value; see bash run_all.sh --help"
-      case "$1" in --data) data=$2 ;; --photos) photos=$2 ;; --recipe) recipe=$2 ;; --run) run=$2 ;; esac
+      case "$1" in --data) data=$2 ;; --photos) photos=$2 ;; --recipe) recipe=$2 ;; --run) run=$2 ;; --scale) scale=$2 ;; esac
       shift 2 ;;
     *) fail "unknown option $1; see bash run_all.sh --help" ;;
   esac
@@ -48,7 +49,7 @@ elif [ -z "$data" ]; then
 fi
 [ -n "$run" ] || run=runs/$(basename "$data")
 
-"$python" "$here/pipeline/00_augment.py" --data "$data" --run "$run" ${recipe:+--recipe "$recipe"}
+"$python" "$here/pipeline/00_augment.py" --data "$data" --run "$run" ${recipe:+--recipe "$recipe"} ${scale:+--scale "$scale"}
 for step in 01_train 02_embed 03_ensemble 04_normalize 05_submit 06_score; do
   "$python" "$here/pipeline/$step.py" --run "$run"
 done

@@ -50,7 +50,8 @@ class ArcFaceSettings(Settings):
 
 class OptimizerSettings(Settings):
     """class_kind: of the objective's parameters, so of the class matrix: "same"; or, where Adam's two further matrices are too
-    much, "adafactor" (one float per class and per dimension) or "plain_sgd" (nothing). accumulate: batches per step.
+    much, "adafactor" (one float per class and per dimension; each process has statistics of its own part) or "plain_sgd"
+    (nothing). accumulate: batches per step.
     """
 
     kind: Literal["adam", "sgd"] = "adam"
@@ -79,7 +80,8 @@ class StageSettings(Settings):
     `minutes`, whichever comes first.
 
     classes: how many (all where there are fewer, or where it is left out). intensity: of the edits, 0…1, rising linearly over
-    `epochs` to `last_intensity` where that is given. image_size: pixels.
+    `epochs` to `last_intensity` where that is given. image_size: pixels. Minutes include the rebuild of the class matrix.
+    validate_minutes: time between validations within the stage; without it only its end is validated.
     """
 
     classes: int | None = Field(None, ge=2)
@@ -91,6 +93,7 @@ class StageSettings(Settings):
     minutes: float | None = Field(None, gt=0)
     stop_loss: float | None = Field(None, gt=0)
     plateau_epochs: int | None = Field(None, ge=1)
+    validate_minutes: float | None = Field(None, gt=0)
     learning_rate_factor: float = Field(1.0, gt=0)
 
 

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -29,7 +29,7 @@ Stream = Iterator[tuple[Tensor, Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class StageRun:
-    """What a stage runs with; class_of: image row → class; classes: how many are learnt."""
+    """What a stage runs with; class_of: image row → class; classes: how many are learnt; validate: µAP, on the first process."""
 
     settings: ModelSettings
     stage: StageSettings
@@ -40,6 +40,7 @@ class StageRun:
     classes: int
     folder: Path
     identity: str
+    validate: Callable[[], float | None]
 
 
 class _Saver:
@@ -85,8 +86,10 @@ def run_stage(run: StageRun, progress: Progress) -> list[EpochRow]:
         speed = (progress.images - images_before) * fabric.world_size / max(1e-9, progress.seconds - seconds_before)
         _next_epoch(progress, means["loss"])
         row = _row(run, progress, means, speed)
-        pending.append(replace(row, ended_by=fabric.broadcast(_ended_by(run.stage, progress, means["loss"]))))
-        if pending[-1].ended_by:
+        ended_by = fabric.broadcast(_ended_by(run.stage, progress, means["loss"]))
+        score = run.validate() if ended_by or _validation_due(run.stage, progress) else None
+        pending.append(replace(row, ended_by=ended_by, validation=score))
+        if ended_by:
             return pending
         if saver.due():
             saver.save(progress, pending)
@@ -138,6 +141,14 @@ def _ended_by(stage: StageSettings, progress: Progress, loss: float) -> str:
     if stage.minutes is not None and progress.seconds >= 60 * stage.minutes:
         return "minutes"
     return "epochs" if progress.epoch >= stage.epochs else ""
+
+
+def _validation_due(stage: StageSettings, progress: Progress) -> bool:
+    """Whether another `validate_minutes` of the stage have passed."""
+    if stage.validate_minutes is None or progress.seconds < progress.validated + 60 * stage.validate_minutes:
+        return False
+    progress.validated = progress.seconds
+    return True
 
 
 def _row(run: StageRun, progress: Progress, means: dict[str, float], images_per_second: float) -> EpochRow:

@@ -4,12 +4,14 @@ A stage begins with the whole class matrix rebuilt from the backbone's own centr
 threshold, a plateau or its budget ends it (models/stage_run.py), and leaves a checkpoint.
 """
 
+import time
 from collections.abc import Callable
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from lightning_fabric import Fabric
 from numpy.typing import NDArray
 
 from augmentations.dataset import EditedImages, overlay_material
@@ -86,31 +88,51 @@ def train_model(
             if progress.epoch or progress.batch:
                 learner.restore(state)
             elif progress.stage > 0 or settings.descriptor.weights != "none":  # an untrained backbone has no centroids
+                started = time.monotonic()
                 _rebuild_class_matrix(settings, stage, learner, squares, edited, rows, class_of, seed)
+                progress.seconds = time.monotonic() - started
             batches = build_batches(settings, stage, rows, class_of, progress, seed, fabric)
             learnt = len({class_of[row] for row in rows})
-            run = StageRun(settings, stage, learner, edited, batches, class_of, learnt, folder, identity)
-            *pending, last = run_stage(run, progress)
-            score = validate(descriptor, stage.image_size) if validate and fabric.global_rank == 0 else None
-            fabric.barrier()
+            run = StageRun(
+                settings,
+                stage,
+                learner,
+                edited,
+                batches,
+                class_of,
+                learnt,
+                folder,
+                identity,
+                partial(_validated, fabric, validate, descriptor, stage.image_size),
+            )
+            rest = run_stage(run, progress)
+            last = rest[-1]
             progress = Progress(progress.stage + 1, step=progress.step)
             if fabric.global_rank == 0:
-                append_rows(folder, [*pending, replace(last, validation=score)])
+                append_rows(folder, rest)
                 notes: dict[str, Any] = {
                     "stage": last.stage,
                     "classes": last.classes,
                     "loss": last.loss,
                     "ended_by": last.ended_by,
                 }
-                notes["validation"] = score
+                notes["validation"] = last.validation
                 save_descriptor(folder / f"stage-{last.stage}.safetensors", descriptor, stage.image_size, notes)
             state = {"descriptor": descriptor.state_dict()}
             save_state(folder, identity, progress, state, fabric)
-            told = "" if score is None else f", µAP on synthetic queries {score:.3f}"
+            told = "" if last.validation is None else f", µAP on synthetic queries {last.validation:.3f}"
             fabric.print(
                 f"  stage {last.stage}: {last.classes} classes, loss {last.loss:.2f}, ended by {last.ended_by}{told}", flush=True
             )
     return folder / f"stage-{len(settings.stages)}.safetensors"
+
+
+def _validated(fabric: Fabric, validate: Validate | None, descriptor: Descriptor, image_size: int) -> float | None:
+    """The first process scores while the others wait."""
+    score = validate(descriptor, image_size) if validate and fabric.global_rank == 0 else None
+    descriptor.train()
+    fabric.barrier()
+    return score
 
 
 def _rows_of_stage(stage: StageSettings, squares: SquareImages, class_of: list[int]) -> list[int]:

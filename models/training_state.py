@@ -27,7 +27,8 @@ STATE = "state.json"
 @dataclass
 class Progress:
     """Where training stands: the stage, and its epoch and batch to do next; steps done in all; seconds spent in the stage and
-    images that this process saw in it; sums of this epoch's figures so far; the lowest loss of an epoch of the stage and the
+    images that this process saw in it; sums of this epoch's figures so far; the second of the
+    last validation; the lowest loss of an epoch of the stage and the
     epochs since."""
 
     stage: int = 0
@@ -37,6 +38,7 @@ class Progress:
     seconds: float = 0.0
     images: int = 0
     sums: dict[str, float] = field(default_factory=dict)
+    validated: float = 0.0
     lowest_loss: float = float("inf")
     epochs_since_lowest: int = 0
 

@@ -1,10 +1,14 @@
-"""Step 01: train every model of the recipe through its drip stages; a stopped training goes on where it was."""
+"""Step 01: train every model of the recipe through its drip stages; a stopped training goes on where it was.
+
+Under torchrun the images of a batch and the class matrix are shared out over processes:
+torchrun --nproc-per-node 4 -- pipeline/01_train.py --run DIR
+"""
 
 import argparse
 from functools import partial
 
 from pipeline.roles import training_roles
-from pipeline.stage import Run, command_line, require, run_script, run_step
+from pipeline.stage import Run, clear_errors, command_line, open_run, require, run_step
 
 
 def train(run: Run, options: argparse.Namespace) -> None:
@@ -45,5 +49,22 @@ def _train_one(run: Run, name: str) -> None:
     )
 
 
+def plan(run: Run, processes: int) -> None:
+    """Print what each stage will need, and whether this machine has it."""
+    # imported here: training must not wait for it
+    from pipeline.planning import print_plan
+
+    print_plan(run, training_roles(run), processes)
+
+
 if __name__ == "__main__":
-    run_script(command_line(__doc__ or ""), train)
+    parser = command_line(__doc__ or "")
+    parser.add_argument("--plan", action="store_true", help="print memory, time and disk of every stage, and train nothing")
+    parser.add_argument("--processes", type=int, default=1, metavar="N", help="with --plan: how many would share the work")
+    arguments = parser.parse_args()
+    with clear_errors():
+        opened = open_run(arguments)
+        if arguments.plan:
+            plan(opened, arguments.processes)
+        else:
+            train(opened, arguments)

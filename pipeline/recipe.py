@@ -68,6 +68,22 @@ def read_recipe(path: Path) -> Recipe:
         raise UserError(f"the recipe {path} has {error.error_count()} problem(s):\n{problems}") from error
 
 
+def scaled(recipe: Recipe, share: float) -> Recipe:
+    """The same recipe with a share of its classes and synthetic queries and at most 2 epochs a stage, to prove it end to end."""
+    models = {}
+    for name, model in recipe.models.items():
+        stages = [
+            stage.model_copy(
+                update={"classes": stage.classes and max(2, round(share * stage.classes)), "epochs": min(2, stage.epochs)}
+            )
+            for stage in model.stages
+        ]
+        models[name] = model.model_copy(update={"stages": tuple(stages)})
+    queries, count = recipe.queries, max(20, round(share * recipe.queries.count))
+    copies = max(1, round(count * queries.copies / queries.count))
+    return recipe.model_copy(update={"models": models, "queries": queries.model_copy(update={"count": count, "copies": copies})})
+
+
 def _problem(item: dict[str, Any]) -> str:
     where = ".".join(map(str, item["loc"]))
     if item["type"] != "extra_forbidden":

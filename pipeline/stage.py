@@ -18,7 +18,7 @@ from typing import Any
 from data.errors import UserError
 from data.files import whole_file
 from data.images import ImageSet
-from pipeline.recipe import Recipe, read_recipe
+from pipeline.recipe import Recipe, read_recipe, scaled
 
 RUNS = Path("runs")
 DEFAULT_RECIPE = Path(__file__).parent.parent / "recipes" / "sample.yaml"
@@ -40,6 +40,9 @@ def command_line(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--run", type=Path, metavar="DIR", help="run folder; without it the latest run under runs/")
     parser.add_argument("--recipe", type=Path, metavar="FILE", help="recipe of a new run, or a changed one for this run")
     parser.add_argument("--data", type=Path, metavar="DIR", help="data set of a new run, in the ISC2021 layout")
+    parser.add_argument(
+        "--scale", type=float, metavar="SHARE", help="of a new run: this share of the recipe's classes, at most 2 epochs a stage"
+    )
     parser.add_argument("--force", action="store_true", help="do the step again even if nothing has changed")
     return parser
 
@@ -78,11 +81,16 @@ def open_run(options: argparse.Namespace) -> Run:
         raise UserError(f"{data}, the data set of {folder}, is not a folder. Name it with --data DIR.")
     kept = folder / "recipe.yaml"
     recipe_file = options.recipe or (kept if kept.is_file() else DEFAULT_RECIPE)
+    scale = known.get("scale", 1.0) if getattr(options, "scale", None) is None else options.scale
+    if not 0 < scale <= 1:
+        raise UserError(f"--scale {scale}: a share of the recipe's classes above 0 and at most 1, such as 0.001.")
     recipe = read_recipe(recipe_file)
+    recipe = recipe if scale == 1 else scaled(recipe, scale)
     if recipe_file != kept and _is_first_process():
         write_text(kept, recipe_file.read_text(encoding="utf-8"))
-    if str(data) != known.get("data") and _is_first_process():
-        write_text(folder / "run.json", json.dumps({"data": str(data)}, indent=1))
+    about = {"data": str(data)} | ({} if scale == 1 else {"scale": scale})
+    if about != known and _is_first_process():
+        write_text(folder / "run.json", json.dumps(about, indent=1))
     return Run(folder, recipe, data)
 
 

@@ -118,7 +118,7 @@ def test_repetitions_have_their_own_edits(squares: SquareImages) -> None:
 def test_processes_share_the_batches_of_one(ranks: int) -> None:
     alone = list(EpochBatches(range(30), 8, 0, 2, 0))
     parts = [list(EpochBatches(range(30), 8, 0, 2, 0, rank, ranks)) for rank in range(ranks)]
-    together = [sum(batches, []) for batches in zip(*parts, strict=True)]
+    together = [[key for batch in batches for key in batch] for batches in zip(*parts, strict=True)]
     whole = EpochBatches(range(30), 8, 0, 2, 0, 0, ranks).batches_per_epoch()
     assert together == [batch for number, batch in enumerate(alone) if number % 4 < whole]
     assert whole == (4 if ranks < 4 else 3)  # six images are left: fewer than two for each of four

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from data.errors import UserError
-from pipeline.recipe import read_recipe
+from pipeline.recipe import read_recipe, scaled
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 MINIMAL = """
@@ -63,3 +63,13 @@ def test_all_problems_are_listed(tmp_path: Path) -> None:
     path.write_text(MINIMAL + "sed: 1\nsearching: {}\n")
     with pytest.raises(UserError, match=r"2 problem\(s\)"):
         read_recipe(path)
+
+
+def test_a_scaled_recipe_has_fewer_classes_and_epochs() -> None:
+    recipe = read_recipe(RECIPES / "isc2021.yaml")
+    small = scaled(recipe, 0.001)
+    assert [stage.classes for stage in small.models["v2l-512"].stages] == [50, 100, 200, 500, 980]
+    assert {stage.epochs for model in small.models.values() for stage in model.stages} == {2}
+    assert (small.queries.count, small.queries.copies) == (20, 4)
+    assert [model.descriptor for model in small.models.values()] == [model.descriptor for model in recipe.models.values()]
+    assert scaled(recipe, 1e-9).models["v2l-512"].stages[0].classes == 2

@@ -1,0 +1,145 @@
+"""Drip training against starting with all classes at once: the same network, edits, minutes and classes.
+
+    python benchmarks/drip.py [--data FOLDER] [--classes 10000] [--minutes 4] [--seeds 2] [--plot drip.png]
+
+--data: a folder in the ISC2021 layout; default the `tiny` set of the folder that COPYSETS names (tiny.zip, unpacked to a temporary
+folder), otherwise the built-in sample. µAP is measured on its queries, which are neither learnt nor chosen from.
+The minutes include the rebuilds of the class matrix, but no validation.
+"""
+
+import argparse
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from data.ground_truth import read_ground_truth
+from data.images import ImageSet
+from data.layout import IscFolder, open_isc_folder
+from models.checkpoint import Checkpoint
+from models.curve import read_rows
+from models.descriptor import Descriptor
+from models.embed import embed_images
+from models.settings import EmbeddingSettings, ModelSettings
+from models.trainer import train_model
+from submissions.metrics import evaluate
+from submissions.vectors import Vectors
+
+OVERLAYS = 500
+GROWTH = ((0.05, 0.15), (0.2, 0.25), (1.0, 0.6))  # share of the classes, share of the minutes, stage by stage
+Point = tuple[float, float, float | None]  # minutes, loss, µAP
+
+
+def settings(backbone: str, classes: int, minutes: float, drip: bool) -> ModelSettings:
+    """Both trainings; they differ in their stages only."""
+    common = {"intensity": 0.5, "image_size": 64, "batch_size": 128, "epochs": 100_000, "validate_minutes": minutes / 8}
+    growth = GROWTH if drip else ((1.0, 1.0),)
+    stages = [common | {"classes": max(2, int(share * classes)), "minutes": part * minutes} for share, part in growth]
+    return ModelSettings.model_validate(
+        {
+            "descriptor": {"backbone": backbone, "dimensions": 256},
+            "extra_edits": True,
+            "optimizer": {"learning_rate": 2e-3, "class_learning_rate": 1e-2},
+            "scheduler": {"kind": "constant"},
+            "stages": stages,
+        }
+    )
+
+
+def train(data: IscFolder, model: ModelSettings, folder: Path, cache: Path, classes: int, seed: int) -> list[Point]:
+    """The curve of one training."""
+    ids = data.training.ids
+    learnt, overlays = data.training.select(ids[:classes]), data.training.select(ids[-OVERLAYS:])
+    train_model(model, learnt, overlays, folder, cache, seed, validate=lambda descriptor, size: score(data, descriptor, size))
+    points, before, last = list[Point](), 0.0, 0.0
+    for row in read_rows(folder):
+        if row["epoch"] == "1":
+            before += last
+        last = float(row["seconds"])
+        points.append(((before + last) / 60, float(row["loss"]), float(row["validation"]) if row["validation"] else None))
+    return points
+
+
+def score(data: IscFolder, descriptor: Descriptor, size: int) -> float:
+    if data.ground_truth is None:
+        raise SystemExit(f"{data.root} has no ground truth to score against")
+    queries, references = (embedded(descriptor, size, images) for images in (data.query, data.reference))
+    return evaluate(queries, references, read_ground_truth(data.ground_truth))[0].micro_average_precision
+
+
+def embedded(descriptor: Descriptor, size: int, images: ImageSet) -> Vectors:
+    blocks = list(embed_images(Checkpoint(descriptor, size, {}), images, EmbeddingSettings()))
+    return Vectors(images.ids, np.concatenate([b.vectors for b in blocks]), np.concatenate([b.unreadable for b in blocks]))
+
+
+def find_data(given: Path | None, temporary: Path) -> Path:
+    """The given folder, the unpacked tiny set, or the sample, drawn anew."""
+    if given is not None:
+        return given
+    archive = Path(os.environ.get("COPYSETS", ".")) / "tiny.zip"
+    if not archive.is_file():
+        from pipeline.datasets import make_sample
+
+        print("no --data and no tiny.zip below COPYSETS: the built-in sample")
+        make_sample(temporary / "sample", 0)
+        return temporary / "sample"
+    with zipfile.ZipFile(archive) as file:
+        file.extractall(temporary / "tiny")
+    return next(path.parent for path in (temporary / "tiny").rglob("training_images"))
+
+
+def plot(curves: dict[tuple[str, int], list[Point]], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    figure, (losses, scores) = pyplot.subplots(1, 2, figsize=(11, 4.5))
+    colours = {"drip": "tab:blue", "all at once": "tab:red"}
+    for (name, seed), points in curves.items():
+        style = {"color": colours[name], "label": name if seed == 0 else None, "alpha": 1 if seed == 0 else 0.55}
+        losses.plot([minute for minute, _, _ in points], [loss for _, loss, _ in points], **style)
+        measured = [(minute, value) for minute, _, value in points if value is not None]
+        scores.plot(*zip(*measured, strict=True), "o-", **style)
+    losses.set(xlabel="minutes", ylabel="loss")
+    scores.set(xlabel="minutes", ylabel="µAP", ylim=(0, None))
+    losses.legend()
+    scores.legend()
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, metavar="FOLDER")
+    parser.add_argument("--backbone", default="mobilenetv3_small_100", help="default: mobilenetv3_small_100")
+    parser.add_argument("--classes", type=int, default=10_000, help="default: 10000, or all there are")
+    parser.add_argument("--minutes", type=float, default=4.0, help="of each training (default: 4)")
+    parser.add_argument("--seeds", type=int, default=2, help="trainings of each kind (default: 2)")
+    parser.add_argument("--plot", type=Path, metavar="FILE.png")
+    options = parser.parse_args()
+    curves: dict[tuple[str, int], list[Point]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        data = open_isc_folder(find_data(options.data, Path(folder)))
+        classes = min(options.classes, len(data.training) - min(OVERLAYS, len(data.training) // 10))
+        for seed in range(options.seeds):
+            for name, drip in (("drip", True), ("all at once", False)):
+                model = settings(options.backbone, classes, options.minutes, drip)
+                curves[name, seed] = train(data, model, Path(folder) / f"{name}-{seed}", Path(folder) / "cache", classes, seed)
+    table = Table(title=f"{data.root.name}: {options.backbone}, {classes:,} classes, {options.minutes:g} minutes each")
+    for column in ("training", "seed", "epochs", "last loss", "µAP at the end", "best µAP"):
+        table.add_column(column, justify="right")
+    for (name, seed), points in curves.items():
+        scores = [value for _, _, value in points if value is not None]
+        table.add_row(name, str(seed), str(len(points)), f"{points[-1][1]:.2f}", f"{scores[-1]:.3f}", f"{max(scores):.3f}")
+    Console(width=100).print(table)
+    if options.plot:
+        plot(curves, options.plot)
+
+
+if __name__ == "__main__":
+    main()

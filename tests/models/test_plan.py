@@ -1,0 +1,33 @@
+import pytest
+
+from models.plan import plan_model
+from models.settings import ModelSettings
+
+STAGES = [
+    {"classes": 100, "image_size": 32, "batch_size": 8, "epochs": 3},
+    {"classes": 400, "image_size": 64, "batch_size": 8, "minutes": 0.001},
+]
+
+
+def settings(**optimizer: object) -> ModelSettings:
+    descriptor = {"backbone": "test_efficientnet", "dimensions": 16}
+    return ModelSettings.model_validate({"descriptor": descriptor, "optimizer": optimizer, "stages": STAGES})
+
+
+def test_memory_follows_classes_size_optimiser_and_processes() -> None:
+    first, second = plan_model(settings(), 300)
+    assert (first.classes, second.classes) == (100, 300)  # no more than there are
+    assert first.matrix == 2 * 100 * 16 * 4 and second.matrix == 3 * first.matrix
+    assert 2 < second.activations / first.activations < 5  # four times the pixels
+    assert first.optimizer - 2 * 100 * 16 * 4 == second.optimizer - 2 * 300 * 16 * 4 == first.network
+    assert first.memory == first.matrix + first.optimizer + first.network + first.activations
+    lean, _ = plan_model(settings(class_kind="adafactor"), 300)
+    assert first.optimizer - lean.optimizer == 2 * 100 * 16 * 4 - (100 + 16) * 4
+    shared, _ = plan_model(settings(), 300, processes=4)
+    assert shared.matrix == first.matrix // 4 and shared.activations < first.activations
+
+
+def test_time_is_bounded_by_epochs_and_minutes() -> None:
+    first, second = plan_model(settings(), 400)
+    assert first.most_seconds == pytest.approx(3 * first.epoch_seconds) and first.epoch_seconds > 0
+    assert second.most_seconds == pytest.approx(0.06)
