@@ -5,7 +5,6 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
-from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from data.files import whole_folder
@@ -13,6 +12,7 @@ from submissions.breakdown import read_edits, recall_by_edit, recall_by_number
 from submissions.metrics import RankedPairs
 from submissions.report.gallery import Card, false_alarms, found_copies, missed_copies
 from submissions.report.inputs import ReportInputs
+from submissions.report.rendering import render
 from submissions.report.thumbnails import Thumbnails
 
 CURVE_POINTS = 800
@@ -34,8 +34,8 @@ def write_report(inputs: ReportInputs, folder: Path) -> Path:
     with whole_folder(folder) as temporary:
         queries = Thumbnails(temporary / "images", inputs.queries, "q")
         references = Thumbnails(temporary / "images", inputs.references, "r")
-        page = Environment(loader=PackageLoader("submissions.report"), autoescape=True).get_template("report.html.jinja")
-        html = page.render(
+        html = render(
+            "report.html.jinja",
             inputs=inputs,
             curve=Markup(precision_recall_svg(inputs.ranked)),
             galleries=[
