@@ -28,11 +28,11 @@ class ImageSet:
         return ImageSet(list(ids), [where[image_id] for image_id in ids])
 
 
-def find_images(folder: Path | str, naming: Literal["stem", "path"] = "stem") -> ImageSet:
+def find_images(folder: Path | str, naming: Literal["stem", "path", "file"] = "stem") -> ImageSet:
     """All images below `folder`, sorted by id.
 
-    An id is the file's name without its ending ("stem", the ISC2021 layout) or its path below `folder`
-    without the ending ("path"). UserError: no such folder, no image in it, two files with the same id.
+    An id is the file's name without its ending ("stem", the ISC2021 layout), its path below `folder` without the ending
+    ("path") or with it ("file"). UserError: no such folder, no image in it, two files with the same id.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -41,7 +41,8 @@ def find_images(folder: Path | str, naming: Literal["stem", "path"] = "stem") ->
     for path in sorted(folder.rglob("*")):
         if path.suffix.lower() not in IMAGE_ENDINGS or path.name.startswith(".") or not path.is_file():
             continue
-        image_id = path.stem if naming == "stem" else path.relative_to(folder).with_suffix("").as_posix()
+        below = path.relative_to(folder)
+        image_id = {"stem": path.stem, "path": below.with_suffix("").as_posix(), "file": below.as_posix()}[naming]
         if image_id in found:
             raise UserError(f"{found[image_id]} and {path} share the id {image_id!r}. Rename or remove one of them.")
         found[image_id] = path

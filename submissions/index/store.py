@@ -1,0 +1,179 @@
+"""What is known of the references: files, their contents' hashes and vectors, in one SQLite database.
+
+SQLite's transactions are what survives a kill at any moment; the Faiss file beside it (`search.py`) is made from it and can be
+made again.
+"""
+
+import hashlib
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data.errors import UserError
+
+FILE = "references.sqlite"
+WAIT = 60.0  # seconds for another process that is writing
+READ_BLOCK = 4096
+SCHEMA = (
+    "CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    "CREATE TABLE contents (content INTEGER PRIMARY KEY AUTOINCREMENT, digest BLOB NOT NULL UNIQUE, vector BLOB)",
+    "CREATE TABLE files (path BLOB PRIMARY KEY, content INTEGER NOT NULL REFERENCES contents (content)) WITHOUT ROWID",
+    "CREATE INDEX files_of_content ON files (content)",
+    *(
+        f"CREATE TRIGGER forget_after_{event.split()[0].lower()} AFTER {event} ON files "
+        "WHEN NOT EXISTS (SELECT 1 FROM files WHERE content = old.content) "
+        "BEGIN DELETE FROM contents WHERE content = old.content; END"
+        for event in ("DELETE", "UPDATE")
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Store:
+    """An open index folder; `dimensions` of its vectors."""
+
+    folder: Path
+    database: sqlite3.Connection
+    dimensions: int
+
+
+@dataclass(frozen=True)
+class Content:
+    """One picture's bytes: their SHA-256 digest and its vector [d]; None where it cannot be read."""
+
+    digest: bytes
+    vector: NDArray[np.float32] | None
+
+
+def digest_of(path: Path) -> bytes:
+    """SHA-256 of the file's bytes; UserError when it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").digest()
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror or error}).") from error
+
+
+@contextmanager
+def open_store(folder: Path, describer: str, dimensions: int) -> Iterator[Store]:
+    """Open an index, or make a new one. UserError: it was made with another describer (a digest of what makes the vectors)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / FILE
+    try:
+        database = sqlite3.connect(path, timeout=WAIT, isolation_level=None)
+        try:
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA foreign_keys = ON")
+            _prepare(database, folder, describer, dimensions)
+            yield Store(folder, database, dimensions)
+        finally:
+            database.close()
+    except sqlite3.DatabaseError as error:
+        raise UserError(f"{path} cannot be used ({error}). If it is damaged, remove {folder} and add the images anew.") from error
+
+
+def contents_of(store: Store, digests: Iterable[bytes]) -> dict[bytes, int]:
+    """The number of each content that the index holds, by its digest."""
+    find = "SELECT content FROM contents WHERE digest = ?"
+    found = {digest: store.database.execute(find, (digest,)).fetchone() for digest in digests}
+    return {digest: int(row[0]) for digest, row in found.items() if row}
+
+
+def add_files(store: Store, files: dict[Path, bytes], contents: Iterable[Content]) -> None:
+    """Add new contents and name files by their digests, all or nothing. A file whose content has changed is renamed to the new
+    one; contents that no file has any more are forgotten.
+    """
+    with _writing(store):
+        for content in contents:
+            vector = None if content.vector is None else np.ascontiguousarray(content.vector, np.float32).tobytes()
+            store.database.execute("INSERT OR IGNORE INTO contents (digest, vector) VALUES (?, ?)", (content.digest, vector))
+        store.database.executemany(
+            "INSERT INTO files SELECT ?, content FROM contents WHERE digest = ? "
+            "ON CONFLICT (path) DO UPDATE SET content = excluded.content",
+            [(os.fsencode(path), digest) for path, digest in files.items()],
+        )
+
+
+def remove_files(store: Store, paths: Iterable[Path]) -> int:
+    """Remove files, and everything below a folder that is named; returns how many files went."""
+    with _writing(store):
+        removed = 0
+        for path in paths:
+            name = os.fsencode(path)
+            below = name.rstrip(b"/") + b"/"
+            removed += store.database.execute(
+                "DELETE FROM files WHERE path = ? OR substr(path, 1, ?) = ?", (name, len(below), below)
+            ).rowcount
+    return removed
+
+
+def stored_files(store: Store) -> dict[Path, bytes]:
+    """Every file and its content's digest."""
+    found = store.database.execute("SELECT path, digest FROM files JOIN contents USING (content) ORDER BY path")
+    return {Path(os.fsdecode(path)): digest for path, digest in found}
+
+
+def files_of_content(store: Store, content: int) -> list[Path]:
+    """The files that hold this content; none when it has been removed since."""
+    found = store.database.execute("SELECT path FROM files WHERE content = ? ORDER BY path", (int(content),))
+    return [Path(os.fsdecode(path)) for (path,) in found]
+
+
+def unreadable_files(store: Store) -> list[Path]:
+    found = store.database.execute("SELECT path FROM files JOIN contents USING (content) WHERE vector IS NULL ORDER BY path")
+    return [Path(os.fsdecode(path)) for (path,) in found]
+
+
+def stored_vectors(store: Store) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+    """Blocks of content numbers [m] and vectors [m, d] of all readable contents, in the order of their numbers."""
+    rows = store.database.execute("SELECT content, vector FROM contents WHERE vector IS NOT NULL ORDER BY content")
+    while block := rows.fetchmany(READ_BLOCK):
+        numbers = np.array([number for number, _ in block], np.int64)
+        joined = b"".join(vector for _, vector in block)
+        yield numbers, np.frombuffer(joined, np.float32).reshape(len(block), store.dimensions)
+
+
+def changes(store: Store) -> int:
+    """How often the index was changed: names the state that a Faiss file was made from."""
+    return int(_about(store.database, "changes"))
+
+
+def _prepare(database: sqlite3.Connection, folder: Path, describer: str, dimensions: int) -> None:
+    database.execute("BEGIN IMMEDIATE")  # of two processes that find no index, one makes it
+    try:
+        if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'about'").fetchone():
+            for statement in SCHEMA:
+                database.execute(statement)
+            about = {"describer": describer, "dimensions": str(dimensions), "changes": "0"}
+            database.executemany("INSERT INTO about VALUES (?, ?)", about.items())
+        database.execute("COMMIT")
+    except BaseException:
+        database.execute("ROLLBACK")
+        raise
+    if _about(database, "describer") != describer:
+        raise UserError(
+            f"{folder} was made with another run or checkpoint; its vectors cannot be compared with this one's. "
+            "Name the run it was made with, or another folder with --index."
+        )
+
+
+def _about(database: sqlite3.Connection, key: str) -> str:
+    return str(database.execute("SELECT value FROM about WHERE key = ?", (key,)).fetchone()[0])
+
+
+@contextmanager
+def _writing(store: Store) -> Iterator[None]:
+    store.database.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        store.database.execute("UPDATE about SET value = value + 1 WHERE key = 'changes'")
+        store.database.execute("COMMIT")
+    except BaseException:
+        store.database.execute("ROLLBACK")
+        raise

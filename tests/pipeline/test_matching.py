@@ -1,0 +1,149 @@
+"""Matching folders with a small checkpoint: copies found, known contents not embedded again, kills survived."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from data.errors import UserError
+from data.sample import write_pictures
+from models.checkpoint import save_descriptor
+from models.descriptor import Descriptor
+from models.settings import DescriptorSettings
+from pipeline.describing import checkpoint_describer
+from pipeline.match import check, parser
+from pipeline.matching import add_folder, forget_missing, match_folder, match_within
+from pipeline.matching_command import match
+from submissions.index.matches import Rule
+from submissions.index.store import open_store, stored_files
+
+TOP = Path(__file__).parents[2]
+RULE = Rule(score=-0.05, tail=None, rate=0.001, most=5)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "small.safetensors"
+    save_descriptor(path, Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16)), 32, {})
+    return path
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    """references/ with 8 pictures and one that cannot be read; queries/ with a copy, a re-encoded copy and another picture."""
+    list(write_pictures(tmp_path / "references", "R", 8, seed=1, workers=1))
+    list(write_pictures(tmp_path / "queries", "Q", 1, seed=2, workers=1))
+    (tmp_path / "references" / "broken.jpg").write_bytes(b"no image")
+    first, second = sorted((tmp_path / "references").glob("R*"))[:2]
+    shutil.copy(first, tmp_path / "queries" / "same <b>.jpg")
+    with Image.open(second) as image:
+        image.save(tmp_path / "queries" / "again.jpg", quality=95)
+    return tmp_path
+
+
+def test_copies_are_found_by_content_and_by_sight(pictures: Path, checkpoint: Path) -> None:
+    describer = checkpoint_describer(checkpoint)
+    with open_store(pictures / "index", describer.identity, describer.dimensions) as store:
+        assert add_folder(store, describer, pictures / "references") == (9, 9)
+        assert add_folder(store, describer, pictures / "references") == (9, 0)
+        shutil.copy(pictures / "references" / "R000003.jpg", pictures / "references" / "double.jpg")
+        assert add_folder(store, describer, pictures / "references") == (10, 0)
+        matches = match_folder(store, describer, pictures / "queries", RULE)
+        found = {(match.query.name, match.reference.name) for match in matches.pairs}
+        assert {("same <b>.jpg", "R000000.jpg"), ("again.jpg", "R000001.jpg")} <= found
+        assert matches.pairs[0].score == 0 and matches.references == 8
+        (pictures / "references" / "R000000.jpg").unlink()
+        forget_missing(store, pictures / "references")
+        assert len(stored_files(store)) == 9
+        assert "R000000.jpg" not in {m.reference.name for m in match_folder(store, describer, pictures / "queries", RULE).pairs}
+
+
+def test_within_one_folder_each_pair_is_listed_once(pictures: Path, checkpoint: Path) -> None:
+    describer = checkpoint_describer(checkpoint)
+    shutil.copytree(pictures / "references", pictures / "all")
+    shutil.copytree(pictures / "queries", pictures / "all", dirs_exist_ok=True)
+    with open_store(pictures / "index", describer.identity, describer.dimensions) as store:
+        add_folder(store, describer, pictures / "all")
+        matches = match_within(store, describer, RULE)
+    pairs = [frozenset((match.query.name, match.reference.name)) for match in matches.pairs]
+    assert len(pairs) == len(set(pairs)) and all(len(pair) == 2 for pair in pairs)
+    assert {frozenset(("same <b>.jpg", "R000000.jpg")), frozenset(("again.jpg", "R000001.jpg"))} <= set(pairs)
+    assert [path.name for path in matches.unreadable] == ["broken.jpg"]
+
+
+def run_match(*arguments: object) -> None:
+    options = parser().parse_args(list(map(str, arguments)))
+    check(options)
+    match(options)
+
+
+def test_the_command_writes_csv_and_gallery(
+    pictures: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(pictures)
+    options = ["--checkpoint", checkpoint, "--queries", "queries", "--references", "references", "--threshold", "-0.05"]
+    run_match(*options)
+    table = pd.read_csv(pictures / "matches" / "matches.csv")
+    assert list(table.columns) == ["query", "reference", "score", "expected_false_alarms"]
+    assert np.all(np.diff(table["score"]) <= 0) and table["score"].iloc[0] == 0
+    page = (pictures / "matches" / "gallery" / "index.html").read_text()
+    assert "same &lt;b&gt;.jpg" in page and "<b>.jpg" not in page
+    capsys.readouterr()
+    run_match(*options)
+    assert "9 images, 0 of them embedded" in capsys.readouterr().out
+
+
+def test_a_kept_index_is_added_to_searched_and_removed_from(
+    pictures: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(pictures)
+    index = ["--checkpoint", checkpoint, "--index", "kept"]
+    run_match(*index, "--add", "references")
+    assert "9 images, 9 of them embedded" in capsys.readouterr().out
+    run_match(*index, "--queries", "queries", "--threshold", "-0.05")
+    assert "3 queries, 8 different references" in capsys.readouterr().out
+    run_match(*index, "--remove", "references")
+    assert "removed 9 files" in capsys.readouterr().out
+
+
+def test_without_a_threshold_the_nearest_are_listed_and_a_folder_calibrates_one(
+    pictures: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(pictures)
+    list(write_pictures(pictures / "unrelated", "U", 40, seed=5, workers=1))
+    options = ["--checkpoint", checkpoint, "--queries", "queries", "--references", "references"]
+    run_match(*options, "--most", "2")
+    assert "6 pairs listed" in capsys.readouterr().out
+    run_match(*options, "--unrelated", "unrelated", "--false-alarms", "0.01")
+    assert "(0.01 false alarms per query to be expected)" in capsys.readouterr().out
+    assert (pd.read_csv("matches/matches.csv")["expected_false_alarms"] <= 0.01).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--add", "x"], "name it with --index"),
+        ([], "with --queries DIR"),
+        (["--queries", "q", "--false-alarms", "2"], "between 0 and 1"),
+        (["--queries", "q", "--index", "i", "--references", "r"], "--index DIR --add DIR"),
+        (["--queries", "q"], "there is no run"),
+        (["--queries", "q", "--checkpoint", "none.safetensors"], "no such checkpoint"),
+    ],
+)
+def test_wrong_options_give_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=message):
+        run_match(*arguments)
+
+
+def test_the_script_prints_the_message_and_exits_with_2(tmp_path: Path) -> None:
+    command = [sys.executable, str(TOP / "pipeline" / "match.py"), "--add", "x"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.startswith("error: ")

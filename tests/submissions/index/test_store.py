@@ -1,0 +1,166 @@
+"""The stored index: contents known by their hash, all-or-nothing changes, and a Faiss file that can always be made again."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data.errors import UserError
+from submissions.index.search import content_numbers, nearest, open_search, vectors_of
+from submissions.index.store import (
+    Content,
+    Store,
+    add_files,
+    contents_of,
+    files_of_content,
+    open_store,
+    remove_files,
+    stored_files,
+    unreadable_files,
+)
+
+RNG = np.random.default_rng(0)
+VECTORS = RNG.standard_normal((20, 8)).astype(np.float32)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(tmp_path / "index", "describer", 8) as opened:
+        yield opened
+
+
+def add(store: Store, *rows: int, prefix: str = "/a") -> None:
+    digests = {Path(f"{prefix}/{row}.jpg"): b"%d" % row for row in rows}
+    add_files(store, digests, [Content(b"%d" % row, VECTORS[row]) for row in rows])
+
+
+def test_nearest_names_the_files_and_exact_distances(store: Store) -> None:
+    add(store, *range(20))
+    index = open_search(store)
+    found = nearest(index, VECTORS[:5], 3)
+    assert [files_of_content(store, number)[0].name for number in found.contents[:, 0]] == [f"{i}.jpg" for i in range(5)]
+    difference = VECTORS[None, :5].astype(np.float64) - VECTORS[:, None].astype(np.float64)
+    assert np.allclose(found.distances, np.sort((difference**2).sum(-1), axis=0)[:3].T, atol=1e-12)
+    assert np.array_equal(vectors_of(index, content_numbers(index)), VECTORS)
+    assert nearest(index, VECTORS[:2], 50).contents.shape == (2, 20)
+    assert nearest(index, VECTORS[:0], 3).contents.shape == (0, 0)
+
+
+def test_an_empty_index_finds_nothing(store: Store) -> None:
+    assert nearest(open_search(store), VECTORS[:2], 3).contents.shape == (2, 0)
+
+
+def test_the_same_bytes_are_kept_once(store: Store) -> None:
+    add(store, 1, 2)
+    add(store, 1, prefix="/b")
+    assert len(stored_files(store)) == 3 and open_search(store).ntotal == 2
+    number = contents_of(store, [b"1"])[b"1"]
+    assert files_of_content(store, number) == [Path("/a/1.jpg"), Path("/b/1.jpg")]
+    assert remove_files(store, [Path("/a/1.jpg")]) == 1
+    assert open_search(store).ntotal == 2
+    assert remove_files(store, [Path("/b")]) == 1
+    assert open_search(store).ntotal == 1 and contents_of(store, [b"1"]) == {}
+
+
+def test_a_changed_file_takes_its_new_content(store: Store) -> None:
+    add(store, 1, 2)
+    add_files(store, {Path("/a/1.jpg"): b"new"}, [Content(b"new", VECTORS[3])])
+    assert stored_files(store)[Path("/a/1.jpg")] == b"new" and contents_of(store, [b"1"]) == {}
+    assert open_search(store).ntotal == 2
+
+
+def test_removing_a_folder_spares_its_namesakes(store: Store) -> None:
+    add(store, 1, prefix="/a")
+    add(store, 2, prefix="/a%")
+    add(store, 3, prefix="/ab")
+    assert remove_files(store, [Path("/a")]) == 1
+    assert set(stored_files(store)) == {Path("/a%/2.jpg"), Path("/ab/3.jpg")}
+
+
+def test_unreadable_and_strangely_named_files(store: Store) -> None:
+    strange = Path(os.fsdecode(b"/a/\xff'; DROP TABLE files; --.jpg"))
+    add_files(store, {strange: b"x"}, [Content(b"x", None)])
+    assert unreadable_files(store) == [strange] and open_search(store).ntotal == 0
+    assert contents_of(store, [b"x"])
+
+
+def test_another_describer_is_refused(store: Store) -> None:
+    with pytest.raises(UserError, match="another run or checkpoint"), open_store(store.folder, "other", 8):
+        pass
+
+
+def test_a_damaged_database_is_named(tmp_path: Path) -> None:
+    (tmp_path / "references.sqlite").write_bytes(b"no database at all" * 100)
+    with pytest.raises(UserError, match="cannot be used"), open_store(tmp_path, "describer", 8):
+        pass
+
+
+def test_the_faiss_file_is_made_again_when_it_is_stale_lost_or_damaged(store: Store) -> None:
+    add(store, 1, 2)
+    assert open_search(store).ntotal == 2
+    (first,) = store.folder.glob("*.faiss")
+    add(store, 3)
+    assert open_search(store).ntotal == 3 and not first.exists()
+    (second,) = store.folder.glob("*.faiss")
+    second.write_bytes(second.read_bytes()[:40])
+    assert nearest(open_search(store), VECTORS[3:4], 1).distances[0, 0] == 0
+    second.unlink()
+    assert open_search(store).ntotal == 3
+
+
+def test_a_failed_change_leaves_nothing(store: Store) -> None:
+    add(store, 1)
+
+    def contents() -> Iterator[Content]:
+        yield Content(b"2", VECTORS[2])
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        add_files(store, {Path("/a/2.jpg"): b"2"}, contents())
+    assert contents_of(store, [b"2"]) == {} and len(stored_files(store)) == 1
+
+
+WRITER = """
+import sys
+from pathlib import Path
+import numpy as np
+from submissions.index.search import open_search
+from submissions.index.store import *
+with open_store(Path(sys.argv[1]), "describer", 8) as store:
+    print("open", flush=True)
+    for turn in range(100_000):
+        rows = range(turn * 50, turn * 50 + 50)
+        vectors = np.repeat(np.array(rows, np.float32)[:, None], 8, axis=1)
+        files = {Path(f"/{turn}/{row}.jpg"): b"%d" % row for row in rows}
+        add_files(store, files, [Content(b"%d" % row, vector) for row, vector in zip(rows, vectors)])
+        open_search(store)
+        if turn % 3 == 2:
+            remove_files(store, [Path(f"/{turn - 1}")])
+"""
+
+
+def test_a_kill_at_any_moment_leaves_a_whole_state(tmp_path: Path) -> None:
+    """Each turn adds 50 files or removes 50: any other number would be half a change."""
+    for delay in (0.0, 0.03, 0.11, 0.2, 0.37):
+        process = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE)
+        assert process.stdout is not None and process.stdout.readline() == b"open\n"
+        time.sleep(delay)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        with sqlite3.connect(tmp_path / "references.sqlite") as plain:
+            assert plain.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        with open_store(tmp_path, "describer", 8) as store:
+            files = stored_files(store)
+            assert len(files) % 50 == 0
+            index = open_search(store)
+            assert index.ntotal == len(files)
+            for path, digest in list(files.items())[::37]:
+                found = nearest(index, np.full((1, 8), int(digest), np.float32), 1)
+                assert found.distances[0, 0] == 0 and files_of_content(store, int(found.contents[0, 0])) == [path]
