@@ -2,8 +2,8 @@
 
     python benchmarks/drip.py [--data FOLDER] [--classes 10000] [--minutes 4] [--seeds 2] [--plot drip.png]
 
---data: a folder in the ISC2021 layout; default the `tiny` set of the folder that COPYSETS names (tiny.zip, unpacked to a temporary
-folder), otherwise the built-in sample. µAP is measured on its queries, which are neither learnt nor chosen from.
+--data: a folder in the ISC2021 layout; default the `tiny` set of the folder that COPYSETS names (tiny.zip, unpacked
+for the while), otherwise the built-in sample. µAP is measured on its queries, which are neither learnt nor chosen from.
 The minutes include the rebuilds of the class matrix, but no validation.
 """
 
