@@ -64,7 +64,7 @@ class Descriptor(nn.Module):
         pooled = self.pooling(self.backbone.forward_features(in_all_domains(images)))
         with torch.autocast(images.device.type, enabled=False):
             heads = self.projection.weight.chunk(len(DOMAINS))
-            parts = pooled.float().chunk(len(DOMAINS))
+            parts = pooled.float().unflatten(0, (len(DOMAINS), -1))
             return torch.stack([functional.linear(part, head) for part, head in zip(parts, heads, strict=True)])
 
 

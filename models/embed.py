@@ -33,8 +33,7 @@ def embed_images(checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSe
     descriptor = checkpoint.descriptor.eval().to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     if settings.pooling_exponent is not None:
         descriptor.pooling.exponent.data.fill_(settings.pooling_exponent)
-    size = settings.image_size or checkpoint.image_size
-    sizes = [max(16, round(size * scale)) for scale in settings.scales]
+    sizes = image_sizes(settings, checkpoint.image_size)
     dataset = CleanImages(images, max(sizes))
     loader = DataLoader(
         dataset, settings.batch_size, num_workers=settings.workers, pin_memory=device.type == "cuda", worker_init_fn=_give_way
@@ -52,10 +51,24 @@ def embed_images(checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSe
 @torch.inference_mode()
 def embed_batch(descriptor: nn.Module, pixels: Tensor, sizes: list[int], flip: bool = False, precision: str = "32") -> Tensor:
     """Unit vectors [n, d] of normalised images [n, 3, s, s]: the unit mean over the sizes and, with `flip`, mirror images."""
-    views = [pixels if size == pixels.shape[2] else _resized(pixels, size) for size in sizes]
-    views += [view.flip(3) for view in views] if flip else []
     with autocast(pixels.device, precision):
-        vectors = [descriptor(view.contiguous(memory_format=torch.channels_last)) for view in views]
+        return mean_of([descriptor(view.contiguous(memory_format=torch.channels_last)) for view in views_of(pixels, sizes, flip)])
+
+
+def image_sizes(settings: EmbeddingSettings, trained_at: int) -> list[int]:
+    """The sizes in pixels that each image is embedded at."""
+    size = settings.image_size or trained_at
+    return [max(16, round(size * scale)) for scale in settings.scales]
+
+
+def views_of(pixels: Tensor, sizes: list[int], flip: bool) -> list[Tensor]:
+    """Images [n, 3, s, s] at all sizes and, with `flip`, mirrored too."""
+    views = [pixels if size == pixels.shape[2] else _resized(pixels, size) for size in sizes]
+    return views + ([view.flip(3) for view in views] if flip else [])
+
+
+def mean_of(vectors: list[Tensor]) -> Tensor:
+    """The unit mean [n, d] of unit vectors, each [n, d]."""
     return vectors[0] if len(vectors) == 1 else nn.functional.normalize(torch.stack(vectors).sum(dim=0))
 
 

@@ -1,6 +1,6 @@
 """A trained network as a plain function of pixels, whatever runs it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,19 +15,20 @@ from data.images import ImageSet
 from data.loader import CleanImages
 from models.checkpoint import load_descriptor
 from models.device import best_device
-from models.embed import EmbeddedBlock, embed_batch
+from models.embed import EmbeddedBlock, embed_batch, image_sizes
 from models.settings import EmbeddingSettings
 
 FEW = 64  # so many images are decoded faster than worker processes start
+Squares = Mapping[int, Tensor]  # size → uint8 [n, 3, size, size], the same images at several sizes
 
 
 @dataclass(frozen=True)
 class Network:
-    """embed: uint8 [n, 3, size, size] → unit vectors [n, dimensions] float32."""
+    """embed: the images at each of `sizes` → unit vectors [n, dimensions] float32."""
 
-    size: int
+    sizes: tuple[int, ...]
     dimensions: int
-    embed: Callable[[Tensor], NDArray[np.float32]]
+    embed: Callable[[Squares], NDArray[np.float32]]
 
 
 def torch_network(checkpoint: Path, settings: EmbeddingSettings) -> Network:
@@ -37,26 +38,31 @@ def torch_network(checkpoint: Path, settings: EmbeddingSettings) -> Network:
     descriptor = loaded.descriptor.eval().to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     if settings.pooling_exponent is not None:
         descriptor.pooling.exponent.data.fill_(settings.pooling_exponent)
-    size = settings.image_size or loaded.image_size
-    sizes = [max(16, round(size * scale)) for scale in settings.scales]
+    sizes = image_sizes(settings, loaded.image_size)
+    size = max(sizes)
 
-    def embed(pixels: Tensor) -> NDArray[np.float32]:
-        batch = normalized(pixels.to(device), descriptor.mean, descriptor.std)
+    def embed(squares: Squares) -> NDArray[np.float32]:
+        batch = normalized(squares[size].to(device), descriptor.mean, descriptor.std)
         return embed_batch(descriptor, batch, sizes, settings.flip, settings.precision).float().cpu().numpy()
 
-    return Network(max(sizes), descriptor.settings.dimensions, embed)
+    return Network((size,), descriptor.dimensions, embed)
 
 
 def embed_with_all(networks: list[Network], images: ImageSet, settings: EmbeddingSettings) -> Iterator[EmbeddedBlock]:
     """All networks' vectors side by side [m, Σ dimensions]; an image is decoded once for all networks of the same size."""
     workers = settings.workers if len(images) > FEW else 0
-    sizes = sorted({network.size for network in networks})
+    sizes = sizes_of(networks)
     loaders = [DataLoader(CleanImages(images, size), settings.batch_size, num_workers=workers) for size in sizes]
     first = 0
     for batches in zip(*loaders, strict=True):
-        pixels = {size: batch for size, (batch, _) in zip(sizes, batches, strict=True)}
+        squares = {size: batch for size, (batch, _) in zip(sizes, batches, strict=True)}
         unreadable = ~np.logical_and.reduce([readable.numpy() for _, readable in batches])
-        vectors = np.concatenate([network.embed(pixels[network.size]) for network in networks], axis=1)
+        vectors = np.concatenate([network.embed(squares) for network in networks], axis=1)
         vectors[unreadable] = 0
         yield EmbeddedBlock(first, vectors, unreadable)
         first += len(vectors)
+
+
+def sizes_of(networks: list[Network]) -> list[int]:
+    """Every size of square that the networks look at."""
+    return sorted({size for network in networks for size in network.sizes})

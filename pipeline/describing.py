@@ -1,4 +1,4 @@
-"""What turns any image into a vector that can be searched: a whole run, or one checkpoint."""
+"""What turns any image into a vector that can be searched: a whole run, one checkpoint, or an ONNX file."""
 
 import hashlib
 import json
@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from data.images import ImageSet
 from data.loader import resize_square
 from models.embed import EmbeddedBlock
-from models.network import Network, embed_with_all, torch_network
+from models.network import Network, embed_with_all, sizes_of, torch_network
+from models.onnx_network import open_onnx
 from models.settings import EmbeddingSettings
 from pipeline.roles import training_roles
 from pipeline.stage import Run, require
@@ -72,9 +73,9 @@ class Describer:
 
     def picture(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
         """The vector [1, dimensions] of one picture [h, w, 3] uint8."""
-        squares = {network.size: resize_square(pixels, network.size) for network in self.networks}
+        squares = {size: resize_square(pixels, size) for size in sizes_of(self.networks)}
         tensors = {size: torch.from_numpy(square).permute(2, 0, 1)[None] for size, square in squares.items()}
-        return self.project(np.concatenate([network.embed(tensors[network.size]) for network in self.networks], axis=1))
+        return self.project(np.concatenate([network.embed(tensors) for network in self.networks], axis=1))
 
     def normalized(self, queries: NDArray[np.float32]) -> NDArray[np.float32]:
         """Queries [n, dimensions] as they are searched."""
@@ -83,12 +84,8 @@ class Describer:
 
 def run_describer(run: Run) -> Describer:
     """The whole run: all models, projection and normalisation. UserError names the step that is missing."""
-    folder = run.folder / "ensemble"
+    folder, checkpoints = run.folder / "ensemble", run_checkpoints(run)
     projection_file = require(folder / "projection.h5", "03_ensemble", run)
-    checkpoints = [
-        require(run.folder / "models" / name / f"stage-{len(model.stages)}.safetensors", "01_train", run)
-        for name, model in run.recipe.models.items()
-    ]
     variant, _ = read_choice(folder)
     projection = load_projection(projection_file)
     networks = [torch_network(path, run.recipe.embedding) for path in checkpoints]
@@ -112,11 +109,25 @@ def run_describer(run: Run) -> Describer:
     )
 
 
+def run_checkpoints(run: Run) -> list[Path]:
+    """The last checkpoint of each model, in the order in which their vectors are joined."""
+    return [
+        require(run.folder / "models" / name / f"stage-{len(model.stages)}.safetensors", "01_train", run)
+        for name, model in run.recipe.models.items()
+    ]
+
+
 def checkpoint_describer(checkpoint: Path) -> Describer:
     """One checkpoint: its own vectors, neither projected nor normalised."""
     settings = EmbeddingSettings()
     network = torch_network(checkpoint, settings)
     return Describer([network], settings, lambda vectors: vectors, network.dimensions, _digest([checkpoint], {}))
+
+
+def onnx_describer(path: Path) -> Describer:
+    """An ONNX file of `pipeline/export.py`: a run's projection is inside, its query normalisation is not."""
+    network = open_onnx(path)
+    return Describer([network], EmbeddingSettings(), lambda vectors: vectors, network.dimensions, _digest([path], {}))
 
 
 def calibrate(run: Run, describer: Describer) -> Tail:

@@ -1,4 +1,4 @@
-"""Find copies in any two folders of images, or within one, with a trained run or a checkpoint.
+"""Find copies in any two folders of images, or within one, with a trained run, a checkpoint or an ONNX file.
 
 match.py --queries DIR --references DIR     which references do the queries copy? Without --references: copies within DIR.
 match.py --index DIR --add DIR …            keep a reference index; only contents that it lacks are embedded.
@@ -22,6 +22,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--add", type=Path, nargs="+", metavar="DIR", default=[], help="with --index: add all images below")
     options.add_argument("--remove", type=Path, nargs="+", metavar="PATH", default=[], help="with --index: files or folders")
     options.add_argument("--checkpoint", type=Path, metavar="FILE", help="describe images with this .safetensors, no run")
+    options.add_argument("--onnx", type=Path, metavar="FILE", help="describe images with this .onnx (export.py), no run")
     options.add_argument("--false-alarms", type=float, default=0.001, metavar="RATE", help="per query; default 0.001")
     options.add_argument("--threshold", type=float, metavar="SCORE", help="lowest score of a copy, instead of --false-alarms")
     options.add_argument("--unrelated", type=Path, metavar="DIR", help="calibrate on these pictures, no copies of each other")
@@ -38,6 +39,8 @@ def check(options: argparse.Namespace) -> None:
         raise UserError("name the images to search for with --queries DIR (or change an index with --index, --add, --remove).")
     if options.references is not None and options.index is not None:
         raise UserError("--references makes an index of its own; to search a kept one, add the folder: --index DIR --add DIR.")
+    if options.checkpoint is not None and options.onnx is not None:
+        raise UserError("--checkpoint and --onnx exclude each other: one network describes the images.")
     if not 0 < options.false_alarms < 1:
         raise UserError(f"--false-alarms {options.false_alarms}: a rate per query between 0 and 1, such as 0.001.")
     if options.most < 1:

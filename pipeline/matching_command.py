@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from data.errors import UserError
-from pipeline.describing import Describer, calibrate, calibrate_on, checkpoint_describer, run_describer
+from pipeline.describing import Describer, calibrate, calibrate_on, checkpoint_describer, onnx_describer, run_describer
 from pipeline.matching import add_folder, forget_missing, images_below, match_folder, match_within
 from pipeline.stage import Run, open_run
 from submissions.calibration import Tail
@@ -36,6 +36,8 @@ def match(options: argparse.Namespace) -> None:
 def _describer(options: argparse.Namespace) -> tuple[Run | None, Describer]:
     if options.checkpoint is not None:
         return None, checkpoint_describer(options.checkpoint)
+    if options.onnx is not None:
+        return None, onnx_describer(options.onnx)
     run = open_run(argparse.Namespace(run=options.run, recipe=None, data=None))
     return run, run_describer(run)
 

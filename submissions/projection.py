@@ -29,6 +29,13 @@ class Projection:
         """
         if vectors.shape[1] != len(self.mean):
             raise UserError(f"the vectors have {vectors.shape[1]} dimensions, the projection was fitted on {len(self.mean)}.")
+        axes = self.weighted_axes(dimensions, eigen_power)
+        projected = ((vectors - self.mean) @ axes).astype(np.float32, copy=False)
+        projected[~vectors.any(axis=1)] = 0
+        return unit_length(projected)
+
+    def weighted_axes(self, dimensions: int, eigen_power: float) -> NDArray[np.float32]:
+        """The matrix [D, dimensions] of the first axes, each times its eigenvalue ** eigen_power."""
         if dimensions > len(self.axes):
             raise UserError(
                 f"the projection has {len(self.axes)} dimensions (fitted on too few training vectors or on short embeddings), "
@@ -37,10 +44,7 @@ class Projection:
         kept = self.eigenvalues[:dimensions].astype(np.float64)
         floor = EIGENVALUE_FLOOR * max(float(self.eigenvalues[0]), 1e-30)
         weights = np.where(kept > floor, np.maximum(kept, floor) ** eigen_power, 0.0)
-        axes = (self.axes[:dimensions].T * weights).astype(np.float32)
-        projected = ((vectors - self.mean) @ axes).astype(np.float32, copy=False)
-        projected[~vectors.any(axis=1)] = 0
-        return unit_length(projected)
+        return (self.axes[:dimensions].T * weights).astype(np.float32)
 
 
 def fit_projection(training: NDArray[np.float32]) -> Projection:

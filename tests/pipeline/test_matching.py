@@ -16,6 +16,7 @@ from models.checkpoint import save_descriptor
 from models.descriptor import Descriptor
 from models.settings import DescriptorSettings
 from pipeline.describing import checkpoint_describer
+from pipeline.exporting import export_checkpoint
 from pipeline.match import check, parser
 from pipeline.matching import add_folder, forget_missing, match_folder, match_within
 from pipeline.matching_command import match
@@ -124,6 +125,16 @@ def test_without_a_threshold_the_nearest_are_listed_and_a_folder_calibrates_one(
     assert (pd.read_csv("matches/matches.csv")["expected_false_alarms"] <= 0.01).all()
 
 
+def test_an_exported_checkpoint_finds_the_same(pictures: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(pictures)
+    export_checkpoint(checkpoint, Path("small.onnx"))
+    folders = ["--queries", "queries", "--references", "references"]
+    run_match("--checkpoint", checkpoint, *folders, "--output", "torch")
+    run_match("--onnx", "small.onnx", *folders, "--output", "onnx")
+    expected, found = (pd.read_csv(f"{name}/matches.csv").sort_values(["query", "reference"]) for name in ("torch", "onnx"))
+    assert len(found) == 24 and np.allclose(found["score"], expected["score"], atol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -131,6 +142,8 @@ def test_without_a_threshold_the_nearest_are_listed_and_a_folder_calibrates_one(
         ([], "with --queries DIR"),
         (["--queries", "q", "--false-alarms", "2"], "between 0 and 1"),
         (["--queries", "q", "--index", "i", "--references", "r"], "--index DIR --add DIR"),
+        (["--queries", "q", "--onnx", "o", "--checkpoint", "c"], "exclude each other"),
+        (["--queries", "q", "--onnx", "none.onnx"], "no such ONNX file"),
         (["--queries", "q"], "there is no run"),
         (["--queries", "q", "--checkpoint", "none.safetensors"], "no such checkpoint"),
     ],

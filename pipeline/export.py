@@ -1,0 +1,31 @@
+"""Write a run's descriptor (all models and the projection), or one checkpoint, as one ONNX file that needs none of this code.
+
+export.py --output descriptor.onnx                    the latest run, --run DIR another
+export.py --checkpoint FILE --output descriptor.onnx  one network's own vectors
+
+The file takes bytes of square RGB images and says in its metadata ("description") how they are made. It is compared with torch
+before it is written. Query normalisation needs the training vectors and stays outside.
+"""
+
+import argparse
+from pathlib import Path
+
+from pipeline.stage import clear_errors
+
+
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    source = options.add_mutually_exclusive_group()
+    source.add_argument("--run", type=Path, metavar="DIR", help="run folder; without it the latest run under runs/")
+    source.add_argument("--checkpoint", type=Path, metavar="FILE", help="one .safetensors checkpoint")
+    options.add_argument("--output", type=Path, metavar="FILE", default=Path("descriptor.onnx"), help="default: descriptor.onnx")
+    return options
+
+
+if __name__ == "__main__":
+    arguments = parser().parse_args()
+    with clear_errors():
+        # imported here: --help must answer at once
+        from pipeline.exporting import export
+
+        export(arguments)

@@ -1,0 +1,39 @@
+"""export.py's work: what goes into the ONNX file."""
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+
+from models.checkpoint import load_descriptor
+from models.onnx_export import LinearMap, export_onnx
+from models.settings import EmbeddingSettings
+from pipeline.describing import run_checkpoints
+from pipeline.stage import Run, code_version, open_run, require
+from submissions.projection import load_projection
+from submissions.selection import read_choice
+
+
+def export(options: argparse.Namespace) -> None:
+    """Write the file that the options name and say how far it is from torch."""
+    if options.checkpoint is not None:
+        difference = export_checkpoint(options.checkpoint, options.output)
+    else:
+        difference = export_run(open_run(argparse.Namespace(run=options.run, recipe=None, data=None)), options.output)
+    size = options.output.stat().st_size / 1e6
+    print(f"{options.output}: {size:.1f} MB, differs from torch by at most {difference:.1e}")
+
+
+def export_checkpoint(checkpoint: Path, output: Path) -> float:
+    """One network's own vectors."""
+    notes = {"code": code_version(), "checkpoint": checkpoint.name}
+    return export_onnx([load_descriptor(checkpoint)], EmbeddingSettings(), None, notes, output)
+
+
+def export_run(run: Run, output: Path) -> float:
+    """All models of the run, joined and projected as its references are."""
+    paths, folder = run_checkpoints(run), run.folder / "ensemble"
+    projection = load_projection(require(folder / "projection.h5", "03_ensemble", run))
+    variant, _ = read_choice(folder)
+    linear = LinearMap(projection.mean, projection.weighted_axes(variant.dimensions, variant.eigen_power))
+    notes = {"code": code_version(), "models": list(run.recipe.models), "variant": asdict(variant)}
+    return export_onnx([load_descriptor(path) for path in paths], run.recipe.embedding, linear, notes, output)
