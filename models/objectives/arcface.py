@@ -16,6 +16,7 @@ from models.objectives import ObjectiveOutput
 from models.objectives.sharding import gathered, joined_log_sum, process_count, process_number, shard_rows, summed
 from models.settings import ArcFaceSettings
 
+HALF_RANGE = 4096.0  # softmax weights reach this in half precision: far from float16's end at 65,504, small ones above its start
 BLOCK = 65_536  # rows of the first class matrix that are drawn together, the same for any number of processes
 
 
@@ -26,7 +27,8 @@ class ArcFace(nn.Module):
     all processes, comes out the same on each. Its gradient for the embeddings is scaled for data parallelism (see `gathered`),
     that for the process's own part of the matrix is exact. Under autocast the products of embeddings and matrix are in half
     precision, all sums in float32. With settings.negatives each step compares with a random share of the classes and the
-    batch's own ones (X. An et al., Partial FC, 2021): an approximation, without correction for what is left out.
+    batch's own ones (X. An et al., Partial FC, 2021): an approximation, without correction for what is left out, so that the
+    loss is lower than the exact one; its logs then hold share_of_classes, and only rows that were drawn have a gradient.
     """
 
     step: Tensor
@@ -50,21 +52,22 @@ class ArcFace(nn.Module):
             unit = gathered(functional.normalize(embeddings.float()))
             own_part = gathered(labels) - self.rows.start  # outside 0 … rows of this process: another one's class
             matrix, own_part = self._sampled(own_part) if self.settings.negatives else (self.matrix, own_part)
+            logs = {"share_of_classes": len(matrix) / max(1, len(self.matrix))} if self.settings.negatives else {}
             own, others = _ClassSums.apply(unit, matrix, own_part, self.settings.scale, self.settings.chunk, half)
             target = angular_margin(own, self.settings.margin)
             loss = functional.softplus(others - self.settings.scale * target).mean()
-        return ObjectiveOutput(loss, {"cosine_to_own_class": own.detach().mean()})
+        return ObjectiveOutput(loss, {"cosine_to_own_class": own.detach().mean(), **logs})
 
     def _sampled(self, labels: Tensor) -> tuple[Tensor, Tensor]:
         """A seeded share of this process's classes with the batch's own, and the labels as rows of it."""
         if self.training:
             self.step += 1
-        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + int(self.step))
+        generator = torch.Generator(labels.device).manual_seed(self.seed * 1_000_003 + int(self.step))
         count = math.ceil((self.settings.negatives or 1.0) * len(self.matrix))
         inside = (labels >= 0) & (labels < len(self.matrix))
-        drawn = torch.randperm(len(self.matrix), generator=generator)[:count].to(labels.device)
+        drawn = torch.randperm(len(self.matrix), generator=generator, device=labels.device)[:count]
         rows = torch.cat([labels[inside], drawn]).unique()
-        return self.matrix[rows], torch.where(inside, torch.searchsorted(rows, labels.clamp(min=0)), -1)
+        return self.matrix.index_select(0, rows), torch.where(inside, torch.searchsorted(rows, labels.clamp(min=0)), -1)
 
 
 def angular_margin(cosine: Tensor, margin: float) -> Tensor:
@@ -105,14 +108,18 @@ class _ClassSums(torch.autograd.Function):
         embeddings, matrix, lengths, here, rows, total = ctx.saved_tensors
         own_rows = matrix[rows] / lengths[rows, None]
         to_embeddings, to_matrix = torch.zeros_like(embeddings), torch.empty_like(matrix)
-        to_embeddings[here] = to_own[here, None] * own_rows
+        largest = to_total.abs().max().clamp(min=torch.finfo(torch.float32).tiny) * (ctx.scale / HALF_RANGE)
+        total = total.clamp(min=torch.finfo(torch.float32).min)  # where no other class was drawn
         for start in range(0, len(matrix), ctx.chunk):
             part = slice(start, start + ctx.chunk)
             weights = _other_logits(embeddings, matrix, lengths, here, rows, ctx.scale, start, ctx.chunk, ctx.half)
-            weights = weights.sub_(total[:, None]).exp_().mul_(to_total[:, None] * ctx.scale)
+            weights = weights.sub_(total[:, None]).exp_().mul_((to_total * ctx.scale / largest)[:, None])
             unit = matrix[part] / lengths[part, None]
             to_embeddings += _product(weights, unit, ctx.half)
-            to_matrix[part] = _without_part_along(_product(weights.T, embeddings, ctx.half), unit) / lengths[part, None]
+            to_unit = _product(weights.T, embeddings, ctx.half)
+            to_matrix[part] = _without_part_along(to_unit, unit) * (largest / lengths[part, None])
+        to_embeddings *= largest
+        to_embeddings[here] += to_own[here, None] * own_rows
         to_rows = _without_part_along(to_own[here, None] * embeddings[here], own_rows) / lengths[rows, None]
         to_matrix.index_add_(0, rows, to_rows)
         return summed(to_embeddings), to_matrix, None, None, None, None
@@ -146,8 +153,9 @@ def _other_logits(
     """s · cos θ of one chunk of classes [n, ≤ chunk]; −∞ at each image's own class."""
     part = matrix[start : start + chunk]
     logits = _product(embeddings, part.T, half).mul_(scale / lengths[start : start + chunk])
-    inside = torch.nonzero((rows >= start) & (rows < start + len(part))).squeeze(1)
-    logits[here[inside], rows[inside] - start] = -torch.inf
+    columns = (rows - start).clamp(0, len(part) - 1)
+    inside = (rows >= start) & (rows < start + len(part))  # masked, not picked: picking would make a GPU wait at each chunk
+    logits[here, columns] = logits[here, columns].masked_fill(inside, -torch.inf)
     return logits
 
 

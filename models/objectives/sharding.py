@@ -45,6 +45,7 @@ def joined_log_sum(local: Tensor) -> Tensor:
         return local
     highest = local.clone()
     distributed.all_reduce(highest, distributed.ReduceOp.MAX)
+    highest.clamp_(min=torch.finfo(highest.dtype).min)  # −∞ − −∞ is no number
     return highest + summed((local - highest).exp()).log()
 
 

@@ -12,7 +12,11 @@ from models.objectives.arcface import ArcFace
 from models.settings import ArcFaceSettings
 
 CLASSES, DIMENSIONS, BATCH = 11, 8, 10
-CASES = {"plain": ArcFaceSettings(scale=16, chunk=3), "margin 0": ArcFaceSettings(scale=16, margin=0.0, chunk=100)}
+CASES = {
+    "plain": (CLASSES, ArcFaceSettings(scale=16, chunk=3)),
+    "margin 0": (CLASSES, ArcFaceSettings(scale=16, margin=0.0, chunk=100)),
+    "fewer classes than processes": (3, ArcFaceSettings(scale=16, chunk=2)),
+}
 
 
 def main(folder: Path) -> None:
@@ -27,10 +31,10 @@ def main(folder: Path) -> None:
     bounds = [0, *sorted(7 * rank % BATCH + 1 for rank in range(1, ranks)), BATCH]  # parts of different sizes
     own = slice(bounds[rank], bounds[rank + 1])
     results = {}
-    for name, settings in CASES.items():
-        head = ArcFace(DIMENSIONS, CLASSES, settings, seed=1)
+    for name, (classes, settings) in CASES.items():
+        head = ArcFace(DIMENSIONS, classes, settings, seed=1)
         local = raw[own].clone().requires_grad_()
-        loss = head(local, labels[own]).loss
+        loss = head(local, labels[own] % classes).loss
         loss.backward()
         results[name] = {
             "loss": loss.detach(),

@@ -28,7 +28,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict[str
     return {ranks: [torch.load(folder / f"{ranks}-{rank}.pt") for rank in range(ranks)] for ranks in (1, 2, 4)}
 
 
-@pytest.mark.parametrize("case", ["plain", "margin 0"])
+@pytest.mark.parametrize("case", ["plain", "margin 0", "fewer classes than processes"])
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_processes_agree_with_one(results: dict[int, list[dict[str, dict[str, torch.Tensor]]]], ranks: int, case: str) -> None:
     alone, parts = results[1][0][case], [result[case] for result in results[ranks]]
@@ -45,15 +45,17 @@ def test_one_process_agrees_with_all_logits_at_once(results: dict[int, list[dict
     alone = results[1][0]["plain"]
     torch.manual_seed(0)
     raw, labels = torch.randn(10, 8).double().requires_grad_(), torch.tensor([0, 1, 0, 3, 4, 5, 1, 0, 2, 4])
-    cosine = functional.normalize(raw) @ functional.normalize(alone["matrix"].double()).T
+    matrix = alone["matrix"].double().requires_grad_()
+    cosine = functional.normalize(raw) @ functional.normalize(matrix).T
     rows = torch.arange(10)
     logits = cosine.clone()
     logits[rows, labels] = torch.cos(torch.acos(cosine[rows, labels]) + 0.4)
-    assert float(cosine[rows, labels].min()) > math.cos(math.pi - 0.4)
+    assert float(cosine.detach()[rows, labels].min()) > math.cos(math.pi - 0.4)
     loss = functional.cross_entropy(16 * logits, labels)
     loss.backward()
     torch.testing.assert_close(alone["loss"].double(), loss.detach(), rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(alone["to_embeddings"].double(), raw.grad, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(alone["to_matrix"].double(), matrix.grad, rtol=1e-5, atol=1e-5)
 
 
 def test_shards_are_consecutive_and_even() -> None:
