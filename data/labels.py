@@ -1,0 +1,102 @@
+"""Images with a class each."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from data.errors import UserError
+from data.images import ImageSet, find_images
+from data.layout import IscFolder
+
+TRAINING_LABELS = "training_labels.csv"
+COLUMNS = ["image_id", "label"]
+
+
+@dataclass(frozen=True)
+class LabelledImages:
+    """`labels` [n] are the classes of `images` as 0…C−1, each of them used; `names` [C] are what the classes are called."""
+
+    images: ImageSet
+    labels: NDArray[np.int64]
+    names: list[str]
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def of_classes(self, classes: Sequence[int]) -> "LabelledImages":
+        """The images of some classes, in the same order, the classes renumbered in the order given.
+
+        UserError when a class is unknown or named twice.
+        """
+        wrong = [label for label in classes if not 0 <= label < len(self.names)]
+        if wrong or len(set(classes)) < len(classes):
+            raise UserError(f"classes must be different numbers in 0…{len(self.names) - 1}; got {list(classes)[:10]}.")
+        number = np.full(len(self.names), -1, np.int64)
+        number[list(classes)] = np.arange(len(classes))
+        rows = np.flatnonzero(number[self.labels] >= 0).tolist()
+        images = ImageSet([self.images.ids[row] for row in rows], [self.images.paths[row] for row in rows])
+        return LabelledImages(images, number[self.labels[rows]], [self.names[label] for label in classes])
+
+
+def with_classes(images: ImageSet, classes: Sequence[str]) -> LabelledImages:
+    """Images and the name of each one's class [n]; classes are numbered in the order of their sorted names."""
+    names, labels = np.unique(np.asarray(classes, dtype=object).astype(str), return_inverse=True)
+    return LabelledImages(images, labels.astype(np.int64), names.tolist())
+
+
+def read_labels(path: Path | str, images: ImageSet) -> LabelledImages:
+    """Read `image_id,label` for every image, in the order of the images.
+
+    UserError: no such file, other columns, an empty label, an id twice, an id that no image has, an image without a label.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise UserError(f"{path}: no such file. Give a CSV with the columns {','.join(COLUMNS)}, one row for each image.")
+    try:
+        table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    except (ValueError, UnicodeDecodeError) as error:  # pandas' parser errors are ValueErrors
+        raise UserError(f"{path} is not a CSV file that can be read: {error}") from error
+    if list(table.columns) != COLUMNS:
+        raise UserError(f"{path} has the columns {','.join(map(str, table.columns))}; expected {','.join(COLUMNS)}.")
+    if (table["label"] == "").any():
+        raise UserError(f"{path}, line {int((table['label'] == '').to_numpy().argmax()) + 2}: the label is empty.")
+    label_of = dict(zip(table["image_id"], table["label"], strict=True))
+    if len(label_of) < len(table):
+        twice = table["image_id"][table["image_id"].duplicated()].iloc[0]
+        raise UserError(f"{path} names the image {twice!r} more than once; keep one row for each image.")
+    known = set(images.ids)
+    unknown = [image_id for image_id in label_of if image_id not in known]
+    if unknown:
+        raise UserError(
+            f"{path}: {len(unknown)} ids are no image's, the first is {unknown[0]!r}. An id is a file name without ending."
+        )
+    missing = [image_id for image_id in images.ids if image_id not in label_of]
+    if missing:
+        raise UserError(f"{path}: {len(missing)} of {len(images)} images have no row, the first is {missing[0]!r}.")
+    return with_classes(images, [label_of[image_id] for image_id in images.ids])
+
+
+def training_labels(folder: IscFolder) -> LabelledImages | None:
+    """The classes of the training images of a folder in the ISC2021 layout; None when it has no training_labels.csv."""
+    path = folder.root / TRAINING_LABELS
+    return read_labels(path, folder.training) if path.is_file() else None
+
+
+def read_class_folders(root: Path | str) -> LabelledImages:
+    """A folder with one folder of images for each class, as ImageNet's train/ has; ids are "class/file" without ending.
+
+    Images may lie deeper below a class's folder. UserError: no such folder, no image, images that lie beside the folders.
+    """
+    root = Path(root)
+    images = find_images(root, naming="path")
+    loose = [image_id for image_id in images.ids if "/" not in image_id]
+    if loose:
+        raise UserError(
+            f"{root}: {len(loose)} images lie in no class's folder, the first is {loose[0]!r}. Expected one folder for each "
+            f"class with its images inside ({root.name}/<class>/<image>.jpg); name that folder, or sort the images into classes."
+        )
+    return with_classes(images, [image_id.split("/", 1)[0] for image_id in images.ids])

@@ -1,0 +1,74 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data.errors import UserError
+from data.images import ImageSet
+from data.labels import read_class_folders, read_labels, training_labels, with_classes
+from data.layout import open_isc_folder
+
+IMAGES = ImageSet(["a", "b", "c"], [Path("a.jpg"), Path("b.jpg"), Path("c.jpg")])
+
+
+def test_labels_follow_the_images_order_and_stay_strings(tmp_path: Path) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_text("image_id,label\nc,NA\na,007\nb,NA\n")
+    labelled = read_labels(path, IMAGES)
+    assert labelled.names == ["007", "NA"]
+    assert labelled.labels.tolist() == [0, 1, 1] and labelled.labels.dtype == np.int64
+    assert labelled.images.ids == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("id,label\na,x\n", "has the columns id,label; expected image_id,label"),
+        ("image_id,label\na,x\nb,x\nb,y\nc,x\n", "'b' more than once"),
+        ("image_id,label\na,x\nb,x\nc,x\nzebra,x\n", "1 ids are no image's, the first is 'zebra'"),
+        ("image_id,label\na,x\n", "2 of 3 images have no row, the first is 'b'"),
+        ("image_id,label\na,x\nb,\nc,x\n", "line 3: the label is empty"),
+        ("", "not a CSV file"),
+    ],
+)
+def test_wrong_label_files_get_one_message(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_text(content)
+    with pytest.raises(UserError, match=message):
+        read_labels(path, IMAGES)
+
+
+def test_a_missing_label_file(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such file"):
+        read_labels(tmp_path / "labels.csv", IMAGES)
+
+
+def test_the_isc_layout_may_have_labels(tmp_path: Path) -> None:
+    for folder in ("training_images", "reference_images", "query_images"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "x.jpg").write_bytes(b"x")
+    assert training_labels(open_isc_folder(tmp_path)) is None
+    (tmp_path / "training_labels.csv").write_text("image_id,label\nx,cat\n")
+    labelled = training_labels(open_isc_folder(tmp_path))
+    assert labelled is not None and labelled.names == ["cat"] and labelled.labels.tolist() == [0]
+
+
+def test_class_folders(tmp_path: Path) -> None:
+    for name in ("dog/1.jpg", "cat/deep/1.jpg", "cat/2.JPEG", "cat/readme.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"x")
+    labelled = read_class_folders(tmp_path)
+    assert labelled.images.ids == ["cat/2", "cat/deep/1", "dog/1"]
+    assert labelled.names == ["cat", "dog"] and labelled.labels.tolist() == [0, 0, 1]
+    (tmp_path / "loose.jpg").write_bytes(b"x")
+    with pytest.raises(UserError, match="1 images lie in no class's folder, the first is 'loose'"):
+        read_class_folders(tmp_path)
+
+
+def test_some_classes_are_renumbered() -> None:
+    labelled = with_classes(IMAGES, ["z", "x", "y"])
+    part = labelled.of_classes([2, 0])
+    assert part.images.ids == ["a", "b"] and part.labels.tolist() == [0, 1] and part.names == ["z", "x"]
+    for classes in ([3], [0, 0], [-1]):
+        with pytest.raises(UserError, match="different numbers in 0…2"):
+            labelled.of_classes(classes)
