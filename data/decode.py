@@ -12,6 +12,7 @@ from data.errors import ImageError
 
 MAX_PIXELS = 100_000_000  # a larger image is taken for a decompression bomb
 MIN_SIDE = 8
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM")  # no EPS and the like, which start programs
 
 
 def decode_rgb(source: Path | bytes, short_side: int | None = None) -> NDArray[np.uint8]:
@@ -31,7 +32,7 @@ def decode_rgb(source: Path | bytes, short_side: int | None = None) -> NDArray[n
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # we check the size and damage ourselves
-            with Image.open(io.BytesIO(content)) as image:
+            with Image.open(io.BytesIO(content), formats=FORMATS) as image:
                 return _to_rgb(image, name, short_side)
     except ImageError:
         raise

@@ -97,6 +97,11 @@ def test_damage_anywhere_gives_pixels_or_an_image_error(place: int, bytes_: byte
         assert decode_rgb(bytes(content)).shape[2] == 3
 
 
+def test_formats_that_start_programs_are_no_images() -> None:
+    with pytest.raises(ImageError, match="is not an image"):
+        decode_rgb(encoded(PICTURE, "EPS"))
+
+
 def test_missing_file(tmp_path: Path) -> None:
     with pytest.raises(ImageError, match="cannot be read"):
         decode_rgb(tmp_path / "none.jpg")
