@@ -1,0 +1,185 @@
+"""Every objective against a slow literal rewriting of its formula."""
+
+import math
+
+import pytest
+import torch
+from pydantic import TypeAdapter, ValidationError
+from torch import Tensor
+from torch.nn import functional
+
+from data.errors import UserError
+from models.objectives.building import build_objective
+from models.objectives.margin import MarginLoss, negative_weights
+from models.objectives.multigrain import MultiGrain
+from models.objectives.pairs import PairObjective
+from models.objectives.settings import (
+    AngularSettings,
+    ContrastiveSettings,
+    MarginSettings,
+    MultiGrainSettings,
+    MultiSimilaritySettings,
+    NPairSettings,
+    PaperObjectiveSettings,
+    SoftmaxSettings,
+    TripletSettings,
+)
+from models.settings import ArcFaceSettings
+
+ALL = [
+    ArcFaceSettings(),
+    ContrastiveSettings(),
+    TripletSettings(),
+    MultiSimilaritySettings(),
+    NPairSettings(),
+    AngularSettings(),
+    MarginSettings(),
+    SoftmaxSettings(),
+    MultiGrainSettings(),
+]
+
+
+@pytest.fixture
+def vectors() -> Tensor:
+    return torch.randn(12, 8, generator=torch.Generator().manual_seed(1)) * 3
+
+
+LABELS = torch.tensor([0, 0, 0, 1, 1, 2, 2, 2, 3, 4, 4, 5])
+INSTANCES = torch.tensor([0, 0, 1, 2, 2, 3, 3, 4, 5, 6, 6, 7])
+
+
+def pairs(labels: Tensor) -> list[tuple[int, int]]:
+    return [(i, j) for i in range(len(labels)) for j in range(len(labels)) if i != j and labels[i] == labels[j]]
+
+
+def others(labels: Tensor, i: int) -> list[int]:
+    return [j for j in range(len(labels)) if labels[j] != labels[i]]
+
+
+def mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+def contrastive(x: Tensor, labels: Tensor) -> float:
+    positive = [float((x[i] - x[j]).norm()) for i, j in pairs(labels)]
+    negative = [max(0.0, 1 - float((x[i] - x[j]).norm())) for i in range(len(x)) for j in others(labels, i)]
+    return mean(positive) + mean(negative)
+
+
+def triplet(x: Tensor, labels: Tensor) -> float:
+    values = [float((x[a] - x[p]).norm() - (x[a] - x[n]).norm()) + 0.2 for a, p in pairs(labels) for n in others(labels, a)]
+    return mean([value for value in values if value > 0])
+
+
+def multi_similarity(x: Tensor, labels: Tensor) -> float:
+    values = []
+    for i in range(len(x)):
+        positive = sum(math.exp(-2 * (float(x[i] @ x[j]) - 0.5)) for a, j in pairs(labels) if a == i)
+        negative = sum(math.exp(50 * (float(x[i] @ x[j]) - 0.5)) for j in others(labels, i))
+        values.append(math.log1p(positive) / 2 + math.log1p(negative) / 50)
+    return mean(values)
+
+
+def npair(x: Tensor, labels: Tensor) -> float:
+    values = []
+    for a, p in pairs(labels):
+        own = math.exp(float(x[a] @ x[p]))
+        values.append(-math.log(own / (own + sum(math.exp(float(x[a] @ x[n])) for n in others(labels, a)))))
+    return mean(values)
+
+
+def angular(x: Tensor, labels: Tensor) -> float:
+    return mean(
+        [
+            math.log1p(sum(math.exp(4 * float((x[a] + x[p]) @ x[n]) - 4 * float(x[a] @ x[p])) for n in others(labels, a)))
+            for a, p in pairs(labels)
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "literal"),
+    [
+        (ContrastiveSettings(), contrastive),
+        (TripletSettings(), triplet),
+        (MultiSimilaritySettings(), multi_similarity),
+        (NPairSettings(), npair),
+        (AngularSettings(), angular),
+    ],
+)
+def test_pair_objectives_equal_their_formulas(settings, literal, vectors):
+    loss = PairObjective(settings)(vectors, LABELS, INSTANCES).loss
+    assert float(loss) == pytest.approx(literal(functional.normalize(vectors.double()), LABELS), rel=1e-4)
+
+
+def test_margin_loss_equals_its_formula_with_two_classes_of_which_one_negative_can_be_drawn():
+    vectors = torch.randn(3, 5, generator=torch.Generator().manual_seed(2))
+    labels = torch.tensor([0, 0, 1])
+    x = functional.normalize(vectors.double())
+    terms = [max(0.0, 0.2 + float((x[i] - x[j]).norm()) - 1.2) for i, j in ((0, 1), (1, 0))]
+    terms += [max(0.0, 0.2 - float((x[i] - x[2]).norm()) + 1.2) for i in (0, 1)]
+    loss = MarginLoss(MarginSettings(), 0)(vectors, labels).loss
+    assert loss.item() == pytest.approx(sum(terms) / 4, rel=1e-5)
+
+
+def test_negatives_are_drawn_in_inverse_proportion_to_the_density_of_their_distance():
+    z, d = torch.tensor([[0.0, 0.7, 1.0, 1.3]]), 6
+    labels = torch.tensor([0, 1, 2, 3])
+    weights = negative_weights(z.expand(4, 4), labels, d, log_cap=50.0)[0]
+
+    def q(z: float) -> float:
+        return z ** (d - 2) * (1 - z * z / 4) ** ((d - 3) / 2)
+
+    expected = torch.tensor([0.0, 1 / q(0.7), 1 / q(1.0), 1 / q(1.3)])
+    assert torch.allclose(weights / weights.sum(), expected / expected.sum(), atol=1e-5)
+    capped = negative_weights(z.expand(4, 4), labels, d, log_cap=0.0)[0]
+    assert torch.allclose(capped[1:], torch.tensor([1.0, 1.0, q(math.sqrt(2)) / q(1.3)]).clamp(max=1.0), atol=1e-5)
+    assert negative_weights(z.expand(4, 4), labels, 4096, 10.0).isfinite().all()
+
+
+def test_beta_learns_and_a_resumed_margin_loss_draws_the_same(vectors):
+    whole, first = MarginLoss(MarginSettings(), 3), MarginLoss(MarginSettings(), 3)
+    losses = [float(whole(vectors, LABELS).loss) for _ in range(4)]
+    _ = [first(vectors, LABELS) for _ in range(2)]
+    resumed = MarginLoss(MarginSettings(), 3)
+    resumed.load_state_dict(first.state_dict())
+    assert [float(resumed(vectors, LABELS).loss) for _ in range(2)] == losses[2:]
+    assert len(set(losses)) > 1
+    whole(vectors, LABELS).loss.backward()
+    assert whole.beta.grad is not None and whole.parameter_rates() == {"beta": 0.1}
+
+
+def test_multigrain_joins_its_two_losses_by_its_weight(vectors):
+    for weight in (0.0, 0.3, 1.0):
+        joint = MultiGrain(8, 6, MultiGrainSettings(weight=weight), 5)
+        scores = joint.softmax.classifier(vectors)
+        classes = float(functional.cross_entropy(scores, LABELS))
+        copies = float(MarginLoss(MarginSettings(), 5)(vectors, INSTANCES).loss)
+        assert float(joint(vectors, LABELS, INSTANCES).loss) == pytest.approx(weight * classes + (1 - weight) * copies, rel=1e-5)
+        assert set(joint.parameter_rates()) <= {name for name, _ in joint.named_parameters()}
+
+
+@pytest.mark.parametrize("settings", ALL, ids=lambda settings: settings.kind)
+def test_every_objective_is_float32_under_autocast_and_has_finite_gradients(settings, vectors):
+    objective = build_objective(settings, 8, 6, 0)
+    for rows in (vectors, torch.ones(12, 8)):
+        rows = rows.to(torch.bfloat16).requires_grad_()
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = objective(rows, LABELS, INSTANCES).loss
+        loss.backward()
+        assert loss.dtype == torch.float32 and rows.grad is not None and rows.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("settings", [s for s in ALL if s.kind not in ("arcface", "softmax")], ids=lambda settings: settings.kind)
+def test_a_batch_without_a_positive_pair_is_an_error(settings, vectors):
+    with pytest.raises(UserError, match="PK batches"):
+        build_objective(settings, 8, 12, 0)(vectors, torch.arange(12), torch.arange(12))
+
+
+def test_settings_are_told_apart_by_kind_and_checked():
+    adapter = TypeAdapter(PaperObjectiveSettings)
+    for settings in ALL[1:]:
+        assert adapter.validate_python(settings.model_dump()) == settings
+    for wrong in ({"kind": "multigrain", "weight": 1.5}, {"kind": "angular", "angle": 90}, {"kind": "triplets"}):
+        with pytest.raises(ValidationError):
+            adapter.validate_python(wrong)

@@ -1,0 +1,82 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn import functional
+
+from data.errors import UserError
+from models.objectives.pairs import PairObjective
+from models.objectives.settings import AngularSettings, ContrastiveSettings, NPairSettings, SvmaxSettings
+from models.objectives.svmax import Svmax, angular_bounds, mean_singular_value, npair_bounds, singular_bounds
+
+LABELS = torch.arange(12) // 2
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(2, 20), st.integers(2, 20), st.integers(0, 1000))
+def test_the_mean_singular_value_lies_between_its_bounds(batch, dimensions, seed):
+    rows = functional.normalize(torch.randn(batch, dimensions, generator=torch.Generator().manual_seed(seed)))
+    lower, upper = singular_bounds(batch, dimensions)
+    assert lower - 1e-5 <= float(mean_singular_value(rows)) <= upper + 1e-5
+
+
+def test_the_bounds_are_reached():
+    for batch, dimensions in ((12, 4), (4, 12)):
+        lower, upper = singular_bounds(batch, dimensions)
+        assert float(mean_singular_value(torch.eye(dimensions).repeat(3, 1)[:batch])) == pytest.approx(upper)
+        assert float(mean_singular_value(functional.normalize(torch.ones(batch, dimensions)))) == pytest.approx(lower)
+
+
+@pytest.mark.parametrize("dimensions", [5, 30])
+@pytest.mark.parametrize("form", ["bounded", "unbounded", None])
+def test_the_loss_is_the_formula_and_s_is_always_logged(dimensions, form):
+    rows = torch.randn(12, dimensions, generator=torch.Generator().manual_seed(1)) * 3
+    inner = PairObjective(ContrastiveSettings())
+    base = float(inner(rows, LABELS).loss)
+    unit, raw = (float(torch.linalg.svdvals(x.double()).mean()) for x in (functional.normalize(rows), rows))
+    lower, upper = math.sqrt(12) / min(12, dimensions), math.sqrt(12 / min(12, dimensions))
+    added = {"bounded": 0.7 * math.exp((upper - unit) / (upper - lower)), "unbounded": -0.7 * raw, None: 0.0}[form]
+    output = Svmax(inner, SvmaxSettings(form=form, weight=0.7) if form else None)(rows, LABELS, LABELS)
+    assert float(output.loss) == pytest.approx(base + added, rel=1e-5)
+    assert float(output.logs["mean_singular_value"]) == pytest.approx(unit, rel=1e-5)
+    assert (output.logs["singular_lower"], output.logs["singular_upper"]) == pytest.approx((lower, upper))
+
+
+@pytest.mark.parametrize("shape", [(12, 5), (5, 12)])
+def test_the_gradient_is_that_of_the_singular_values(shape):
+    rows = torch.randn(shape, generator=torch.Generator().manual_seed(2), dtype=torch.double).requires_grad_()
+    assert torch.autograd.gradcheck(mean_singular_value, rows)
+
+
+@pytest.mark.parametrize("form", ["bounded", "unbounded"])
+def test_a_collapsed_batch_has_a_finite_gradient_even_under_autocast(form):
+    rows = torch.ones(12, 8, dtype=torch.bfloat16, requires_grad=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        output = Svmax(PairObjective(ContrastiveSettings()), SvmaxSettings(form=form))(rows, LABELS, LABELS)
+    output.loss.backward()
+    assert output.loss.dtype == torch.float32 and rows.grad is not None and rows.grad.isfinite().all()
+
+
+def test_a_batch_of_one_is_an_error():
+    with pytest.raises(UserError, match="larger"):
+        Svmax(PairObjective(ContrastiveSettings()))(torch.ones(1, 8), torch.zeros(1), torch.zeros(1))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 1000), st.sampled_from([0.0, 0.1, 1.0, 100.0]))
+def test_losses_of_one_pair_a_class_lie_between_their_bounds(seed, spread):
+    generator = torch.Generator().manual_seed(seed)
+    rows = torch.randn(6, 4, generator=generator).repeat_interleave(2, 0) + spread * torch.randn(12, 4, generator=generator)
+    lower, upper = npair_bounds(12)
+    assert lower - 1e-4 <= float(PairObjective(NPairSettings())(rows, LABELS).loss) <= upper + 1e-4
+    lower, upper = angular_bounds(12)
+    loss = float(PairObjective(AngularSettings())(rows, LABELS).loss)
+    assert lower - 1e-4 <= loss
+    assert spread > 0 or loss <= upper + 1e-4  # the paper's upper bound takes anchor and positive as equal
+
+
+def test_the_bounds_are_the_papers():
+    assert npair_bounds(12) == pytest.approx((math.log(math.e**2 + 10) - 2, math.log(math.e**2 * 10 + 1)))
+    assert angular_bounds(12) == pytest.approx((math.log(math.e**-12 * 10 + 1), math.log(math.e**4 * 10 + 1)))
