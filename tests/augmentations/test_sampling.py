@@ -1,0 +1,49 @@
+from collections import Counter
+
+import pytest
+
+from augmentations.sampling import pk_batches, repeated_batches
+from data.errors import UserError
+
+
+def test_repeated_batches_hold_every_image_as_often_as_asked_and_epochs_differ():
+    batches = repeated_batches(range(10), 11, 3, 0, 2, seed=1)
+    drawn = list(batches)
+    assert len(drawn) == len(batches) == 6
+    assert [len(batch) for batch in drawn[:3]] == [12, 12, 6]
+    for epoch in (0, 1):
+        keys = [key for batch in drawn[epoch * 3 : epoch * 3 + 3] for key in batch]
+        assert sorted(keys) == [(epoch, row, again) for row in range(10) for again in range(3)]
+    assert [key[1] for key in drawn[0]] != [key[1] for key in drawn[3]]
+    assert drawn == list(batches)
+    assert drawn[3:] == list(repeated_batches(range(10), 11, 3, 1, 2, seed=1))
+
+
+def test_pk_batches_hold_p_classes_of_k_images_and_see_every_image():
+    rows, labels = list(range(20, 41)), [0] * 9 + [1] * 4 + [2] * 7 + [3]
+    batches = list(pk_batches(rows, labels, 2, 4, 0, 1, seed=1))
+    label_of = dict(zip(rows, labels, strict=True))
+    for batch in batches:
+        assert len(batch) in (4, 8) and len(set(batch)) == len(batch)
+        assert set(Counter(label_of[row] for _, row, _ in batch).values()) <= {4, 8}
+    assert {row for batch in batches for _, row, _ in batch} == set(rows)
+    assert [(0, 40, again) for again in range(4)] == sorted(key for batch in batches for key in batch if key[1] == 40)
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_processes_share_every_batch_by_whole_groups(ranks):
+    def made(rank: int = 0, of: int = 1) -> list:
+        return list(pk_batches(range(24), [row // 2 for row in range(24)], 6, 2, 0, 2, 1, rank, of))
+
+    parts = [made(rank, ranks) for rank in range(ranks)]
+    for whole, *shares in zip(made(), *parts, strict=True):
+        assert [key for share in shares for key in share] == whole
+        assert all(len({key[1] // 2 for key in share}) == len(share) // 2 for share in shares)
+
+
+def test_groups_that_hold_no_pair_are_errors():
+    for make in (lambda: repeated_batches(range(4), 8, 1, 0, 1, 0), lambda: pk_batches([0], [0], 2, 1, 0, 1, 0)):
+        with pytest.raises(UserError, match="pair"):
+            make()
+    with pytest.raises(UserError, match="processes"):
+        repeated_batches(range(4), 4, 2, 0, 1, 0, 0, 3)
