@@ -13,7 +13,6 @@ from augmentations.dataset import Key
 from augmentations.randomness import generator_for
 from data.errors import UserError
 
-
 Groups = Callable[[int], list[list[Key]]]
 
 
