@@ -1,33 +1,42 @@
-"""The chunked ArcFace head against the plain one: same loss and gradients? extra memory? time? Linux, CPU.
+"""The chunked ArcFace head against the plain one: same loss and gradients? extra memory? time? Linux.
+
+The first part runs on the CPU, with half-precision products, sampled negatives and the class matrix's optimisers beside the exact
+head. The second, a whole training step at the paper's size, runs where there is a GPU (benchmarks/class_head_step.py).
 
 python benchmarks/class_head.py [--classes 200000] [--dimensions 256] [--batch 64] [--repeats 5]
 """
 
 import argparse
+import ctypes
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from class_head_step import print_whole_step
+from torch import Tensor, nn
 from torch.nn import functional
 
 from models.objectives.arcface import ArcFace, angular_margin
-from models.settings import ArcFaceSettings
+from models.schedule import build_optimizers
+from models.settings import ArcFaceSettings, OptimizerSettings
 
-Loss = Callable[[ArcFace, Tensor, Tensor], Tensor]
+CHUNK, SAMPLED = ArcFaceSettings().chunk, 0.1
+Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def plain(head: ArcFace, embeddings: Tensor, labels: Tensor) -> Tensor:
     """ArcFace as usually written: all logits [n, C] at once."""
-    cosines = embeddings @ functional.normalize(head.matrix).T
+    cosines = functional.normalize(embeddings) @ functional.normalize(head.matrix).T
     own = cosines.gather(1, labels[:, None])
     logits = cosines.scatter(1, labels[:, None], angular_margin(own, head.settings.margin))
     return functional.cross_entropy(head.settings.scale * logits, labels)
 
 
-def chunked(head: ArcFace, embeddings: Tensor, labels: Tensor) -> Tensor:
-    return head(embeddings, labels).loss
+def chunked(head: ArcFace, half: bool, embeddings: Tensor, labels: Tensor) -> Tensor:
+    with torch.autocast("cpu", torch.bfloat16, enabled=half):
+        return head(embeddings, labels).loss
 
 
 def resident(field: str) -> int:
@@ -36,58 +45,95 @@ def resident(field: str) -> int:
     return 1024 * int(next(line.split()[1] for line in status.splitlines() if line.startswith(field)))
 
 
-def one_pass(loss_of: Loss, head: ArcFace, embeddings: Tensor, labels: Tensor) -> tuple[Tensor, float, int]:
-    """Loss, seconds and extra bytes of loss + backward; the matrix's gradient is not counted as extra."""
-    head.matrix.grad = embeddings.grad = None
+def measured(work: Callable[[], None]) -> tuple[float, int]:
+    """Seconds of `work`, and by how many bytes this process's memory rose at most meanwhile."""
+    ctypes.CDLL(None).malloc_trim(0)  # memory that earlier work has freed is given back, so that its use again counts
     before = resident("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # starts the high-water mark afresh
     started = time.perf_counter()
-    loss = loss_of(head, embeddings, labels)
-    loss.backward()
-    seconds = time.perf_counter() - started
-    extra = resident("VmHWM") - before - head.matrix.numel() * head.matrix.element_size()
-    return loss.detach(), seconds, extra
+    work()
+    return time.perf_counter() - started, resident("VmHWM") - before
 
 
-def relative(ours: Tensor | None, theirs: Tensor) -> float:
-    if ours is None:
-        raise RuntimeError("backward left no gradient")
+def one_pass(loss_of: Loss, matrix: nn.Parameter, embeddings: Tensor, labels: Tensor) -> tuple[float, int]:
+    """Seconds and extra bytes of loss + backward; the matrix's gradient is not counted as extra."""
+    matrix.grad = embeddings.grad = None
+    seconds, extra = measured(lambda: loss_of(embeddings, labels).backward())
+    return seconds, extra - matrix.numel() * matrix.element_size()
+
+
+def relative(ours: Tensor, theirs: Tensor) -> float:
     return float((ours - theirs).norm() / theirs.norm())
+
+
+def print_differences(ways: dict[str, Loss], matrix: nn.Parameter, embeddings: Tensor, labels: Tensor) -> None:
+    """Of each way's loss and gradients from the first one's."""
+    first: list[Tensor] = []
+    for name, loss_of in ways.items():
+        loss = loss_of(embeddings, labels)
+        found = [loss.detach(), *torch.autograd.grad(loss, [matrix, embeddings])]
+        first = first or found
+        loss_off, matrix_off, embeddings_off = (relative(ours, theirs) for ours, theirs in zip(found, first, strict=True))
+        print(f"{name}: differs by loss {loss_off:.1e}, to matrix {matrix_off:.1e}, to embeddings {embeddings_off:.1e}")
+
+
+def print_costs(ways: dict[str, Loss], matrix: nn.Parameter, embeddings: Tensor, labels: Tensor, repeats: int) -> None:
+    """Time and extra memory of each way, and their ratio to the first one's."""
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    extra: dict[str, list[int]] = {name: [] for name in ways}
+    for _ in range(repeats):  # interleaved, so that a busy machine slows all
+        for name, loss_of in ways.items():
+            spent, more = one_pass(loss_of, matrix, embeddings, labels)
+            seconds[name].append(spent)
+            extra[name].append(more)
+    first = next(iter(ways))
+    for name in ways:
+        print(
+            f"{name}: {min(seconds[name]):.3f} s ({min(seconds[name]) / min(seconds[first]):.2f} ×), extra memory "
+            f"{max(extra[name]) / 2**20:.0f} MiB ({max(extra[name]) / max(extra[first]):.2f} ×)"
+        )
+    print("to reach by chunked: time ≤ 1.15 ×, extra memory ≤ 0.25 ×")
+
+
+def print_optimizers(head: ArcFace) -> None:
+    """What each optimiser of the class matrix keeps between steps, and takes beside it during one."""
+    for kind in ("same", "adafactor", "plain_sgd"):
+        optimizer = build_optimizers(nn.Linear(1, 1), head, OptimizerSettings(class_kind=kind))[-1]
+        head.matrix.grad = torch.randn_like(head.matrix) / len(head.matrix)
+        measured(optimizer.step)  # makes the state
+        seconds, extra = measured(optimizer.step)
+        held = [value for state in optimizer.state.values() for value in state.values() if isinstance(value, Tensor)]
+        kept = sum(value.numel() * value.element_size() for value in held)
+        name = "adam" if kind == "same" else kind
+        print(f"{name}: keeps {kept / 2**20:.1f} MiB, takes {extra / 2**20:.0f} MiB more and {seconds:.3f} s in a step")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in (("classes", 200_000), ("dimensions", 256), ("batch", 64), ("chunk", 65_536), ("repeats", 5)):
+    for name, default in (("classes", 200_000), ("dimensions", 256), ("batch", 64), ("chunk", CHUNK), ("repeats", 5)):
         parser.add_argument(f"--{name}", type=int, default=default)
     options = parser.parse_args()
     torch.manual_seed(0)
     head = ArcFace(options.dimensions, options.classes, ArcFaceSettings(chunk=options.chunk))
-    embeddings = functional.normalize(torch.randn(options.batch, options.dimensions)).requires_grad_()
+    sampled = ArcFace(options.dimensions, options.classes, ArcFaceSettings(chunk=options.chunk, negatives=SAMPLED))
+    sampled.matrix = head.matrix
+    embeddings = torch.randn(options.batch, options.dimensions, requires_grad=True)
     labels = torch.randint(options.classes, (options.batch,))
-
-    loss_plain, *_ = one_pass(plain, head, embeddings, labels)
-    to_matrix, to_embeddings = head.matrix.grad, embeddings.grad
-    assert to_matrix is not None and to_embeddings is not None
-    loss_chunked, *_ = one_pass(chunked, head, embeddings, labels)
-    print(
-        f"relative difference: loss {abs(float(loss_chunked / loss_plain) - 1):.1e}, to matrix "
-        f"{relative(head.matrix.grad, to_matrix):.1e}, to embeddings {relative(embeddings.grad, to_embeddings):.1e}"
-    )
-    del to_matrix, to_embeddings
-
-    seconds: dict[str, list[float]] = {"plain": [], "chunked": []}
-    extra: dict[str, list[int]] = {"plain": [], "chunked": []}
-    for _ in range(options.repeats):  # interleaved, so that a busy machine slows both
-        for name, loss_of in (("plain", plain), ("chunked", chunked)):
-            _, spent, more = one_pass(loss_of, head, embeddings, labels)
-            seconds[name].append(spent)
-            extra[name].append(more)
-    for name in seconds:
-        print(f"{name}: {min(seconds[name]):.3f} s, extra memory {max(extra[name]) / 2**20:.0f} MiB")
-    print(
-        f"chunked / plain: time {min(seconds['chunked']) / min(seconds['plain']):.2f} (to reach ≤ 1.15), "
-        f"memory {max(extra['chunked']) / max(extra['plain']):.2f} (to reach ≤ 0.25)"
-    )
+    ways: dict[str, Loss] = {
+        "plain": partial(plain, head),
+        "chunked": partial(chunked, head, False),
+        "chunked, bf16 products": partial(chunked, head, True),
+        f"chunked, {SAMPLED:.0%} of the negatives (an approximation)": partial(chunked, sampled, False),
+    }
+    matrix_size = head.matrix.numel() * head.matrix.element_size() / 2**20
+    print(f"CPU, {options.classes:,} classes × {options.dimensions} ({matrix_size:.0f} MiB), batch {options.batch}")
+    print_differences(ways, head.matrix, embeddings, labels)
+    print_costs(ways, head.matrix, embeddings, labels, options.repeats)
+    print_optimizers(head)
+    if torch.cuda.is_available():
+        print_whole_step(torch.device("cuda"))
+    else:
+        print("the whole step at 1,800,000 classes was skipped: it needs a GPU, and there is none")
 
 
 if __name__ == "__main__":

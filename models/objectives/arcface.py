@@ -117,7 +117,7 @@ class _ClassSums(torch.autograd.Function):
             unit = matrix[part] / lengths[part, None]
             to_embeddings += _product(weights, unit, ctx.half)
             to_unit = _product(weights.T, embeddings, ctx.half)
-            to_matrix[part] = _without_part_along(to_unit, unit) * (largest / lengths[part, None])
+            to_matrix[part] = _without_part_along(to_unit, unit).mul_(largest / lengths[part, None])
         to_embeddings *= largest
         to_embeddings[here] += to_own[here, None] * own_rows
         to_rows = _without_part_along(to_own[here, None] * embeddings[here], own_rows) / lengths[rows, None]
@@ -135,8 +135,8 @@ def _product(left: Tensor, right: Tensor, half: torch.dtype | None) -> Tensor:
 
 
 def _without_part_along(gradient: Tensor, unit: Tensor) -> Tensor:
-    """The gradient of w / ‖w‖, passed on to w up to 1 / ‖w‖."""
-    return gradient - (gradient * unit).sum(dim=1, keepdim=True) * unit
+    """The gradient of w / ‖w‖, passed on to w up to 1 / ‖w‖; in the place of `gradient`."""
+    return gradient.addcmul_(unit, torch.linalg.vecdot(gradient, unit)[:, None], value=-1)
 
 
 def _other_logits(
