@@ -16,3 +16,12 @@ def to_domain(image: NDArray[np.uint8], domain: int) -> NDArray[np.uint8]:
 def in_all_domains(images: Tensor) -> Tensor:
     """A batch [n, 3, s, s] in all four domains [4 n, 3, s, s]: first all at 0°, then all at 90°, …"""
     return torch.cat([torch.rot90(images, domain, dims=(2, 3)) for domain in range(len(DOMAINS))])
+
+
+def turned(images: Tensor, domains: Tensor) -> Tensor:
+    """A batch [n, 3, s, s], each image in its own domain of `domains` [n]."""
+    result = images.clone()
+    for domain in range(1, len(DOMAINS)):
+        rows = domains == domain
+        result[rows] = torch.rot90(images[rows], domain, dims=(2, 3))
+    return result

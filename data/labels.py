@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from data.errors import UserError
 from data.images import ImageSet, find_images
-from data.layout import IscFolder
+from data.layout import TRAINING_LABELS, IscFolder
 
-TRAINING_LABELS = "training_labels.csv"
 COLUMNS = ["image_id", "label"]
 
 

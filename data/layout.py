@@ -7,6 +7,7 @@ from data.errors import UserError
 from data.images import ImageSet, find_images
 
 TRAINING, REFERENCE, QUERY = "training_images", "reference_images", "query_images"
+TRAINING_LABELS = "training_labels.csv"  # optional: image_id,label
 GROUND_TRUTH, QUERY_EDITS = "public_ground_truth.csv", "query_edits.csv"
 
 

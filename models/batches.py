@@ -7,7 +7,8 @@ from typing import Protocol
 from lightning_fabric import Fabric
 
 from augmentations.dataset import EpochBatches, Key
-from models.settings import ModelSettings, StageSettings
+from augmentations.sampling import pk_batches, repeated_batches
+from models.settings import ModelSettings, SamplingSettings, StageSettings
 from models.training_state import Progress
 
 
@@ -41,7 +42,16 @@ def build_batches(
     seed: int,
     fabric: Fabric,
 ) -> Batches:
-    """The stage's batches from where `progress` stands."""
+    """The stage's batches of the images `rows` from where `progress` stands; class_of: image row → class."""
     epochs = (progress.epoch, stage.epochs, seed + progress.stage)
     share = (fabric.global_rank, fabric.world_size)
-    return Continued(EpochBatches(rows, stage.batch_size, *epochs, *share), progress.batch)
+    batches: Batches
+    match settings.sampling:
+        case SamplingSettings(kind="repeated", copies=copies):
+            batches = repeated_batches(rows, stage.batch_size, copies, *epochs, *share)
+        case SamplingSettings(kind="pk", per_class=per_class):
+            labels = [class_of[row] for row in rows]
+            batches = pk_batches(rows, labels, stage.batch_size // per_class, per_class, *epochs, *share)
+        case _:
+            batches = EpochBatches(rows, stage.batch_size, *epochs, *share)
+    return Continued(batches, progress.batch)

@@ -35,7 +35,8 @@ class Descriptor(nn.Module):
         self.pooling = GeM(settings.pooling_exponent, settings.train_pooling_exponent)
         self.dimensions: int = settings.dimensions or self.backbone.num_features
         if settings.dimensions is not None:
-            self.projection = nn.Linear(self.backbone.num_features, settings.dimensions, bias=False)
+            heads = len(DOMAINS) if settings.domains == "shared" else 1
+            self.projection = nn.Linear(self.backbone.num_features, settings.dimensions // heads, bias=False)
         if settings.whiten:
             self.register_buffer("whitening_mean", torch.zeros(self.dimensions))
             self.register_buffer("whitening_matrix", torch.eye(self.dimensions))
@@ -60,10 +61,11 @@ class Descriptor(nn.Module):
             return self.projection(pooled.float()) if self.settings.dimensions is not None else pooled.float()
 
     def _domain_embeddings(self, images: Tensor) -> Tensor:
-        """[4, n, d / 4]: domain by domain, each through its own head only."""
+        """[4, n, d / 4]: domain by domain, each through its own head only, or all through the shared one."""
         pooled = self.pooling(self.backbone.forward_features(in_all_domains(images)))
         with torch.autocast(images.device.type, enabled=False):
-            heads = self.projection.weight.chunk(len(DOMAINS))
+            weight = self.projection.weight
+            heads = weight.chunk(len(DOMAINS)) if self.settings.domains == "split" else [weight] * len(DOMAINS)
             parts = pooled.float().unflatten(0, (len(DOMAINS), -1))
             return torch.stack([functional.linear(part, head) for part, head in zip(parts, heads, strict=True)])
 

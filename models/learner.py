@@ -11,9 +11,11 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from augmentations.dataset import normalized
+from augmentations.domains import DOMAINS, turned
 from models.descriptor import Descriptor
 from models.objectives import ObjectiveOutput
 from models.objectives.arcface import ArcFace
+from models.objectives.domains import within_domains
 from models.objectives.sharding import gathered, summed
 from models.schedule import EpochSchedule, build_optimizers
 from models.settings import ModelSettings
@@ -30,6 +32,7 @@ class Learner:
     optimizers: list[Any]
     schedule: EpochSchedule
     clip_norm: float
+    turn: bool
 
     def state(self) -> dict[str, Any]:
         """Everything that changes while it learns."""
@@ -57,12 +60,16 @@ class Learner:
         """Forward: bytes [n, 3, s, s] of this process, classes [n] and image rows [n] → the loss of all processes' images."""
         device = self.fabric.device
         images = normalized(pixels.to(device, non_blocking=True), self.descriptor.mean, self.descriptor.std)
+        if self.turn:
+            images = turned(images, torch.randint(len(DOMAINS), (len(images),)))
         embeddings = self.network(images, raw=True)
         labels, instances = labels.to(device), instances.to(device)
         with self.fabric.autocast():
             if class_matrix(self.objective) is None:  # which gathers by itself
                 embeddings = gathered(embeddings.transpose(0, -2)).transpose(0, -2)
                 labels, instances = gathered(labels), gathered(instances)
+            if self.descriptor.settings.domains:
+                return within_domains(self.objective, embeddings, labels, instances)
             return self.objective(embeddings, labels, instances)
 
     def learn(
@@ -120,7 +127,7 @@ def build_learner(
     optimizers = build_optimizers(descriptor, objective, settings.optimizer, factor)
     wrapped = [fabric.setup_optimizers(optimizer) for optimizer in optimizers]
     schedule = EpochSchedule(optimizers, settings.scheduler)
-    return Learner(fabric, descriptor, network, objective, wrapped, schedule, settings.optimizer.clip_norm)
+    return Learner(fabric, descriptor, network, objective, wrapped, schedule, settings.optimizer.clip_norm, settings.turn)
 
 
 def class_matrix(objective: nn.Module) -> ArcFace | None:

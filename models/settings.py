@@ -1,12 +1,15 @@
 """What a recipe may say about one model: the descriptor, its objective, how and in which stages it learns."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from augmentations.settings import Family
 from data.settings import Settings
+from models.objectives.settings import MultiGrainSettings, PaperObjectiveSettings, SvmaxSettings
+
+PAIRWISE = ("contrastive", "triplet", "multi_similarity", "npair", "angular", "margin")
 
 
 class DescriptorSettings(Settings):
@@ -14,7 +17,8 @@ class DescriptorSettings(Settings):
 
     backbone: any timm name, or `hf-hub:owner/name`. weights: "none", "pretrained" (timm's own) or a local file.
     dimensions: of the vector; null leaves the linear layer out, the vector is the pooled one (MultiGrain).
-    domains: four rotations, each with its own quarter of the linear layer (IDEAL). whiten: PCA whitening learnt on unlabelled
+    domains: four rotations, each with its own quarter of the linear layer ("split", IDEAL), or all through one layer of a
+    quarter of the dimensions ("shared", to compare). whiten: PCA whitening learnt on unlabelled
     training images when training ends (MultiGrain).
     """
 
@@ -23,7 +27,7 @@ class DescriptorSettings(Settings):
     dimensions: int | None = Field(256, ge=2)
     pooling_exponent: float = Field(3.0, gt=0)
     train_pooling_exponent: bool = True
-    domains: bool = False
+    domains: Literal["split", "shared"] | None = None
     whiten: bool = False
 
     @model_validator(mode="after")
@@ -31,7 +35,7 @@ class DescriptorSettings(Settings):
         if self.domains and (self.dimensions is None or self.dimensions % 4):
             raise ValueError(f"domains: the 4 rotations share the dimensions, which must be a multiple of 4 ({self.dimensions})")
         if self.domains and self.whiten:
-            raise ValueError("whiten goes with one head: set domains to false, or leave whitening to step 03 (eigen_power)")
+            raise ValueError("whiten goes with one head: leave domains out, or leave whitening to step 03 (eigen_power)")
         return self
 
 
@@ -46,6 +50,17 @@ class ArcFaceSettings(Settings):
     scale: float = Field(40.0, gt=0)
     chunk: int = Field(16_384, ge=1)
     negatives: float | None = Field(None, gt=0, lt=1)
+
+
+class SamplingSettings(Settings):
+    """Which images make up a batch. epoch: every image once an epoch. repeated: batch_size / copies images, each in `copies`
+    edited versions (MultiGrain, 3.3). pk: batch_size / per_class classes, `per_class` images of each, again edited where a class
+    has fewer (IDEAL, 4.1).
+    """
+
+    kind: Literal["epoch", "repeated", "pk"] = "epoch"
+    copies: int = Field(3, ge=2)
+    per_class: int = Field(4, ge=2)
 
 
 class OptimizerSettings(Settings):
@@ -97,35 +112,6 @@ class StageSettings(Settings):
     learning_rate_factor: float = Field(1.0, gt=0)
 
 
-class ModelSettings(Settings):
-    descriptor: DescriptorSettings
-    objective: ArcFaceSettings = ArcFaceSettings()
-    edits: Family = "query"
-    extra_edits: bool = False
-    optimizer: OptimizerSettings = OptimizerSettings()
-    scheduler: SchedulerSettings = SchedulerSettings()
-    precision: Literal["32", "bf16", "16"] = "32"
-    compile: bool = False  # torch.compile: faster steps on a GPU after some minutes of compiling at each stage
-    workers: int = Field(2, ge=0)
-    cache: Literal["pixels", "jpeg"] = "pixels"  # of resized images on disk: jpeg takes a tenth of the room
-    stages: tuple[StageSettings, ...] = Field(min_length=1)
-
-    @model_validator(mode="after")
-    def _classes_never_shrink(self) -> "ModelSettings":
-        counts = [stage.classes or 2**62 for stage in self.stages]
-        if counts != sorted(counts):
-            raise ValueError("stages must not have fewer classes than the stage before: a class keeps its index")
-        return self
-
-    @model_validator(mode="after")
-    def _one_gradient_scaler(self) -> "ModelSettings":
-        if self.precision == "16" and self.optimizer.class_kind != "same":
-            raise ValueError(
-                "optimizer.class_kind other than same needs precision 32 or bf16: fp16 scales one optimiser's gradients"
-            )
-        return self
-
-
 class EmbeddingSettings(Settings):
     """How images are embedded. image_size: pixels, without it the last stage's. scales: the image is embedded at each of
     these multiples of image_size; flip: also mirrored; the vector is the unit mean of all. pooling_exponent: GeM's p here.
@@ -139,6 +125,55 @@ class EmbeddingSettings(Settings):
     precision: Literal["32", "bf16", "16"] = "32"
     workers: int = Field(2, ge=0)
     shard: int = Field(50_000, ge=1, description="images per shard: what a killed run loses at most")
+
+
+class ModelSettings(Settings):
+    descriptor: DescriptorSettings
+    objective: Annotated[ArcFaceSettings | PaperObjectiveSettings, Field(discriminator="kind")] = ArcFaceSettings()
+    svmax: SvmaxSettings | None = None
+    turn: bool = False  # every training image by a random quarter turn: rotation as augmentation, not as domains
+    sampling: SamplingSettings = SamplingSettings()
+    edits: Family = "query"
+    extra_edits: bool = False
+    optimizer: OptimizerSettings = OptimizerSettings()
+    scheduler: SchedulerSettings = SchedulerSettings()
+    precision: Literal["32", "bf16", "16"] = "32"
+    compile: bool = False  # torch.compile: faster steps on a GPU after some minutes of compiling at each stage
+    workers: int = Field(2, ge=0)
+    cache: Literal["pixels", "jpeg"] = "pixels"  # of resized images on disk: jpeg takes a tenth of the room
+    stages: tuple[StageSettings, ...] = Field(min_length=1)
+    embedding: EmbeddingSettings | None = None  # of this model, instead of the recipe's
+
+    @model_validator(mode="after")
+    def _classes_never_shrink(self) -> "ModelSettings":
+        counts = [stage.classes or 2**62 for stage in self.stages]
+        if counts != sorted(counts):
+            raise ValueError("stages must not have fewer classes than the stage before: a class keeps its index")
+        return self
+
+    @model_validator(mode="after")
+    def _positive_pairs_in_every_batch(self) -> "ModelSettings":
+        kind, sampling = self.objective.kind, self.sampling
+        compares = kind in PAIRWISE or (isinstance(self.objective, MultiGrainSettings) and self.objective.weight < 1)
+        if compares and sampling.kind == "epoch":
+            raise ValueError(f"objective {kind} compares images of one class: set sampling.kind to pk or repeated")
+        if isinstance(self.objective, MultiGrainSettings) and self.objective.weight < 1 and sampling.kind == "pk":
+            raise ValueError("multigrain compares copies of one image: set sampling.kind to repeated, or use objective margin")
+        if self.descriptor.domains and kind not in PAIRWISE:
+            raise ValueError(f"domains are for objectives that compare pairs ({', '.join(PAIRWISE)}), not {kind}")
+        group = {"epoch": 1, "repeated": sampling.copies, "pk": sampling.per_class}[sampling.kind]
+        for stage in self.stages:
+            if stage.batch_size < 2 * group:
+                raise ValueError(f"batch_size {stage.batch_size} must hold two groups of {group} images at least (sampling)")
+        return self
+
+    @model_validator(mode="after")
+    def _one_gradient_scaler(self) -> "ModelSettings":
+        if self.precision == "16" and self.optimizer.class_kind != "same":
+            raise ValueError(
+                "optimizer.class_kind other than same needs precision 32 or bf16: fp16 scales one optimiser's gradients"
+            )
+        return self
 
 
 LOCAL_WEIGHTS = (".pth", ".pt", ".safetensors")

@@ -13,8 +13,10 @@ from typing import Any
 import torch
 from lightning_fabric import Fabric
 from numpy.typing import NDArray
+from torch import nn
 
 from augmentations.dataset import EditedImages, overlay_material
+from augmentations.domains import DOMAINS
 from augmentations.schedule import IntensitySchedule
 from augmentations.settings import AugmentationSettings
 from data.cache import SquareImages, cached_squares
@@ -25,9 +27,11 @@ from models.checkpoint import save_descriptor
 from models.curve import append_rows
 from models.descriptor import Descriptor
 from models.drip import class_centroids
+from models.finishing import learn_whitening, save_classifier
 from models.launch import launched, lost_process_told
 from models.learner import Learner, build_learner, class_matrix, prepared_network
 from models.objectives.building import build_objective
+from models.objectives.svmax import Svmax
 from models.settings import ModelSettings, StageSettings
 from models.stage_run import StageRun, run_stage
 from models.training_state import Progress, load_state, save_state, training_identity
@@ -80,7 +84,7 @@ def train_model(
                 fabric,
                 descriptor,
                 network,
-                build_objective(settings.objective, descriptor.dimensions, 1 + max(class_of[row] for row in rows), seed),
+                _objective(settings, descriptor, 1 + max(class_of[row] for row in rows), seed),
                 settings,
                 stage.learning_rate_factor,
             )
@@ -108,8 +112,12 @@ def train_model(
             rest = run_stage(run, progress)
             last = rest[-1]
             progress = Progress(progress.stage + 1, step=progress.step)
+            if settings.descriptor.whiten and progress.stage == len(settings.stages):
+                unlabelled = [(others, others.readable()), (squares, rows)]
+                learn_whitening(descriptor, unlabelled, settings, stage.image_size, seed)
             if fabric.global_rank == 0:
                 append_rows(folder, rest)
+                save_classifier(folder, learner.objective)
                 notes: dict[str, Any] = {
                     "stage": last.stage,
                     "classes": last.classes,
@@ -125,6 +133,12 @@ def train_model(
                 f"  stage {last.stage}: {last.classes} classes, loss {last.loss:.2f}, ended by {last.ended_by}{told}", flush=True
             )
     return folder / f"stage-{len(settings.stages)}.safetensors"
+
+
+def _objective(settings: ModelSettings, descriptor: Descriptor, classes: int, seed: int) -> nn.Module:
+    """The recipe's objective; s of SVMax is logged with every one."""
+    dimensions = descriptor.dimensions // (len(DOMAINS) if settings.descriptor.domains else 1)
+    return Svmax(build_objective(settings.objective, dimensions, classes, seed), settings.svmax)
 
 
 def _validated(fabric: Fabric, validate: Validate | None, descriptor: Descriptor, image_size: int) -> float | None:

@@ -5,7 +5,11 @@ torchrun --nproc-per-node 4 -- pipeline/01_train.py --run DIR
 """
 
 import argparse
+import hashlib
 from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pipeline.roles import training_roles
 from pipeline.stage import Run, clear_errors, command_line, open_run, require, run_step
@@ -21,12 +25,21 @@ def train(run: Run, options: argparse.Namespace) -> None:
             "01_train",
             name=name,
             outputs=[folder / f"stage-{len(settings.stages)}.safetensors"],
-            inputs={"classes": roles.classes, "overlays": roles.overlays, "synthetic queries": queries},
+            inputs={
+                "classes": roles.classes,
+                "labels": _digest(roles.labels),
+                "overlays": roles.overlays,
+                "synthetic queries": queries,
+            },
             parameters={"model": settings.model_dump(mode="json", exclude={"workers"}), "seed": run.recipe.seed},
             work=partial(_train_one, run, name),
             force=options.force,
             anew=[folder],
         )
+
+
+def _digest(labels: NDArray[np.int64] | None) -> str | None:
+    return None if labels is None else hashlib.sha256(labels.tobytes()).hexdigest()
 
 
 def _train_one(run: Run, name: str) -> None:
@@ -42,10 +55,13 @@ def _train_one(run: Run, name: str) -> None:
         settings,
         roles.classes,
         roles.overlays,
+        labels=roles.labels,
         folder=run.folder / "models" / name,
         cache=run.folder / "cache",
         seed=run.recipe.seed,
-        validate=lambda descriptor, size: synthetic_score(run, roles, descriptor, size),
+        validate=lambda descriptor, size: synthetic_score(
+            run, roles, descriptor, size, settings.embedding or run.recipe.embedding
+        ),
     )
 
 

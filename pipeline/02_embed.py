@@ -9,6 +9,7 @@ from pathlib import Path
 
 from data.errors import UserError
 from data.images import ImageSet, find_images
+from models.settings import EmbeddingSettings
 from pipeline.roles import images_to_embed
 from pipeline.stage import Run, clear_errors, command_line, open_run, require, run_step
 
@@ -18,6 +19,7 @@ def embed(run: Run, options: argparse.Namespace) -> None:
     sets = images_to_embed(run)
     for model, settings in run.recipe.models.items():
         checkpoint = require(run.folder / "models" / model / f"stage-{len(settings.stages)}.safetensors", "01_train", run)
+        own = settings.embedding or run.recipe.embedding
         for name, images in sets.items():
             output = run.folder / "embeddings" / model / f"{name}.h5"
             run_step(
@@ -26,22 +28,21 @@ def embed(run: Run, options: argparse.Namespace) -> None:
                 name=f"{model} {name}",
                 outputs=[output],
                 inputs={"checkpoint": checkpoint, "images": images},
-                parameters=run.recipe.embedding.model_dump(mode="json", exclude={"workers", "batch_size", "shard"}),
-                work=partial(_embed_one, run, checkpoint, images, output),
+                parameters=own.model_dump(mode="json", exclude={"workers", "batch_size", "shard"}),
+                work=partial(_embed_one, own, checkpoint, images, output),
                 force=options.force,
             )
 
 
-def _embed_one(run: Run, checkpoint: Path, images: ImageSet, output: Path) -> None:
+def _embed_one(settings: EmbeddingSettings, checkpoint: Path, images: ImageSet, output: Path) -> None:
     # imported here: an up-to-date step must return at once
     from pipeline.embedding import embed_to_file
 
-    embed_to_file(checkpoint, images, run.recipe.embedding, output)
+    embed_to_file(checkpoint, images, settings, output)
 
 
 def embed_folder(checkpoint: Path, folder: Path, output: Path) -> None:
     """Embed any folder outside a run; ids are the paths below it without their endings."""
-    from models.settings import EmbeddingSettings
     from pipeline.embedding import embed_to_file
 
     embed_to_file(checkpoint, find_images(folder, naming="path"), EmbeddingSettings(), output)

@@ -3,9 +3,12 @@
 from collections import Counter
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from data.errors import UserError
 from data.images import ImageSet, find_images
-from data.layout import TRAINING, IscFolder, open_isc_folder
+from data.layout import TRAINING, TRAINING_LABELS, IscFolder, open_isc_folder
 from data.split import split_training
 from pipeline.stage import RUNS, Run
 
@@ -14,9 +17,11 @@ PROCEDURAL_SEED = 1  # other pictures than the built-in sample's, whose seed is 
 
 @dataclass(frozen=True)
 class Roles:
-    """classes: learnt, in fixed order; overlays: pasted into others; references, distractors: the synthetic query set's."""
+    """classes: learnt, in fixed order; labels: the class of each, None where every image is its own; overlays: pasted into
+    others; references, distractors: the synthetic query set's."""
 
     classes: ImageSet
+    labels: NDArray[np.int64] | None
     overlays: ImageSet
     references: ImageSet
     distractors: ImageSet
@@ -27,8 +32,10 @@ def training_roles(run: Run) -> Roles:
     training = find_images(run.data / TRAINING)
     recipe = run.recipe
     split = split_training(training.ids, recipe.seed, recipe.split.validation, recipe.split.overlay)
+    extra = _extra_classes(run)
     return Roles(
-        classes=_joined(training.select(split.classes), _extra_classes(run)),
+        classes=_joined(training.select(split.classes), extra),
+        labels=_labels(run, training, split.classes, extra),
         overlays=training.select(split.overlays),
         references=training.select(split.references),
         distractors=training.select(split.distractors),
@@ -44,6 +51,21 @@ def images_to_embed(run: Run) -> dict[str, ImageSet]:
         "query": folder.query,
         "synthetic": find_images(run.folder / "queries" / "query_images"),
     }
+
+
+def _labels(run: Run, training: ImageSet, classes: list[str], extra: list[ImageSet]) -> NDArray[np.int64] | None:
+    """Of the images that are learnt, as 0 … C − 1, from the data set's training_labels.csv."""
+    path = run.data / TRAINING_LABELS
+    if not path.is_file():
+        return None
+    if extra:
+        raise UserError(f"{path} gives the training images' classes, but extra_classes have none: leave extra_classes out.")
+    # imported here: an up-to-date step must return at once
+    from data.labels import read_labels
+
+    labelled = read_labels(path, training)
+    label_of = dict(zip(labelled.images.ids, labelled.labels.tolist(), strict=True))
+    return np.unique([label_of[image_id] for image_id in classes], return_inverse=True)[1].astype(np.int64)
 
 
 def _extra_classes(run: Run) -> list[ImageSet]:

@@ -7,25 +7,26 @@ from data.images import ImageSet, find_images
 from models.checkpoint import Checkpoint
 from models.descriptor import Descriptor
 from models.embed import embed_images
+from models.settings import EmbeddingSettings
 from pipeline.roles import Roles
 from pipeline.stage import Run
 from submissions.metrics import evaluate
 from submissions.vectors import Vectors
 
 
-def synthetic_score(run: Run, roles: Roles, descriptor: Descriptor, image_size: int) -> float:
+def synthetic_score(run: Run, roles: Roles, descriptor: Descriptor, image_size: int, settings: EmbeddingSettings) -> float:
     """µAP of the descriptor as it stands, without ensemble and normalisation."""
     queries = run.folder / "queries"
     checkpoint = Checkpoint(descriptor, image_size, {})
-    found = _embedded(run, checkpoint, find_images(queries / "query_images"))
-    references = _embedded(run, checkpoint, roles.references)
+    found = _embedded(settings, checkpoint, find_images(queries / "query_images"))
+    references = _embedded(settings, checkpoint, roles.references)
     descriptor.train()
     scores, _ = evaluate(found, references, read_ground_truth(queries / "public_ground_truth.csv"))
     return scores.micro_average_precision
 
 
-def _embedded(run: Run, checkpoint: Checkpoint, images: ImageSet) -> Vectors:
-    blocks = list(embed_images(checkpoint, images, run.recipe.embedding))
+def _embedded(settings: EmbeddingSettings, checkpoint: Checkpoint, images: ImageSet) -> Vectors:
+    blocks = list(embed_images(checkpoint, images, settings))
     return Vectors(
         images.ids, np.concatenate([block.vectors for block in blocks]), np.concatenate([block.unreadable for block in blocks])
     )

@@ -5,9 +5,13 @@ the descriptor's last layer gives them, of any length; labels are class indices 
 image an embedding was made from.
 """
 
-from dataclasses import dataclass, field
+from __future__ import annotations
 
-from torch import Tensor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # settings are read without torch
+    from torch import Tensor
 
 
 @dataclass(frozen=True)

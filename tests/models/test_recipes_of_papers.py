@@ -1,0 +1,102 @@
+"""Objectives, sampling, domains and whitening through the trainer."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from data.images import ImageSet, find_images
+from data.sample import write_pictures
+from models.checkpoint import load_descriptor
+from models.descriptor import Descriptor
+from models.finishing import load_classifier, whitening_of
+from models.settings import DescriptorSettings, ModelSettings
+from models.trainer import train_model
+from models.whitening import folded_logits
+
+STAGES = [{"classes": 4, "image_size": 32, "batch_size": 8, "epochs": 2}, {"image_size": 32, "batch_size": 8, "epochs": 1}]
+DESCRIPTOR = {"backbone": "test_efficientnet", "dimensions": 16}
+PK = {"kind": "pk", "per_class": 2}
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> ImageSet:
+    folder = tmp_path_factory.mktemp("pictures")
+    list(write_pictures(folder, "T", 28, seed=0, workers=1))
+    return find_images(folder)
+
+
+def train(images: ImageSet, folder: Path, **changed: Any) -> list[dict[str, str]]:
+    """Six classes of four images each."""
+    settings = ModelSettings.model_validate({"descriptor": DESCRIPTOR, "workers": 0, "stages": STAGES} | changed)
+    classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
+    train_model(settings, classes, overlays, folder / "model", folder / "cache", seed=0, labels=np.arange(24) % 6)
+    with (folder / "model" / "curve.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("kind", ["contrastive", "triplet", "multi_similarity", "npair", "angular", "margin"])
+def test_pair_objectives_learn_with_svmax_and_domains(images: ImageSet, tmp_path: Path, kind: str) -> None:
+    descriptor = DESCRIPTOR | {"domains": "split"}
+    rows = train(images, tmp_path, objective={"kind": kind}, sampling=PK, svmax={"weight": 0.1}, descriptor=descriptor)
+    assert [row["classes"] for row in rows] == ["4", "4", "6"]
+    lower, s, upper = (float(rows[-1][name]) for name in ("singular_lower", "mean_singular_value", "singular_upper"))
+    assert lower < s < upper == pytest.approx((8 / 4) ** 0.5)  # heads of 4 dimensions, batches of 8
+
+
+def test_s_is_logged_without_the_regulariser(images: ImageSet, tmp_path: Path) -> None:
+    row = train(images, tmp_path)[-1]
+    assert float(row["singular_lower"]) <= float(row["mean_singular_value"]) <= float(row["singular_upper"])
+
+
+def test_multigrain_learns_whitens_and_folds_its_classifier(images: ImageSet, tmp_path: Path) -> None:
+    descriptor = {"backbone": "test_efficientnet", "dimensions": 8, "whiten": True, "train_pooling_exponent": False}
+    repeated = {"kind": "repeated", "copies": 3}
+    rows = train(images, tmp_path, objective={"kind": "multigrain"}, sampling=repeated, descriptor=descriptor)
+    assert {"beta", "margin_loss", "cross_entropy"} <= rows[0].keys()
+    trained = load_descriptor(tmp_path / "model" / "stage-2.safetensors").descriptor.eval()
+    weight, bias = load_classifier(tmp_path / "model")
+    embeddings = trained(torch.randn(5, 3, 32, 32), raw=True).detach()
+    whitening = whitening_of(trained)
+    assert whitening is not None and weight.shape == (6, 8)
+    torch.testing.assert_close(
+        folded_logits(embeddings, whitening, weight, bias), embeddings @ weight.T + bias, rtol=1e-4, atol=1e-4
+    )
+
+
+def test_each_head_learns_from_its_own_domain_alone() -> None:
+    descriptor = Descriptor(DescriptorSettings.model_validate(DESCRIPTOR | {"domains": "split"}))
+    parts = descriptor(torch.randn(3, 3, 32, 32), raw=True)
+    assert parts.shape == (4, 3, 4)
+    for domain in range(4):
+        (gradient,) = torch.autograd.grad(parts[domain].sum(), descriptor.projection.weight, retain_graph=True)
+        touched = gradient.reshape(4, 4, -1).abs().sum(dim=(1, 2)) > 0
+        assert touched.tolist() == [number == domain for number in range(4)]
+
+
+def test_the_vector_joins_the_domains_and_a_turned_image_permutes_them() -> None:
+    descriptor = Descriptor(DescriptorSettings.model_validate(DESCRIPTOR | {"domains": "shared"})).eval()
+    image = torch.randn(1, 3, 32, 32)
+    vector, turned = descriptor(image).reshape(4, 4), descriptor(torch.rot90(image, 1, dims=(2, 3))).reshape(4, 4)
+    torch.testing.assert_close(vector.roll(-1, dims=0), turned, atol=1e-5, rtol=1e-4)
+    assert float(vector.detach().norm()) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"objective": {"kind": "triplet"}}, "set sampling.kind to pk or repeated"),
+        ({"objective": {"kind": "multigrain"}, "sampling": PK}, "set sampling.kind to repeated"),
+        ({"objective": {"kind": "multigrain", "weight": 1.5}}, "less than or equal to 1"),
+        ({"descriptor": DESCRIPTOR | {"domains": "split"}}, "domains are for objectives that compare pairs"),
+        ({"descriptor": DESCRIPTOR | {"domains": "split", "dimensions": 18}}, "a multiple of 4"),
+        ({"objective": {"kind": "margin"}, "sampling": {"kind": "pk", "per_class": 6}}, "two groups of 6 images"),
+        ({"precision": "16", "optimizer": {"class_kind": "adafactor"}}, "needs precision 32 or bf16"),
+    ],
+)
+def test_combinations_that_make_no_sense(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ModelSettings.model_validate({"descriptor": DESCRIPTOR, "stages": STAGES} | changed)
