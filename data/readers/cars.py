@@ -1,0 +1,45 @@
+"""Cars-196: models of cars; in metric learning the first 98 train, the last 98 test."""
+
+from pathlib import Path
+
+import numpy as np
+from scipy.io import loadmat
+
+from data.errors import UserError
+from data.images import ImageSet
+from data.labels import LabelledImages
+from data.readers.expected import TrainTest, existing, expect
+
+FORM = "cars_annos.mat and car_ims/000001.jpg, … (cars_annos.mat and car_ims.tgz side by side)"
+
+
+def read_cars(root: Path | str, train_classes: int = 98) -> TrainTest:
+    """Classes 1…`train_classes` train, the others test, of all images in cars_annos.mat; its own train/test marks are not used.
+
+    UserError: missing files, a table of another form, images that are listed but not there, no class left for one part.
+    """
+    root = Path(root)
+    expect(root, FORM, "cars_annos.mat", "car_ims/")
+    file = root / "cars_annos.mat"
+    try:
+        content = loadmat(file, squeeze_me=True)
+        rows = np.atleast_1d(content["annotations"])
+        names = [str(name) for name in np.atleast_1d(rows["relative_im_path"])]
+        classes = np.array([int(label) for label in rows["class"]], np.int64)
+        titles = [str(title) for title in np.atleast_1d(content["class_names"])]
+    except Exception as error:  # damaged files raise anything
+        raise UserError(f"{file} is not Cars-196's table of annotations: {error}") from error
+    if len(classes) == 0 or classes.min() < 1 or classes.max() > len(titles):
+        raise UserError(f"{file}: classes must lie in 1…{len(titles)}, the number of class_names.")
+    images = existing(root, names, file)
+    train, test = (_part(images, classes, titles, chosen, file) for chosen in (classes <= train_classes, classes > train_classes))
+    return TrainTest(train, test)
+
+
+def _part(images: ImageSet, classes: np.ndarray, titles: list[str], chosen: np.ndarray, file: Path) -> LabelledImages:
+    if not chosen.any():
+        raise UserError(f"{file}: its {len(titles)} classes leave none for training or none for testing.")
+    rows = np.flatnonzero(chosen).tolist()
+    numbers, labels = np.unique(classes[rows], return_inverse=True)
+    part = ImageSet([images.ids[row] for row in rows], [images.paths[row] for row in rows])
+    return LabelledImages(part, labels.astype(np.int64), [titles[number - 1] for number in numbers.tolist()])

@@ -1,0 +1,57 @@
+"""INRIA Copydays: 157 photos and their JPEG, cropped and strongly edited copies, with distractors from elsewhere if wanted."""
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Literal, get_args
+
+from data.errors import UserError
+from data.images import ImageSet, find_images
+from data.readers.expected import RetrievalSet, expect
+
+Copies = Literal["strong", "jpeg", "crops"]
+FORM = "original/200000.jpg, … and strong/200001.jpg, …, jpeg/<quality>/200000.jpg, …, crops/<per cent>/200000.jpg, …"
+
+
+def read_copydays(
+    root: Path | str, copies: Copies = "strong", strength: int | None = None, distractors: Path | str | None = None
+) -> RetrievalSet:
+    """Copies are the queries; the original of the same number // 100 is the answer. Searched are originals and distractors.
+
+    copies: which edits; strength: of "jpeg" its quality and of "crops" the per cent cut away (the name of the subfolder), None
+    for all of them. distractors: a folder of other images. Ids are "original/…", "strong/…", "distractor/…"; the other copies,
+    which are in `images` only to be embedded, are ignored, as the query itself is.
+    UserError: a missing folder, names that are no numbers, a copy without its original.
+    """
+    root = Path(root)
+    if copies not in get_args(Copies):
+        raise UserError(f"copies {copies!r}: choose one of {', '.join(get_args(Copies))}.")
+    if strength is not None and copies == "strong":
+        raise UserError("Copydays' strong copies have no strength; leave it out, or choose jpeg or crops.")
+    folder = copies if strength is None else f"{copies}/{strength}"
+    expect(root, FORM, "original/", f"{folder}/")
+    parts = [_named("original", root / "original"), _named(folder, root / folder)]
+    if distractors is not None:
+        parts.append(_named("distractor", Path(distractors)))
+    images = ImageSet([image_id for part in parts for image_id in part.ids], [path for part in parts for path in part.paths])
+    originals: dict[int, list[int]] = defaultdict(list)
+    first, end = len(parts[0]), len(parts[0]) + len(parts[1])
+    for row in range(first):
+        originals[_group(images, row)].append(row)
+    queries = list(range(first, end))
+    alone = [row for row in queries if _group(images, row) not in originals]
+    if alone:
+        raise UserError(f"{root}: {len(alone)} copies have no original, the first is {images.paths[alone[0]]}. Expected {FORM}.")
+    return RetrievalSet(images, queries, [originals[_group(images, row)] for row in queries], [queries] * len(queries))
+
+
+def _named(prefix: str, folder: Path) -> ImageSet:
+    found = find_images(folder, naming="path")
+    return ImageSet([f"{prefix}/{image_id}" for image_id in found.ids], found.paths)
+
+
+def _group(images: ImageSet, row: int) -> int:
+    """The number that a photo and its copies share."""
+    name = images.paths[row].stem
+    if len(name) != 6 or not name.isdecimal():
+        raise UserError(f"{images.paths[row]} is not named by six figures, as Copydays' images are: {FORM}.")
+    return int(name) // 100

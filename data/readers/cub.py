@@ -1,0 +1,33 @@
+"""CUB-200-2011: 200 species of birds; in metric learning the first 100 train, the last 100 test."""
+
+from pathlib import Path
+
+from data.errors import UserError
+from data.labels import with_classes
+from data.readers.expected import TrainTest, existing, expect, rows_of
+
+FORM = "CUB_200_2011/images.txt, CUB_200_2011/image_class_labels.txt and CUB_200_2011/images/… (CUB_200_2011.tgz)"
+
+
+def read_cub(root: Path | str, train_classes: int = 100) -> TrainTest:
+    """Classes 1…`train_classes` train, the others test; ids are paths below images/, names those of the folders.
+
+    root: the folder that holds CUB_200_2011/, or that folder itself. UserError: missing files, lines that are no such table,
+    images that are listed but not there, an image without a class, no class left for one part.
+    """
+    root = Path(root)
+    folder = root if (root / "images.txt").is_file() else root / "CUB_200_2011"
+    expect(root, FORM)
+    expect(folder if folder.is_dir() else root, FORM, "images.txt", "image_class_labels.txt", "images/")
+    names = dict(rows_of(folder / "images.txt", 2))
+    class_of = dict(rows_of(folder / "image_class_labels.txt", 2))
+    odd = [number for number in names.keys() | class_of.keys() if number not in names or not class_of.get(number, "").isdecimal()]
+    if odd:
+        raise UserError(f"{folder}: images.txt and image_class_labels.txt name different images, such as {min(odd)}: {FORM}.")
+    parts = []
+    for training in (True, False):
+        chosen = [name for number, name in names.items() if (int(class_of[number]) <= train_classes) == training]
+        if not chosen:
+            raise UserError(f"{folder}: no class is left to {'train' if training else 'test'} beside {train_classes} classes.")
+        parts.append(with_classes(existing(folder / "images", chosen, folder / "images.txt"), [n.split("/")[0] for n in chosen]))
+    return TrainTest(*parts)

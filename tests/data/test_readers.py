@@ -1,0 +1,186 @@
+"""Each reader on a folder made in the form of its archive, whole and broken."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.io import savemat
+
+from data.errors import UserError
+from data.readers.cars import read_cars
+from data.readers.copydays import read_copydays
+from data.readers.cub import read_cub
+from data.readers.holidays import read_holidays
+from data.readers.online_products import read_online_products
+from data.readers.ukb import read_ukb
+
+
+def touch(root: Path, *names: str) -> None:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(b"x")
+
+
+def make_holidays(root: Path) -> None:
+    touch(root, *(f"jpg/{number}.jpg" for number in (100000, 100001, 100002, 100100, 100101)))
+
+
+def make_ukb(root: Path) -> None:
+    touch(root, *(f"full/ukbench{number:05d}.jpg" for number in range(8)))
+
+
+def make_copydays(root: Path) -> None:
+    touch(root, "original/200000.jpg", "original/200100.jpg", "strong/200001.jpg", "strong/200002.jpg", "strong/200101.jpg")
+    touch(root, "jpeg/15/200000.jpg", "jpeg/75/200000.jpg", "crops/10/200100.jpg")
+
+
+def make_cub(root: Path) -> None:
+    names = ["001.Albatross/a.jpg", "100.Pelican/b.jpg", "101.Wren/c.jpg", "200.Finch/d.jpg", "001.Albatross/e.jpg"]
+    touch(root / "CUB_200_2011", *(f"images/{name}" for name in names))
+    lines = [f"{number} {name}\n" for number, name in enumerate(names, start=1)]
+    (root / "CUB_200_2011" / "images.txt").write_text("".join(lines))
+    lines = [f"{number} {int(name[:3])}\n" for number, name in enumerate(names, start=1)]
+    (root / "CUB_200_2011" / "image_class_labels.txt").write_text("".join(lines))
+
+
+def write_cars_table(root: Path, classes: list[int]) -> None:
+    kind = [("relative_im_path", object), ("bbox_x1", object), ("class", object), ("test", object)]
+    rows = np.array([(f"car_ims/{i:06d}.jpg", 1, label, i % 2) for i, label in enumerate(classes, start=1)], dtype=kind)
+    titles = np.array([[f"car {label}" for label in range(1, 197)]], dtype=object)
+    savemat(root / "cars_annos.mat", {"annotations": rows[None], "class_names": titles})
+
+
+def make_cars(root: Path) -> None:
+    touch(root, *(f"car_ims/{number:06d}.jpg" for number in range(1, 6)))
+    write_cars_table(root, [98, 1, 99, 196, 1])
+
+
+def make_online_products(root: Path) -> None:
+    folder = root / "Stanford_Online_Products"
+    touch(folder, "bicycle_final/111_0.JPG", "bicycle_final/111_1.JPG", "sofa_final/222_0.JPG")
+    header = "image_id class_id super_class_id path\n"
+    (folder / "Ebay_train.txt").write_text(f"{header}1 1 1 bicycle_final/111_0.JPG\n2 1 1 bicycle_final/111_1.JPG\n")
+    (folder / "Ebay_test.txt").write_text(f"{header}3 11319 2 sofa_final/222_0.JPG\n")
+
+
+def test_holidays(tmp_path: Path) -> None:
+    make_holidays(tmp_path)
+    found = read_holidays(tmp_path)
+    assert [found.images.ids[row] for row in found.queries] == ["100000", "100100"]
+    assert found.relevant == [[1, 2], [4]] and found.ignored == [[0], [3]]
+
+
+def test_ukb_with_and_without_its_folder(tmp_path: Path) -> None:
+    make_ukb(tmp_path)
+    for root in (tmp_path, tmp_path / "full"):
+        found = read_ukb(root)
+        assert found.labels.tolist() == [0] * 4 + [1] * 4 and found.images.ids[5] == "ukbench00005"
+
+
+def test_copydays(tmp_path: Path) -> None:
+    make_copydays(tmp_path / "set")
+    touch(tmp_path / "more", "a.jpg", "deep/b.jpg")
+    found = read_copydays(tmp_path / "set", distractors=tmp_path / "more")
+    assert [found.images.ids[row] for row in found.queries] == ["strong/200001", "strong/200002", "strong/200101"]
+    answers = [[found.images.ids[row] for row in rows] for rows in found.relevant]
+    assert answers == [["original/200000"]] * 2 + [["original/200100"]]
+    assert found.images.ids[-2:] == ["distractor/a", "distractor/deep/b"]
+    assert all(rows == found.queries for rows in found.ignored)
+    assert len(read_copydays(tmp_path / "set", "jpeg").queries) == 2
+    weak = read_copydays(tmp_path / "set", "jpeg", 75)
+    assert [weak.images.ids[row] for row in weak.queries] == ["jpeg/75/200000"]
+
+
+def test_cub(tmp_path: Path) -> None:
+    make_cub(tmp_path)
+    for root in (tmp_path, tmp_path / "CUB_200_2011"):
+        found = read_cub(root)
+        assert found.train.names == ["001.Albatross", "100.Pelican"] and found.train.labels.tolist() == [0, 1, 0]
+        assert found.test.images.ids == ["101.Wren/c.jpg", "200.Finch/d.jpg"] and found.test.labels.tolist() == [0, 1]
+
+
+def test_cars(tmp_path: Path) -> None:
+    make_cars(tmp_path)
+    found = read_cars(tmp_path)
+    assert found.train.names == ["car 1", "car 98"] and found.train.labels.tolist() == [1, 0, 0]
+    assert found.test.names == ["car 99", "car 196"] and found.test.images.ids == ["car_ims/000003.jpg", "car_ims/000004.jpg"]
+
+
+def test_online_products(tmp_path: Path) -> None:
+    make_online_products(tmp_path)
+    for root in (tmp_path, tmp_path / "Stanford_Online_Products"):
+        found = read_online_products(root)
+        assert found.train.labels.tolist() == [0, 0] and found.test.names == ["11319"]
+        assert found.test.images.paths[0].is_file()
+
+
+READERS: list[tuple[Callable, Callable, str]] = [
+    (read_holidays, make_holidays, r"lacks jpg/ .*jpg/100000\.jpg"),
+    (read_ukb, make_ukb, r"holds no image"),
+    (read_copydays, make_copydays, r"lacks original/, strong/ .*root of the unpacked archive"),
+    (read_cub, make_cub, r"lacks images\.txt, image_class_labels\.txt, images/ .*CUB_200_2011\.tgz"),
+    (read_cars, make_cars, r"lacks cars_annos\.mat, car_ims/ .*side by side"),
+    (read_online_products, make_online_products, r"lacks Ebay_train\.txt, Ebay_test\.txt .*Stanford_Online_Products\.zip"),
+]
+
+
+@pytest.mark.parametrize(("read", "make", "message"), READERS)
+def test_missing_and_other_folders_are_told(tmp_path: Path, read: Callable, make: Callable, message: str) -> None:
+    with pytest.raises(UserError, match=r"is not a folder\. Name the root of the unpacked archive"):
+        read(tmp_path / "nowhere")
+    (tmp_path / "notes.txt").write_text("x")
+    with pytest.raises(UserError, match=message):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("read", "make", "gone", "message"),
+    [
+        (read_holidays, make_holidays, "jpg/100100.jpg", "group 1001 has 1 images.*Are both archives unpacked"),
+        (read_holidays, make_holidays, "jpg/100101.jpg", "group 1001 has 1 images"),
+        (read_ukb, make_ukb, "full/ukbench00006.jpg", "1 objects have not four images.*ukbench00004 to ukbench00007"),
+        (read_copydays, make_copydays, "original/200100.jpg", r"1 copies have no original, the first is .*200101\.jpg"),
+        (read_cub, make_cub, "CUB_200_2011/images/200.Finch/d.jpg", r"1 of them are not there, the first: .*Finch/d\.jpg"),
+        (read_cub, make_cub, "CUB_200_2011/images.txt", r"lacks images\.txt"),
+        (read_cars, make_cars, "car_ims/000003.jpg", r"1 of them are not there, the first: .*000003\.jpg"),
+        (read_cars, make_cars, "cars_annos.mat", r"lacks cars_annos\.mat"),
+        (read_online_products, make_online_products, "Stanford_Online_Products/sofa_final/222_0.JPG", "1 of them are not there"),
+    ],
+)
+def test_what_is_gone_is_named(tmp_path: Path, read: Callable, make: Callable, gone: str, message: str) -> None:
+    make(tmp_path)
+    (tmp_path / gone).unlink()
+    with pytest.raises(UserError, match=message):
+        read(tmp_path)
+
+
+def test_files_of_another_form_are_told(tmp_path: Path) -> None:
+    for make in (make_holidays, make_ukb, make_copydays, make_cub, make_cars, make_online_products):
+        make(tmp_path / make.__name__)
+    touch(tmp_path / "make_holidays", "jpg/beach.jpg")
+    with pytest.raises(UserError, match="not named by six figures, such as 'beach'"):
+        read_holidays(tmp_path / "make_holidays")
+    touch(tmp_path / "make_ukb", "full/cat.jpg")
+    with pytest.raises(UserError, match="other names, such as 'cat'"):
+        read_ukb(tmp_path / "make_ukb")
+    touch(tmp_path / "make_copydays", "strong/cat.jpg")
+    with pytest.raises(UserError, match=r"cat\.jpg is not named by six figures"):
+        read_copydays(tmp_path / "make_copydays")
+    with pytest.raises(UserError, match="have no strength"):
+        read_copydays(tmp_path / "make_copydays", "strong", 10)
+    with pytest.raises(UserError, match="lacks crops/50/"):
+        read_copydays(tmp_path / "make_copydays", "crops", 50)
+    (tmp_path / "make_cars" / "cars_annos.mat").write_bytes(b"not a table")
+    with pytest.raises(UserError, match="is not Cars-196's table"):
+        read_cars(tmp_path / "make_cars")
+    write_cars_table(tmp_path / "make_cars", [1, 2, 3, 4, 5])
+    with pytest.raises(UserError, match="leave none"):
+        read_cars(tmp_path / "make_cars")
+    (tmp_path / "make_cub" / "CUB_200_2011" / "image_class_labels.txt").write_text("1 1\n2 x\n")
+    with pytest.raises(UserError, match="name different images"):
+        read_cub(tmp_path / "make_cub")
+    table = tmp_path / "make_online_products" / "Stanford_Online_Products" / "Ebay_test.txt"
+    table.write_text("image_id class_id super_class_id path\n3 11319 sofa_final/222_0.JPG\n")
+    with pytest.raises(UserError, match="line 2 has 3 columns; expected 4"):
+        read_online_products(tmp_path / "make_online_products")
