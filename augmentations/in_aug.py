@@ -1,0 +1,94 @@
+"""IN-aug: augmented copies of training images, to choose a pooling exponent by (MultiGrain, section 4.2; ICLR, section 3.5)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from augmentations.composition import edit_image
+from augmentations.query_set import fit
+from augmentations.randomness import generator_for
+from augmentations.settings import AugmentationSettings
+from data.decode import decode_rgb
+from data.errors import ImageError, UserError
+from data.images import ImageSet
+from data.labels import LabelledImages
+from data.loader import resize_square
+
+COPIER = AugmentationSettings(family="multigrain_full")
+
+
+@dataclass(frozen=True)
+class InAug:
+    """`sources` are the chosen images; copy i belongs to sources[groups[i]], groups [n · copies] are 0, 0, 0, 0, 0, 1, …"""
+
+    sources: ImageSet
+    groups: NDArray[np.int64]
+    copies: int
+    seed: int
+
+
+def in_aug(training: ImageSet | LabelledImages, seed: int, count: int = 2000, copies: int = 5) -> InAug:
+    """Choose `count` readable training images, as many of each class as the next where there are classes.
+
+    The paper takes 2,000 of ImageNet, two per class. Fewer where the training set has fewer. UserError: fewer than two images
+    that can be read, or than one copy.
+    """
+    images = training.images if isinstance(training, LabelledImages) else training
+    if copies < 1 or count < 2:
+        raise UserError(f"IN-aug of {count} images with {copies} copies each: two images and one copy at least are needed.")
+    rng = generator_for(seed, 0, "IN-aug")
+    order = rng.permutation(len(images))
+    if isinstance(training, LabelledImages):
+        order = order[np.argsort(_turns(training.labels[order]), kind="stable")]
+    chosen: list[int] = []
+    for row in order.tolist():
+        if len(chosen) == count:
+            break
+        if _readable(images, row):
+            chosen.append(row)
+    if len(chosen) < 2:
+        raise UserError(f"IN-aug needs at least two training images that can be read; found {len(chosen)} of {len(images)}.")
+    sources = ImageSet([images.ids[row] for row in chosen], [images.paths[row] for row in chosen])
+    return InAug(sources, np.repeat(np.arange(len(chosen)), copies), copies, seed)
+
+
+class InAugImages(Dataset[tuple[Tensor, bool]]):
+    """Item i: (uint8 [3, size, size], True), copy i of `chosen` edited by MultiGrain's `full` set; by (seed, image, copy) only.
+
+    Edits are made at up to twice the size that is shown, so that a crop still has pixels to show; the same seed gives the same
+    crops and colours at every size, so that resolutions can be compared.
+    """
+
+    def __init__(self, chosen: InAug, size: int) -> None:
+        self.chosen, self.size = chosen, size
+
+    def __len__(self) -> int:
+        return len(self.chosen.groups)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, bool]:
+        sources, (source, copy) = self.chosen.sources, divmod(index, self.chosen.copies)
+        rng = generator_for(self.chosen.seed, 0, sources.ids[source], copy + 1)
+        image = fit(decode_rgb(sources.paths[source], short_side=2 * self.size), 3 * self.size)
+        pixels = resize_square(edit_image(image, COPIER, rng).image, self.size)
+        return torch.from_numpy(np.ascontiguousarray(pixels)).permute(2, 0, 1), True
+
+
+def _turns(labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many of the same label came before, for each of `labels` [n]."""
+    order = np.argsort(labels, kind="stable")
+    sizes = np.unique(labels, return_counts=True)[1]
+    turns = np.empty(len(labels), np.int64)
+    turns[order] = np.arange(len(labels)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return turns
+
+
+def _readable(images: ImageSet, row: int) -> bool:
+    try:
+        decode_rgb(images.paths[row], short_side=32)
+    except ImageError:
+        return False
+    return True

@@ -1,0 +1,59 @@
+import numpy as np
+import pytest
+import torch
+
+from augmentations.in_aug import InAugImages, in_aug
+from data.errors import UserError
+from data.images import ImageSet, find_images
+from data.labels import with_classes
+from data.sample import write_pictures
+from submissions.retrieval import in_aug_accuracy
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> ImageSet:
+    folder = tmp_path_factory.mktemp("pictures")
+    list(write_pictures(folder, "T", 12, seed=0, workers=1))
+    (folder / "T999999.jpg").write_bytes(b"no image")
+    return find_images(folder)
+
+
+def test_five_copies_each_of_different_readable_images(images: ImageSet) -> None:
+    chosen = in_aug(images, seed=0, count=8)
+    assert len(set(chosen.sources.ids)) == 8 and "T999999" not in chosen.sources.ids
+    assert chosen.groups.tolist() == [source for source in range(8) for _ in range(5)]
+    assert in_aug(images, seed=0, count=8).sources.ids == chosen.sources.ids != in_aug(images, seed=1, count=8).sources.ids
+    assert len(in_aug(images, seed=0).sources) == 12  # all that can be read: fewer than 2,000
+
+
+def test_copies_differ_and_are_the_same_again(images: ImageSet) -> None:
+    chosen = in_aug(images, seed=3, count=4)
+    one, two = InAugImages(chosen, 32), InAugImages(chosen, 32)
+    assert len(one) == 20
+    pixels = [one[item][0] for item in range(20)]
+    assert all(torch.equal(two[item][0], pixels[item]) for item in (19, 3, 0))
+    assert len({p.numpy().tobytes() for p in pixels}) == 20
+    assert all(p.shape == (3, 32, 32) and p.dtype == torch.uint8 for p in pixels)
+
+
+def test_classes_are_shared_out_evenly(images: ImageSet) -> None:
+    labelled = with_classes(images, ["common"] * 8 + ["rare"] * 5)
+    chosen = in_aug(labelled, seed=0, count=6)
+    classes = dict(zip(images.ids, labelled.labels.tolist(), strict=True))
+    assert np.bincount([classes[image_id] for image_id in chosen.sources.ids]).tolist() == [3, 3]
+
+
+def test_plain_colours_already_find_more_than_themselves(images: ImageSet) -> None:
+    chosen = in_aug(images, seed=0, count=12)
+    dataset = InAugImages(chosen, 32)
+    vectors = np.stack([dataset[item][0].float().mean(dim=(1, 2)).numpy() for item in range(len(dataset))])
+    vectors -= vectors.mean(axis=0)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    assert 1.2 < in_aug_accuracy(vectors, chosen.groups) <= 5
+
+
+def test_too_little_is_told(images: ImageSet) -> None:
+    with pytest.raises(UserError, match="at least two training images that can be read"):
+        in_aug(images.select(["T000000", "T999999"]), seed=0)
+    with pytest.raises(UserError, match="two images and one copy"):
+        in_aug(images, seed=0, copies=0)
