@@ -1,0 +1,94 @@
+"""How an image becomes a tensor when it is tested: squeezed to a square, its centre, or whole with its own shape."""
+
+from collections.abc import Iterator
+from typing import Literal, get_args
+
+import cv2
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import Dataset, Sampler
+
+from data.decode import decode_rgb
+from data.errors import ImageError, UserError
+from data.images import ImageSet
+from data.loader import resize_square
+
+Protocol = Literal["square", "center_crop", "long_side"]
+MARGIN = 256 / 224  # the short side before the centre is cut out, as ImageNet's test protocol has it
+
+
+class ProtocolImages(Dataset[tuple[Tensor, bool]]):
+    """Item i: (uint8 [3, h, w], whether the image could be read). An unreadable image is all zero [3, size, size].
+
+    protocol: "square" [3, size, size], the shape not kept; "center_crop" [3, size, size], the centre of the image with its
+    short side at 256/224 of `size`; "long_side", the whole image with its long side at `size` and its shape kept: batches need
+    `SameShapeBatches`. UserError: another protocol.
+    """
+
+    def __init__(self, images: ImageSet, size: int, protocol: Protocol = "square") -> None:
+        if protocol not in get_args(Protocol):
+            raise UserError(f"test protocol {protocol!r}: choose one of {', '.join(get_args(Protocol))}.")
+        self.images, self.size, self.protocol = images, size, protocol
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, bool]:
+        try:
+            pixels = decode_rgb(self.images.paths[index], short_side=_needed(self.size, self.protocol))
+        except ImageError:
+            return torch.zeros(3, self.size, self.size, dtype=torch.uint8), False
+        shown = to_protocol(pixels, self.size, self.protocol)
+        return torch.from_numpy(np.ascontiguousarray(shown)).permute(2, 0, 1), True
+
+
+class SameShapeBatches(Sampler[list[int]]):
+    """Batches of rows whose images have one shape; every row once, rows of a shape in order, shapes as they first appear.
+
+    shapes: (h, w) of every row as the network sees it, from `shapes_of`.
+    """
+
+    def __init__(self, shapes: list[tuple[int, int]], batch_size: int) -> None:
+        groups: dict[tuple[int, int], list[int]] = {}
+        for row, shape in enumerate(shapes):
+            groups.setdefault(shape, []).append(row)
+        self.batches = [rows[first : first + batch_size] for rows in groups.values() for first in range(0, len(rows), batch_size)]
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return iter(self.batches)
+
+
+def shapes_of(dataset: ProtocolImages) -> list[tuple[int, int]]:
+    """(h, w) of each item; images are decoded only where their shape depends on it ("long_side")."""
+    size = dataset.size
+    if dataset.protocol != "long_side":
+        return [(size, size)] * len(dataset)
+    return [tuple(dataset[row][0].shape[1:]) for row in range(len(dataset))]  # type: ignore[misc]
+
+
+def to_protocol(pixels: NDArray[np.uint8], size: int, protocol: Protocol) -> NDArray[np.uint8]:
+    """[h, w, 3] as the network sees it, by areas when it shrinks."""
+    if protocol == "square":
+        return resize_square(pixels, size)
+    height, width = pixels.shape[:2]
+    if protocol == "long_side":
+        return _resized(pixels, size / max(height, width))
+    resized = _resized(pixels, round(size * MARGIN) / min(height, width))
+    top, left = (resized.shape[0] - size) // 2, (resized.shape[1] - size) // 2
+    return resized[top : top + size, left : left + size]
+
+
+def _resized(pixels: NDArray[np.uint8], scale: float) -> NDArray[np.uint8]:
+    width, height = max(1, round(pixels.shape[1] * scale)), max(1, round(pixels.shape[0] * scale))
+    interpolation = cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR
+    return cv2.resize(pixels, (width, height), interpolation=interpolation)  # type: ignore[return-value]
+
+
+def _needed(size: int, protocol: Protocol) -> int:
+    """The short side that decoding must keep so that nothing is enlarged again: at most the long side wanted."""
+    return round(size * MARGIN) if protocol == "center_crop" else size
