@@ -13,15 +13,14 @@ from numpy.typing import NDArray
 
 from data.ground_truth import GroundTruth, read_ground_truth
 from data.layout import IscFolder, open_isc_folder
-from pipeline.stage import Run, code_version, write_text
+from pipeline.reporting import write_run_report
+from pipeline.stage import Run, write_text
 from submissions.baselines import Described, describe, grey_pixels, perceptual_hash
-from submissions.bootstrap import micro_average_precision_interval
+from submissions.bootstrap import Interval, micro_average_precision_interval
 from submissions.breakdown import read_edits, recall_by_edit, recall_by_number, write_curve
 from submissions.matching_track import evaluate_matches
 from submissions.metrics import RankedPairs, Scores, evaluate
 from submissions.projection import fit_projection
-from submissions.report.inputs import ReportInputs
-from submissions.report.page import write_report
 from submissions.search import ScoredPairs, rank_and_ranks, search_pairs_on_ranks
 from submissions.selection import best_beta, normalized_candidates, read_choice
 from submissions.settings import NormalizationSettings
@@ -33,14 +32,22 @@ GREY_DIMENSIONS = 256
 
 @dataclass(frozen=True)
 class Scored:
-    """One row of the table."""
+    """One row of the table; interval: of its µAP."""
 
     name: str
     scores: Scores
+    ranked: RankedPairs
+    interval: Interval
     submitted: bool = False
 
     def as_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "submitted": self.submitted} | self.scores.as_dict()
+        bounds = {"micro_average_precision_95": [self.interval.low, self.interval.high]}
+        return {"name": self.name, "submitted": self.submitted} | self.scores.as_dict() | bounds
+
+
+def _scored(name: str, queries: Vectors, references: Vectors, truth: GroundTruth, submitted: bool = False) -> Scored:
+    scores, ranked = evaluate(queries, references, truth)
+    return Scored(name, scores, ranked, micro_average_precision_interval(ranked, truth), submitted)
 
 
 def score_variants(run: Run) -> None:
@@ -49,14 +56,17 @@ def score_variants(run: Run) -> None:
     if data.ground_truth is None:
         raise ValueError("score_variants needs a ground truth")
     truth = read_ground_truth(data.ground_truth)
-    queries, references = read_submission(run.folder / "submission.h5")
-    scores, ranked = evaluate(queries, references, truth)
-    rows = _baselines(data, truth) if run.recipe.baselines else []
-    rows += _single_models(run, truth)
-    rows += _ensemble_variants(run, truth)
     variant, _ = read_choice(run.folder / "ensemble")
-    rows.append(Scored(f"submitted: {variant.dimensions}-d, power {variant.eigen_power:g}, {variant.method}", scores, True))
-    _write(run, data, scores, rows, ranked)
+    name = f"submitted: {variant.dimensions}-d, power {variant.eigen_power:g}, {variant.method}"
+    submitted = _scored(name, *read_submission(run.folder / "submission.h5"), truth, submitted=True)
+    ensemble = _ensemble_variants(run, truth)
+    rows = [*(_baselines(data, truth) if run.recipe.baselines else []), *_single_models(run, truth), *ensemble, submitted]
+    variants = [row.as_dict() for row in rows]
+    write_details(run.folder / "details", submitted.ranked, truth, data.query_edits)
+    before = None if variant.method == "none" else ensemble[0].ranked
+    write_run_report(run, data, variants, (submitted.scores, submitted.ranked, submitted.interval), before)
+    figures = {key: value for key, value in variants[-1].items() if key not in ("name", "submitted")}
+    write_text(run.folder / "scores.json", json.dumps(figures | {"variants": variants}, indent=1) + "\n")
 
 
 def ranked_file(path: Path, truth: GroundTruth) -> tuple[Scores, RankedPairs]:
@@ -89,42 +99,17 @@ def write_details(folder: Path, ranked: RankedPairs, truth: GroundTruth, edits_f
         recall_by_number(ranked, truth, edits).to_csv(folder / "recall_by_number_of_edits.csv", index=False)
 
 
-def _write(run: Run, data: IscFolder, scores: Scores, rows: list[Scored], ranked: RankedPairs) -> None:
-    variants = [row.as_dict() for row in rows]
-    truth = read_ground_truth(data.ground_truth or "")
-    interval = micro_average_precision_interval(ranked, truth)
-    write_details(run.folder / "details", ranked, truth, data.query_edits)
-    write_report(
-        ReportInputs(
-            title=run.folder.name,
-            variants=variants,
-            scores=scores.as_dict(),
-            interval=interval,
-            ranked=ranked,
-            ground_truth=truth,
-            queries=data.query,
-            references=data.reference,
-            edits_file=data.query_edits,
-            recipe=(run.folder / "recipe.yaml").read_text(encoding="utf-8"),
-            code=code_version(),
-        ),
-        run.folder / "report",
-    )
-    bounds = {"micro_average_precision_95": [interval.low, interval.high]}
-    write_text(run.folder / "scores.json", json.dumps(scores.as_dict() | bounds | {"variants": variants}, indent=1) + "\n")
-
-
 def _baselines(data: IscFolder, truth: GroundTruth) -> list[Scored]:
     """The 64-bit perceptual hash, and 24 × 24 grey pixels whitened on the training images."""
     hashes = [_as_vectors(part.ids, describe(part, perceptual_hash)) for part in (data.query, data.reference)]
-    rows = [Scored("baseline: 64-bit perceptual hash", evaluate(hashes[0], hashes[1], truth)[0])]
+    rows = [_scored("baseline: 64-bit perceptual hash", hashes[0], hashes[1], truth)]
     training, *parts = (
         _as_vectors(part.ids, describe(part, grey_pixels)) for part in (data.training, data.query, data.reference)
     )
     projection = fit_projection(training.readable())
     dimensions = min(GREY_DIMENSIONS, len(projection.axes))
     white = [Vectors(part.ids, projection.apply(part.vectors, dimensions, -0.5), part.unreadable) for part in parts]
-    return [*rows, Scored("baseline: whitened grey pixels", evaluate(white[0], white[1], truth)[0])]
+    return [*rows, _scored("baseline: whitened grey pixels", white[0], white[1], truth)]
 
 
 def _as_vectors(ids: list[str], described: Described) -> Vectors:
@@ -135,8 +120,7 @@ def _single_models(run: Run, truth: GroundTruth) -> list[Scored]:
     rows = []
     for model in run.recipe.models:
         folder = run.folder / "embeddings" / model
-        scores, _ = evaluate(read_vectors(folder / "query.h5"), read_vectors(folder / "reference.h5"), truth)
-        rows.append(Scored(f"model: {model}", scores))
+        rows.append(_scored(f"model: {model}", read_vectors(folder / "query.h5"), read_vectors(folder / "reference.h5"), truth))
     return rows
 
 
@@ -156,6 +140,5 @@ def _ensemble_variants(run: Run, truth: GroundTruth) -> list[Scored]:
     names = {"none": "ensemble", "method1": "ensemble, method 1 (β {beta:g})", "method2": "ensemble, method 2 (β {beta:g})"}
     rows = []
     for method, beta, moved in normalized_candidates(queries.vectors, training.readable(), chosen):
-        scores, _ = evaluate(Vectors(queries.ids, moved, queries.unreadable), references, truth)
-        rows.append(Scored(names[method].format(beta=beta), scores))
+        rows.append(_scored(names[method].format(beta=beta), Vectors(queries.ids, moved, queries.unreadable), references, truth))
     return rows

@@ -19,6 +19,7 @@ from data.errors import UserError
 from data.files import whole_file
 from data.images import ImageSet
 from pipeline.recipe import Recipe, read_recipe, scaled
+from pipeline.versions import versions
 
 RUNS = Path("runs")
 DEFAULT_RECIPE = Path(__file__).parent.parent / "recipes" / "sample.yaml"
@@ -140,8 +141,8 @@ def run_step(
     if missing:
         raise RuntimeError(f"{label} did not write {missing[0]}")
     if _is_first_process():
-        record = state | {"code": code_version(), "seconds": seconds, "outputs": [str(path) for path in outputs]}
-        write_text(manifest_path, json.dumps(record, indent=1))
+        made = {"code": code_version(), "versions": versions(), "seconds": seconds, "outputs": [str(path) for path in outputs]}
+        write_text(manifest_path, json.dumps(state | made, indent=1))
         os.utime(run.folder)
     _say(f"{label}: done in {seconds:.1f} s")
 

@@ -1,57 +1,129 @@
 """Which pairs a person should look at: found copies, missed copies, false alarms."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
-from submissions.report.inputs import ReportInputs
+from data.ground_truth import GroundTruth
+from submissions.breakdown import found_at_90
+from submissions.metrics import RankedPairs
+from submissions.query_scores import QueryScores
 
-EACH = 24
+FOUND, MISSED, FALSE = 24, 48, 48
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A picture of a card; `note` stands below its id."""
+
+    kind: Literal["query", "reference"]
+    image_id: str
+    label: str
+    note: str = ""
 
 
 @dataclass(frozen=True)
 class Card:
-    """One query beside a reference; `rank` is the pair's place among all pairs, None when it was not among them."""
+    """Pictures side by side, what is to be said of them, and the edits that made the query."""
 
-    query_id: str
-    reference_id: str
-    distance: float | None
-    rank: int | None
-    true_reference_id: str | None
-    edits: str
+    pictures: tuple[Shown, ...]
+    text: str
+    edits: str = ""
 
 
-def found_copies(inputs: ReportInputs, edits: dict[str, str]) -> list[Card]:
+@dataclass(frozen=True)
+class Gallery:
+    title: str
+    text: str
+    cards: list[Card]
+
+
+def galleries(ranked: RankedPairs, truth: GroundTruth, scores: QueryScores, edits: Mapping[str, str]) -> list[Gallery]:
+    """The report's three; scores of pairs that are not ranked come from `scores` where it knows them."""
+    return [
+        Gallery("Found copies", "True pairs, from the surest to the least sure.", found_copies(ranked, edits)),
+        Gallery(
+            "Hardest misses",
+            "True pairs that 90 % precision leaves out, the last first, with the query's nearest wrong reference.",
+            missed_copies(ranked, truth, scores, edits),
+        ),
+        Gallery("Most confident false alarms", "Wrong pairs, the surest first.", false_alarms(ranked, truth, scores, edits)),
+    ]
+
+
+def found_copies(ranked: RankedPairs, edits: Mapping[str, str]) -> list[Card]:
     """True pairs, evenly spread over the ranking, so that easy and hard ones are seen."""
-    places = [place for place, true in enumerate(inputs.ranked.true) if true]
-    step = max(1, len(places) // EACH)
-    return [_card(inputs, edits, place) for place in places[::step][:EACH]]
+    places = [place for place, true in enumerate(ranked.true) if true]
+    step = max(1, len(places) // FOUND)
+    return [_pair(ranked, edits, place, "true reference") for place in places[::step][:FOUND]]
 
 
-def false_alarms(inputs: ReportInputs, edits: dict[str, str]) -> list[Card]:
-    """The wrong pairs that rank highest."""
-    places = [place for place, true in enumerate(inputs.ranked.true) if not true]
-    return [_card(inputs, edits, place) for place in places[:EACH]]
-
-
-def missed_copies(inputs: ReportInputs, edits: dict[str, str]) -> list[Card]:
-    """True pairs that rank behind most others or not at all, beside what ranked first for the query."""
-    ranked = inputs.ranked
-    place_of = {pair: place for place, pair in enumerate(zip(ranked.query_ids, ranked.reference_ids, strict=True))}
-    best: dict[str, int] = {}
-    for place, query_id in enumerate(ranked.query_ids):
-        best.setdefault(query_id, place)
-    pairs = sorted(inputs.ground_truth.pairs, key=lambda pair: (-place_of.get(pair, len(place_of)), pair))
+def false_alarms(ranked: RankedPairs, truth: GroundTruth, scores: QueryScores, edits: Mapping[str, str]) -> list[Card]:
+    """The wrong pairs that rank highest, beside the query's true reference where it has one."""
+    own = dict(sorted(truth.pairs, reverse=True))
     cards = []
-    for query_id, reference_id in pairs[:EACH]:
-        first = best.get(query_id)
-        rank = place_of.get((query_id, reference_id))
-        shown = ranked.reference_ids[first] if first is not None else reference_id
-        distance = float(ranked.distances[rank]) if rank is not None else None
-        cards.append(Card(query_id, shown, distance, None if rank is None else rank + 1, reference_id, edits.get(query_id, "")))
+    for place in [place for place, true in enumerate(ranked.true) if not true][:FALSE]:
+        card = _pair(ranked, edits, place, "wrong reference")
+        query_id = ranked.query_ids[place]
+        if query_id not in own:
+            cards.append(Card(card.pictures, f"{card.text}; the query copies nothing", card.edits))
+            continue
+        right = Shown("reference", own[query_id], "true reference", _score(scores.true.get((query_id, own[query_id]))))
+        cards.append(Card((*card.pictures, right), f"{card.text}; another reference is right", card.edits))
     return cards
 
 
-def _card(inputs: ReportInputs, edits: dict[str, str], place: int) -> Card:
-    ranked = inputs.ranked
-    query_id, reference_id = ranked.query_ids[place], ranked.reference_ids[place]
-    own = next((reference for query, reference in inputs.ground_truth.pairs if query == query_id), None)
-    return Card(query_id, reference_id, float(ranked.distances[place]), place + 1, own, edits.get(query_id, ""))
+def missed_copies(ranked: RankedPairs, truth: GroundTruth, scores: QueryScores, edits: Mapping[str, str]) -> list[Card]:
+    """True pairs that rank behind the point of 90 % precision or not at all, last first."""
+    place_of = {pair: place for place, pair in enumerate(zip(ranked.query_ids, ranked.reference_ids, strict=True))}
+    found = found_at_90(ranked)
+    wrong = best_wrong(ranked, scores)
+    missed = [
+        (place_of.get(pair, len(place_of)), -_known(pair, ranked, place_of, scores), pair)
+        for pair in truth.pairs
+        if pair not in found
+    ]
+    return [
+        missed_card(pair, place_of.get(pair), _known(pair, ranked, place_of, scores), wrong.get(pair[0]), edits)
+        for _, _, pair in sorted(missed, key=lambda item: (-item[0], -item[1], item[2]))[:MISSED]
+    ]
+
+
+def missed_card(
+    pair: tuple[str, str], place: int | None, score: float, wrong: tuple[str, float] | None, edits: Mapping[str, str]
+) -> Card:
+    """A query, its true reference and the query's nearest wrong one; `score` is −∞ where it is not known."""
+    query_id, reference_id = pair
+    known = score > float("-inf")
+    pictures = [Shown("query", query_id, "query"), Shown("reference", reference_id, "true", _score(score if known else None))]
+    if wrong is not None:
+        above = not known or wrong[1] >= score
+        pictures.append(Shown("reference", wrong[0], "ranked above it" if above else "nearest wrong", _score(wrong[1])))
+    return Card(tuple(pictures), "not among the ranked pairs" if place is None else f"rank {place + 1}", edits.get(query_id, ""))
+
+
+def best_wrong(ranked: RankedPairs, scores: QueryScores) -> dict[str, tuple[str, float]]:
+    """Each query's surest wrong reference, from the ranking where `scores` does not know it."""
+    best = dict(scores.best_wrong)
+    for query_id, reference_id, true, distance in zip(
+        ranked.query_ids, ranked.reference_ids, ranked.true, ranked.distances, strict=True
+    ):
+        if not true:
+            best.setdefault(query_id, (reference_id, -float(distance)))
+    return best
+
+
+def _known(pair: tuple[str, str], ranked: RankedPairs, place_of: Mapping[tuple[str, str], int], scores: QueryScores) -> float:
+    if pair in place_of:
+        return -float(ranked.distances[place_of[pair]])
+    return scores.true.get(pair, float("-inf"))
+
+
+def _pair(ranked: RankedPairs, edits: Mapping[str, str], place: int, label: str) -> Card:
+    query_id = ranked.query_ids[place]
+    reference = Shown("reference", ranked.reference_ids[place], label, _score(-float(ranked.distances[place])))
+    return Card((Shown("query", query_id, "query"), reference), f"rank {place + 1}", edits.get(query_id, ""))
+
+
+def _score(score: float | None) -> str:
+    return "" if score is None else f"score {score:.3f}"

@@ -1,18 +1,42 @@
 """What a report shows."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from data.ground_truth import GroundTruth
 from data.images import ImageSet
 from submissions.bootstrap import Interval
 from submissions.metrics import RankedPairs
+from submissions.query_scores import QueryScores
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """Scores of one state of the queries, such as "before normalisation"; threshold: the score at 90 % precision, if any."""
+
+    title: str
+    scores: QueryScores
+    threshold: float | None
+
+
+@dataclass(frozen=True)
+class StepDone:
+    """One line of the run's manifests: step, seconds that it took, version of the code."""
+
+    step: str
+    seconds: float | None
+    code: str
 
 
 @dataclass(frozen=True)
 class ReportInputs:
-    """variants: rows of the table (name, submitted and the figures of Scores); scores: the submission's figures."""
+    """variants: rows of the table (name, submitted and the figures of Scores, optionally micro_average_precision_95); scores:
+    the submission's figures; distributions: the last is the submission's; curves: each model's learning curve, a row per epoch;
+    versions: of each package that took part.
+    """
 
     title: str
     variants: list[dict[str, Any]]
@@ -25,3 +49,7 @@ class ReportInputs:
     edits_file: Path | None
     recipe: str
     code: str
+    distributions: list[Distribution] = field(default_factory=list)
+    curves: dict[str, pd.DataFrame] = field(default_factory=dict)
+    steps: list[StepDone] = field(default_factory=list)
+    versions: dict[str, str] = field(default_factory=dict)

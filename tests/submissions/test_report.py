@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 
@@ -11,7 +12,8 @@ from data.ground_truth import GroundTruth
 from data.images import ImageSet
 from submissions.bootstrap import Interval
 from submissions.metrics import evaluate
-from submissions.report.inputs import ReportInputs
+from submissions.query_scores import query_scores
+from submissions.report.inputs import Distribution, ReportInputs, StepDone
 from submissions.report.page import write_report
 from submissions.vectors import Vectors
 
@@ -48,6 +50,15 @@ def inputs(tmp_path: Path) -> ReportInputs:
         edits_file=tmp_path / "edits.csv",
         recipe="seed: 0  # <i>",
         code="abc",
+        distributions=[
+            Distribution(
+                title, query_scores(Vectors(ids["Q"], queries, plain), Vectors(ids["R"], references, plain), truth), -1.0
+            )
+            for title in ("before normalisation", "after normalisation")
+        ],
+        curves={"net <b>$1$": pd.DataFrame({"stage": [1, 2], "loss": [3.0, 2.0]}), "untrained": pd.DataFrame()},
+        steps=[StepDone("01_train-net", 1.5, "abc <i>")],
+        versions={"Python": "3.11"},
     )
 
 
@@ -57,9 +68,12 @@ def test_page_is_whole_and_every_picture_exists(inputs: ReportInputs, tmp_path: 
     pictures = re.findall(r'src="([^"]+)"', html)
     assert pictures and all((page.parent / name).is_file() for name in pictures)
     assert all('loading="lazy"' in tag for tag in re.findall(r"<img[^>]*>", html))
-    assert "ensemble &amp; more" in html and "Recall by edit" in html and "<svg" in html
-    for section in ("Found copies", "Missed copies", "False alarms"):
+    assert "ensemble &amp; more" in html and "Recall by edit" in html
+    for section in ("Found copies", "Hardest misses", "Most confident false alarms"):
         assert section in html
+    for chart in ("µAP of every step", "precision over recall", "after normalisation", "training of net"):
+        assert f'aria-label="{chart}' in html or f'scores, {chart}"' in html
+    assert html.count("<svg") == 5 and "Python 3.11" in html and "01_train-net" in html
     for path in page.parent.rglob("*.jpg"):
         with Image.open(path) as picture:
             assert max(picture.size) <= 200
@@ -67,7 +81,7 @@ def test_page_is_whole_and_every_picture_exists(inputs: ReportInputs, tmp_path: 
 
 def test_nothing_from_outside_runs_or_loads(inputs: ReportInputs, tmp_path: Path) -> None:
     html = write_report(inputs, tmp_path / "report").read_text()
-    assert "<script" not in html and "<b>bold" not in html and "<i>" not in html
+    assert "<script" not in html and "<b>bold" not in html and "<b>$1" not in html and "<i>" not in html
     assert not re.findall(r'(?:src|href)="(?:https?:)?//', html)
 
 

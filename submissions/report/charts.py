@@ -1,0 +1,99 @@
+"""The report's charts of scores: steps, precision and recall, distributions."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from submissions.metrics import RankedPairs
+from submissions.query_scores import ScoreGroups
+from submissions.report.svg import FIRST, INK, SECOND, SOFT, THIRD, draw
+
+CURVE_POINTS = 800
+BINS = 40
+ROW = 0.46  # inches of a step's row
+
+
+def steps_chart(variants: Sequence[dict[str, Any]]) -> Markup:
+    """µAP of every step as a bar with its interval where it is known, and recall at 90 % precision as a dot.
+
+    variants: rows with name, submitted, micro_average_precision, recall_at_precision_90 and, optionally,
+    micro_average_precision_95 (low, high).
+    """
+
+    def paint(figure: Figure) -> None:
+        axes = figure.subplots()
+        for place, row in enumerate(variants):
+            value, bounds = row["micro_average_precision"], row.get("micro_average_precision_95")
+            axes.barh(place, value, 0.42, color=_step_colour(row), alpha=1 if row["submitted"] else 0.75)
+            if bounds is not None:
+                axes.plot(bounds, [place, place], color=INK, linewidth=1.2)
+            axes.plot(row["recall_at_precision_90"], place, "o", markersize=4.5, markerfacecolor="none", markeredgecolor=INK)
+            weight = "bold" if row["submitted"] else "normal"
+            axes.text(0, place - 0.27, row["name"], va="bottom", fontsize=9, weight=weight)
+            axes.text(1, place - 0.27, f"{value:.3f}", va="bottom", ha="right", fontsize=9, weight=weight)
+        axes.plot([], [], "o", markersize=4.5, markerfacecolor="none", markeredgecolor=INK, label="recall at 90 % precision")
+        axes.plot([], [], color=INK, linewidth=1.2, label="95 % of bootstrap draws of µAP")
+        axes.set(xlabel="µAP", xlim=(0, 1), ylim=(len(variants) - 0.6, -0.85), yticks=[])
+        axes.spines.left.set_visible(False)
+        axes.grid(axis="x", alpha=0.2)
+        figure.legend(loc="outside lower center", ncols=1, fontsize=9)
+
+    return draw(paint, 1.2 + ROW * len(variants), "µAP of every step")
+
+
+def _step_colour(row: dict[str, Any]) -> str:
+    if row["submitted"]:
+        return THIRD
+    return SOFT if row["name"].startswith("baseline") else FIRST
+
+
+def precision_recall_chart(curves: Sequence[tuple[str, RankedPairs]]) -> Markup:
+    """Precision over recall of one or two rankings, each with its last point of 90 % precision."""
+
+    def paint(figure: Figure) -> None:
+        axes = figure.subplots()
+        for (name, ranked), colour in zip(curves, (FIRST, SECOND), strict=False):
+            steps = np.unique(np.linspace(0, max(len(ranked.true) - 1, 0), min(CURVE_POINTS, len(ranked.true))).astype(int))
+            good = np.flatnonzero(ranked.precision >= 0.9)
+            label = name
+            if len(good):
+                best = good[np.argmax(ranked.recall[good])]
+                label = f"{name}: recall {ranked.recall[best]:.3f} at 90 % precision".removeprefix(": ")
+                axes.plot(ranked.recall[best], ranked.precision[best], "o", color=colour, markersize=8, zorder=3)
+                axes.plot([ranked.recall[best]] * 2, [0, ranked.precision[best]], color=colour, linewidth=0.8, linestyle=":")
+                steps = np.union1d(steps, [best])
+            axes.plot(ranked.recall[steps], ranked.precision[steps], color=colour, linewidth=2, label=label or "precision")
+        axes.axhline(0.9, color=INK, linewidth=0.8, linestyle=":")
+        axes.set(xlabel="recall", ylabel="precision", xlim=(0, 1), ylim=(0, 1.02))
+        axes.grid(alpha=0.2)
+        figure.legend(loc="outside lower center", ncols=1, fontsize=9)
+
+    return draw(paint, 3.7, "precision over recall")
+
+
+def distribution_chart(title: str, groups: ScoreGroups, threshold: float | None) -> Markup:
+    """How the scores of the three groups are spread, each as shares of its own number; threshold: score at 90 % precision."""
+    named = (
+        ("true copies", groups.true_copies, THIRD),
+        ("best wrong reference of a copy", groups.best_wrong, SECOND),
+        ("best reference of a distractor", groups.distractors, FIRST),
+    )
+
+    def paint(figure: Figure) -> None:
+        axes = figure.subplots()
+        every = np.concatenate([scores for _, scores, _ in named])
+        edges = np.linspace(every.min(), max(every.max(), every.min() + 1e-6), BINS + 1) if len(every) else np.linspace(-1, 0, 2)
+        for name, scores, colour in named:
+            if len(scores):
+                shares = np.histogram(scores, edges)[0] / len(scores)
+                axes.stairs(shares, edges, fill=True, color=colour, alpha=0.18)
+                axes.stairs(shares, edges, color=colour, linewidth=1.8, label=f"{name} ({len(scores)})")
+        if threshold is not None:
+            axes.axvline(threshold, color=INK, linewidth=1.2, linestyle="--", label=f"90 % precision: {threshold:.3f}")
+        axes.set(title=title, xlabel="score −‖q − r‖²", ylabel="share of the group")
+        figure.legend(loc="outside lower center", ncols=1, fontsize=9)
+
+    return draw(paint, 3.9, f"distribution of scores, {title}")

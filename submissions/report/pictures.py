@@ -1,0 +1,23 @@
+"""Cards with the thumbnails that they show."""
+
+from pathlib import Path
+
+from data.images import ImageSet
+from submissions.report.gallery import Card, Gallery, Shown
+from submissions.report.thumbnails import Thumbnails
+
+PicturedCard = tuple[Card, list[tuple[Shown, str | None]]]
+PicturedGallery = tuple[Gallery, list[PicturedCard]]
+
+
+def pictured(galleries: list[Gallery], queries: ImageSet, references: ImageSet, folder: Path) -> list[PicturedGallery]:
+    """Each gallery with its cards' pictures and their paths inside the page's folder, None where there is no picture."""
+    thumbnails = {
+        "query": Thumbnails(folder / "images", queries, "q"),
+        "reference": Thumbnails(folder / "images", references, "r"),
+    }
+
+    def with_paths(card: Card) -> PicturedCard:
+        return card, [(shown, thumbnails[shown.kind](shown.image_id)) for shown in card.pictures]
+
+    return [(gallery, [with_paths(card) for card in gallery.cards]) for gallery in galleries]

@@ -1,0 +1,49 @@
+"""Learning curves: read by column name, whatever else the file holds."""
+
+import pandas as pd
+import pytest
+
+from submissions.report.training import stages, training_chart
+
+CURVE = pd.DataFrame(
+    {
+        "stage": [1, 1, 2],
+        "classes": [300, 300, 700],
+        "a_new_figure": [30.0, 29.0, 28.0],
+        "loss": [20.0, 10.0, 15.0],
+        "validation": [None, 0.2, 0.4],
+        "ended_by": [None, "loss", "minutes"],
+    }
+)
+
+
+def test_stages_are_read_by_name() -> None:
+    first, second = stages(CURVE)
+    assert (first.stage, first.epochs, first.settings, first.loss, first.validation, first.ended_by) == (
+        1, 2, {"classes": 300.0}, 10.0, 0.2, "loss",
+    )  # fmt: skip
+    assert (second.epochs, second.loss, second.validation, second.ended_by) == (1, 15.0, 0.4, "minutes")
+
+
+def test_stage_starts_are_marked() -> None:
+    one, two = (training_chart("net", part).count("stroke-dasharray") for part in (CURVE[:2], CURVE))
+    assert two > one
+
+
+@pytest.mark.parametrize(
+    "missing", [["stage"], ["loss"], ["validation"], ["loss", "validation"], ["stage", "ended_by", "classes"]]
+)
+def test_columns_may_be_missing(missing: list[str]) -> None:
+    part = CURVE.drop(columns=missing)
+    assert "<svg" in training_chart("net", part)
+    assert sum(stage.epochs for stage in stages(part)) == 3
+
+
+def test_figures_that_are_no_numbers_are_left_out() -> None:
+    broken = CURVE.assign(loss=["nan", "inf", "oops"], validation=None)
+    assert stages(broken)[0].loss is None and "<svg" in training_chart("net", broken)
+
+
+def test_a_name_with_markup_stays_text() -> None:
+    chart = training_chart('<img src=x onerror="alert(1)"> $x$', CURVE)
+    assert "<img" not in chart
