@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -36,10 +37,15 @@ class Normalizer:
     variant: Variant
     settings: NormalizationSettings
 
+    @cached_property
+    def readable(self) -> NDArray[np.float32]:
+        """Training vectors of readable images only, picked out once."""
+        return self.training.readable()
+
     def neighbours(self, queries: NDArray[np.float32]) -> Neighbours:
         needed = {"none": 1, "method1": 1, "method2": self.settings.direction_neighbours}
         count = max(self.settings.similarity_neighbours, needed[self.variant.method])
-        return find_neighbours(queries, self.training.readable(), count)
+        return find_neighbours(queries, self.readable, count)
 
     def __call__(self, queries: NDArray[np.float32]) -> NDArray[np.float32]:
         """Queries [n, d] as they are searched."""
@@ -47,7 +53,7 @@ class Normalizer:
         if method == "none" or not len(queries):
             return queries
         near = self.neighbours(queries)
-        return normalize_queries(queries, self.training.readable(), near, method, beta, self.settings.similarity_neighbours)
+        return normalize_queries(queries, self.readable, near, method, beta, self.settings.similarity_neighbours)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,27 @@
+"""A page on this machine that shows what a run makes of an image: drop or pick one, edit it, see the nearest references.
+
+explore.py                  the latest run, at http://127.0.0.1:8765
+explore.py --run DIR --port 9000
+"""
+
+import argparse
+from pathlib import Path
+
+from pipeline.stage import clear_errors
+
+
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--run", type=Path, metavar="DIR", help="run folder; without it the latest run under runs/")
+    options.add_argument("--port", type=int, default=8765, help="of 127.0.0.1; default 8765")
+    options.add_argument("--false-alarms", type=float, default=0.001, metavar="RATE", help="per query; default 0.001")
+    return options
+
+
+if __name__ == "__main__":
+    arguments = parser().parse_args()
+    with clear_errors():
+        # imported here: --help must answer at once
+        from pipeline.explorer.serving import explore
+
+        explore(arguments)
