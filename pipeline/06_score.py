@@ -73,29 +73,21 @@ def score_file(options: argparse.Namespace) -> None:
         print(f"details: {options.details}")
 
 
-def compare_files(options: argparse.Namespace) -> None:
-    """The difference in µAP of two submissions, with its interval."""
-    from data.ground_truth import read_ground_truth
-    from pipeline.scoring import ranked_file
-    from submissions.bootstrap import difference_interval, micro_average_precision_interval
-
-    truth = read_ground_truth(options.ground_truth)
-    first, second = (ranked_file(path, truth)[1] for path in options.compare)
-    for path, each in zip(options.compare, (first, second), strict=True):
-        own = micro_average_precision_interval(each, truth)
-        print(f"{path}: µAP {own.value:.4f} (95 % of bootstrap draws {own.low:.4f} to {own.high:.4f})")
-    gap = difference_interval(first, second, truth)
-    print(f"second minus first: {gap.value:+.4f} (95 % of bootstrap draws {gap.low:+.4f} to {gap.high:+.4f})")
-
-
 if __name__ == "__main__":
     parser = command_line(__doc__ or "")
     parser.add_argument("--submission", type=Path, metavar="FILE", help="score this .h5, or matching track's .csv")
-    parser.add_argument("--compare", type=Path, nargs=2, metavar="FILE", help="difference of two submissions, with its interval")
-    parser.add_argument("--ground-truth", type=Path, metavar="CSV", help="query_id,reference_id; needed with files")
+    parser.add_argument(
+        "--compare",
+        type=Path,
+        nargs="+",
+        metavar="OTHER",
+        help="report what the run won and lost against this run or file, or the second against the first",
+    )
+    parser.add_argument("--report", type=Path, metavar="DIR", help="with --compare: where its page goes, if not into the run")
+    parser.add_argument("--ground-truth", type=Path, metavar="CSV", help="query_id,reference_id; needed with files alone")
     parser.add_argument("--output", type=Path, metavar="JSON", help="also write the figures of --submission here")
     parser.add_argument("--details", type=Path, metavar="DIR", help="with --submission: precision-recall, recall by edit")
-    parser.add_argument("--edits", type=Path, metavar="CSV", help="query_id,edits; for --details")
+    parser.add_argument("--edits", type=Path, metavar="CSV", help="query_id,edits; for --details, --compare")
     parser.add_argument("--index", metavar="FACTORY", help="only build this Faiss index of a run, print its recall")
     arguments = parser.parse_args()
     with clear_errors():
@@ -104,13 +96,16 @@ if __name__ == "__main__":
             from pipeline.indexing import print_index_recall
 
             print_index_recall(open_run(arguments), arguments.index)
-        elif arguments.submission is None and arguments.compare is None and arguments.ground_truth is None:
-            score_run(open_run(arguments), arguments)
-        elif arguments.ground_truth is None or (arguments.submission is None) == (arguments.compare is None):
-            raise UserError(
-                "--submission (or --compare) and --ground-truth belong together: give both, or neither to score a run."
-            )
         elif arguments.compare is not None:
-            compare_files(arguments)
+            if arguments.submission is not None:
+                raise UserError("--compare names what is compared itself: leave out --submission.")
+            # imported here: an up-to-date step must return at once
+            from pipeline.comparing import compare
+
+            compare(arguments)
+        elif arguments.submission is None and arguments.ground_truth is None:
+            score_run(open_run(arguments), arguments)
+        elif arguments.submission is None or arguments.ground_truth is None:
+            raise UserError("--submission and --ground-truth belong together: give both, or neither to score a run.")
         else:
             score_file(arguments)

@@ -68,7 +68,7 @@ def false_alarms(ranked: RankedPairs, truth: GroundTruth, scores: QueryScores, e
         if query_id not in own:
             cards.append(Card(card.pictures, f"{card.text}; the query copies nothing", card.edits))
             continue
-        right = Shown("reference", own[query_id], "true reference", _score(scores.true.get((query_id, own[query_id]))))
+        right = Shown("reference", own[query_id], "true reference", score_note(scores.true.get((query_id, own[query_id]))))
         cards.append(Card((*card.pictures, right), f"{card.text}; another reference is right", card.edits))
     return cards
 
@@ -95,10 +95,10 @@ def missed_card(
     """A query, its true reference and the query's nearest wrong one; `score` is −∞ where it is not known."""
     query_id, reference_id = pair
     known = score > float("-inf")
-    pictures = [Shown("query", query_id, "query"), Shown("reference", reference_id, "true", _score(score if known else None))]
+    pictures = [Shown("query", query_id, "query"), Shown("reference", reference_id, "true", score_note(score if known else None))]
     if wrong is not None:
         above = not known or wrong[1] >= score
-        pictures.append(Shown("reference", wrong[0], "ranked above it" if above else "nearest wrong", _score(wrong[1])))
+        pictures.append(Shown("reference", wrong[0], "ranked above it" if above else "nearest wrong", score_note(wrong[1])))
     return Card(tuple(pictures), "not among the ranked pairs" if place is None else f"rank {place + 1}", edits.get(query_id, ""))
 
 
@@ -121,9 +121,10 @@ def _known(pair: tuple[str, str], ranked: RankedPairs, place_of: Mapping[tuple[s
 
 def _pair(ranked: RankedPairs, edits: Mapping[str, str], place: int, label: str) -> Card:
     query_id = ranked.query_ids[place]
-    reference = Shown("reference", ranked.reference_ids[place], label, _score(-float(ranked.distances[place])))
+    reference = Shown("reference", ranked.reference_ids[place], label, score_note(-float(ranked.distances[place])))
     return Card((Shown("query", query_id, "query"), reference), f"rank {place + 1}", edits.get(query_id, ""))
 
 
-def _score(score: float | None) -> str:
+def score_note(score: float | None) -> str:
+    """The line below a picture; nothing where the score is not known."""
     return "" if score is None else f"score {score:.3f}"

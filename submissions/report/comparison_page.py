@@ -1,0 +1,129 @@
+"""Two submissions in one report: how much they differ, and which queries one of them won or lost, with pictures."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from data.files import whole_folder
+from data.ground_truth import GroundTruth
+from data.images import ImageSet
+from submissions.bootstrap import Interval
+from submissions.breakdown import read_edits
+from submissions.comparison import (
+    Change,
+    Place,
+    compare_pairs,
+    lost,
+    new_false_alarms,
+    recall_by_edit_of_both,
+    won,
+    write_changes,
+)
+from submissions.metrics import RankedPairs, Scores
+from submissions.query_scores import QueryScores
+from submissions.report.charts import precision_recall_chart
+from submissions.report.gallery import Card, Gallery, Shown, best_wrong, score_note
+from submissions.report.pictures import pictured
+from submissions.report.rendering import render
+
+EACH = 48
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two submissions."""
+
+    name: str
+    scores: Scores
+    ranked: RankedPairs
+    interval: Interval
+
+
+@dataclass(frozen=True)
+class ComparisonInputs:
+    """difference: second minus first; queries, references: may be empty, then no pictures are shown."""
+
+    first: Side
+    second: Side
+    difference: Interval
+    ground_truth: GroundTruth
+    queries: ImageSet
+    references: ImageSet
+    edits_file: Path | None
+
+
+def write_comparison(inputs: ComparisonInputs, folder: Path) -> Path:
+    """Write `index.html`, its thumbnails and `pairs.csv`; whole or not at all. Returns the page's path."""
+    first, second, truth = inputs.first, inputs.second, inputs.ground_truth
+    listed = read_edits(inputs.edits_file) if inputs.edits_file is not None else {}
+    changes = compare_pairs(first.ranked, second.ranked, truth)
+    counts = {
+        "both": sum(change.first.found and change.second.found for change in changes),
+        "first": len(lost(changes)),
+        "second": len(won(changes)),
+        "neither": sum(not change.first.found and not change.second.found for change in changes),
+    }
+    by_edit = recall_by_edit_of_both(first.ranked, second.ranked, truth, listed).itertuples(index=False) if listed else []
+    with whole_folder(folder) as temporary:
+        galleries = _galleries(inputs, changes, {query_id: " ".join(names) for query_id, names in listed.items()})
+        html = render(
+            "comparison.html.jinja",
+            inputs=inputs,
+            sides=[first, second],
+            counts=counts,
+            curve=precision_recall_chart([(first.name, first.ranked), (second.name, second.ranked)]),
+            by_edit=list(by_edit),
+            galleries=pictured(galleries, inputs.queries, inputs.references, temporary),
+        )
+        write_changes(temporary / "pairs.csv", changes)
+        (temporary / "index.html").write_text(html, encoding="utf-8")
+    return folder / "index.html"
+
+
+def _galleries(inputs: ComparisonInputs, changes: list[Change], edits: Mapping[str, str]) -> list[Gallery]:
+    first, second = inputs.first, inputs.second
+    wrong = {side.name: best_wrong(side.ranked, QueryScores()) for side in (first, second)}
+    alarms = ((second, new_false_alarms(first.ranked, second.ranked)), (first, new_false_alarms(second.ranked, first.ranked)))
+    return [
+        Gallery(
+            f"Won by {second.name}",
+            f"Copies that {second.name} finds at 90 % precision and {first.name} does not, the greatest gain in µAP first. "
+            f"Scores below the pictures are those of {first.name}.",
+            [_changed(change, change.first, wrong[first.name].get(change.query_id), edits) for change in won(changes)[:EACH]],
+        ),
+        Gallery(
+            f"Lost by {second.name}",
+            f"Copies that {first.name} finds at 90 % precision and {second.name} does not, the greatest loss of µAP first. "
+            f"Scores below the pictures are those of {second.name}.",
+            [_changed(change, change.second, wrong[second.name].get(change.query_id), edits) for change in lost(changes)[:EACH]],
+        ),
+        *(
+            Gallery(
+                f"False alarms of {side.name} alone",
+                "Wrong pairs that count at 90 % precision in this one only, the surest first.",
+                [_alarm(side.ranked, place, edits) for place in places[:EACH]],
+            )
+            for side, places in alarms
+        ),
+    ]
+
+
+def _changed(change: Change, missed: Place, wrong: tuple[str, float] | None, edits: Mapping[str, str]) -> Card:
+    """A copy that one side finds, beside the nearest wrong reference of the side that misses it."""
+    pictures = [
+        Shown("query", change.query_id, "query"),
+        Shown("reference", change.reference_id, "true", score_note(missed.score)),
+    ]
+    if wrong is not None:
+        above = missed.score is None or wrong[1] >= missed.score
+        pictures.append(Shown("reference", wrong[0], "ranked above it" if above else "nearest wrong", score_note(wrong[1])))
+    ranks = " → ".join("not ranked" if place.rank is None else f"rank {place.rank}" for place in (change.first, change.second))
+    scores = " → ".join("none" if place.score is None else f"{place.score:.3f}" for place in (change.first, change.second))
+    text = f"{ranks}; score {scores}; µAP {change.gain:+.5f}"
+    return Card(tuple(pictures), text, edits.get(change.query_id, ""))
+
+
+def _alarm(ranked: RankedPairs, place: int, edits: Mapping[str, str]) -> Card:
+    query_id, note = ranked.query_ids[place], score_note(-float(ranked.distances[place]))
+    pictures = (Shown("query", query_id, "query"), Shown("reference", ranked.reference_ids[place], "wrong", note))
+    return Card(pictures, f"rank {place + 1}", edits.get(query_id, ""))
