@@ -8,6 +8,9 @@ from torch.nn import functional
 
 from data.errors import UserError
 
+FLOOR = 1e-6  # least variance along an axis, as a share of the largest
+SAME = 1e-12  # variance that rounding alone can leave in unit vectors
+
 
 @dataclass(frozen=True)
 class Whitening:
@@ -21,13 +24,19 @@ class Whitening:
 
 
 def fit_whitening(embeddings: Tensor) -> Whitening:
-    """From unlabelled embeddings [n, d], n > d; UserError when they span fewer than d dimensions."""
+    """From unlabelled embeddings [n, d]; the variance along an axis counts as 1e-6 of the largest at least.
+
+    The floor keeps S invertible, so that folding stays exact, where dimensions are dead (channels that never fire) or few images
+    vary. UserError: n ≤ d, or embeddings that are all the same.
+    """
+    if len(embeddings) <= embeddings.shape[1]:
+        raise UserError(f"{len(embeddings)} embeddings cannot whiten {embeddings.shape[1]} dimensions; whiten with more images.")
     unit = functional.normalize(embeddings.double())
     mean = unit.mean(0)
     values, axes = torch.linalg.eigh((unit - mean).T @ (unit - mean) / len(unit))
-    if values[0] <= values[-1] * 1e-12:
-        raise UserError(f"{len(unit)} embeddings span fewer than their {unit.shape[1]} dimensions; whiten with more images.")
-    return Whitening((axes / values.sqrt()).T.to(embeddings), mean.to(embeddings))
+    if not values[-1] > SAME:
+        raise UserError(f"the {len(unit)} embeddings to whiten with are all the same: the network has collapsed. Train it anew.")
+    return Whitening((axes / values.clamp(min=FLOOR * values[-1]).sqrt()).T.to(embeddings), mean.to(embeddings))
 
 
 def folded_logits(embeddings: Tensor, whitening: Whitening, weight: Tensor, bias: Tensor) -> Tensor:
