@@ -20,8 +20,8 @@ from PIL import Image
 
 from data.errors import UserError
 from data.images import ImageSet
-from data.labels import COLUMNS, TRAINING_LABELS, LabelledImages, with_classes
-from data.layout import TRAINING
+from data.labels import COLUMNS, LabelledImages, with_classes
+from data.layout import TRAINING, TRAINING_LABELS
 from data.outlines import OUTLINES
 from data.pictures import Picture, draw_picture
 
