@@ -45,29 +45,32 @@ class Descriptor(nn.Module):
 
     def forward(self, images: Tensor, raw: bool = False) -> Tensor:
         """raw: what an objective learns from, before whitening and unit length: [n, d], or with domains [4, n, d / 4]."""
-        if self.settings.domains:
-            parts = self._domain_embeddings(images)
-            return parts if raw else functional.normalize(functional.normalize(parts, dim=2).transpose(0, 1).flatten(1))
-        embeddings = self._embedded(images)
-        if raw:
-            return embeddings
-        if self.settings.whiten:
-            embeddings = (functional.normalize(embeddings) - self.whitening_mean) @ self.whitening_matrix.T
-        return functional.normalize(embeddings)
+        return self.described(self.features(images), raw)
 
-    def _embedded(self, images: Tensor) -> Tensor:
-        pooled = self.pooling(self.backbone.forward_features(images))
-        with torch.autocast(images.device.type, enabled=False):
-            return self.projection(pooled.float()) if self.settings.dimensions is not None else pooled.float()
+    def features(self, images: Tensor) -> Tensor:
+        """The backbone's maps of images [n, 3, h, w]: [n, c, h', w'], or with domains [4 n, c, h', w']."""
+        return self.backbone.forward_features(in_all_domains(images) if self.settings.domains else images)
 
-    def _domain_embeddings(self, images: Tensor) -> Tensor:
-        """[4, n, d / 4]: domain by domain, each through its own head only, or all through the shared one."""
-        pooled = self.pooling(self.backbone.forward_features(in_all_domains(images)))
-        with torch.autocast(images.device.type, enabled=False):
-            weight = self.projection.weight
-            heads = weight.chunk(len(DOMAINS)) if self.settings.domains == "split" else [weight] * len(DOMAINS)
-            parts = pooled.float().unflatten(0, (len(DOMAINS), -1))
-            return torch.stack([functional.linear(part, head) for part, head in zip(parts, heads, strict=True)])
+    def described(self, features: Tensor, raw: bool = False) -> Tensor:
+        """The rest of the way, from features to what `forward` gives; the pooling exponent counts here only."""
+        pooled = self.pooling(features)
+        with torch.autocast(features.device.type, enabled=False):
+            if self.settings.domains:
+                parts = self._heads(pooled.float())
+                return parts if raw else functional.normalize(functional.normalize(parts, dim=2).transpose(0, 1).flatten(1))
+            embeddings = self.projection(pooled.float()) if self.settings.dimensions is not None else pooled.float()
+            if raw:
+                return embeddings
+            if self.settings.whiten:
+                embeddings = (functional.normalize(embeddings) - self.whitening_mean) @ self.whitening_matrix.T
+            return functional.normalize(embeddings)
+
+    def _heads(self, pooled: Tensor) -> Tensor:
+        """[4 n, c] → [4, n, d / 4]: domain by domain, each through its own head only, or all through the shared one."""
+        weight = self.projection.weight
+        heads = weight.chunk(len(DOMAINS)) if self.settings.domains == "split" else [weight] * len(DOMAINS)
+        parts = pooled.unflatten(0, (len(DOMAINS), -1))
+        return torch.stack([functional.linear(part, head) for part, head in zip(parts, heads, strict=True)])
 
 
 def check_backbone(name: str) -> None:

@@ -23,6 +23,20 @@ def test_gem_is_the_generalised_mean() -> None:
         torch.testing.assert_close(GeM(exponent)(features), expected)
 
 
+def test_gem_is_finite_at_large_exponents_in_dead_and_loud_channels() -> None:
+    features = torch.rand(2, 3, 4, 5, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    scaled = features * torch.tensor([0.0, 1e-3, 6e4])[:, None, None]
+    pooling = GeM(10.0)
+    pooled = pooling(scaled)
+    expected = scaled.double().clamp(min=1e-6).pow(10).mean(dim=(2, 3)).pow(0.1)
+    torch.testing.assert_close(pooled.double(), expected, rtol=1e-5, atol=0)
+    pooled.log().sum().backward()
+    exact = torch.tensor(10.0, dtype=torch.double, requires_grad=True)
+    scaled.detach().double().clamp(min=1e-6).pow(exact).mean(dim=(2, 3)).pow(1 / exact).log().sum().backward()
+    assert features.grad is not None and features.grad.isfinite().all() and exact.grad is not None
+    torch.testing.assert_close(pooling.exponent.grad, exact.grad.float(), rtol=1e-4, atol=1e-6)
+
+
 def test_unit_vectors_and_trainable_exponent() -> None:
     descriptor = Descriptor(SETTINGS)
     vectors = descriptor(torch.randn(3, 3, 64, 64))
