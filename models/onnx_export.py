@@ -29,6 +29,7 @@ PREPROCESSING = (
     "bilinearly (INTER_LINEAR). Each input pixels_SIZE takes the same images as uint8 [batch, 3, SIZE, SIZE], channels in the "
     "order R, G, B, values 0...255: mean and standard deviation are inside the network."
 )
+Model = tuple[Checkpoint, EmbeddingSettings]
 
 
 @dataclass(frozen=True)
@@ -45,14 +46,14 @@ class Exported(nn.Module):
     mean: Tensor
     axes: Tensor
 
-    def __init__(self, checkpoints: Sequence[Checkpoint], settings: EmbeddingSettings, projection: LinearMap | None) -> None:
+    def __init__(self, models: Sequence[Model], projection: LinearMap | None) -> None:
         super().__init__()
-        self.descriptors = nn.ModuleList([checkpoint.descriptor.eval() for checkpoint in checkpoints])
-        self.view_sizes = [image_sizes(settings, checkpoint.image_size) for checkpoint in checkpoints]
-        self.sizes = sorted({max(sizes) for sizes in self.view_sizes})
-        self.flip, self.projects = settings.flip, projection is not None
-        if settings.pooling_exponent is not None:
-            for checkpoint in checkpoints:
+        self.descriptors = nn.ModuleList([checkpoint.descriptor.eval() for checkpoint, _ in models])
+        self.views = [(image_sizes(settings, checkpoint.image_size), settings.flip) for checkpoint, settings in models]
+        self.sizes = sorted({max(sizes) for sizes, _ in self.views})
+        self.projects = projection is not None
+        for checkpoint, settings in models:
+            if settings.pooling_exponent is not None:
                 checkpoint.descriptor.pooling.exponent.data.fill_(settings.pooling_exponent)
         if projection is not None:
             self.register_buffer("mean", torch.from_numpy(projection.mean))
@@ -60,30 +61,24 @@ class Exported(nn.Module):
 
     def forward(self, *squares: Tensor) -> Tensor:
         parts = [
-            self._described(descriptor, squares[self.sizes.index(max(sizes))], sizes)  # type: ignore[arg-type]
-            for descriptor, sizes in zip(self.descriptors, self.view_sizes, strict=True)
+            self._described(descriptor, squares[self.sizes.index(max(sizes))], sizes, flip)  # type: ignore[arg-type]
+            for descriptor, (sizes, flip) in zip(self.descriptors, self.views, strict=True)
         ]
         vectors = torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
         return nn.functional.normalize((vectors - self.mean) @ self.axes) if self.projects else vectors
 
-    def _described(self, descriptor: Descriptor, pixels: Tensor, sizes: list[int]) -> Tensor:
+    def _described(self, descriptor: Descriptor, pixels: Tensor, sizes: list[int], flip: bool) -> Tensor:
         floats = normalized(pixels, descriptor.mean, descriptor.std)
-        return mean_of([descriptor(view) for view in views_of(floats, sizes, self.flip)])
+        return mean_of([descriptor(view) for view in views_of(floats, sizes, flip)])
 
 
-def export_onnx(
-    checkpoints: Sequence[Checkpoint],
-    settings: EmbeddingSettings,
-    projection: LinearMap | None,
-    notes: dict[str, Any],
-    path: Path,
-) -> float:
+def export_onnx(models: Sequence[Model], projection: LinearMap | None, notes: dict[str, Any], path: Path) -> float:
     """Write the descriptors, side by side and projected where there is a projection, as one ONNX file with a dynamic batch.
 
     The file is compared with torch before it takes its name; returns the largest difference of a coordinate. UserError where
     the difference exceeds TOLERANCE or the network cannot be exported.
     """
-    module = Exported(checkpoints, settings, projection).eval().cpu()
+    module = Exported(models, projection).eval().cpu()
     names = [input_name(size) for size in module.sizes]
     example = tuple(_pictures(size, 3) for size in module.sizes)
     batch = torch.export.Dim("batch")
@@ -104,7 +99,9 @@ def export_onnx(
         raise UserError(f"the network cannot be exported to ONNX: {str(error).splitlines()[0]}") from error
     if program is None:
         raise RuntimeError("torch.onnx.export gave no program")
-    dimensions = projection.axes.shape[1] if projection is not None else sum(c.descriptor.dimensions for c in checkpoints)
+    dimensions = (
+        projection.axes.shape[1] if projection is not None else sum(checkpoint.descriptor.dimensions for checkpoint, _ in models)
+    )
     description = OnnxDescription(sizes=tuple(module.sizes), dimensions=dimensions, preprocessing=PREPROCESSING, notes=notes)
     program.model.metadata_props[DESCRIPTION] = json.dumps(description.model_dump(mode="json"))
     with whole_file(path) as temporary:

@@ -94,14 +94,15 @@ def run_describer(run: Run) -> Describer:
     projection_file = require(folder / "projection.h5", "03_ensemble", run)
     variant, _ = read_choice(folder)
     projection = load_projection(projection_file)
-    networks = [torch_network(path, run.recipe.embedding) for path in checkpoints]
+    own = run_embeddings(run)
+    networks = [torch_network(path, settings) for path, settings in zip(checkpoints, own, strict=True)]
     training = read_vectors(require(folder / "training.h5", "03_ensemble", run))
 
     def project(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
         return projection.apply(vectors, variant.dimensions, variant.eigen_power)
 
     made_from = {
-        "embedding": run.recipe.embedding.model_dump(mode="json", exclude={"workers", "batch_size", "shard"}),
+        "embedding": [settings.model_dump(mode="json", exclude={"workers", "batch_size", "shard"}) for settings in own],
         "dimensions": variant.dimensions,
         "eigen_power": variant.eigen_power,
     }
@@ -121,6 +122,11 @@ def run_checkpoints(run: Run) -> list[Path]:
         require(run.folder / "models" / name / f"stage-{len(model.stages)}.safetensors", "01_train", run)
         for name, model in run.recipe.models.items()
     ]
+
+
+def run_embeddings(run: Run) -> list[EmbeddingSettings]:
+    """How each model of the run embeds, in the same order."""
+    return [model.embedding or run.recipe.embedding for model in run.recipe.models.values()]
 
 
 def checkpoint_describer(checkpoint: Path) -> Describer:

@@ -7,7 +7,7 @@ from pathlib import Path
 from models.checkpoint import load_descriptor
 from models.onnx_export import LinearMap, export_onnx
 from models.settings import EmbeddingSettings
-from pipeline.describing import run_checkpoints
+from pipeline.describing import run_checkpoints, run_embeddings
 from pipeline.stage import Run, code_version, open_run, require
 from submissions.projection import load_projection
 from submissions.selection import read_choice
@@ -26,14 +26,15 @@ def export(options: argparse.Namespace) -> None:
 def export_checkpoint(checkpoint: Path, output: Path) -> float:
     """One network's own vectors."""
     notes = {"code": code_version(), "checkpoint": checkpoint.name}
-    return export_onnx([load_descriptor(checkpoint)], EmbeddingSettings(), None, notes, output)
+    return export_onnx([(load_descriptor(checkpoint), EmbeddingSettings())], None, notes, output)
 
 
 def export_run(run: Run, output: Path) -> float:
     """All models of the run, joined and projected as its references are."""
-    paths, folder = run_checkpoints(run), run.folder / "ensemble"
+    folder = run.folder / "ensemble"
+    checkpoints = [load_descriptor(path) for path in run_checkpoints(run)]
     projection = load_projection(require(folder / "projection.h5", "03_ensemble", run))
     variant, _ = read_choice(folder)
     linear = LinearMap(projection.mean, projection.weighted_axes(variant.dimensions, variant.eigen_power))
     notes = {"code": code_version(), "models": list(run.recipe.models), "variant": asdict(variant)}
-    return export_onnx([load_descriptor(path) for path in paths], run.recipe.embedding, linear, notes, output)
+    return export_onnx(list(zip(checkpoints, run_embeddings(run), strict=True)), linear, notes, output)
