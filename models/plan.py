@@ -163,13 +163,14 @@ def _kept_bytes(held: dict[int, int], module: nn.Module) -> Iterator[None]:
 
 
 def _optimizer_bytes(settings: ModelSettings, rows: int, width: int, weights: int) -> int:
-    per_weight = {"adam": 2, "sgd": 1 if settings.optimizer.momentum else 0}[settings.optimizer.kind]
+    """What is kept between steps and what a step takes for the while."""
+    per_weight = {"adam": 4, "sgd": 2 if settings.optimizer.momentum else 0}[settings.optimizer.kind]
     of_matrix = {
-        "same": per_weight * rows * width * FLOAT,
-        "adafactor": (rows + width) * FLOAT,
+        "same": per_weight * rows * width,
+        "adafactor": rows * width + rows + width,
         "plain_sgd": 0,
     }[settings.optimizer.class_kind]
-    return per_weight * weights + of_matrix
+    return per_weight * weights + of_matrix * FLOAT
 
 
 def _chunk(settings: ModelSettings) -> int:

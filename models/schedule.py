@@ -57,9 +57,11 @@ class EpochSchedule:
         ]
 
     def before_step(self, epochs_done: float) -> None:
-        """warmup_cosine (paper: 4 warm-up epochs, 100 of decay, floor 1e-3 of the start)."""
-        if self.settings.kind == "warmup_cosine":
-            share = warmup_cosine(epochs_done, self.settings)
+        """warmup_cosine (ISC2021 paper: 4 warm-up epochs, 100 of decay, floor 1e-3 of the start), steps (MultiGrain: tenfold)."""
+        if self.settings.kind in ("warmup_cosine", "steps"):
+            passed = sum(milestone <= epochs_done for milestone in self.settings.milestones)
+            steps = self.settings.kind == "steps"
+            share = self.settings.factor**passed if steps else warmup_cosine(epochs_done, self.settings)
             for group, rate in zip(self.groups, self.start, strict=True):
                 group["lr"] = rate * share
 

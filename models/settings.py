@@ -80,9 +80,12 @@ class OptimizerSettings(Settings):
 
 
 class SchedulerSettings(Settings):
-    """plateau: × factor after `patience` epochs without a lower loss. warmup_cosine: linear rise, cosine to `floor`."""
+    """plateau: × factor after `patience` epochs without a lower loss. warmup_cosine: linear rise, cosine to `floor`.
+    steps: × factor at each of the epochs `milestones`.
+    """
 
-    kind: Literal["constant", "plateau", "warmup_cosine"] = "plateau"
+    kind: Literal["constant", "plateau", "warmup_cosine", "steps"] = "plateau"
+    milestones: tuple[int, ...] = (30, 60, 90)
     factor: float = Field(0.9, gt=0, lt=1)
     patience: int = Field(2, ge=0)
     warmup_epochs: float = Field(4, ge=0)

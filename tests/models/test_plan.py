@@ -19,10 +19,10 @@ def test_memory_follows_classes_size_optimiser_and_processes() -> None:
     assert (first.classes, second.classes) == (100, 300)  # no more than there are
     assert first.matrix == 2 * 100 * 16 * 4 and second.matrix == 3 * first.matrix
     assert 2 < second.activations / first.activations < 5  # four times the pixels
-    assert first.optimizer - 2 * 100 * 16 * 4 == second.optimizer - 2 * 300 * 16 * 4 == first.network
+    assert first.optimizer - 4 * 100 * 16 * 4 == second.optimizer - 4 * 300 * 16 * 4 == 2 * first.network
     assert first.memory == first.matrix + first.optimizer + first.network + first.activations
     lean, _ = plan_model(settings(class_kind="adafactor"), 300)
-    assert first.optimizer - lean.optimizer == 2 * 100 * 16 * 4 - (100 + 16) * 4
+    assert first.optimizer - lean.optimizer == (3 * 100 * 16 - 100 - 16) * 4
     shared, _ = plan_model(settings(), 300, processes=4)
     assert shared.matrix == first.matrix // 4 and shared.activations < first.activations
 
