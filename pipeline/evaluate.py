@@ -1,0 +1,51 @@
+"""Score a checkpoint on a public data set, as its archive unpacks, or on any folder of class folders.
+
+evaluate.py --checkpoint FILE --set holidays --root DIR        mAP, the query left out, junk ignored
+evaluate.py --checkpoint FILE --set copydays --root DIR        mAP of the strong copies; --distractors DIR: further images
+evaluate.py --checkpoint FILE --set ukb --root DIR             score of 4
+evaluate.py --checkpoint FILE --set cub --root DIR             Recall@K, NMI and s of the test classes; also cars, online_products
+evaluate.py --checkpoint FILE --set class_folders --root DIR   the same, and top-1 and top-5 where the model has a classifier
+"""
+
+import argparse
+from pathlib import Path
+
+from data.errors import UserError
+from pipeline.stage import clear_errors
+
+SETS = ("holidays", "copydays", "ukb", "cub", "cars", "online_products", "class_folders")
+
+
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument(
+        "--checkpoint", type=Path, metavar="FILE", required=True, help="models/<model>/stage-<n>.safetensors of a run"
+    )
+    options.add_argument("--set", choices=SETS, required=True, help="which data set")
+    options.add_argument("--root", type=Path, metavar="DIR", required=True, help="the unpacked archive")
+    options.add_argument("--distractors", type=Path, metavar="DIR", help="with copydays: further images to search in")
+    options.add_argument("--image-size", type=int, metavar="PIXELS", help="default: the size it was trained at")
+    options.add_argument(
+        "--protocol",
+        choices=("square", "center_crop", "long_side"),
+        default="square",
+        help="square: the shape not kept; center_crop: short side at 256/224 of the size, its centre; "
+        "long_side: the whole image, its shape kept (default: square)",
+    )
+    options.add_argument("--pooling-exponent", type=float, metavar="P", help="GeM's p* (default: as trained)")
+    return options
+
+
+if __name__ == "__main__":
+    arguments = parser().parse_args()
+    with clear_errors():
+        if arguments.distractors is not None and arguments.set != "copydays":
+            raise UserError(f"--distractors goes with --set copydays, not with {arguments.set}.")
+        if arguments.image_size is not None and arguments.image_size < 16:
+            raise UserError(f"--image-size {arguments.image_size}: at least 16 pixels.")
+        if arguments.pooling_exponent is not None and arguments.pooling_exponent <= 0:
+            raise UserError(f"--pooling-exponent {arguments.pooling_exponent}: above 0, such as 3.")
+        # imported here: --help must answer at once
+        from pipeline.evaluating import evaluate_checkpoint
+
+        evaluate_checkpoint(arguments)
