@@ -1,6 +1,6 @@
 """Drip training against starting with all classes at once: the same network, edits, minutes and classes.
 
-    python benchmarks/drip.py [--data FOLDER] [--classes 10000] [--minutes 4] [--seeds 2] [--plot drip.png]
+    python benchmarks/drip.py [--data FOLDER] [--classes 10000] [--minutes 8] [--seeds 2] [--plot drip.png]
 
 --data: a folder in the ISC2021 layout; default the `tiny` set of the folder that COPYSETS names (tiny.zip, unpacked
 for the while), otherwise the built-in sample. µAP is measured on its queries, which are neither learnt nor chosen from.
@@ -34,15 +34,14 @@ GROWTH = ((0.05, 0.15), (0.2, 0.25), (1.0, 0.6))  # share of the classes, share 
 Point = tuple[float, float, float | None]  # minutes, loss, µAP
 
 
-def settings(backbone: str, classes: int, minutes: float, drip: bool) -> ModelSettings:
+def settings(backbone: str, size: int, classes: int, minutes: float, drip: bool) -> ModelSettings:
     """Both trainings; they differ in their stages only."""
-    common = {"intensity": 0.5, "image_size": 64, "batch_size": 128, "epochs": 100_000, "validate_minutes": minutes / 8}
+    common = {"intensity": 0.5, "image_size": size, "batch_size": 128, "epochs": 100_000, "validate_minutes": minutes / 6}
     growth = GROWTH if drip else ((1.0, 1.0),)
     stages = [common | {"classes": max(2, int(share * classes)), "minutes": part * minutes} for share, part in growth]
     return ModelSettings.model_validate(
         {
             "descriptor": {"backbone": backbone, "dimensions": 256},
-            "extra_edits": True,
             "optimizer": {"learning_rate": 2e-3, "class_learning_rate": 1e-2},
             "scheduler": {"kind": "constant"},
             "stages": stages,
@@ -116,9 +115,10 @@ def plot(curves: dict[tuple[str, int], list[Point]], path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, metavar="FOLDER")
-    parser.add_argument("--backbone", default="mobilenetv3_small_100", help="default: mobilenetv3_small_100")
+    parser.add_argument("--backbone", default="test_efficientnet", help="default: test_efficientnet")
     parser.add_argument("--classes", type=int, default=10_000, help="default: 10000, or all there are")
-    parser.add_argument("--minutes", type=float, default=4.0, help="of each training (default: 4)")
+    parser.add_argument("--minutes", type=float, default=8.0, help="of each training (default: 8)")
+    parser.add_argument("--image-size", type=int, default=48, help="default: 48")
     parser.add_argument("--seeds", type=int, default=2, help="trainings of each kind (default: 2)")
     parser.add_argument("--plot", type=Path, metavar="FILE.png")
     options = parser.parse_args()
@@ -128,9 +128,10 @@ def main() -> None:
         classes = min(options.classes, len(data.training) - min(OVERLAYS, len(data.training) // 10))
         for seed in range(options.seeds):
             for name, drip in (("drip", True), ("all at once", False)):
-                model = settings(options.backbone, classes, options.minutes, drip)
+                model = settings(options.backbone, options.image_size, classes, options.minutes, drip)
                 curves[name, seed] = train(data, model, Path(folder) / f"{name}-{seed}", Path(folder) / "cache", classes, seed)
-    table = Table(title=f"{data.root.name}: {options.backbone}, {classes:,} classes, {options.minutes:g} minutes each")
+    network = f"{options.backbone} at {options.image_size} px"
+    table = Table(title=f"{data.root.name}: {network}, {classes:,} classes, {options.minutes:g} minutes each")
     for column in ("training", "seed", "epochs", "last loss", "µAP at the end", "best µAP"):
         table.add_column(column, justify="right")
     for (name, seed), points in curves.items():

@@ -1,0 +1,126 @@
+"""Trainings on procedural shapes through the project's own trainer, and vectors of test images."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from augmentations.dataset import normalized
+from augmentations.in_aug import InAug, InAugImages, in_aug
+from data.images import ImageSet
+from data.labels import LabelledImages
+from data.loader import CleanImages
+from data.shapes import write_disjoint_shapes
+from models.checkpoint import load_descriptor
+from models.curve import read_rows
+from models.descriptor import Descriptor
+from models.settings import ModelSettings
+from models.trainer import train_model
+
+SIZE, BATCH, BACKBONE = 48, 48, "test_efficientnet"
+CLASSES, TRAINED, HELD_OUT, COPIED = (
+    24,
+    16,
+    12,
+    60,
+)  # of each kind; training and held-out images per class; images copied for IN-aug
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """train and held_out share their classes, unseen has others; copies are edited versions of held-out and unseen images."""
+
+    train: LabelledImages
+    held_out: LabelledImages
+    unseen: LabelledImages
+    overlays: ImageSet
+    train_copies: InAug
+    test_copies: InAug
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where trainings go, how many steps each takes, and over which seeds."""
+
+    folder: Path
+    steps: int
+    seeds: range
+    shapes: Shapes
+
+    @property
+    def about(self) -> str:
+        return f"shapes, {BACKBONE} at {SIZE} px, {self.steps} steps of {BATCH}, {len(self.seeds)} seeds"
+
+
+@dataclass(frozen=True)
+class Trained:
+    descriptor: Descriptor
+    folder: Path
+    curve: list[dict[str, str]]
+
+
+def draw_shapes(folder: Path) -> Shapes:
+    known, unseen = write_disjoint_shapes(folder, CLASSES, CLASSES, TRAINED + HELD_OUT, seed=0, size=96)
+    place = np.array([int(image_id.rsplit("-", 1)[1]) for image_id in known.images.ids])
+    train, held_out = _part(known, place < TRAINED), _part(known, place >= TRAINED)
+    overlays = unseen.images.select(unseen.images.ids[-8:])
+    unseen = _part(unseen, np.arange(len(unseen)) < len(unseen) - 8)
+    return Shapes(train, held_out, unseen, overlays, in_aug(train, 1, COPIED), in_aug(held_out, 2, COPIED))
+
+
+def train(bench: Bench, name: str, seed: int, batch: int = BATCH, **changed: Any) -> Trained:
+    """A descriptor after the bench's number of steps; `changed` are keys of ModelSettings."""
+    sampling = changed.get("sampling", {"kind": "epoch"})
+    settings = {
+        "descriptor": {"backbone": BACKBONE, "dimensions": 64, "train_pooling_exponent": False},
+        "edits": "multigrain_full",
+        "optimizer": {"kind": "sgd", "learning_rate": 0.1, "clip_norm": 10.0},
+        "scheduler": {"kind": "constant"},
+    }
+    epochs = max(1, round(bench.steps / _steps_per_epoch(len(bench.shapes.train), batch, sampling)))
+    stage = {"image_size": SIZE, "batch_size": batch, "epochs": epochs}
+    model = ModelSettings.model_validate(settings | changed | {"stages": [stage]})
+    folder = bench.folder / f"{name}-{seed}"
+    shapes = bench.shapes
+    path = train_model(
+        model, shapes.train.images, shapes.overlays, folder, bench.folder / "cache", seed, labels=shapes.train.labels
+    )
+    return Trained(load_descriptor(path).descriptor.eval(), folder, read_rows(folder))
+
+
+def vectors_of(
+    descriptor: Descriptor,
+    images: ImageSet | InAug,
+    size: int = SIZE,
+    exponent: float | None = None,
+    raw: bool = False,
+    turns: int = 0,
+) -> NDArray[np.float32]:
+    """Vectors [n, d], or raw embeddings [n, d] ([4, n, d / 4] with domains), of images turned by so many quarters."""
+    dataset: Dataset = CleanImages(images, size) if isinstance(images, ImageSet) else InAugImages(images, size)
+    before = float(descriptor.pooling.exponent)
+    if exponent is not None:
+        descriptor.pooling.exponent.data.fill_(exponent)
+    found: list[Tensor] = []
+    with torch.inference_mode():
+        for pixels, _ in DataLoader(dataset, 128):
+            batch = torch.rot90(normalized(pixels, descriptor.mean, descriptor.std), turns, dims=(2, 3))
+            found.append(descriptor(batch, raw=raw))
+    descriptor.pooling.exponent.data.fill_(before)
+    return torch.cat(found, dim=-2).numpy()
+
+
+def _steps_per_epoch(images: int, batch: int, sampling: dict[str, Any]) -> float:
+    copies = sampling.get("copies", 3) if sampling["kind"] == "repeated" else 1
+    return images * copies / batch
+
+
+def _part(labelled: LabelledImages, chosen: NDArray[np.bool_]) -> LabelledImages:
+    rows = np.flatnonzero(chosen).tolist()
+    images = ImageSet([labelled.images.ids[row] for row in rows], [labelled.images.paths[row] for row in rows])
+    return LabelledImages(images, labelled.labels[rows], labelled.names)
