@@ -1,0 +1,183 @@
+"""The report and the comparison as a person opens them: from disk, in headless Chromium, light and dark, wide and narrow."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from data.sample import write_pictures
+from submissions.projection import unit_length
+from submissions.selection import Variant, write_choice
+from submissions.submission import write_submission
+from submissions.vectors import Vectors, write_vectors
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+TOP = Path(__file__).parents[2]
+CHROMIUM = shutil.which("chromium")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on the PATH")
+
+QUERIES, COPIES, REFERENCES = 40, 24, 30
+RECIPE = """
+baselines: false
+models:
+  net:
+    descriptor: {backbone: test_efficientnet, dimensions: 16}
+    stages: [{image_size: 32}]
+normalization: {direction_neighbours: 10}
+"""
+CURVE = "stage,epoch,loss,scale,validation,ended_by\n1,1,9,16,,\n1,2,5,17,0.2,loss\n2,1,7,18,,\n2,2,4,19,0.4,epochs\n"
+SCROLL = """async () => { for (const image of document.images) {
+    image.scrollIntoView();
+    await new Promise(done => requestAnimationFrame(done));
+} }"""
+
+
+def write_run(folder: Path, data: Path, noise: float, seed: int) -> None:
+    """All that step 06 reads; the first COPIES queries are references with noise, every seventh too much of it."""
+    rng = np.random.default_rng(0)
+    references = unit_length(rng.standard_normal((REFERENCES, 16)).astype(np.float32))
+    rng = np.random.default_rng(seed)
+    queries = unit_length(rng.standard_normal((QUERIES, 16)).astype(np.float32))
+    strength = np.where(np.arange(COPIES) % 7 == 0, 9, noise)[:, None].astype(np.float32)
+    queries[:COPIES] = unit_length(references[:COPIES] + strength * queries[:COPIES])
+    parts = {
+        "query": ([f"Q{row:06d}" for row in range(QUERIES)], queries),
+        "reference": ([f"R{row:06d}" for row in range(REFERENCES)], references),
+        "training": ([f"T{row:06d}" for row in range(20)], unit_length(rng.standard_normal((20, 16)).astype(np.float32))),
+    }
+    for name, (ids, vectors) in parts.items():
+        for place in ("embeddings/net", "ensemble"):
+            write_vectors(folder / place / f"{name}.h5", ids, [vectors])
+    moved = queries * 1.1
+    write_vectors(folder / "normalized" / "query.h5", parts["query"][0], [moved])
+    marks = np.zeros(QUERIES, bool), np.zeros(REFERENCES, bool)
+    write_submission(
+        folder / "submission.h5",
+        Vectors(parts["query"][0], moved, marks[0]),
+        Vectors(parts["reference"][0], references, marks[1]),
+    )
+    row = {"dimensions": 16, "eigen_power": 0.0, "method": "method1", "beta": 1.0, "micro_average_precision": 0.5}
+    write_choice(folder / "ensemble", Variant(16, 0.0, "method1", 1.0), pd.DataFrame([row]))
+    (folder / "models" / "net").mkdir(parents=True)
+    (folder / "models" / "net" / "curve.csv").write_text(CURVE)
+    (folder / "recipe.yaml").write_text(RECIPE)
+    (folder / "run.json").write_text(f'{{"data": "{data}"}}')
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A run's report and its comparison with another run, written by step 06."""
+    where = tmp_path_factory.mktemp("pages")
+    data = where / "data"
+    for name, prefix, count in (
+        ("training_images", "T", 20),
+        ("reference_images", "R", REFERENCES),
+        ("query_images", "Q", QUERIES),
+    ):
+        list(write_pictures(data / name, prefix, count, seed=1, workers=1))
+    rows = [f"Q{row:06d},{f'R{row:06d}' if row < COPIES else ''}\n" for row in range(QUERIES)]
+    (data / "public_ground_truth.csv").write_text("query_id,reference_id\n" + "".join(rows))
+    edits = [f"Q{row:06d},{'crop blur' if row % 2 else 'rotate'}\n" for row in range(QUERIES)]
+    (data / "query_edits.csv").write_text("query_id,edits\n" + "".join(edits))
+    (data / "reference_images" / "R000007.jpg").write_bytes(b"this is no image")
+    write_run(where / "good", data, 0.5, seed=1)
+    write_run(where / "other", data, 1.5, seed=2)
+    for arguments in ([], ["--compare", str(where / "other")]):
+        command = [sys.executable, str(TOP / "pipeline" / "06_score.py"), "--run", str(where / "good"), *arguments]
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        done = subprocess.run(command, cwd=where, env=environment, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+    return {"report": where / "good/report/index.html", "comparison": where / "good/compare/other/index.html"}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator["sync_api.Browser"]:
+    with sync_api.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1400])
+@pytest.mark.parametrize("name", ["report", "comparison"])
+def test_a_page_opens_from_disk_whole(
+    browser: "sync_api.Browser", pages: dict[str, Path], tmp_path: Path, name: str, width: int, scheme: str
+) -> None:
+    """No message on the console, every image loads, nothing is asked of a network, nothing is wider than the screen."""
+    folder = shutil.copytree(pages[name].parent, tmp_path / "copied away")
+    troubles: list[str] = []
+    with browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme) as context:  # type: ignore[arg-type]
+        page = context.new_page()
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("console", lambda message: troubles.append(message.text))
+        page.on("requestfailed", lambda request: troubles.append(f"failed: {request.url}"))
+        page.on("request", lambda r: r.url.startswith(folder.as_uri()) or troubles.append(f"request to {r.url}"))
+        page.goto((folder / "index.html").as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        ink, ground = (page.evaluate(f"getComputedStyle(document.body).{style}") for style in ("color", "backgroundColor"))
+        assert (
+            (_lightness(ground) < 60 < 200 < _lightness(ink)) if scheme == "dark" else (_lightness(ink) < 60 < _lightness(ground))
+        )
+        page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+        assert page.locator("img").count() > 20 and page.locator("img:not([loading=lazy])").count() == 0
+        page.evaluate(SCROLL)
+        page.wait_for_function("[...document.images].every(image => image.complete && image.naturalWidth > 0)", timeout=10_000)
+    assert troubles == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_charts_take_the_colours_of_the_page(browser: "sync_api.Browser", pages: dict[str, Path], scheme: str) -> None:
+    with browser.new_context(color_scheme=scheme) as context:  # type: ignore[arg-type]
+        page = context.new_page()
+        page.goto(pages["report"].as_uri())
+        names = page.locator("figure.chart").evaluate_all("charts => charts.map(chart => chart.getAttribute('aria-label'))")
+        assert names == [
+            "µAP of every step",
+            "precision over recall",
+            "distribution of scores, before normalisation",
+            "distribution of scores, after normalisation",
+            "training of net",
+        ]
+        ink = page.evaluate("getComputedStyle(document.body).color")
+        texts = page.locator("figure.chart text").evaluate_all(
+            "all => [...new Set(all.map(text => getComputedStyle(text).fill))]"
+        )
+        assert texts == [ink]
+
+
+def test_the_report_tells_what_the_run_did(browser: "sync_api.Browser", pages: dict[str, Path]) -> None:
+    page = browser.new_page()
+    page.goto(pages["report"].as_uri())
+    text = page.inner_text("body")
+    for expected in (
+        "Every step", "model: net", "submitted: 16-d", "Hardest misses", "ranked above it", "Most confident false alarms",
+        "the query copies nothing", "Recall by edit", "crop blur", "loss", "recall 0.", "direction_neighbours", "Python 3",
+    ):  # fmt: skip
+        assert expected in text, expected
+    page.close()
+
+
+def test_the_comparison_tells_what_was_won(browser: "sync_api.Browser", pages: dict[str, Path]) -> None:
+    page = browser.new_page()
+    page.goto(pages["comparison"].as_uri())
+    figures = dict(line.split("\n")[::-1] for line in page.locator(".figure").all_inner_texts())
+    won, lost = int(figures["copies won"]), int(figures["copies lost"])
+    pairs = pd.read_csv(pages["comparison"].parent / "pairs.csv")
+    assert won == ((pairs["second_found"] == 1) & (pairs["first_found"] == 0)).sum() > 0
+    assert lost == ((pairs["second_found"] == 0) & (pairs["first_found"] == 1)).sum()
+    assert won + lost + int(figures["found by both"]) + int(figures["found by neither"]) == COPIES
+    gallery = page.locator("h2:has-text('Won by good') ~ .gallery").first
+    assert gallery.locator(".pair").count() == min(won, 12)
+    page.close()
+
+
+def _lightness(colour: str) -> int:
+    """The largest channel of rgb(…), 0…255."""
+    return max(int(number) for number in colour.removeprefix("rgb(").removesuffix(")").split(",")[:3])
