@@ -1,6 +1,7 @@
 """IN-aug: augmented copies of training images, to choose a pooling exponent by (MultiGrain, section 4.2; ICLR, section 3.5)."""
 
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import torch
@@ -37,23 +38,26 @@ def in_aug(training: ImageSet | LabelledImages, seed: int, count: int = 2000, co
     The paper takes 2,000 of ImageNet, two per class. Fewer where the training set has fewer. UserError: fewer than two images
     that can be read, or than one copy.
     """
-    images = training.images if isinstance(training, LabelledImages) else training
     if copies < 1 or count < 2:
         raise UserError(f"IN-aug of {count} images with {copies} copies each: two images and one copy at least are needed.")
-    rng = generator_for(seed, 0, "IN-aug")
-    order = rng.permutation(len(images))
-    if isinstance(training, LabelledImages):
-        order = order[np.argsort(_turns(training.labels[order]), kind="stable")]
-    chosen: list[int] = []
-    for row in order.tolist():
-        if len(chosen) == count:
-            break
-        if _readable(images, row):
-            chosen.append(row)
-    if len(chosen) < 2:
-        raise UserError(f"IN-aug needs at least two training images that can be read; found {len(chosen)} of {len(images)}.")
+    images, chosen = _images(training), readable_sample(training, seed, count)
     sources = ImageSet([images.ids[row] for row in chosen], [images.paths[row] for row in chosen])
     return InAug(sources, np.repeat(np.arange(len(chosen)), copies), copies, seed)
+
+
+def readable_sample(training: ImageSet | LabelledImages, seed: int, count: int) -> list[int]:
+    """Rows of `count` images that can be read, all where there are fewer, as many of each class as the next.
+
+    UserError: fewer than two images that can be read.
+    """
+    images = _images(training)
+    order = generator_for(seed, 0, "IN-aug").permutation(len(images))
+    if isinstance(training, LabelledImages):
+        order = order[np.argsort(_turns(training.labels[order]), kind="stable")]
+    chosen = list(islice((row for row in order.tolist() if _readable(images, row)), count))
+    if len(chosen) < 2:
+        raise UserError(f"choosing p* needs at least two training images that can be read; found {len(chosen)} of {len(images)}.")
+    return chosen
 
 
 class InAugImages(Dataset[tuple[Tensor, bool]]):
@@ -75,6 +79,10 @@ class InAugImages(Dataset[tuple[Tensor, bool]]):
         image = fit(decode_rgb(sources.paths[source], short_side=2 * self.size), 3 * self.size)
         pixels = resize_square(edit_image(image, COPIER, rng).image, self.size)
         return torch.from_numpy(np.ascontiguousarray(pixels)).permute(2, 0, 1), True
+
+
+def _images(training: ImageSet | LabelledImages) -> ImageSet:
+    return training.images if isinstance(training, LabelledImages) else training
 
 
 def _turns(labels: NDArray[np.int64]) -> NDArray[np.int64]:
