@@ -1,0 +1,77 @@
+"""Choose p*, GeM's exponent for embedding at sizes other than the one that a network was trained at (MultiGrain).
+
+choose_exponent.py --checkpoint FILE --sizes 64 96               search p* in 1 … 10 on IN-aug, edited copies of training images
+choose_exponent.py --checkpoint FILE --sizes 64 96 --method sgd  learn p alone, by the classifier beside the checkpoint
+
+FILE is models/<model>/stage-<n>.safetensors of a run; --data names other training images than that run's.
+"""
+
+import argparse
+from pathlib import Path
+
+from data.errors import UserError
+from pipeline.stage import clear_errors
+
+
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--checkpoint", type=Path, metavar="FILE", required=True, help="the trained network")
+    options.add_argument(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="training images: a folder in the ISC2021 layout, of class folders, or of images "
+        "(default: those that the checkpoint's run learnt from)",
+    )
+    options.add_argument(
+        "--sizes", type=int, nargs="+", metavar="PIXELS", help="sizes to embed at (default: the one it was trained at)"
+    )
+    options.add_argument(
+        "--method",
+        choices=("search", "sgd"),
+        default="search",
+        help="search: the p with most of an image's 5 edited copies among its 5 nearest; "
+        "sgd: one pass of SGD on p alone, which needs a classifier (objectives softmax and multigrain) (default: search)",
+    )
+    options.add_argument(
+        "--exponents",
+        type=float,
+        nargs="+",
+        metavar="P",
+        default=[float(p) for p in range(1, 11)],
+        help="with search: the candidates (default: 1 to 10)",
+    )
+    options.add_argument(
+        "--images",
+        type=int,
+        metavar="N",
+        help="training images to use, as many of each class (default: search 2000, sgd 50000; all where there are fewer)",
+    )
+    options.add_argument("--learning-rate", type=float, metavar="RATE", default=0.005, help="with sgd (default: 0.005)")
+    options.add_argument("--seed", type=int, default=0, help="of the choice of images and their edits (default: 0)")
+    options.add_argument("--workers", type=int, metavar="N", default=2, help="processes that read images (default: 2)")
+    return options
+
+
+def check(options: argparse.Namespace) -> None:
+    """UserError for a value that makes no sense."""
+    if any(size < 16 for size in options.sizes or ()):
+        raise UserError(f"--sizes {min(options.sizes)}: at least 16 pixels.")
+    if min(options.exponents) <= 0:
+        raise UserError(f"--exponents {min(options.exponents):g}: above 0, such as 3.")
+    if options.images is not None and options.images < 2:
+        raise UserError(f"--images {options.images}: two at least.")
+    if options.learning_rate <= 0:
+        raise UserError(f"--learning-rate {options.learning_rate:g}: above 0, such as 0.005.")
+    if options.workers < 0:
+        raise UserError(f"--workers {options.workers}: 0 or more.")
+
+
+if __name__ == "__main__":
+    arguments = parser().parse_args()
+    with clear_errors():
+        check(arguments)
+        # imported here: --help must answer at once
+        from pipeline.choosing_exponent import choose_exponent
+
+        choose_exponent(arguments)
