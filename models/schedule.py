@@ -48,9 +48,8 @@ class EpochSchedule:
     """Scales the optimisers' learning rates: within an epoch by the share of it that is done, after it by its loss."""
 
     def __init__(self, optimizers: Sequence[torch.optim.Optimizer], settings: SchedulerSettings) -> None:
-        self.settings = settings
-        self.groups = [group for optimizer in optimizers for group in optimizer.param_groups]
-        self.start = [float(group["lr"]) for group in self.groups]
+        self.settings, self.optimizers = settings, optimizers
+        self.start = [float(group["lr"]) for group in self._groups()]
         self.plateaus = [
             torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=settings.factor, patience=settings.patience)
             for optimizer in optimizers
@@ -62,7 +61,7 @@ class EpochSchedule:
             passed = sum(milestone <= epochs_done for milestone in self.settings.milestones)
             steps = self.settings.kind == "steps"
             share = self.settings.factor**passed if steps else warmup_cosine(epochs_done, self.settings)
-            for group, rate in zip(self.groups, self.start, strict=True):
+            for group, rate in zip(self._groups(), self.start, strict=True):
                 group["lr"] = rate * share
 
     def after_epoch(self, loss: float) -> None:
@@ -70,6 +69,10 @@ class EpochSchedule:
         if self.settings.kind == "plateau":
             for plateau in self.plateaus:
                 plateau.step(loss)
+
+    def _groups(self) -> list[dict[str, Any]]:
+        """Asked for anew each time: an optimiser that takes a saved state back replaces its groups."""
+        return [group for optimizer in self.optimizers for group in optimizer.param_groups]
 
     def state_dict(self) -> dict[str, Any]:
         return {"plateaus": [plateau.state_dict() for plateau in self.plateaus], "start": self.start}

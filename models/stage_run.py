@@ -71,6 +71,7 @@ def run_stage(run: StageRun, progress: Progress) -> list[EpochRow]:
         num_workers=workers,
         pin_memory=fabric.device.type == "cuda",
         prefetch_factor=4 if workers else None,
+        generator=torch.Generator(),  # or starting the loader would draw from the restored random state
     )
     classes = torch.tensor(run.class_of)
     stream: Stream = ((pixels, classes[rows], rows) for pixels, rows in loader)

@@ -49,8 +49,20 @@ def test_stages_grow_and_are_recorded(images: ImageSet, tmp_path: Path) -> None:
     assert list((tmp_path / "model" / "tensorboard").iterdir())
 
 
-def test_a_killed_training_goes_on_with_the_same_curve(images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = train(images, tmp_path / "whole")
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"scheduler": {"kind": "warmup_cosine", "warmup_epochs": 1, "decay_epochs": 2}},
+        {"scheduler": {"kind": "steps", "milestones": [1]}},
+        {"turn": True},  # draws from torch's generator at each step
+    ],
+)
+def test_a_killed_training_goes_on_with_the_same_curve(
+    images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, object]
+) -> None:
+    settings = ModelSettings.model_validate(SETTINGS.model_dump() | change)
+    whole = train(images, tmp_path / "whole", settings)
     import models.stage_run as stage_run
     from models.learner import Learner
 
@@ -67,10 +79,11 @@ def test_a_killed_training_goes_on_with_the_same_curve(images: ImageSet, tmp_pat
 
     monkeypatch.setattr(Learner, "learn", killed)
     with pytest.raises(KeyboardInterrupt):
-        train(images, tmp_path / "broken")
-    broken = train(images, tmp_path / "broken")
+        train(images, tmp_path / "broken", settings)
+    broken = train(images, tmp_path / "broken", settings)
     assert len(calls) == 2 * (1 + 2 + 3) + 1  # only the step that was stopped is done twice
-    assert [row["loss"] for row in broken] == [row["loss"] for row in whole]
+    for column in ("loss", "learning_rate"):
+        assert [row[column] for row in broken] == [row[column] for row in whole]
 
 
 def test_a_stage_ends_when_the_loss_is_low(images: ImageSet, tmp_path: Path) -> None:
