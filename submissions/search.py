@@ -16,7 +16,7 @@ from data.files import whole_file
 REFERENCE_BLOCK = 16_384
 QUERY_BLOCK = 1024
 EXACT_BLOCK = 65_536
-ROUNDING = 1e-5  # margin for float32 products, relative to the squared lengths; candidates within it are kept
+ROUNDING = 7.5e-6  # of float32 products at most, as a share of ‖q‖² + ‖r‖²; candidates within it are kept
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,10 @@ def search_pairs(
     if count == 0:
         nothing = np.zeros(0, np.int64)
         return ScoredPairs(nothing, nothing, np.zeros(0))
-    candidates = _Candidates(count, ROUNDING * (1 + _longest(queries) + _longest(references)))
-    for first_query, first_reference, distances in _blocks(queries, references, block):
-        candidates.add(first_query, first_reference, distances)
+    rounding = [np.float32(ROUNDING) * _squares(vectors) for vectors in (queries, references)]
+    candidates = _Candidates(count, *rounding)
+    for first_query, first_reference, least in _least_distances(queries, references, block):
+        candidates.add(first_query, first_reference, least)
     query_rows, reference_rows = candidates.rows()
     return _ranked(query_rows, reference_rows, exact_distances(queries, references, query_rows, reference_rows), count)
 
@@ -86,21 +87,28 @@ def exact_distances(
 
 
 class _Candidates:
-    """The pairs that may be among the `count` nearest; `radius` shrinks as they gather."""
+    """The pairs that may be among the `count` nearest; `radius` shrinks as they gather.
 
-    def __init__(self, count: int, margin: float) -> None:
-        self.count, self.margin, self.radius = count, margin, np.float32(np.inf)
+    A pair's rounding is bounded by its own lengths, so that one long vector (an unreadable image of a submission) does not make
+    candidates of all the others.
+    """
+
+    def __init__(self, count: int, of_queries: NDArray[np.float32], of_references: NDArray[np.float32]) -> None:
+        self.count, self.of_queries, self.of_references, self.radius = count, of_queries, of_references, np.float32(np.inf)
         self._kept: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]] = []
         self._held = 0
 
-    def add(self, first_query: int, first_reference: int, distances: NDArray[np.float32]) -> None:
-        if self.radius == np.inf and distances.size > self.count:  # no pair beyond this block's own nearest can be needed
-            self.radius = np.float32(np.partition(distances.ravel(), self.count - 1)[self.count - 1] + self.margin)
-        flat = np.flatnonzero(distances <= self.radius)
+    def add(self, first_query: int, first_reference: int, least: NDArray[np.float32]) -> None:
+        """least: what the block's distances [n, m] are at least."""
+        if self.radius == np.inf and least.size > self.count:  # no pair beyond this block's own nearest can be needed
+            near = np.flatnonzero(least <= np.partition(least.ravel(), self.count - 1)[self.count - 1])
+            rows, columns = np.divmod(near, least.shape[1])
+            self.radius = self._most(rows + first_query, columns + first_reference, least.ravel()[near]).max()
+        flat = np.flatnonzero(least <= self.radius)
         if not len(flat):
             return
-        rows, columns = np.divmod(flat, distances.shape[1])
-        self._kept.append((rows + first_query, columns + first_reference, distances.ravel()[flat]))
+        rows, columns = np.divmod(flat, least.shape[1])
+        self._kept.append((rows + first_query, columns + first_reference, least.ravel()[flat]))
         self._held += len(flat)
         if self._held > 2 * self.count:
             self._shrink()
@@ -110,36 +118,42 @@ class _Candidates:
             self._shrink()
         return np.concatenate([kept[0] for kept in self._kept]), np.concatenate([kept[1] for kept in self._kept])
 
+    def _most(self, queries: NDArray[np.int64], references: NDArray[np.int64], least: NDArray[np.float32]) -> NDArray[np.float32]:
+        """What the distances are at most."""
+        return least + 2 * (self.of_queries[queries] + self.of_references[references])
+
     def _shrink(self) -> None:
-        query_rows, reference_rows, distances = (np.concatenate(parts) for parts in zip(*self._kept, strict=True))
-        cut = np.partition(distances, self.count - 1)[self.count - 1]
-        self.radius = np.float32(cut + self.margin)
-        keep = distances <= self.radius
-        self._kept = [(query_rows[keep], reference_rows[keep], distances[keep])]
+        query_rows, reference_rows, least = (np.concatenate(parts) for parts in zip(*self._kept, strict=True))
+        self.radius = np.partition(self._most(query_rows, reference_rows, least), self.count - 1)[self.count - 1]
+        keep = least <= self.radius
+        self._kept = [(query_rows[keep], reference_rows[keep], least[keep])]
         self._held = int(keep.sum())
 
 
-def _blocks(
+def _least_distances(
     queries: NDArray[np.float32], references: NDArray[np.float32], block: int
 ) -> Iterator[tuple[int, int, NDArray[np.float32]]]:
-    """Squared distances [≤ QUERY_BLOCK, ≤ block] of all pairs, block by block; each is valid until the next.
+    """What the squared distances [≤ QUERY_BLOCK, ≤ block] of all pairs are at least, by blocks; each is valid until the next.
 
-    One product of [−2 q, ‖q‖², 1] and [r, 1, ‖r‖²] gives them without a further pass over the block.
+    One product of [−2 q, ‖q‖², 1] and [r, 1, ‖r‖²], the squares less their share of rounding, gives them without a further pass
+    over the block.
     """
     gpu: Any = faiss.StandardGpuResources() if _gpus() else None
-    left = _augmented(-2 * queries, _squares(queries), first=True)
+    of_queries = _squares(queries)
+    left = _augmented(-2 * queries, np.float32(1 - ROUNDING) * of_queries, first=True)
     products = np.empty((min(QUERY_BLOCK, len(queries)), min(block, len(references))), np.float32)  # one buffer for all
     for first_reference in range(0, len(references), block):
-        part = references[first_reference : first_reference + block]
-        right = None if gpu is not None else _augmented(part, _squares(part), first=False)
+        part = np.ascontiguousarray(references[first_reference : first_reference + block])
+        squares = _squares(part)
+        right = _augmented(part, np.float32(1 - ROUNDING) * squares, first=False)
         for first_query in range(0, len(queries), QUERY_BLOCK):
-            if right is None:
-                rows = np.ascontiguousarray(queries[first_query : first_query + QUERY_BLOCK])
-                yield first_query, first_reference, faiss.pairwise_distance_gpu(gpu, rows, np.ascontiguousarray(part))
+            own = slice(first_query, first_query + QUERY_BLOCK)
+            if gpu is not None:
+                distances = faiss.pairwise_distance_gpu(gpu, np.ascontiguousarray(queries[own]), part)
+                yield first_query, first_reference, distances - np.float32(ROUNDING) * (of_queries[own, None] + squares)
             else:
-                own = left[first_query : first_query + QUERY_BLOCK]
-                whole = products.shape == (len(own), len(right))
-                yield first_query, first_reference, np.matmul(own, right.T, out=products if whole else None)
+                whole = products.shape == (len(left[own]), len(right))
+                yield first_query, first_reference, np.matmul(left[own], right.T, out=products if whole else None)
 
 
 def _augmented(vectors: NDArray[np.float32], squares: NDArray[np.float32], first: bool) -> NDArray[np.float32]:
@@ -149,10 +163,6 @@ def _augmented(vectors: NDArray[np.float32], squares: NDArray[np.float32], first
 
 def _squares(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.einsum("nd,nd->n", vectors, vectors)
-
-
-def _longest(vectors: NDArray[np.float32]) -> float:
-    return float(_squares(vectors).max())
 
 
 def _gpus() -> int:

@@ -1,11 +1,13 @@
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from submissions import search
 from submissions.search import search_pairs, search_pairs_on_ranks
 
 
@@ -58,6 +60,26 @@ def test_rounding_never_loses_a_pair() -> None:
     exact = ((queries[:, None].astype(np.float64) - references[None]) ** 2).sum(axis=2)
     expected = np.sort(exact.ravel())[:500]
     np.testing.assert_array_equal(search_pairs(queries, references, 500, 7).distances, expected)
+
+
+def test_a_far_vector_changes_neither_the_result_nor_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unreadable images lie 1,000 away in a submission: rounding of their distances must not keep all other pairs."""
+    rng = np.random.default_rng(4)
+    queries, references = ((rng.standard_normal((n, 16)) / 4).astype(np.float32) for n in (300, 2000))
+    queries[7], references[11] = 0, 0
+    queries[7, 0], references[11, 0] = 1000, -1000
+    held = []
+    add = search._Candidates.add
+
+    def counted(self: search._Candidates, *block: Any) -> None:
+        add(self, *block)
+        held.append(self._held)
+
+    monkeypatch.setattr(search._Candidates, "add", counted)
+    found = search_pairs(queries, references, 500, 300)
+    exact = ((queries[:, None].astype(np.float64) - references[None]) ** 2).sum(axis=2)
+    np.testing.assert_allclose(found.distances, np.sort(exact.ravel())[:500], atol=1e-12)
+    assert max(held) <= 2 * 500
 
 
 def test_nothing_to_search() -> None:
