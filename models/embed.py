@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,7 @@ from augmentations.dataset import normalized
 from data.images import ImageSet
 from data.loader import CleanImages
 from models.checkpoint import Checkpoint
+from models.descriptor import Descriptor
 from models.device import autocast, best_device
 from models.settings import EmbeddingSettings
 
@@ -31,21 +33,33 @@ def embed_images(checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSe
     """Embed every image at settings.image_size (default: the size it was trained at), a batch at a time."""
     device = best_device()
     descriptor = checkpoint.descriptor.eval().to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-    if settings.pooling_exponent is not None:
-        descriptor.pooling.exponent.data.fill_(settings.pooling_exponent)
     sizes = image_sizes(settings, checkpoint.image_size)
     dataset = CleanImages(images, max(sizes))
     loader = DataLoader(
         dataset, settings.batch_size, num_workers=settings.workers, pin_memory=device.type == "cuda", worker_init_fn=_give_way
     )
     first = 0
-    for pixels, readable in loader:
-        batch = normalized(pixels.to(device, non_blocking=True), descriptor.mean, descriptor.std)
-        vectors = embed_batch(descriptor, batch, sizes, settings.flip, settings.precision).float().cpu().numpy()
-        unreadable = ~readable.numpy()
-        vectors[unreadable] = 0
-        yield EmbeddedBlock(first, vectors, unreadable)
-        first += len(vectors)
+    with _exponent(descriptor, settings.pooling_exponent):
+        for pixels, readable in loader:
+            batch = normalized(pixels.to(device, non_blocking=True), descriptor.mean, descriptor.std)
+            vectors = embed_batch(descriptor, batch, sizes, settings.flip, settings.precision).float().cpu().numpy()
+            unreadable = ~readable.numpy()
+            vectors[unreadable] = 0
+            yield EmbeddedBlock(first, vectors, unreadable)
+            first += len(vectors)
+
+
+@contextmanager
+def _exponent(descriptor: Descriptor, exponent: float | None) -> Iterator[None]:
+    """GeM's p for the while: a descriptor that is validated goes on learning with its own."""
+    stored = descriptor.pooling.exponent.data
+    own = stored.clone()
+    if exponent is not None:
+        stored.fill_(exponent)
+    try:
+        yield
+    finally:
+        stored.copy_(own)
 
 
 @torch.inference_mode()

@@ -9,8 +9,10 @@ import torch
 from data.errors import UserError
 from data.images import ImageSet, find_images
 from data.sample import write_pictures
-from models.checkpoint import load_descriptor
-from models.settings import ModelSettings
+from models.checkpoint import Checkpoint, load_descriptor
+from models.descriptor import Descriptor
+from models.embed import embed_images
+from models.settings import EmbeddingSettings, ModelSettings
 from models.trainer import train_model
 
 SETTINGS = ModelSettings.model_validate(
@@ -116,8 +118,6 @@ def test_too_few_images(images: ImageSet, tmp_path: Path, capsys: pytest.Capture
 def test_a_loss_that_is_not_a_number_stops_with_step_and_images(
     images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from models.descriptor import Descriptor
-
     monkeypatch.setattr(Descriptor, "forward", lambda self, x, raw=False: torch.full((len(x), 16), torch.nan, requires_grad=True))
     with pytest.raises(UserError, match=r"the loss is nan at step 1 \(stage 1, images T0000"):
         train(images, tmp_path)
@@ -142,3 +142,18 @@ def test_unreadable_training_images_are_left_out_and_told(
     rows = train(ImageSet(images.ids, paths), tmp_path)
     assert "1 of 24 training images are left out, the first: T000003 is empty" in capsys.readouterr().out
     assert [row["classes"] for row in rows] == ["7", "7", "15", "15", "23", "23"]
+
+
+def test_validation_at_another_exponent_leaves_the_learnt_one(images: ImageSet, tmp_path: Path) -> None:
+    seen = []
+
+    def validate(descriptor: Descriptor, size: int) -> float:
+        learnt = float(descriptor.pooling.exponent)
+        settings = EmbeddingSettings(pooling_exponent=7.0, workers=0)
+        vectors = [block.vectors for block in embed_images(Checkpoint(descriptor, size, {}), images, settings)]
+        seen.append((learnt, float(descriptor.pooling.exponent), len(vectors)))
+        return 0.5
+
+    classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
+    train_model(SETTINGS, classes, overlays, tmp_path / "model", tmp_path / "cache", seed=0, validate=validate)
+    assert [before == after for before, after, _ in seen] == [True] * 3 and seen[0][0] < 7
