@@ -1,5 +1,6 @@
 """What learns together in one stage."""
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -82,7 +83,11 @@ class Learner:
         images, sums = 0, dict[str, float]()
         for number, (pixels, labels, instances) in enumerate(batches):
             with self.fabric.no_backward_sync(self.network, enabled=number < count - 1):
-                output = self.loss_of(pixels, labels, instances)
+                try:
+                    output = self.loss_of(pixels, labels, instances)
+                except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # singular values of embeddings that are no numbers
+                    check(math.nan, instances)
+                    raise
                 loss = float(output.loss.detach())
                 check(loss, instances)
                 self.fabric.backward(output.loss / count)

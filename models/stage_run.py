@@ -17,6 +17,7 @@ from data.errors import UserError
 from models.batches import Batches
 from models.curve import EpochRow, append_rows
 from models.learner import Learner
+from models.objectives.sharding import summed
 from models.settings import ModelSettings, StageSettings
 from models.training_state import Progress, save_state
 
@@ -24,6 +25,7 @@ SAVE_EVERY = 30.0  # seconds between training states: what a killed run loses at
 CHECK_EVERY = 8  # steps between looks at the clock
 SAVING_SHARE = 0.05  # of the time may go into saving: large states are saved less often
 FALL = 0.01  # share by which the loss must fall to count as falling
+REMEDY = "The last good state is kept: lower optimizer.learning_rate or clip_norm in the recipe, or use precision 32."
 Stream = Iterator[tuple[Tensor, Tensor, Tensor]]
 
 
@@ -54,6 +56,7 @@ class _Saver:
         return self.run.learner.fabric.broadcast(waited > max(SAVE_EVERY, self.cost / SAVING_SHARE))
 
     def save(self, progress: Progress, rows: list[EpochRow]) -> None:
+        _check_weights(self.run, progress)
         started, fabric = time.monotonic(), self.run.learner.fabric
         if fabric.global_rank == 0:
             append_rows(self.run.folder, rows)
@@ -88,6 +91,8 @@ def run_stage(run: StageRun, progress: Progress) -> list[EpochRow]:
         _next_epoch(progress, means["loss"])
         row = _row(run, progress, means, speed)
         ended_by = fabric.broadcast(_ended_by(run.stage, progress, means["loss"]))
+        if ended_by:
+            _check_weights(run, progress)
         score = run.validate() if ended_by or _validation_due(run.stage, progress) else None
         pending.append(replace(row, ended_by=ended_by, validation=score))
         if ended_by:
@@ -122,8 +127,19 @@ def _check(run: StageRun, progress: Progress, loss: float, rows: Tensor) -> None
     if not math.isfinite(loss):
         named = ", ".join(run.edited.images.ids[row] for row in rows[:5].tolist())
         raise UserError(
-            f"the loss is {loss} at step {progress.step + 1} (stage {progress.stage + 1}, images {named}, …). "
-            "The last good state is kept: lower optimizer.learning_rate or clip_norm in the recipe, or use precision 32."
+            f"the loss is {loss} at step {progress.step + 1} (stage {progress.stage + 1}, images {named}, …). {REMEDY}"
+        )
+
+
+def _check_weights(run: StageRun, progress: Progress) -> None:
+    """Before anything is written: the last step may have broken what its own loss did not show."""
+    values = [*run.learner.descriptor.state_dict().values(), *run.learner.objective.state_dict().values()]
+    broken = torch.zeros((), device=run.learner.fabric.device)
+    for value in values:
+        broken += ~value.isfinite().all()
+    if summed(broken) > 0:
+        raise UserError(
+            f"weights are no finite numbers any more after step {progress.step} (stage {progress.stage + 1}). {REMEDY}"
         )
 
 

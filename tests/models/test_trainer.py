@@ -12,6 +12,7 @@ from data.sample import write_pictures
 from models.checkpoint import Checkpoint, load_descriptor
 from models.descriptor import Descriptor
 from models.embed import embed_images
+from models.learner import Learner
 from models.settings import EmbeddingSettings, ModelSettings
 from models.trainer import train_model
 
@@ -66,7 +67,6 @@ def test_a_killed_training_goes_on_with_the_same_curve(
     settings = ModelSettings.model_validate(SETTINGS.model_dump() | change)
     whole = train(images, tmp_path / "whole", settings)
     import models.stage_run as stage_run
-    from models.learner import Learner
 
     monkeypatch.setattr(stage_run, "SAVE_EVERY", 0.0)
     monkeypatch.setattr(stage_run, "SAVING_SHARE", 1e9)
@@ -122,6 +122,19 @@ def test_a_loss_that_is_not_a_number_stops_with_step_and_images(
     with pytest.raises(UserError, match=r"the loss is nan at step 1 \(stage 1, images T0000"):
         train(images, tmp_path)
     assert not (tmp_path / "model" / "stage-1.safetensors").exists()
+
+
+def test_broken_weights_are_never_saved(images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gradient that is no number, whose loss was one, in the last step of a stage."""
+
+    def broken(self: Learner) -> None:
+        for parameter in self.descriptor.parameters():
+            parameter.grad = torch.full_like(parameter, torch.nan)
+
+    monkeypatch.setattr(Learner, "_clip", broken)
+    with pytest.raises(UserError, match=r"no finite numbers any more after step 1 \(stage 1\).*lower optimizer.learning_rate"):
+        train(images, tmp_path, SETTINGS.model_copy(update={"stages": (SETTINGS.stages[0].model_copy(update={"epochs": 1}),)}))
+    assert not list((tmp_path / "model").glob("*.safetensors"))
 
 
 def test_stages_must_not_shrink() -> None:
