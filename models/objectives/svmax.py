@@ -77,17 +77,21 @@ def angular_bounds(batch: int, angle: float = 45.0) -> tuple[float, float]:
 class _NuclearNorm(torch.autograd.Function):
     """Σ of singular values; the gradient is U Vᵀ over the singular values above rounding, the smallest subgradient.
 
-    svdvals' own gradient takes an arbitrary basis of the null space, so that a collapsed batch would be pushed at random.
+    svdvals' own gradient takes an arbitrary basis of the null space, so that a collapsed batch would be pushed at random. From
+    the eigenvalues s² of the smaller Gram matrix, several times faster than by svd; float64 makes up for the squares.
     """
 
     @staticmethod
     def forward(ctx: torch.autograd.function.FunctionCtx, matrix: Tensor) -> Tensor:  # type: ignore[override]
+        rows = (matrix if len(matrix) <= matrix.shape[1] else matrix.T).double()
         if not ctx.needs_input_grad[0]:  # type: ignore[attr-defined]
-            return torch.linalg.svdvals(matrix).sum()
-        left, values, right = torch.linalg.svd(matrix, full_matrices=False)
-        kept = values > values[0] * max(matrix.shape) * torch.finfo(values.dtype).eps
-        ctx.save_for_backward((left * kept) @ right)
-        return values.sum()
+            return torch.linalg.eigvalsh(rows @ rows.T).clamp(min=0).sqrt().sum().to(matrix)
+        squares, left = torch.linalg.eigh(rows @ rows.T)
+        values = squares.clamp(min=0).sqrt()
+        kept = values > values[-1] * max(matrix.shape) * torch.finfo(torch.float32).eps
+        direction = (left * torch.where(kept, 1 / values, 0.0)) @ (left.T @ rows)
+        ctx.save_for_backward((direction if len(matrix) <= matrix.shape[1] else direction.T).to(matrix))
+        return values.sum().to(matrix)
 
     @staticmethod
     def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> Tensor:  # type: ignore[override]

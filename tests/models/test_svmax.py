@@ -50,6 +50,17 @@ def test_the_gradient_is_that_of_the_singular_values(shape):
     assert torch.autograd.gradcheck(mean_singular_value, rows)
 
 
+@pytest.mark.parametrize("shape", [(12, 5), (5, 12)])
+def test_the_gradient_of_equal_rows_is_that_of_the_singular_values_above_rounding(shape):
+    generator = torch.Generator().manual_seed(4)
+    rows = (torch.randn(shape[0], 3, generator=generator) @ torch.randn(3, shape[1], generator=generator)).requires_grad_()
+    mean_singular_value(rows).backward()
+    left, values, right = torch.linalg.svd(rows.detach().double(), full_matrices=False)
+    expected = sum(torch.outer(left[:, i], right[i]) for i in range(5) if values[i] > 1e-4) / 5
+    assert int((values > 1e-4).sum()) == 3 and rows.grad is not None
+    torch.testing.assert_close(rows.grad.double(), expected, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("form", ["bounded", "unbounded"])
 def test_a_collapsed_batch_has_a_finite_gradient_even_under_autocast(form):
     rows = torch.ones(12, 8, dtype=torch.bfloat16, requires_grad=True)
