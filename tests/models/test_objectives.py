@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from data.errors import UserError
 from models.objectives.building import build_objective
+from models.objectives.domains import within_domains
 from models.objectives.margin import MarginLoss, negative_weights
 from models.objectives.multigrain import MultiGrain
 from models.objectives.pairs import PairObjective
@@ -122,6 +123,32 @@ def test_margin_loss_equals_its_formula_with_two_classes_of_which_one_negative_c
     assert loss.item() == pytest.approx(sum(terms) / 4, rel=1e-5)
 
 
+def test_margin_loss_is_its_expectation_over_the_drawn_negatives_on_average(vectors):
+    x, objective = functional.normalize(vectors.double()), MarginLoss(MarginSettings(log_cap=3.0), 0)
+
+    def log_q(z: float) -> float:
+        return 6 * math.log(z) + 2.5 * math.log(1 - z * z / 4)
+
+    expected = []
+    for a, p in pairs(LABELS):
+        expected.append(max(0.0, 0.2 + float((x[a] - x[p]).norm()) - 1.2))
+        distances = [float((x[a] - x[n]).norm()) for n in others(LABELS, a)]
+        weights = [math.exp(min(3.0 - log_q(math.sqrt(2)), -log_q(z))) for z in distances]
+        expected.append(sum(w * max(0.0, 0.2 - z + 1.2) for w, z in zip(weights, distances, strict=True)) / sum(weights))
+    drawn = torch.tensor([float(objective(vectors, LABELS).loss.detach()) for _ in range(1500)])
+    assert abs(float(drawn.mean()) - mean(expected)) < 5 * float(drawn.std()) / 1500**0.5
+    assert float(drawn.std()) > 0
+
+
+def test_domains_are_compared_within_themselves_only(vectors):
+    """IDEAL: the mean over the domains of the loss written out, each on its own vectors."""
+    domains = torch.stack([vectors, 2 * vectors.flip(1), vectors.roll(3, 0), -vectors[:, [1, 0, 3, 2, 5, 4, 7, 6]] + 1])
+    for settings, literal in ((ContrastiveSettings(), contrastive), (MultiSimilaritySettings(), multi_similarity)):
+        expected = mean([literal(functional.normalize(domain.double()), LABELS) for domain in domains])
+        loss = within_domains(PairObjective(settings), domains, LABELS, INSTANCES).loss
+        assert float(loss) == pytest.approx(expected, rel=1e-4)
+
+
 def test_negatives_are_drawn_in_inverse_proportion_to_the_density_of_their_distance():
     z, d = torch.tensor([[0.0, 0.7, 1.0, 1.3]]), 6
     labels = torch.tensor([0, 1, 2, 3])
@@ -152,8 +179,9 @@ def test_beta_learns_and_a_resumed_margin_loss_draws_the_same(vectors):
 def test_multigrain_joins_its_two_losses_by_its_weight(vectors):
     for weight in (0.0, 0.3, 1.0):
         joint = MultiGrain(8, 6, MultiGrainSettings(weight=weight), 5)
-        scores = joint.softmax.classifier(vectors)
-        classes = float(functional.cross_entropy(scores, LABELS))
+        scores = (vectors @ joint.softmax.classifier.weight.T + joint.softmax.classifier.bias).tolist()
+        of_rows = zip(scores, LABELS.tolist(), strict=True)
+        classes = mean([math.log(sum(math.exp(value) for value in row)) - row[label] for row, label in of_rows])
         copies = float(MarginLoss(MarginSettings(), 5)(vectors, INSTANCES).loss)
         assert float(joint(vectors, LABELS, INSTANCES).loss) == pytest.approx(weight * classes + (1 - weight) * copies, rel=1e-5)
         assert set(joint.parameter_rates()) <= {name for name, _ in joint.named_parameters()}

@@ -67,6 +67,17 @@ def test_multigrain_learns_whitens_and_folds_its_classifier(images: ImageSet, tm
     )
 
 
+def test_one_image_a_class_is_edited_again_to_make_its_pairs(images: ImageSet, tmp_path: Path) -> None:
+    settings = ModelSettings.model_validate(
+        {"descriptor": DESCRIPTOR, "workers": 0, "objective": {"kind": "triplet"}, "sampling": PK}
+        | {"stages": [{"image_size": 32, "batch_size": 8, "epochs": 1}]}
+    )
+    classes, overlays = images.select(images.ids[:8]), images.select(images.ids[24:])
+    train_model(settings, classes, overlays, tmp_path / "model", tmp_path / "cache", seed=0)
+    with (tmp_path / "model" / "curve.csv").open() as file:
+        assert float(next(csv.DictReader(file))["loss"]) > 0
+
+
 def test_each_head_learns_from_its_own_domain_alone() -> None:
     descriptor = Descriptor(DescriptorSettings.model_validate(DESCRIPTOR | {"domains": "split"}))
     parts = descriptor(torch.randn(3, 3, 32, 32), raw=True)
@@ -91,6 +102,10 @@ def test_the_vector_joins_the_domains_and_a_turned_image_permutes_them() -> None
         ({"objective": {"kind": "triplet"}}, "set sampling.kind to pk or repeated"),
         ({"objective": {"kind": "multigrain"}, "sampling": PK}, "set sampling.kind to repeated"),
         ({"objective": {"kind": "multigrain", "weight": 1.5}}, "less than or equal to 1"),
+        ({"objective": {"kind": "multigrain", "weight": -0.1}}, "greater than or equal to 0"),
+        ({"stages": [{"batch_size": 1}]}, "greater than or equal to 2"),
+        ({"sampling": {"kind": "repeated", "copies": 1}}, "greater than or equal to 2"),
+        ({"sampling": {"kind": "pk", "per_class": 1}}, "greater than or equal to 2"),
         ({"descriptor": DESCRIPTOR | {"domains": "split"}}, "domains are for objectives that compare pairs"),
         ({"descriptor": DESCRIPTOR | {"domains": "split", "dimensions": 18}}, "a multiple of 4"),
         ({"objective": {"kind": "margin"}, "sampling": {"kind": "pk", "per_class": 6}}, "two groups of 6 images"),

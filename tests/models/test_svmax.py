@@ -31,14 +31,17 @@ def test_the_bounds_are_reached():
 
 @pytest.mark.parametrize("dimensions", [5, 30])
 @pytest.mark.parametrize("form", ["bounded", "unbounded", None])
-def test_the_loss_is_the_formula_and_s_is_always_logged(dimensions, form):
+@pytest.mark.parametrize("half", [False, True])
+def test_the_loss_is_the_formula_in_float32_and_s_is_always_logged(dimensions, form, half):
     rows = torch.randn(12, dimensions, generator=torch.Generator().manual_seed(1)) * 3
     inner = PairObjective(ContrastiveSettings())
     base = float(inner(rows, LABELS).loss)
     unit, raw = (float(torch.linalg.svdvals(x.double()).mean()) for x in (functional.normalize(rows), rows))
     lower, upper = math.sqrt(12) / min(12, dimensions), math.sqrt(12 / min(12, dimensions))
     added = {"bounded": 0.7 * math.exp((upper - unit) / (upper - lower)), "unbounded": -0.7 * raw, None: 0.0}[form]
-    output = Svmax(inner, SvmaxSettings(form=form, weight=0.7) if form else None)(rows, LABELS, LABELS)
+    with torch.autocast("cpu", torch.bfloat16, enabled=half):
+        output = Svmax(inner, SvmaxSettings(form=form, weight=0.7) if form else None)(rows, LABELS, LABELS)
+    assert output.loss.dtype == torch.float32
     assert float(output.loss) == pytest.approx(base + added, rel=1e-5)
     assert float(output.logs["mean_singular_value"]) == pytest.approx(unit, rel=1e-5)
     assert (output.logs["singular_lower"], output.logs["singular_upper"]) == pytest.approx((lower, upper))
