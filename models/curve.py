@@ -1,6 +1,7 @@
 """The learning curve: one row per epoch, as CSV and for TensorBoard."""
 
 import csv
+import shutil
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 from data.files import whole_file
 
-FILE = "curve.csv"
+FILE, BOARD = "curve.csv", "tensorboard"
 LAST = ("validation", "ended_by")
 SHOWN = ("loss", "learning_rate", "images_per_second", "classes", "validation")
 
@@ -52,11 +53,17 @@ def append_rows(folder: Path, new: list[EpochRow]) -> None:
         writer = csv.DictWriter(file, names, restval="")
         writer.writeheader()
         writer.writerows(rows)
-    with SummaryWriter(str(folder / "tensorboard")) as board:
+    with SummaryWriter(str(folder / BOARD)) as board:
         for row in new:
             for name, value in row.columns().items():
                 if value is not None and (name in SHOWN or name in row.logs):
                     board.add_scalar(name, value, row.step)
+
+
+def remove_curve(folder: Path) -> None:
+    """Of another training, before a new one begins."""
+    (folder / FILE).unlink(missing_ok=True)
+    shutil.rmtree(folder / BOARD, ignore_errors=True)
 
 
 def read_rows(folder: Path) -> list[dict[str, str]]:

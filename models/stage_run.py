@@ -19,7 +19,7 @@ from models.curve import EpochRow, append_rows
 from models.learner import Learner
 from models.objectives.sharding import summed
 from models.settings import ModelSettings, StageSettings
-from models.training_state import Progress, save_state
+from models.training_state import Identity, Progress, save_state
 
 SAVE_EVERY = 30.0  # seconds between training states: what a killed run loses at most, with CHECK_EVERY steps
 CHECK_EVERY = 8  # steps between looks at the clock
@@ -41,7 +41,7 @@ class StageRun:
     class_of: list[int]
     classes: int
     folder: Path
-    identity: str
+    identity: Identity
     validate: Callable[[], float | None]
 
 

@@ -24,7 +24,7 @@ from data.errors import UserError
 from data.images import ImageSet
 from models.batches import build_batches
 from models.checkpoint import save_descriptor
-from models.curve import append_rows
+from models.curve import append_rows, remove_curve
 from models.descriptor import Descriptor
 from models.drip import class_centroids
 from models.finishing import learn_whitening, save_classifier
@@ -65,6 +65,8 @@ def train_model(
     descriptor = Descriptor(settings.descriptor)
     identity = training_identity(settings, classes, overlays, None if labels is None else class_of, seed)
     progress, state = load_state(folder, identity, fabric) or (Progress(), {})
+    if not state and fabric.global_rank == 0:
+        remove_curve(folder)
     if state:
         descriptor.load_state_dict(state["descriptor"])
     network = prepared_network(fabric, descriptor, settings.compile)

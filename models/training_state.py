@@ -22,6 +22,7 @@ from data.images import ImageSet
 from models.settings import ModelSettings
 
 STATE = "state.json"
+Identity = dict[str, Any]  # of JSON values
 
 
 @dataclass
@@ -43,7 +44,7 @@ class Progress:
     epochs_since_lowest: int = 0
 
 
-def save_state(folder: Path, identity: str, progress: Progress, state: Mapping[str, Any], fabric: Fabric) -> None:
+def save_state(folder: Path, identity: Identity, progress: Progress, state: Mapping[str, Any], fabric: Fabric) -> None:
     """Write this process's `state`, nested dicts and lists of tensors and JSON values; all processes call this together."""
     tensors: dict[str, Tensor] = {}
     plain = _flattened(state, tensors)
@@ -67,8 +68,10 @@ def save_state(folder: Path, identity: str, progress: Progress, state: Mapping[s
             old.unlink(missing_ok=True)
 
 
-def load_state(folder: Path, identity: str, fabric: Fabric) -> tuple[Progress, dict[str, Any]] | None:
-    """This process's saved state; None where nothing, or another training's state, is saved."""
+def load_state(folder: Path, identity: Identity, fabric: Fabric) -> tuple[Progress, dict[str, Any]] | None:
+    """This process's saved state; None where nothing, or another training's finished one, is saved. UserError: another training's
+    unfinished state, which a new training would overwrite, one that cannot be read, or one of other processes.
+    """
     path = folder / STATE
     if not path.is_file():
         return None
@@ -76,8 +79,14 @@ def load_state(folder: Path, identity: str, fabric: Fabric) -> tuple[Progress, d
         about = json.loads(path.read_text(encoding="utf-8"))
         progress = Progress(**about["progress"])
         if about["identity"] != identity:
-            fabric.print("  the saved training state belongs to other settings or images: training starts anew")
-            return None
+            different = _differences(about["identity"], identity)
+            if _finished(about["identity"], progress):
+                fabric.print(f"  the training in {folder} is finished, but was another ({different}): training starts anew")
+                return None
+            raise UserError(
+                f"{path} belongs to another training, which is not finished; saved → now: {different}. Give back its settings "
+                "and images to go on with it, or delete this file to train anew."
+            )
         if about["processes"] != fabric.world_size and (progress.epoch or progress.batch):
             raise UserError(
                 f"{path} was saved in the middle of a stage by {about['processes']} processes, each with a part of the class "
@@ -90,16 +99,48 @@ def load_state(folder: Path, identity: str, fabric: Fabric) -> tuple[Progress, d
         raise UserError(f"{path} or a file beside it cannot be read ({error}). Delete it to train from the start.") from error
 
 
-def training_identity(settings: ModelSettings, classes: ImageSet, overlays: ImageSet, labels: list[int] | None, seed: int) -> str:
+def training_identity(
+    settings: ModelSettings, classes: ImageSet, overlays: ImageSet, labels: list[int] | None, seed: int
+) -> Identity:
     """What a saved state must have been trained with: settings, seed, and the images in their order with their sizes.
 
-    The number of workers changes nothing.
+    The number of workers, and how the trained model embeds, change nothing.
     """
-    digest = hashlib.sha256(f"{seed} {settings.model_dump_json(exclude={'workers'})} {labels}".encode())
-    for images in (classes, overlays):
-        for image_id, path in zip(images.ids, images.paths, strict=True):
-            digest.update(f"{image_id}\0{path.stat().st_size}\n".encode())
-    return digest.hexdigest()
+    return {
+        "seed": seed,
+        "settings": settings.model_dump(mode="json", exclude={"workers", "embedding"}),
+        "classes and their order": _told(classes),
+        "overlays": _told(overlays),
+        "labels": None if labels is None else hashlib.sha256(json.dumps(labels).encode()).hexdigest()[:8],
+    }
+
+
+def _told(images: ImageSet) -> str:
+    digest = hashlib.sha256()
+    for image_id, path in zip(images.ids, images.paths, strict=True):
+        digest.update(f"{image_id}\0{path.stat().st_size}\n".encode())
+    ends = f"{images.ids[0]} to {images.ids[-1]}" if images.ids else "none"
+    return f"{len(images)} images, {ends}, digest {digest.hexdigest()[:16]}"
+
+
+def _finished(identity: Identity, progress: Progress) -> bool:
+    """Whether the training with this identity has ended."""
+    return progress.stage >= len(identity["settings"]["stages"])
+
+
+def _differences(saved: Identity, wanted: Identity) -> str:
+    before, now = _leaves(saved), _leaves(wanted)
+    names = [name for name in before | now if before.get(name) != now.get(name)]
+    return "; ".join(f"{name}: {before.get(name)} → {now.get(name)}" for name in names)
+
+
+def _leaves(value: Any, name: str = "") -> dict[str, Any]:
+    """Nested dicts and lists as one dict, names and numbers from 1 joined by dots."""
+    if isinstance(value, list):
+        value = {str(number): item for number, item in enumerate(value, 1)}
+    if not isinstance(value, dict):
+        return {name: value}
+    return {path: leaf for key, item in value.items() for path, leaf in _leaves(item, f"{name}.{key}" if name else key).items()}
 
 
 def _flattened(value: Any, tensors: dict[str, Tensor]) -> Any:

@@ -7,10 +7,12 @@ torchrun --nproc-per-node 4 -- pipeline/01_train.py --run DIR
 import argparse
 import hashlib
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from models.settings import ModelSettings
 from pipeline.roles import training_roles
 from pipeline.stage import Run, clear_errors, command_line, open_run, require, run_step
 
@@ -31,11 +33,16 @@ def train(run: Run, options: argparse.Namespace) -> None:
                 "overlays": roles.overlays,
                 "synthetic queries": queries,
             },
-            parameters={"model": settings.model_dump(mode="json", exclude={"workers"}), "seed": run.recipe.seed},
+            parameters={"model": _what_trains(settings), "seed": run.recipe.seed},
             work=partial(_train_one, run, name),
             force=options.force,
             anew=[folder],
         )
+
+
+def _what_trains(settings: ModelSettings) -> dict[str, Any]:
+    """Without what may change after training: how the trained model embeds, and how many workers feed it."""
+    return settings.model_copy(update={"embedding": None}).model_dump(mode="json", exclude={"workers"})
 
 
 def _digest(labels: NDArray[np.int64] | None) -> str | None:

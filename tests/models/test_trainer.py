@@ -107,6 +107,37 @@ def test_other_images_or_settings_start_anew(images: ImageSet, tmp_path: Path, c
     assert finished(classes, 1) != before
 
 
+def test_a_new_training_begins_a_new_curve(images: ImageSet, tmp_path: Path) -> None:
+    train(images, tmp_path)
+    longer = SETTINGS.stages[0].model_copy(update={"classes": 24})  # its first epoch ends later than those of the one before
+    rows = train(images, tmp_path, SETTINGS.model_copy(update={"stages": (longer,)}))
+    assert [row["step"] for row in rows] == ["3", "6"]
+    assert len(list((tmp_path / "model" / "tensorboard").iterdir())) == 1
+
+
+def test_another_training_does_not_overwrite_an_unfinished_one(
+    images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(descriptor: Descriptor, size: int) -> float:
+        if size == 48:
+            raise KeyboardInterrupt
+        return 0.5
+
+    classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
+    folders = (tmp_path / "model", tmp_path / "cache")
+    with pytest.raises(KeyboardInterrupt):
+        train_model(SETTINGS, classes, overlays, *folders, seed=0, validate=stopped)
+    state = (tmp_path / "model" / "state.json").read_bytes()
+    other = SETTINGS.descriptor.model_copy(update={"backbone": "test_nfnet"})
+    with pytest.raises(UserError, match=r"settings.descriptor.backbone: test_efficientnet → test_nfnet.*delete this file"):
+        train_model(SETTINGS.model_copy(update={"descriptor": other}), classes, overlays, *folders, seed=0)
+    with pytest.raises(UserError, match=r"classes and their order: 24 images, T000000 to T000023.* → 24 images, T000023 to T00"):
+        train_model(SETTINGS, images.select(images.ids[23::-1]), overlays, *folders, seed=0)
+    assert (tmp_path / "model" / "state.json").read_bytes() == state
+    embedding = SETTINGS.model_copy(update={"embedding": EmbeddingSettings(image_size=64), "workers": 1})
+    train_model(embedding, classes, overlays, *folders, seed=0)  # goes on: neither changes what is trained
+
+
 def test_too_few_images(images: ImageSet, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first = SETTINGS.stages[0].model_copy(update={"classes": 100})
     rows = train(images, tmp_path, SETTINGS.model_copy(update={"stages": (first,)}))
@@ -161,10 +192,10 @@ def test_validation_at_another_exponent_leaves_the_learnt_one(images: ImageSet, 
     seen = []
 
     def validate(descriptor: Descriptor, size: int) -> float:
-        learnt = float(descriptor.pooling.exponent)
+        learnt = float(descriptor.pooling.exponent.detach())
         settings = EmbeddingSettings(pooling_exponent=7.0, workers=0)
         vectors = [block.vectors for block in embed_images(Checkpoint(descriptor, size, {}), images, settings)]
-        seen.append((learnt, float(descriptor.pooling.exponent), len(vectors)))
+        seen.append((learnt, float(descriptor.pooling.exponent.detach()), len(vectors)))
         return 0.5
 
     classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
