@@ -32,8 +32,9 @@ class DescriptorSettings(Settings):
 
     @model_validator(mode="after")
     def _domains_divide_the_vector(self) -> "DescriptorSettings":
-        if self.domains and (self.dimensions is None or self.dimensions % 4):
-            raise ValueError(f"domains: the 4 rotations share the dimensions, which must be a multiple of 4 ({self.dimensions})")
+        if self.domains and (self.dimensions is None or self.dimensions % 4 or self.dimensions < 8):
+            needed = "a multiple of 4, at least 8"
+            raise ValueError(f"domains: the 4 rotations share the dimensions, which must be {needed}; found {self.dimensions}")
         if self.domains and self.whiten:
             raise ValueError("whiten goes with one head: leave domains out, or leave whitening to step 03 (eigen_power)")
         return self
@@ -159,7 +160,8 @@ class ModelSettings(Settings):
         kind, sampling = self.objective.kind, self.sampling
         compares = kind in PAIRWISE or (isinstance(self.objective, MultiGrainSettings) and self.objective.weight < 1)
         if compares and sampling.kind == "epoch":
-            raise ValueError(f"objective {kind} compares images of one class: set sampling.kind to pk or repeated")
+            groups = "repeated" if kind == "multigrain" else "pk or repeated"
+            raise ValueError(f"objective {kind} compares images of one class: set sampling.kind to {groups}")
         if isinstance(self.objective, MultiGrainSettings) and self.objective.weight < 1 and sampling.kind == "pk":
             raise ValueError("multigrain compares copies of one image: set sampling.kind to repeated, or use objective margin")
         if self.descriptor.domains and kind not in PAIRWISE:

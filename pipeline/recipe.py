@@ -86,6 +86,8 @@ def scaled(recipe: Recipe, share: float) -> Recipe:
 
 def _problem(item: dict[str, Any]) -> str:
     where = ".".join(map(str, item["loc"]))
+    if item["type"] == "value_error" and isinstance(item["input"], dict):  # the message says what was found, of a whole section
+        return f"{where}: {item['ctx']['error']}"
     if item["type"] != "extra_forbidden":
         return f"{where}: {item['msg']} (found {item['input']!r})"
     nearest = difflib.get_close_matches(str(item["loc"][-1]), _all_keys(), n=1)

@@ -108,6 +108,7 @@ def test_the_vector_joins_the_domains_and_a_turned_image_permutes_them() -> None
         ({"sampling": {"kind": "pk", "per_class": 1}}, "greater than or equal to 2"),
         ({"descriptor": DESCRIPTOR | {"domains": "split"}}, "domains are for objectives that compare pairs"),
         ({"descriptor": DESCRIPTOR | {"domains": "split", "dimensions": 18}}, "a multiple of 4"),
+        ({"descriptor": DESCRIPTOR | {"domains": "split", "dimensions": 4}}, "at least 8; found 4"),
         ({"objective": {"kind": "margin"}, "sampling": {"kind": "pk", "per_class": 6}}, "two groups of 6 images"),
         ({"precision": "16", "optimizer": {"class_kind": "adafactor"}}, "needs precision 32 or bf16"),
     ],

@@ -40,6 +40,7 @@ def test_the_papers_seven_models() -> None:
         (MINIMAL + "ensemble: {dimensions: 300}\n", "the challenge's limit"),
         (MINIMAL + "split: {validation: 2}\n", "split.validation: Input should be less than 1"),
         (MINIMAL.replace("classes: 10", "classes: many"), r"stages.0.classes: .*found 'many'"),
+        (MINIMAL + "    objective: {kind: triplet}\n", r"models.small: objective triplet compares images .* pk or repeated$"),
         ("seed: 1\n", "models: Field required"),
         ("- a\n", "must hold keys and values"),
         ("a: [\n", "not valid YAML"),
