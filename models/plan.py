@@ -52,26 +52,30 @@ class StagePlan:
 
 @dataclass(frozen=True)
 class Machine:
-    """Bytes of memory and disk that are free where the training would run."""
+    """Bytes of memory, of each process, and of disk that are free where the training would run."""
 
     device: str
     memory: int
     disk: int
 
 
-def this_machine(folder: Path) -> Machine:
-    """The GPU's free memory, or the computer's; the free disk below `folder`'s first existing parent."""
+def this_machine(folder: Path, processes: int = 1) -> Machine:
+    """The GPU's free memory, or the computer's, which processes share; the free disk below `folder`'s first existing parent."""
     existing = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
     device = best_device()
     if device.type == "cuda":
         return Machine(torch.cuda.get_device_name(), torch.cuda.mem_get_info()[0], shutil.disk_usage(existing).free)
     memory = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return Machine("CPU", memory, shutil.disk_usage(existing).free)
+    return Machine("CPU", memory // processes, shutil.disk_usage(existing).free)
 
 
 def plan_model(settings: ModelSettings, images: int, processes: int = 1) -> Iterator[StagePlan]:
-    """The plan of each stage with `images` training classes at hand, the matrix shared out over `processes`."""
+    """The plan of each stage with `images` training classes at hand, the matrix shared out over `processes`.
+
+    Every process has a GPU of its own; without GPUs they share the processor that one process alone would use.
+    """
     device = best_device()
+    processors = processes if device.type == "cuda" else 1
     descriptor = Descriptor(settings.descriptor, load_weights=False).to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     measured: dict[int, _Step] = {}
     for number, stage in enumerate(settings.stages, 1):
@@ -81,7 +85,7 @@ def plan_model(settings: ModelSettings, images: int, processes: int = 1) -> Iter
         step, width = measured[stage.image_size], descriptor.dimensions
         rows, batch = -(-classes // processes), min(stage.batch_size, classes)
         weights = sum(parameter.numel() for parameter in descriptor.parameters()) * FLOAT
-        epoch = classes * (step.seconds_per_image + step.seconds_per_image_and_class * classes) / processes
+        epoch = classes * (step.seconds_per_image + step.seconds_per_image_and_class * classes) / processors
         yield StagePlan(
             stage=number,
             classes=classes,

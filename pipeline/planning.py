@@ -3,6 +3,7 @@
 from rich.console import Console
 from rich.table import Table
 
+from data.errors import UserError
 from models.plan import StagePlan, plan_model, this_machine
 from pipeline.roles import Roles
 from pipeline.stage import Run
@@ -12,7 +13,9 @@ GIB, WIDTH = 2**30, 140
 
 def print_plan(run: Run, roles: Roles, processes: int) -> None:
     """One row per model and stage; a last line says whether this machine has the memory and the disk."""
-    machine, console = this_machine(run.folder), Console(width=WIDTH)
+    if processes < 1:
+        raise UserError(f"--processes {processes}: one at least.")
+    machine, console = this_machine(run.folder, processes), Console(width=WIDTH)
     table = Table(
         title=f"{run.folder}: {len(roles.classes):,} training classes, {machine.device}, {processes} process(es), memory in GiB"
     )

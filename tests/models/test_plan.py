@@ -1,6 +1,9 @@
-import pytest
+from pathlib import Path
 
-from models.plan import plan_model
+import pytest
+import torch
+
+from models.plan import _Step, plan_model, this_machine
 from models.settings import ModelSettings
 
 STAGES = [
@@ -31,3 +34,12 @@ def test_time_is_bounded_by_epochs_and_minutes() -> None:
     first, second = plan_model(settings(), 400)
     assert first.most_seconds == pytest.approx(3 * first.epoch_seconds) and first.epoch_seconds > 0
     assert second.most_seconds == pytest.approx(0.06)
+
+
+def test_processes_without_gpus_share_one_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("models.plan.best_device", lambda: torch.device("cpu"))
+    monkeypatch.setattr("models.plan._measured_step", lambda *_: _Step(0.01, 0.0, 1000))
+    for alone, together in zip(plan_model(settings(), 300), plan_model(settings(), 300, processes=4), strict=True):
+        assert alone.epoch_seconds == together.epoch_seconds > 0
+    monkeypatch.setattr("os.sysconf", {"SC_AVPHYS_PAGES": 1000, "SC_PAGE_SIZE": 4096}.__getitem__)
+    assert [this_machine(tmp_path, processes).memory for processes in (1, 4)] == [4096000, 1024000]
