@@ -39,6 +39,7 @@ def split_training(ids: list[str], seed: int, validation: float = 0.2, overlay: 
     if empty:
         raise UserError(
             f"{len(ids)} training images are too few: with validation {validation} and overlay {overlay} no image is left "
-            f"for {', '.join(empty)}. Add training images (50 are enough to start) or change these shares in the recipe."
+            f"for {', '.join(empty)}. Add training images or change these shares in the recipe: "
+            "with validation 0.2 and overlay 0.05, 50 images are enough to start."
         )
     return split
