@@ -1,6 +1,7 @@
 """Image → vector: a timm backbone, GeM, a linear layer without bias, unit length (ISC2021 paper, 2.2)."""
 
 import difflib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,22 @@ def check_backbone(name: str) -> None:
         near = difflib.get_close_matches(name, timm.list_models(), n=3)
         hint = f" Did you mean {' or '.join(near)}?" if near else " See timm.list_models()."
         raise UserError(f"timm knows no backbone {name!r}.{hint}")
+
+
+@torch.no_grad()
+def check_image_sizes(descriptor: Descriptor, sizes: Iterable[int]) -> None:
+    """UserError where the backbone cannot take images of a size, or gives no maps to pool; told before training, not after."""
+    device, was_training = next(descriptor.parameters()).device, descriptor.training
+    descriptor.eval()
+    for size in sorted(set(sizes)):
+        try:
+            descriptor(torch.zeros(1, 3, size, size, device=device))
+        except (AssertionError, RuntimeError, ValueError, IndexError) as error:
+            raise UserError(
+                f"the backbone {descriptor.settings.backbone!r} cannot be trained at image_size {size}: {error} "
+                "Choose a convolutional backbone, which gives maps [n, c, h, w] at any size, or a larger image_size."
+            ) from error
+    descriptor.train(was_training)
 
 
 def _backbone(settings: DescriptorSettings, load_weights: bool) -> Any:

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 
-from models.descriptor import Descriptor
+from models.descriptor import Descriptor, check_image_sizes
 from models.device import autocast, best_device
 from models.objectives.arcface import ArcFace
 from models.objectives.building import build_objective
@@ -77,6 +77,7 @@ def plan_model(settings: ModelSettings, images: int, processes: int = 1) -> Iter
     device = best_device()
     processors = processes if device.type == "cuda" else 1
     descriptor = Descriptor(settings.descriptor, load_weights=False).to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    check_image_sizes(descriptor, (stage.image_size for stage in settings.stages))
     measured: dict[int, _Step] = {}
     for number, stage in enumerate(settings.stages, 1):
         classes = min(stage.classes or images, images)

@@ -25,7 +25,7 @@ from data.images import ImageSet
 from models.batches import build_batches
 from models.checkpoint import save_descriptor
 from models.curve import append_rows, remove_curve
-from models.descriptor import Descriptor
+from models.descriptor import Descriptor, check_image_sizes
 from models.drip import class_centroids
 from models.finishing import learn_whitening, save_classifier
 from models.launch import launched, lost_process_told
@@ -69,6 +69,7 @@ def train_model(
         remove_curve(folder)
     if state:
         descriptor.load_state_dict(state["descriptor"])
+    check_image_sizes(descriptor, (stage.image_size for stage in settings.stages))
     network = prepared_network(fabric, descriptor, settings.compile)
     with lost_process_told(fabric):
         while progress.stage < len(settings.stages):

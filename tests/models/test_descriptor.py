@@ -5,7 +5,7 @@ import torch
 
 from data.errors import UserError
 from models.checkpoint import load_descriptor, save_descriptor
-from models.descriptor import Descriptor
+from models.descriptor import Descriptor, check_image_sizes
 from models.pooling import GeM
 from models.settings import DescriptorSettings
 
@@ -86,3 +86,12 @@ def test_pretrained_without_a_network_names_the_way_out(monkeypatch: pytest.Monk
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(UserError, match="name the local file"):
         Descriptor(SETTINGS.model_copy(update={"weights": "pretrained"}))
+
+
+def test_backbones_without_maps_are_told_before_training() -> None:
+    check_image_sizes(Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16)), [32, 48])
+    for backbone in ("test_vit", "vit_tiny_patch16_224", "swin_tiny_patch4_window7_224"):
+        descriptor = Descriptor(DescriptorSettings(backbone=backbone, dimensions=16))
+        for size in (32, 160, 224):
+            with pytest.raises(UserError, match=f"{backbone}.*at image_size {size}.*Choose a convolutional backbone"):
+                check_image_sizes(descriptor, [size])
