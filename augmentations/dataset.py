@@ -13,6 +13,7 @@ from augmentations.randomness import generator_for
 from augmentations.schedule import IntensitySchedule
 from augmentations.settings import AugmentationSettings
 from data.cache import SquareImages
+from data.errors import UserError
 from data.loader import resize_square
 
 Key = tuple[int, int, int]  # epoch, row, repetition
@@ -75,7 +76,7 @@ class EpochBatches(Sampler[list[Key]]):
 
     One stream keeps the workers busy between epochs. The last, smaller batch of an epoch is kept unless it is one image.
     Of `ranks` processes each takes its part of every batch, so that together they see the same batches as one would; a last
-    batch with fewer than two images for each is left out.
+    batch with fewer than two images for each is left out. UserError: no batch has two for each.
     """
 
     def __init__(
@@ -83,6 +84,11 @@ class EpochBatches(Sampler[list[Key]]):
     ) -> None:
         self.rows, self.batch_size, self.epochs, self.seed = np.array(rows), batch_size, range(first_epoch, last_epoch), seed
         self.rank, self.ranks = rank, ranks
+        if min(batch_size, len(rows)) < 2 * ranks:
+            raise UserError(
+                f"batches of {batch_size} of the stage's {len(rows)} images have no two images for each of {ranks} process(es): "
+                "raise batch_size, add images, or start fewer processes."
+            )
 
     def batches_per_epoch(self) -> int:
         whole, rest = divmod(len(self.rows), self.batch_size)

@@ -24,8 +24,11 @@ class GroupBatches(Sampler[list[Key]]):
     """
 
     def __init__(self, groups_of: Groups, groups: int, per_batch: int, epochs: range, rank: int = 0, ranks: int = 1) -> None:
-        if per_batch < ranks:
-            raise UserError(f"A batch holds {per_batch} groups of images, fewer than the {ranks} processes. Make it larger.")
+        if min(per_batch, groups) < ranks:
+            raise UserError(
+                f"batches of {per_batch} of the stage's {groups} groups of images have none for each of {ranks} processes: "
+                "raise batch_size, add images, or start fewer processes."
+            )
         self.groups_of, self.groups, self.per_batch, self.epochs = groups_of, groups, per_batch, epochs
         self.rank, self.ranks = rank, ranks
 

@@ -8,6 +8,7 @@ from torch.utils.data import DataLoader
 
 from augmentations.dataset import EditedImages, EpochBatches, normalized, overlay_material
 from augmentations.query_set import make_query_set
+from augmentations.sampling import repeated_batches
 from augmentations.schedule import IntensitySchedule
 from augmentations.settings import AugmentationSettings
 from data.cache import SquareImages, cached_squares
@@ -122,3 +123,14 @@ def test_processes_share_the_batches_of_one(ranks: int) -> None:
     whole = EpochBatches(range(30), 8, 0, 2, 0, 0, ranks).batches_per_epoch()
     assert together == [batch for number, batch in enumerate(alone) if number % 4 < whole]
     assert whole == (4 if ranks < 4 else 3)  # six images are left: fewer than two for each of four
+
+
+@pytest.mark.parametrize(("images", "batch_size", "ranks"), [(20, 3, 2), (3, 8, 2), (20, 7, 4)])
+def test_batches_too_small_for_the_processes_are_told(images: int, batch_size: int, ranks: int) -> None:
+    with pytest.raises(UserError, match=rf"batches of {batch_size} of the stage's {images} images .* raise batch_size"):
+        EpochBatches(range(images), batch_size, 0, 1, 0, 0, ranks)
+
+
+def test_groups_too_few_for_the_processes_are_told() -> None:
+    with pytest.raises(UserError, match="batches of 4 of the stage's 3 groups of images have none for each of 4 processes"):
+        repeated_batches(range(3), 8, 2, 0, 1, 0, 0, 4)
