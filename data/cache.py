@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -85,14 +86,14 @@ class _Jpegs:
 
 def _write_pixels(images: ImageSet, size: int, target: Path, workers: int) -> tuple[NDArray[np.int64], dict[str, str]]:
     problems: dict[str, str] = {}
-    with whole_file(target) as temporary:
-        pixels = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.uint8, shape=(len(images), size, size, 3))
+    shape = (size, size, 3)
+    with whole_file(target) as temporary, temporary.open("wb") as file:  # not mapped: a full disk would end the process unheard
+        header = {"descr": "|u1", "fortran_order": False, "shape": (len(images), *shape)}
+        np.lib.format.write_array_header_1_0(file, header)
         for row, square in enumerate(_squares(images, size, workers)):
             if isinstance(square, str):
                 problems[images.ids[row]] = square
-            else:
-                pixels[row] = square
-        pixels.flush()
+            file.write(bytes(math.prod(shape)) if isinstance(square, str) else square.tobytes())
     return np.zeros(0, np.int64), problems
 
 

@@ -1,27 +1,42 @@
 """Files and folders that appear whole or not at all."""
 
+import errno
 import os
+import re
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from data.errors import UserError
+
+HOST = socket.gethostname()
+
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary name beside `path`; renamed to it on success, removed on any error."""
+    """Yield a temporary name beside `path`; renamed to it on success, removed on any error, after a kill by the next call in
+    the folder. UserError: the disk is full."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=f".part{path.suffix}", dir=path.parent)
+    _remove_leftovers(path.parent)
+    handle, name = tempfile.mkstemp(prefix=_prefix(path), suffix=f".part{path.suffix}", dir=path.parent)
     os.close(handle)
     temporary = Path(name)
     temporary.chmod(0o666 & ~_umask())
     try:
         yield temporary
         temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
+        size = temporary.stat().st_size if temporary.is_file() else 0
         temporary.unlink(missing_ok=True)
+        if os.strerror(errno.ENOSPC) in str(error):  # the libraries' own errors carry no number
+            raise UserError(
+                f"{path} cannot be written: the disk is full after {size / 2**20:.1f} MiB of it. What is finished is whole: make "
+                "room and give the same command again."
+            ) from error
         raise
 
 
@@ -30,7 +45,8 @@ def whole_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder beside `path`; it takes the place of `path` on success, is removed on any error."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
+    _remove_leftovers(path.parent)
+    temporary = Path(tempfile.mkdtemp(prefix=_prefix(path), suffix=".part", dir=path.parent))
     temporary.chmod(0o777 & ~_umask())
     try:
         yield temporary
@@ -40,6 +56,30 @@ def whole_folder(path: Path) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+
+
+def _prefix(path: Path) -> str:
+    """Says who writes, so that what a killed process left behind can be told from what another one is writing."""
+    return f".{path.name}.{HOST}-{os.getpid()}-"
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Temporary files and folders of processes of this machine that are no more: they may be as large as a cache."""
+    owner = re.compile(rf"\..*\.{re.escape(HOST)}-(\d+)-[^.]*\.part")
+    for path in folder.glob(".*.part*"):
+        match = owner.match(path.name)
+        if match and not _runs(int(match[1])):
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)  # sends nothing
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def _umask() -> int:

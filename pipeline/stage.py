@@ -1,6 +1,7 @@
 """What every step shares: its command line, the run folder, the manifest that lets a done step return at once, errors."""
 
 import argparse
+import errno
 import hashlib
 import json
 import os
@@ -63,9 +64,28 @@ def clear_errors() -> Iterator[None]:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+    except Exception as error:
+        told = _outside_cause(error)
+        if told is None:
+            raise
+        print(f"error: {told}", file=sys.stderr)
+        sys.exit(2)
     except KeyboardInterrupt:
         print("\nstopped; the same command goes on from what is finished", file=sys.stderr)
         sys.exit(130)
+
+
+def _outside_cause(error: Exception) -> str | None:
+    """What the machine lacked, where that is what an error of a library says."""
+    problem = str(error)
+    if "DataLoader worker" in problem:
+        return (
+            f"a worker process that reads images was lost ({problem.strip()}), mostly for want of memory: lower `workers` in the "
+            "recipe. The same command goes on from what is finished."
+        )
+    if getattr(error, "errno", None) == errno.ENOSPC or os.strerror(errno.ENOSPC) in problem:
+        return f"the disk is full ({problem}). What is finished is whole: make room, and the same command goes on."
+    return None
 
 
 def open_run(options: argparse.Namespace) -> Run:

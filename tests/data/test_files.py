@@ -1,7 +1,12 @@
+import errno
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from data.errors import UserError
 from data.files import whole_file, whole_folder
 
 
@@ -32,3 +37,28 @@ def test_folders_too(tmp_path: Path) -> None:
         raise KeyboardInterrupt
     assert [path.name for path in target.iterdir()] == ["a"]
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_full_disk_names_the_file(tmp_path: Path) -> None:
+    told = pytest.raises(UserError, match=r"cache\.pixels cannot be written: the disk is full after 2\.0 MiB of it.*make room")
+    with told, whole_file(tmp_path / "cache.pixels") as temporary:
+        temporary.write_bytes(bytes(2**21))
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert not list(tmp_path.iterdir())
+
+
+WRITER = """
+import os, sys
+from pathlib import Path
+from data.files import whole_file, whole_folder
+with whole_file(Path(sys.argv[1]) / "a.h5"), whole_folder(Path(sys.argv[1]) / "b"):
+    os.kill(os.getpid(), 9)
+"""
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", WRITER, str(tmp_path)], cwd=Path(__file__).parents[2])
+    left = {path.name for path in tmp_path.iterdir()}
+    assert len(left) == 2
+    with whole_file(tmp_path / "c.h5"), whole_file(tmp_path / "c.h5"):  # what this process writes stays
+        assert len(list(tmp_path.iterdir())) == 2 and left.isdisjoint(path.name for path in tmp_path.iterdir())

@@ -1,4 +1,5 @@
 import argparse
+import errno
 from pathlib import Path
 
 import pytest
@@ -113,3 +114,19 @@ def test_fingerprints_follow_the_images(tmp_path: Path) -> None:
     assert fingerprint(ImageSet(["a"], [path])) != before
     assert fingerprint(tmp_path / "none") is None
     assert stage.code_version()
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. "), "lower `workers` in the recipe"),
+        (OSError(errno.ENOSPC, "No space left on device", "events.out"), "the disk is full"),
+    ],
+)
+def test_what_the_machine_lacks_is_one_message(error: Exception, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit), clear_errors():
+        raise error
+    message = capsys.readouterr().err
+    assert message.startswith("error: ") and told in message and "same command goes on" in message
+    with pytest.raises(RuntimeError, match="a fault of ours"), clear_errors():
+        raise RuntimeError("a fault of ours")
