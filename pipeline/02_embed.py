@@ -11,7 +11,7 @@ from data.errors import UserError
 from data.images import ImageSet, find_images
 from models.settings import EmbeddingSettings
 from pipeline.roles import images_to_embed
-from pipeline.stage import Run, clear_errors, command_line, open_run, require, run_step
+from pipeline.stage import Run, clear_errors, command_line, open_run, require, run_step, say
 
 
 def embed(run: Run, options: argparse.Namespace) -> None:
@@ -46,7 +46,7 @@ def embed_folder(checkpoint: Path, folder: Path, output: Path) -> None:
     from pipeline.embedding import embed_to_file
 
     embed_to_file(checkpoint, find_images(folder, naming="path"), EmbeddingSettings(), output)
-    print(f"vectors: {output}")
+    say(f"vectors: {output}")
 
 
 if __name__ == "__main__":

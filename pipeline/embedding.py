@@ -3,12 +3,13 @@
 import hashlib
 import json
 import shutil
-import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import distributed
 from tqdm import tqdm
 
 from data.images import ImageSet
@@ -17,9 +18,9 @@ from models.embed import embed_images
 from models.settings import EmbeddingSettings
 from pipeline.stage import fingerprint
 from submissions.search import rank_and_ranks
-from submissions.vectors import iterate_vectors, read_vectors, write_vectors
+from submissions.vectors import describe_vectors, iterate_vectors, write_vectors
 
-PATIENCE = 24 * 3600.0  # seconds that the first process waits for a shard of another one
+PATIENCE = timedelta(hours=24)  # that processes wait for each other
 
 
 def embed_to_file(checkpoint: Path, images: ImageSet, settings: EmbeddingSettings, output: Path) -> None:
@@ -29,11 +30,11 @@ def embed_to_file(checkpoint: Path, images: ImageSet, settings: EmbeddingSetting
     file is the same bit by bit for any number of processes.
     """
     rank, ranks = rank_and_ranks()
+    loaded = load_descriptor(checkpoint)
     folder = output.parent / f".{output.stem}-shards-{_digest(checkpoint, images, settings)}"
     folder.mkdir(parents=True, exist_ok=True)
     bounds = list(range(0, len(images), settings.shard))
     shards = [folder / f"{number:06d}.h5" for number in range(len(bounds))]
-    loaded = load_descriptor(checkpoint)
     with tqdm(total=len(images), desc=f"embedding {output.stem}", unit="image", leave=False, disable=rank > 0) as bar:
         for number in range(rank, len(shards), ranks):
             part = slice(bounds[number], bounds[number] + settings.shard)
@@ -42,13 +43,13 @@ def embed_to_file(checkpoint: Path, images: ImageSet, settings: EmbeddingSetting
                 _embed_shard(loaded, own, settings, shards[number], bar)
             else:
                 bar.update(len(own))
+    _wait_for_all(ranks)
     if rank == 0:
-        unreadable = np.concatenate([_awaited(path) for path in shards])
+        unreadable = np.concatenate([describe_vectors(path).unreadable for path in shards])
         write_vectors(output, images.ids, (block for path in shards for block in iterate_vectors(path)), unreadable)
         shutil.rmtree(folder)
         _tell_unreadable(images, unreadable, output)
-    else:
-        _wait_until_gone(folder)
+    _wait_for_all(ranks)  # so that the next step finds the whole file
 
 
 def _embed_shard(loaded: Checkpoint, images: ImageSet, settings: EmbeddingSettings, path: Path, bar: tqdm) -> None:
@@ -69,21 +70,12 @@ def _digest(checkpoint: Path, images: ImageSet, settings: EmbeddingSettings) -> 
     return hashlib.sha256(json.dumps(made_from).encode()).hexdigest()[:16]
 
 
-def _awaited(path: Path) -> NDArray[np.bool_]:
-    """The marks of a shard, which another process may still be writing."""
-    limit = time.monotonic() + PATIENCE
-    while not path.is_file():
-        if time.monotonic() > limit:
-            raise TimeoutError(f"{path} did not appear: has the process that writes it stopped? Give the same command again.")
-        time.sleep(0.1)
-    return read_vectors(path).unreadable
-
-
-def _wait_until_gone(folder: Path) -> None:
-    """The other processes leave when the first one has joined the shards, so that the next step finds the whole file."""
-    limit = time.monotonic() + PATIENCE
-    while folder.exists() and time.monotonic() < limit:
-        time.sleep(0.1)
+def _wait_for_all(ranks: int) -> None:
+    """Until every process has come here; torchrun ends all of them where one is lost."""
+    if ranks > 1:
+        if not distributed.is_initialized():
+            distributed.init_process_group("gloo", timeout=PATIENCE)
+        distributed.barrier()
 
 
 def _tell_unreadable(images: ImageSet, unreadable: NDArray[np.bool_], output: Path) -> None:

@@ -85,6 +85,8 @@ def _outside_cause(error: Exception) -> str | None:
         )
     if getattr(error, "errno", None) == errno.ENOSPC or os.strerror(errno.ENOSPC) in problem:
         return f"the disk is full ({problem}). What is finished is whole: make room, and the same command goes on."
+    if isinstance(error, (PermissionError, NotADirectoryError, IsADirectoryError)):
+        return f"{error.filename2 or error.filename} cannot be used: {error.strerror}. Choose another path, or mend this one."
     return None
 
 
@@ -148,9 +150,9 @@ def run_step(
     changes = _changes(before, state, outputs)
     if not changes and not force:
         other = "" if before.get("code") == code_version() else "  (made by another version of the code; --force makes it anew)"
-        _say(f"{label}: up to date{other}")
+        say(f"{label}: up to date{other}")
         return
-    _say(f"{label}: {'; '.join(changes) if changes and before else 'starting' if not before else 'forced'}")
+    say(f"{label}: {'; '.join(changes) if changes and before else 'starting' if not before else 'forced'}")
     if force and _is_first_process():
         for folder in anew:
             shutil.rmtree(folder, ignore_errors=True)
@@ -164,7 +166,7 @@ def run_step(
         made = {"code": code_version(), "versions": versions(), "seconds": seconds, "outputs": [str(path) for path in outputs]}
         write_text(manifest_path, json.dumps(state | made, indent=1))
         os.utime(run.folder)
-    _say(f"{label}: done in {seconds:.1f} s")
+    say(f"{label}: done in {seconds:.1f} s")
 
 
 def require(path: Path, step: str, run: Run) -> Path:
@@ -247,6 +249,7 @@ def _is_first_process() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def _say(message: str) -> None:
+def say(message: str) -> None:
+    """Print, on the first process only."""
     if _is_first_process():
         print(message, flush=True)

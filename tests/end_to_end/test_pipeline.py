@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -177,28 +178,32 @@ def test_processes_and_kills_leave_the_same_vectors(finished: Path, tmp_path: Pa
     checkpoint = finished / "runs/tiny/models/one/stage-3.safetensors"
     images = finished / "data" / "training_images"
     code = """
-import sys
+import os, sys, time
 from pathlib import Path
 from data.images import find_images
 from models.settings import EmbeddingSettings
 from pipeline.embedding import embed_to_file
-settings = EmbeddingSettings(shard=9, workers=0, flip=True)
+time.sleep(int(os.environ["RANK"]))  # the others come when the first one is ready
+settings = EmbeddingSettings(shard=int(sys.argv[4]), workers=0, flip=True)
 embed_to_file(Path(sys.argv[1]), find_images(sys.argv[2]), settings, Path(sys.argv[3]))
 """
     written = []
-    for ranks in (1, 2, 4):
-        output = tmp_path / f"by-{ranks}" / "v.h5"
+    for ranks, shard in ((1, 9), (2, 9), (4, 9), (2, 100)):
+        output = tmp_path / f"by-{ranks}-{shard}" / "v.h5"
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            shared = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
         running = [
             subprocess.Popen(
-                [sys.executable, "-c", code, str(checkpoint), str(images), str(output)],
-                env=os.environ | {"RANK": str(rank), "WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": "1"},
+                [sys.executable, "-c", code, str(checkpoint), str(images), str(output), str(shard)],
+                env=os.environ | shared | {"RANK": str(rank), "OMP_NUM_THREADS": "1"},
             )
             for rank in range(ranks)
         ]
         assert [process.wait(timeout=120) for process in running] == [0] * ranks
         written.append(output.read_bytes())
     assert written[0] == written[1] == written[2]
-    with h5py.File(tmp_path / "by-1" / "v.h5") as file:
+    with h5py.File(tmp_path / "by-1-9" / "v.h5") as file:
         assert len(file["ids"]) == 50 and np.asarray(file["unreadable"]).sum() == 1
         lengths = np.linalg.norm(file["vectors"], axis=1)
     assert np.isclose(lengths, 1).sum() == 49 and (lengths == 0).sum() == 1
