@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from data.errors import UserError
 from data.ground_truth import read_ground_truth
 from pipeline.roles import training_roles
 from pipeline.stage import Run
@@ -13,7 +14,7 @@ from submissions.joined import JoinedVectors, join_files
 from submissions.projection import Projection, fit_projection, save_projection
 from submissions.rules import require_training_only
 from submissions.selection import Variant, choose_variant, only_candidate, usable_methods, write_choice
-from submissions.vectors import write_vectors
+from submissions.vectors import describe_vectors, write_vectors
 
 SETS = ("training", "reference", "query", "synthetic")
 
@@ -21,6 +22,7 @@ SETS = ("training", "reference", "query", "synthetic")
 def join_models(run: Run) -> Variant:
     """Choose the variant, fit the projection on training vectors, write the projected sets."""
     folder, recipe = run.folder / "ensemble", run.recipe
+    _require_same_dimensions(run)
     training = joined(run, "training")
     require_training_only(training.ids, {name: joined(run, name).ids for name in ("reference", "query")})
     variant, table = _choice(run, training)
@@ -36,6 +38,20 @@ def join_models(run: Run) -> Variant:
 def joined(run: Run, name: str) -> JoinedVectors:
     """All models' vectors of one set."""
     return join_files([run.folder / "embeddings" / model / f"{name}.h5" for model in run.recipe.models])
+
+
+def _require_same_dimensions(run: Run) -> None:
+    """UserError where one set of a model was made by another checkpoint than its training vectors."""
+    for model in run.recipe.models:
+        training, *others = (run.folder / "embeddings" / model / f"{name}.h5" for name in SETS)
+        wanted = describe_vectors(training).dimensions
+        for path in others:
+            found = describe_vectors(path).dimensions
+            if found != wanted:
+                raise UserError(
+                    f"{path} has {found} dimensions, {training} has {wanted}: they were made by different checkpoints. Delete "
+                    f"both and embed again: python pipeline/02_embed.py --run {run.folder}"
+                )
 
 
 def _choice(run: Run, training: JoinedVectors) -> tuple[Variant, pd.DataFrame]:

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from data.errors import UserError
 from data.ground_truth import GroundTruth
 from submissions.metrics import evaluate
 from submissions.normalization import Neighbours, find_neighbours, normalize_queries
@@ -121,10 +122,14 @@ def write_choice(folder: Path, variant: Variant, table: pd.DataFrame) -> None:
 
 
 def read_choice(folder: Path) -> tuple[Variant, pd.DataFrame]:
-    """What `write_choice` wrote."""
-    table = pd.read_csv(folder / "choice.csv")
-    best = table.iloc[0]
-    return Variant(int(best["dimensions"]), float(best["eigen_power"]), best["method"], float(best["beta"])), table
+    """What `write_choice` wrote; UserError when the file is another thing."""
+    path = folder / "choice.csv"
+    try:
+        table = pd.read_csv(path)
+        best = table.iloc[0]
+        return Variant(int(best["dimensions"]), float(best["eigen_power"]), best["method"], float(best["beta"])), table
+    except (OSError, ValueError, KeyError, IndexError) as error:  # pandas' parser errors are ValueErrors
+        raise UserError(f"{path} is not the choice that step 03 wrote ({error!r}). Delete it and do step 03 again.") from error
 
 
 def _projected(part: Vectors, vectors: NDArray[np.float32]) -> Vectors:

@@ -27,7 +27,7 @@ def write_submission(path: Path, queries: Vectors, references: Vectors) -> None:
                 )
         problems = submission_problems(temporary, sorted(queries.ids), sorted(references.ids))
         if problems:
-            raise UserError(f"the submission breaks {len(problems)} rule(s):\n  " + "\n  ".join(problems))
+            raise UserError(f"{path} is not written, it would break {len(problems)} rule(s):\n  " + "\n  ".join(problems))
 
 
 def read_submission(path: Path) -> tuple[Vectors, Vectors]:

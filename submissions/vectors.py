@@ -104,18 +104,20 @@ def iterate_vectors(path: Path | str, block: int = BLOCK) -> Iterator[NDArray[np
             try:
                 rows = vectors[start : start + block]
             except OSError as error:
-                raise UserError(f"{path} is damaged at row {start}: {error}. Make it again.") from error
+                raise UserError(
+                    f"{path} is damaged at row {start}: {error}. Delete it and do the step that wrote it again."
+                ) from error
             broken = np.flatnonzero(~np.isfinite(rows).all(axis=1))
             if len(broken):
                 raise UserError(
                     f"{path}: {len(broken)} of the rows from {start} hold NaN or infinity, the first is row {start + broken[0]}. "
-                    "The model that made them diverged, or the file is damaged: embed again (step 02)."
+                    "The model that made them diverged, or the file is damaged: delete it and do the step that wrote it again."
                 )
             empty = np.flatnonzero(~rows.any(axis=1) & ~marks[start : start + block])
             if len(empty):
                 raise UserError(
                     f"{path}: {len(empty)} of the rows from {start} are zero without being marked unreadable, the first is row "
-                    f"{start + empty[0]}. A zero vector has no direction: embed again (step 02)."
+                    f"{start + empty[0]}. A zero vector has no direction: delete the file and do the step that wrote it again."
                 )
             yield rows
 
@@ -132,4 +134,4 @@ def _opened(path: Path | str) -> h5py.File:
     try:
         return h5py.File(path, "r")
     except OSError as error:
-        raise UserError(f"{path} is not a whole HDF5 file ({error}). Make it again.") from error
+        raise UserError(f"{path} is not a whole HDF5 file ({error}). Delete it and do the step that wrote it again.") from error

@@ -154,6 +154,18 @@ def test_a_changed_recipe_makes_later_steps_stale(finished: Path, tmp_path: Path
     assert "choice.csv changed" in step(tmp_path, "04_normalize", "--run", copy).stdout
 
 
+def test_vectors_of_different_checkpoints_are_named(finished: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "runs" / "copy"
+    shutil.copytree(finished / "runs" / "tiny", copy)
+    shorter = copy / "embeddings" / "two" / "query.h5"
+    with h5py.File(shorter, "r+") as file:
+        vectors = file["vectors"][:, :12]
+        del file["vectors"]
+        file["vectors"] = vectors
+    message = fails(tmp_path, "03_ensemble", "--run", copy)
+    assert f"{shorter} has 12 dimensions, " in message and "has 16" in message and "02_embed.py" in message
+
+
 def test_run_all_refuses_wrong_options(tmp_path: Path) -> None:
     def run_all(*arguments: str) -> subprocess.CompletedProcess[str]:
         environment = os.environ | {"PYTHON": sys.executable}

@@ -1,7 +1,9 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from data.errors import UserError
 from data.ground_truth import GroundTruth
 from submissions.projection import unit_length
 from submissions.selection import best_beta, choose_variant, read_choice, write_choice
@@ -58,3 +60,10 @@ def test_real_queries_and_references_cannot_reach_the_choice() -> None:
         for rows in (values, moved)
     ]
     assert tables[0].equals(tables[1])
+
+
+@pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "dimensions,eigen_power,method,beta\n"])
+def test_a_broken_choice_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "choice.csv").write_text(text)
+    with pytest.raises(UserError, match=r"choice\.csv is not the choice that step 03 wrote .*do step 03 again"):
+        read_choice(tmp_path)
