@@ -56,7 +56,9 @@ def submission_problems(path: Path, query_ids: list[str] | None = None, referenc
             missing = [name for name in needed if name not in file or not isinstance(file[name], h5py.Dataset)]
             if missing:
                 return [f"the data sets {', '.join(missing)} are missing; a submission holds {', '.join(needed)}"]
-            problems: list[str] = []
+            problems = [problem for name, ids_name in PARTS for problem in _form_problems(name, ids_name, file)]
+            if problems:
+                return problems
             for (name, ids_name), expected in zip(PARTS, (query_ids, reference_ids), strict=True):
                 problems += _vector_problems(name, file[name])
                 problems += _id_problems(ids_name, read_ids(file[ids_name]), len(file[name]), expected)
@@ -66,6 +68,8 @@ def submission_problems(path: Path, query_ids: list[str] | None = None, referenc
             return problems
     except OSError as error:
         return [f"it is not a whole HDF5 file ({error})"]
+    except UnicodeDecodeError as error:
+        return [f"an id is not UTF-8 text ({error}); ids are strings such as Q00000"]
 
 
 def _far_where_unreadable(part: Vectors, side: float) -> NDArray[np.float32]:
@@ -75,10 +79,20 @@ def _far_where_unreadable(part: Vectors, side: float) -> NDArray[np.float32]:
     return vectors
 
 
+def _form_problems(name: str, ids_name: str, file: h5py.File) -> list[str]:
+    """What keeps the rest from being looked at."""
+    vectors, ids = file[name], file[ids_name]
+    problems = []
+    if len(vectors.shape or ()) != 2:
+        problems.append(f"{name} has the shape {list(vectors.shape or ())}; expected [images, dimensions]")
+    if len(ids.shape or ()) != 1 or h5py.check_string_dtype(ids.dtype) is None:
+        found = f"{ids.dtype} {list(ids.shape or ())}"
+        problems.append(f"{ids_name} is {found}; expected a list of strings, such as Q00000, one for each image")
+    return problems
+
+
 def _vector_problems(name: str, vectors: h5py.Dataset) -> list[str]:
     problems = []
-    if vectors.ndim != 2:
-        return [f"{name} has the shape {list(vectors.shape)}; expected [images, dimensions]"]
     if vectors.dtype != np.float32:
         problems.append(f"{name} is {vectors.dtype}; expected float32")
     if not 1 <= vectors.shape[1] <= MAX_DIMENSIONS:

@@ -83,10 +83,12 @@ def describe_vectors(path: Path | str) -> VectorsShape:
         for name in ("ids", "vectors"):
             if name not in file or not isinstance(file[name], h5py.Dataset):
                 raise UserError(f"{path} has no data set {name!r}; a vectors file holds ids and vectors. Embed again (step 02).")
-        ids = read_ids(file["ids"])
-        vectors = file["vectors"]
-        if vectors.ndim != 2 or vectors.dtype != np.float32:
-            raise UserError(f"{path}: vectors are {vectors.dtype} {list(vectors.shape)}; expected float32 [n, d].")
+        vectors, stored = file["vectors"], file["ids"]
+        if len(vectors.shape or ()) != 2 or vectors.dtype != np.float32:
+            raise UserError(f"{path}: vectors are {vectors.dtype} {list(vectors.shape or ())}; expected float32 [n, d].")
+        if len(stored.shape or ()) != 1 or h5py.check_string_dtype(stored.dtype) is None:
+            raise UserError(f"{path}: ids are {stored.dtype} {list(stored.shape or ())}; expected strings, one for each vector.")
+        ids = read_ids(stored)
         if len(ids) != len(vectors):
             raise UserError(f"{path} holds {len(ids)} ids but {len(vectors)} vectors. Embed again (step 02).")
         if len(set(ids)) != len(ids):

@@ -70,3 +70,26 @@ def test_unreadable_images_lie_far_apart(tmp_path: Path) -> None:
     read_queries, read_references = read_submission(tmp_path / "s.h5")
     distances = ((read_queries.vectors[:, None] - read_references.vectors[None]) ** 2).sum(axis=2)
     assert distances[1, 0] < 100 and (distances[[0, 0, 1], [0, 1, 1]] > 1e5).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("query", np.float32(1), "query has the shape []"),
+        ("query", h5py.Empty("f4"), "query has the shape []"),
+        ("query", np.zeros((2, 4, 1), np.float32), "query has the shape [2, 4, 1]"),
+        ("query_ids", np.int64(3), "query_ids is int64 []; expected a list of strings"),
+        ("query_ids", np.arange(2), "query_ids is int64 [2]; expected a list of strings"),
+        ("query_ids", np.array([[b"Q0"], [b"Q1"]]), "query_ids is |S2 [2, 1]; expected a list of strings"),
+        ("query_ids", np.array([b"\xff\xfe", b"Q1"]), "an id is not UTF-8 text"),
+    ],
+)
+def test_data_sets_of_another_form(tmp_path: Path, name: str, value: object, told: str) -> None:
+    whole = {"query": np.ones((2, 4), np.float32), "reference": np.ones((2, 4), np.float32)}
+    ids = {"query_ids": np.array([b"Q0", b"Q1"]), "reference_ids": np.array([b"R0", b"R1"])}
+    with h5py.File(tmp_path / "s.h5", "w") as file:
+        for key, content in (whole | ids | {name: value}).items():
+            file[key] = content
+    assert told in "\n".join(submission_problems(tmp_path / "s.h5"))
+    with pytest.raises(UserError):
+        read_submission(tmp_path / "s.h5")

@@ -65,3 +65,11 @@ def test_marks_may_be_filled_while_blocks_are_made(tmp_path: Path) -> None:
 
     write_vectors(tmp_path / "v.h5", ["a", "b", "c", "d"], blocks(), marks)
     assert read_vectors(tmp_path / "v.h5").unreadable.tolist() == [False, False, False, True]
+
+
+def test_ids_of_another_form(tmp_path: Path) -> None:
+    for number, ids in enumerate((np.int64(3), np.arange(2), h5py.Empty("S3"))):
+        with h5py.File(tmp_path / f"{number}.h5", "w") as file:
+            file["ids"], file["vectors"] = ids, np.ones((2, 4), np.float32)
+        with pytest.raises(UserError, match=rf"{number}\.h5: ids are .*expected strings, one for each vector"):
+            read_vectors(tmp_path / f"{number}.h5")
