@@ -29,6 +29,8 @@ def read_ground_truth(path: Path | str) -> GroundTruth:
         table = pd.read_csv(path, dtype=str, keep_default_na=False)
     except (ValueError, UnicodeDecodeError) as error:  # pandas' parser errors are ValueErrors
         raise UserError(f"{path} is not a CSV file that can be read: {error}") from error
+    if not isinstance(table.index, pd.RangeIndex):  # pandas takes a column too many for row labels
+        raise UserError(f"{path} has lines with more than the two values {','.join(COLUMNS)}: remove what follows them.")
     if list(table.columns) != COLUMNS:
         raise UserError(f"{path} has the columns {','.join(map(str, table.columns))}; expected {','.join(COLUMNS)}.")
     if (table["query_id"] == "").any():

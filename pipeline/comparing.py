@@ -11,6 +11,7 @@ from pipeline.scoring import ranked_file
 from pipeline.stage import open_run, read_json
 from submissions.bootstrap import difference_interval, micro_average_precision_interval
 from submissions.report.comparison_page import ComparisonInputs, Side, write_comparison
+from submissions.search import rank_and_ranks
 
 
 def compare(options: argparse.Namespace) -> None:
@@ -18,6 +19,8 @@ def compare(options: argparse.Namespace) -> None:
 
     One path is compared with the run, two with each other; each is a run folder, a submission (.h5) or a matching track's .csv.
     """
+    if rank_and_ranks()[1] > 1:
+        raise UserError("--compare runs on one process: start it without torchrun.")
     if len(options.compare) > 2:
         raise UserError(f"--compare takes one or two runs or files, not {len(options.compare)}.")
     paths = options.compare if len(options.compare) == 2 else [*options.compare, open_run(options).folder]

@@ -1,7 +1,7 @@
 """Step 06's work: every variant of the run, the baselines on the same images, scores.json and the report."""
 
+import hashlib
 import json
-import os
 import shutil
 import sys
 from dataclasses import dataclass
@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from data.errors import UserError
 from data.ground_truth import GroundTruth, read_ground_truth
 from data.layout import IscFolder, open_isc_folder
 from pipeline.reporting import write_run_report
-from pipeline.stage import Run, write_text
+from pipeline.stage import Run, fingerprint, write_text
 from submissions.baselines import Described, describe, grey_pixels, perceptual_hash
 from submissions.bootstrap import Interval, micro_average_precision_interval
 from submissions.breakdown import read_edits, recall_by_edit, recall_by_number, write_curve
@@ -74,9 +75,21 @@ def ranked_file(path: Path, truth: GroundTruth) -> tuple[Scores, RankedPairs]:
     if path.suffix.lower() == ".csv":
         return evaluate_matches(path, truth)
     rank, ranks = rank_and_ranks()
+    queries, references = read_submission(path)
+    try:
+        return _evaluated(path, queries, references, truth, rank, ranks)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+
+
+def _evaluated(
+    path: Path, queries: Vectors, references: Vectors, truth: GroundTruth, rank: int, ranks: int
+) -> tuple[Scores, RankedPairs]:
     if ranks == 1:
-        return evaluate(*read_submission(path), truth)
-    folder = path.parent / f".search-{os.environ.get('TORCHELASTIC_RUN_ID', '')}-{os.environ.get('MASTER_PORT', '')}-{path.stem}"
+        return evaluate(queries, references, truth)
+    # named by what is searched, so that parts that a killed run left behind are those of the same search
+    searched = json.dumps([fingerprint(path), truth.query_ids, ranks]).encode()
+    folder = path.parent / f".search-{path.stem}-{hashlib.sha256(searched).hexdigest()[:16]}"
 
     def shared_search(queries: NDArray[np.float32], references: NDArray[np.float32], count: int) -> ScoredPairs:
         pairs = search_pairs_on_ranks(queries, references, count, rank, ranks, folder)
@@ -84,7 +97,7 @@ def ranked_file(path: Path, truth: GroundTruth) -> tuple[Scores, RankedPairs]:
             sys.exit(0)  # the first process merges, scores and reports
         return pairs
 
-    result = evaluate(*read_submission(path), truth, shared_search)
+    result = evaluate(queries, references, truth, shared_search)
     shutil.rmtree(folder)
     return result
 

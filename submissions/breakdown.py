@@ -15,9 +15,12 @@ CURVE_COLUMNS = ["rank", "squared_distance", "true", "precision", "recall"]
 
 
 def read_edits(path: Path) -> dict[str, list[str]]:
-    """`query_id,edits`, the edits separated by spaces."""
-    table = pd.read_csv(path, dtype=str, keep_default_na=False)
-    if list(table.columns) != ["query_id", "edits"]:
+    """`query_id,edits`, the edits separated by spaces. UserError: no such file, or another one."""
+    try:
+        table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    except (OSError, ValueError) as error:  # pandas' parser errors are ValueErrors
+        raise UserError(f"{path} is not a CSV file that can be read: {error}") from error
+    if list(table.columns) != ["query_id", "edits"] or not isinstance(table.index, pd.RangeIndex):
         raise UserError(f"{path} has the columns {','.join(map(str, table.columns))}; expected query_id,edits.")
     return {query: edits.split() for query, edits in zip(table["query_id"], table["edits"], strict=True)}
 

@@ -72,6 +72,8 @@ def _read(path: Path) -> pd.DataFrame:
         table = pd.read_csv(path, dtype={"query_id": str, "reference_id": str}, keep_default_na=False)
     except (ValueError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not a CSV file that can be read: {error}") from error
+    if not isinstance(table.index, pd.RangeIndex):  # pandas takes a column too many for row labels
+        raise UserError(f"{path} has lines with more than the three values {','.join(COLUMNS)}: remove what follows them.")
     if list(table.columns) != COLUMNS:
         raise UserError(f"{path} has the columns {','.join(map(str, table.columns))}; expected {','.join(COLUMNS)}.")
     if len(table) > MAX_ROWS:

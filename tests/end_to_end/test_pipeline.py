@@ -109,6 +109,26 @@ def test_scoring_any_submission(finished: Path) -> None:
     assert scores["micro_average_precision"] == run_scores["micro_average_precision"]
 
 
+def test_processes_score_like_one_whatever_a_killed_search_left(finished: Path, tmp_path: Path) -> None:
+    truth, submission = finished / "data/public_ground_truth.csv", tmp_path / "s.h5"
+    arguments = ["--submission", submission, "--ground-truth", truth, "--output", tmp_path / "scores.json"]
+
+    def score(rank: int, *options: object) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, str(TOP / "pipeline" / "06_score.py"), *map(str, options)]
+        return subprocess.run(command, env=os.environ | {"RANK": str(rank), "WORLD_SIZE": "2"}, capture_output=True, text=True)
+
+    shutil.copy(finished / "runs/tiny/submission.h5", submission)
+    assert score(1, *arguments).returncode == 0  # the first process is killed before it takes this part
+    with h5py.File(submission, "r+") as file:
+        file["query"][:] = file["query"][:][::-1]
+    assert [score(rank, *arguments).returncode for rank in (1, 0)] == [0, 0]
+    together = (tmp_path / "scores.json").read_bytes()
+    step(tmp_path, "06_score", *arguments)
+    assert (tmp_path / "scores.json").read_bytes() == together
+    compared = score(0, "--compare", submission, submission, "--ground-truth", truth)
+    assert compared.returncode == 2 and "start it without torchrun" in compared.stderr
+
+
 def fails(where: Path, name: str, *arguments: object) -> str:
     done = step(where, name, *arguments, check=False)
     assert done.returncode == 2, done.stdout + done.stderr
@@ -127,7 +147,8 @@ def test_wrong_input_gives_one_message_and_exit_code_2(finished: Path, tmp_path:
     message = fails(tmp_path, "00_augment", "--data", finished / "data", "--run", "runs/b", "--recipe", tmp_path / "none.yaml")
     assert "no such recipe" in message
     (tmp_path / "unknown.csv").write_text("query_id,reference_id\nQ99999,\n")
-    assert "'Q99999'" in fails(tmp_path, "06_score", "--submission", submission, "--ground-truth", tmp_path / "unknown.csv")
+    message = fails(tmp_path, "06_score", "--submission", submission, "--ground-truth", tmp_path / "unknown.csv")
+    assert str(submission) in message and "names 1 queries that the submission lacks, the first is 'Q99999'" in message
     assert "belong together" in fails(tmp_path, "06_score", "--submission", submission)
     with h5py.File(tmp_path / "wide.h5", "w") as file:
         file["query"], file["reference"] = np.zeros((1, 257), np.float32), np.zeros((1, 257), np.float32)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from data.errors import UserError
 from data.ground_truth import GroundTruth
-from submissions.breakdown import recall_by_edit, recall_by_number, write_curve
+from submissions.breakdown import read_edits, recall_by_edit, recall_by_number, write_curve
 from submissions.matching_track import evaluate_matches, write_matches
 from submissions.metrics import evaluate
 from submissions.vectors import Vectors
@@ -57,6 +57,7 @@ def test_equals_a_literal_walk_with_ties_duplicates_and_strangers(tmp_path_facto
         ("query_id,reference_id\nQ,R\n", "expected query_id,reference_id,score"),
         ("query_id,reference_id,score\nQ,R,high\n", "line 2: the score 'high' is not a finite number"),
         ("query_id,reference_id,score\nQ,R,1\nQ,S,nan\n", "line 3"),
+        ("query_id,reference_id,score\nQ,R,1,2\nQ,S,1,2\n", "m.csv has lines with more than the three values"),
         ("query_id,reference_id,score\n" + "Q,R,1\n" * 500_001, "500,001 rows; the matching track allows 500,000"),
     ],
 )
@@ -64,6 +65,14 @@ def test_wrong_files(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "m.csv").write_text(text)
     with pytest.raises(UserError, match=message):
         evaluate_matches(tmp_path / "m.csv", GroundTruth(["Q"], frozenset()))
+
+
+@pytest.mark.parametrize("text", [None, "", "query_id,reference_id\nQ,R\n", "query_id,edits\nQ,a,b\n"])
+def test_edits_that_cannot_be_read(tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / "edits.csv").write_text(text)
+    with pytest.raises(UserError, match=r"edits\.csv"):
+        read_edits(tmp_path / "edits.csv")
 
 
 def test_recall_by_edit_counts_copies_found_at_90_percent() -> None:
