@@ -23,7 +23,8 @@ class Recall:
 
 
 def build_index(factory: str, training: NDArray[np.float32], references: NDArray[np.float32]) -> faiss.Index:
-    """Train the index on training vectors only, then add the references [n, d]. UserError for a string that Faiss refuses."""
+    """Train the index on training vectors only, then add the references [n, d]. UserError for a string that Faiss refuses, or
+    whose index cannot number rows itself."""
     try:
         index = faiss.index_factory(references.shape[1], factory, faiss.METRIC_L2)
     except RuntimeError as error:
@@ -32,8 +33,11 @@ def build_index(factory: str, training: NDArray[np.float32], references: NDArray
         index.train(np.ascontiguousarray(training))
     except RuntimeError as error:
         raise UserError(f"{len(training)} training vectors cannot train the index {factory!r}: {error}") from error
-    for start in range(0, len(references), ADD_BLOCK):
-        index.add(np.ascontiguousarray(references[start : start + ADD_BLOCK]))
+    try:
+        for start in range(0, len(references), ADD_BLOCK):
+            index.add(np.ascontiguousarray(references[start : start + ADD_BLOCK]))
+    except RuntimeError as error:
+        raise UserError(f"the index {factory!r} cannot hold references by their row: {error}. Leave IDMap out of it.") from error
     return index
 
 
