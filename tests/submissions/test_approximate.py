@@ -28,7 +28,7 @@ def test_wrong_strings_and_files(tmp_path: Path) -> None:
         build_index("IVFFF", vectors(10, 0), vectors(10, 1))
     with pytest.raises(UserError, match="10 training vectors cannot train"):
         build_index("IVF32,Flat", vectors(10, 0), vectors(100, 1))
-    with pytest.raises(UserError, match="'IDMap,Flat' cannot hold references by their row: .* Leave IDMap out"):
+    with pytest.raises(UserError, match=r"'IDMap,Flat' cannot hold references by their row: .* Leave IDMap out"):
         build_index("IDMap,Flat", vectors(10, 0), vectors(10, 1))
     (tmp_path / "x.index").write_bytes(b"x")
     with pytest.raises(UserError, match="not a Faiss index"):
