@@ -62,9 +62,9 @@ def train_model(
     class_of = list(range(len(classes))) if labels is None else [int(label) for label in labels]
     _tell_class_count(settings, len(set(class_of)), fabric.print)
     torch.manual_seed(seed)
-    descriptor = Descriptor(settings.descriptor)
     identity = training_identity(settings, classes, overlays, None if labels is None else class_of, seed)
     progress, state = load_state(folder, identity, fabric) or (Progress(), {})
+    descriptor = Descriptor(settings.descriptor, load_weights=not state)  # which may no longer be at hand when it goes on
     if not state and fabric.global_rank == 0:
         remove_curve(folder)
     if state:

@@ -7,12 +7,13 @@ torchrun --nproc-per-node 4 -- pipeline/01_train.py --run DIR
 import argparse
 import hashlib
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from models.settings import ModelSettings
+from models.settings import ModelSettings, is_local
 from pipeline.roles import training_roles
 from pipeline.stage import Run, clear_errors, command_line, open_run, require, run_step
 
@@ -32,6 +33,7 @@ def train(run: Run, options: argparse.Namespace) -> None:
                 "labels": _digest(roles.labels),
                 "overlays": roles.overlays,
                 "synthetic queries": queries,
+                "weights": Path(weights) if is_local(weights := settings.descriptor.weights) else None,
             },
             parameters={"model": _what_trains(settings), "seed": run.recipe.seed},
             work=partial(_train_one, run, name),

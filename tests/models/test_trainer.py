@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from data.errors import UserError
 from data.images import ImageSet, find_images
@@ -136,6 +137,15 @@ def test_another_training_does_not_overwrite_an_unfinished_one(
     assert (tmp_path / "model" / "state.json").read_bytes() == state
     embedding = SETTINGS.model_copy(update={"embedding": EmbeddingSettings(image_size=64), "workers": 1})
     train_model(embedding, classes, overlays, *folders, seed=0)  # goes on: neither changes what is trained
+
+
+def test_training_goes_on_without_the_weights_it_began_with(images: ImageSet, tmp_path: Path) -> None:
+    weights = tmp_path / "weights.safetensors"
+    save_file(Descriptor(SETTINGS.descriptor).backbone.state_dict(), weights)
+    settings = SETTINGS.model_copy(update={"descriptor": SETTINGS.descriptor.model_copy(update={"weights": str(weights)})})
+    whole = train(images, tmp_path, settings)
+    weights.unlink()
+    assert train(images, tmp_path, settings) == whole
 
 
 def test_too_few_images(images: ImageSet, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
