@@ -1,6 +1,6 @@
 """Drip training against starting with all classes at once: the same network, edits, minutes and classes.
 
-    python benchmarks/drip.py [--data FOLDER] [--classes 10000] [--minutes 8] [--seeds 2] [--plot drip.png]
+    python benchmarks/drip.py [--data FOLDER] [--classes 10000] [--minutes 6] [--seeds 2] [--plot drip.png]
 
 --data: a folder in the ISC2021 layout; default the `tiny` set of the folder that COPYSETS names (tiny.zip, unpacked
 for the while), otherwise the built-in sample. µAP is measured on its queries, which are neither learnt nor chosen from.
@@ -117,7 +117,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, metavar="FOLDER")
     parser.add_argument("--backbone", default="test_efficientnet", help="default: test_efficientnet")
     parser.add_argument("--classes", type=int, default=10_000, help="default: 10000, or all there are")
-    parser.add_argument("--minutes", type=float, default=8.0, help="of each training (default: 8)")
+    parser.add_argument("--minutes", type=float, default=6.0, help="of each training (default: 6)")
     parser.add_argument("--image-size", type=int, default=48, help="default: 48")
     parser.add_argument("--seeds", type=int, default=2, help="trainings of each kind (default: 2)")
     parser.add_argument("--plot", type=Path, metavar="FILE.png")

@@ -4,6 +4,7 @@ Activations and time come from a short calibration on this machine: one step of 
 through a class matrix of at most CALIBRATION_CLASSES classes, whose cost grows in proportion.
 """
 
+import math
 import os
 import shutil
 import time
@@ -92,7 +93,7 @@ def plan_model(settings: ModelSettings, images: int, processes: int = 1) -> Iter
             classes=classes,
             image_size=stage.image_size,
             batch_size=batch,
-            matrix=2 * rows * width * FLOAT,  # and its gradient
+            matrix=2 * (rows + _drawn_rows(settings, rows, batch)) * width * FLOAT,  # and its gradient
             optimizer=_optimizer_bytes(settings, rows, width, weights),
             network=2 * weights,
             activations=step.bytes_per_image * -(-batch // processes) + 3 * FLOAT * _chunk(settings) * batch,
@@ -135,7 +136,7 @@ def _seconds_per_class(settings: ModelSettings, dimensions: int, device: torch.d
     batch, seconds = 32, 0.0
     embeddings = torch.randn(batch, dimensions, device=device, requires_grad=True)
     for _ in range(2):  # the first is slower
-        with _timed(device) as spent:
+        with _timed(device) as spent, autocast(device, settings.precision):
             objective(embeddings, torch.arange(batch, device=device)).loss.backward()
         seconds = spent[0]
     return seconds / batch / CALIBRATION_CLASSES
@@ -176,6 +177,12 @@ def _optimizer_bytes(settings: ModelSettings, rows: int, width: int, weights: in
         "plain_sgd": 0,
     }[settings.optimizer.class_kind]
     return per_weight * weights + of_matrix * FLOAT
+
+
+def _drawn_rows(settings: ModelSettings, rows: int, batch: int) -> int:
+    """Rows of the class matrix that a step copies, as it compares with a share of the classes only."""
+    share = getattr(settings.objective, "negatives", None)
+    return min(rows, math.ceil(share * rows) + batch) if share else 0
 
 
 def _chunk(settings: ModelSettings) -> int:

@@ -12,9 +12,12 @@ STAGES = [
 ]
 
 
-def settings(**optimizer: object) -> ModelSettings:
+def settings(negatives: float | None = None, **optimizer: object) -> ModelSettings:
     descriptor = {"backbone": "test_efficientnet", "dimensions": 16}
-    return ModelSettings.model_validate({"descriptor": descriptor, "optimizer": optimizer, "stages": STAGES})
+    objective = {"kind": "arcface", "negatives": negatives}
+    return ModelSettings.model_validate(
+        {"descriptor": descriptor, "objective": objective, "optimizer": optimizer, "stages": STAGES}
+    )
 
 
 def test_memory_follows_classes_size_optimiser_and_processes() -> None:
@@ -26,6 +29,8 @@ def test_memory_follows_classes_size_optimiser_and_processes() -> None:
     assert first.memory == first.matrix + first.optimizer + first.network + first.activations
     lean, _ = plan_model(settings(class_kind="adafactor"), 300)
     assert first.optimizer - lean.optimizer == (3 * 100 * 16 - 100 - 16) * 4
+    drawn, _ = plan_model(settings(negatives=0.1), 300)
+    assert drawn.matrix == first.matrix + 2 * (10 + 8) * 16 * 4  # a tenth of the rows and the batch's own, copied
     shared, _ = plan_model(settings(), 300, processes=4)
     assert shared.matrix == first.matrix // 4 and shared.activations < first.activations
 
