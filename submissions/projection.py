@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from data.errors import UserError
 from data.files import whole_file
+from submissions.hdf5 import new_hdf5
 
 EIGENVALUE_FLOOR = 1e-10  # directions that the training vectors do not span get no weight
 
@@ -60,7 +61,7 @@ def fit_projection(training: NDArray[np.float32]) -> Projection:
 
 
 def save_projection(path: Path, projection: Projection) -> None:
-    with whole_file(path) as temporary, h5py.File(temporary, "w") as file:
+    with whole_file(path) as temporary, new_hdf5(temporary) as (file, _):
         file["mean"], file["axes"], file["eigenvalues"] = projection.mean, projection.axes, projection.eigenvalues
 
 

@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from data.errors import UserError
 from data.files import whole_file
+from submissions.hdf5 import new_hdf5
 from submissions.settings import MAX_DIMENSIONS
-from submissions.vectors import Vectors, read_ids
+from submissions.vectors import LONGEST, Vectors, read_ids
 
 FAR = 1e3  # unreadable queries and references lie this far on opposite sides, so that they match nothing
 PARTS = (("query", "query_ids"), ("reference", "reference_ids"))
@@ -18,7 +19,7 @@ PARTS = (("query", "query_ids"), ("reference", "reference_ids"))
 def write_submission(path: Path, queries: Vectors, references: Vectors) -> None:
     """Write `query` [n, d], `reference` [m, d] float32 and their ids, sorted by id; UserError lists every broken rule."""
     with whole_file(path) as temporary:
-        with h5py.File(temporary, "w") as file:
+        with new_hdf5(temporary) as (file, _):
             for (name, ids_name), part, side in zip(PARTS, (queries, references), (FAR, -FAR), strict=True):
                 order = sorted(range(len(part)), key=part.ids.__getitem__)
                 file[name] = _far_where_unreadable(part, side)[order]
@@ -98,14 +99,18 @@ def _vector_problems(name: str, vectors: h5py.Dataset) -> list[str]:
     if not 1 <= vectors.shape[1] <= MAX_DIMENSIONS:
         problems.append(f"{name} has {vectors.shape[1]} dimensions; at most {MAX_DIMENSIONS} are allowed (ensemble.dimensions)")
     if np.issubdtype(vectors.dtype, np.floating):
-        broken = [row for start in range(0, len(vectors), 65_536) for row in _not_finite(vectors, start)]
-        if broken:
-            problems.append(f"{name}: {len(broken)} rows hold NaN or infinity, the first is row {broken[0]}")
+        lengths = np.concatenate([_lengths(vectors[start : start + 65_536]) for start in range(0, max(1, len(vectors)), 65_536)])
+        for wrong, told in (
+            (~np.isfinite(lengths), "hold NaN or infinity"),
+            (np.isfinite(lengths) & (lengths > LONGEST), f"are longer than {LONGEST:.0e}, so that their distances overflow"),
+        ):
+            if wrong.any():
+                problems.append(f"{name}: {wrong.sum()} rows {told}, the first is row {np.argmax(wrong)}")
     return problems
 
 
-def _not_finite(vectors: h5py.Dataset, start: int) -> NDArray[np.int64]:
-    return start + np.flatnonzero(~np.isfinite(vectors[start : start + 65_536]).all(axis=1))
+def _lengths(rows: NDArray) -> NDArray[np.float64]:
+    return np.linalg.norm(rows.astype(np.float64), axis=1)
 
 
 def _id_problems(name: str, ids: list[str], rows: int, expected: list[str] | None) -> list[str]:

@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from data.errors import UserError
 from data.files import whole_file
+from submissions.hdf5 import new_hdf5
 
 BLOCK = 65_536
+LONGEST = 1e15  # sums of squares of longer vectors overflow float32
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,8 @@ class Vectors:
         return Vectors(list(ids), self.vectors[chosen], self.unreadable[chosen])
 
     def readable(self) -> NDArray[np.float32]:
-        """The vectors of readable images only."""
-        return self.vectors[~self.unreadable]
+        """The vectors of readable images only; `vectors` itself where all are."""
+        return self.vectors[~self.unreadable] if self.unreadable.any() else self.vectors
 
 
 @dataclass(frozen=True)
@@ -56,13 +58,14 @@ def write_vectors(
     `unreadable` is read last: whoever makes the blocks may fill it on the way.
     """
     strings = h5py.string_dtype("utf-8")
-    with whole_file(Path(path)) as temporary, h5py.File(temporary, "w") as file:
+    with whole_file(Path(path)) as temporary, new_hdf5(temporary) as (file, check):
         file.create_dataset("ids", data=np.array(ids, dtype=object), dtype=strings)
         stored, row = None, 0
         for block in blocks:
             if stored is None:
                 stored = file.create_dataset("vectors", shape=(len(ids), block.shape[1]), dtype=np.float32)
             stored[row : row + len(block)] = block
+            check()
             row += len(block)
         if row != len(ids):
             raise ValueError(f"{row} vectors for {len(ids)} ids")
@@ -72,8 +75,10 @@ def write_vectors(
 def read_vectors(path: Path | str) -> Vectors:
     """Read a whole vectors file into memory; UserError says what is wrong with it."""
     shape = describe_vectors(path)
-    blocks = list(iterate_vectors(path))
-    vectors = np.concatenate(blocks) if blocks else np.zeros((0, shape.dimensions), np.float32)
+    vectors, row = np.empty((len(shape.ids), shape.dimensions), np.float32), 0
+    for block in iterate_vectors(path):
+        vectors[row : row + len(block)] = block
+        row += len(block)
     return Vectors(shape.ids, vectors, shape.unreadable)
 
 
@@ -98,7 +103,8 @@ def describe_vectors(path: Path | str) -> VectorsShape:
 
 
 def iterate_vectors(path: Path | str, block: int = BLOCK) -> Iterator[NDArray[np.float32]]:
-    """The rows in blocks [≤ block, d] float32; UserError at the first block with NaN, infinity or an unmarked zero vector."""
+    """The rows in blocks [≤ block, d] float32; UserError at the first block with NaN, infinity, rows longer than LONGEST or an
+    unmarked zero vector."""
     with _opened(path) as file:
         vectors = file["vectors"]
         marks = np.asarray(file["unreadable"], bool) if "unreadable" in file else np.zeros(len(vectors), bool)
@@ -109,22 +115,23 @@ def iterate_vectors(path: Path | str, block: int = BLOCK) -> Iterator[NDArray[np
                 raise UserError(
                     f"{path} is damaged at row {start}: {error}. Delete it and do the step that wrote it again."
                 ) from error
-            broken = np.flatnonzero(~np.isfinite(rows).all(axis=1))
-            if len(broken):
-                raise UserError(
-                    f"{path}: {len(broken)} of the rows from {start} hold NaN or infinity, the first is row {start + broken[0]}. "
-                    "The model that made them diverged, or the file is damaged: delete it and do the step that wrote it again."
-                )
-            empty = np.flatnonzero(~rows.any(axis=1) & ~marks[start : start + block])
-            if len(empty):
-                raise UserError(
-                    f"{path}: {len(empty)} of the rows from {start} are zero without being marked unreadable, the first is row "
-                    f"{start + empty[0]}. A zero vector has no direction: delete the file and do the step that wrote it again."
-                )
+            with np.errstate(over="ignore", invalid="ignore"):
+                squares = np.einsum("nd,nd->n", rows, rows)
+            for wrong, told in (
+                (~(squares <= LONGEST**2), f"hold NaN, infinity or values beyond {LONGEST:.0e}"),
+                ((squares == 0) & ~marks[start : start + block], "are zero without being marked unreadable"),
+            ):
+                found = start + np.flatnonzero(wrong)
+                if len(found):
+                    raise UserError(
+                        f"{path}: {len(found)} of the rows from {start} {told}, the first is row {found[0]} "
+                        f"({read_ids(file['ids'][found[:1]])[0]!r}). The model that made them diverged, or the file is damaged: "
+                        "delete it and do the step that wrote it again."
+                    )
             yield rows
 
 
-def read_ids(stored: h5py.Dataset) -> list[str]:
+def read_ids(stored: h5py.Dataset | NDArray) -> list[str]:
     """Ids as str, whether they are stored as variable or fixed strings."""
     return [item.decode("utf-8") if isinstance(item, bytes) else str(item) for item in stored[:]]
 

@@ -76,6 +76,7 @@ def test_unreadable_images_lie_far_apart(tmp_path: Path) -> None:
     ("name", "value", "told"),
     [
         ("query", np.float32(1), "query has the shape []"),
+        ("query", np.array([[0, 0, 0, 1], [1e30, 0, 0, 0]], np.float32), "query: 1 rows are longer than 1e+15, so that their"),
         ("query", h5py.Empty("f4"), "query has the shape []"),
         ("query", np.zeros((2, 4, 1), np.float32), "query has the shape [2, 4, 1]"),
         ("query_ids", np.int64(3), "query_ids is int64 []; expected a list of strings"),

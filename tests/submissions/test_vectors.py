@@ -29,8 +29,9 @@ def test_rows_and_ids_must_agree(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("ids", "values", "message"),
     [
-        (["a", "b"], np.array([[1, np.nan], [1, 1]], np.float32), "NaN or infinity, the first is row 0"),
-        (["a", "b"], np.array([[1, 1], [0, 0]], np.float32), "zero without being marked unreadable, the first is row 1"),
+        (["a", "b"], np.array([[1, np.nan], [1, 1]], np.float32), r"hold NaN, infinity or .*, the first is row 0 \('a'\)"),
+        (["a", "b"], np.array([[1, 1], [0, 0]], np.float32), r"zero without being marked unreadable, .* row 1 \('b'\)"),
+        (["a", "b"], np.array([[1, 1], [1e30, 0]], np.float32), r"v\.h5: 1 of the rows .* beyond 1e\+15, .* row 1 \('b'\)"),
         (["a", "a"], np.zeros((2, 2), np.float32), "ids more than once"),
         (["a"], np.zeros((2, 2), np.float32), "1 ids but 2 vectors"),
         (["a", "b"], np.zeros((2, 2)), "expected float32"),

@@ -1,0 +1,56 @@
+"""Writing HDF5 where the disk may fill up, even while the library closes the file."""
+
+import io
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import h5py
+
+
+@contextmanager
+def new_hdf5(path: Path) -> Iterator[tuple[h5py.File, Callable[[], None]]]:
+    """A new file, and a function that raises the OSError of what could not be written so far; leaving raises it too."""
+    with _Disk(path, "w+b") as disk:
+        try:
+            with h5py.File(disk, "w") as file:
+                yield file, disk.check
+        finally:
+            disk.check()
+
+
+class _Disk(io.FileIO):
+    """Keeps the first failure to itself until asked: where a write fails, HDF5 prints noise and may crash on closing."""
+
+    failure: OSError | None = None
+
+    def check(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    def write(self, data: Any) -> int:
+        rest = memoryview(data).cast("B")
+        count = len(rest)
+        while self.failure is None and len(rest):
+            try:
+                rest = rest[os.write(self.fileno(), rest) :]
+            except OSError as error:
+                self.failure = error
+        return count
+
+    def readinto(self, data: Any) -> int:
+        """What was not written reads as zero: HDF5 takes what it finds there for addresses."""
+        view = memoryview(data).cast("B")
+        count = super().readinto(view) or 0
+        view[count:] = bytes(len(view) - count)
+        return len(view)
+
+    def truncate(self, size: int | None = None) -> int:
+        if self.failure is None:
+            try:
+                return super().truncate(size)
+            except OSError as error:
+                self.failure = error
+        return size or 0
