@@ -11,7 +11,7 @@ from augmentations.settings import AugmentationSettings
 from data.errors import UserError
 from data.settings import Settings
 from models.settings import EmbeddingSettings, ModelSettings
-from submissions.settings import EnsembleSettings, NormalizationSettings, SearchSettings
+from submissions.settings import EnsembleSettings, NormalizationSettings
 
 
 class SplitSettings(Settings):
@@ -45,7 +45,6 @@ class Recipe(Settings):
     embedding: EmbeddingSettings = EmbeddingSettings()
     ensemble: EnsembleSettings = EnsembleSettings()
     normalization: NormalizationSettings = NormalizationSettings()
-    search: SearchSettings = SearchSettings()
     baselines: bool = True
 
 

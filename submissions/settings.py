@@ -1,4 +1,4 @@
-"""What a recipe may say about joining, normalising and searching vectors."""
+"""What a recipe may say about joining and normalising vectors."""
 
 from typing import Literal
 
@@ -51,9 +51,3 @@ class NormalizationSettings(Settings):
     @classmethod
     def _one_or_several(cls, value: object) -> object:
         return value if isinstance(value, (list, tuple)) else (value,)
-
-
-class SearchSettings(Settings):
-    """block: reference rows searched at a time; more is faster and takes more memory."""
-
-    block: int = Field(16_384, ge=1)
