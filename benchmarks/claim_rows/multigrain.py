@@ -46,7 +46,7 @@ def rows(bench: Bench) -> list[Row]:
         Row(
             "3",
             "the margin loss on top helps",
-            "76.8 → 77.0 % top-1",
+            "76.8 → 77.0 % top-1, 77.4 % at p = 3",
             f"{bench.about}; top-1 on held-out images",
             listed(values("top1", plain, joint)),
             gaps(values("top1")[joint], values("top1")[plain]),
@@ -65,7 +65,7 @@ def rows(bench: Bench) -> list[Row]:
         Row(
             "5a",
             "a small λ is better for copies",
-            "figure 5",
+            "figure 5, a plot: best at λ = .1",
             f"{bench.about}; copies of 5 found, held-out images",
             listed(values("copies", plain, joint, copies)),
             gaps(values("copies")[copies], values("copies")[plain]),
@@ -73,7 +73,7 @@ def rows(bench: Bench) -> list[Row]:
         Row(
             "5b",
             "a large λ is better for classes",
-            "figure 5",
+            "figure 5, a plot: lowest at λ = .1; 77.4 % top-1 at .5, 76.9 % at 1",
             f"{bench.about}; top-1 on held-out images",
             listed(values("top1", plain, joint, copies)),
             gaps(values("top1")[plain], values("top1")[copies]),
