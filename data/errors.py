@@ -1,5 +1,7 @@
 """Errors a user can mend; scripts print them and exit with code 2."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -17,3 +19,12 @@ class ImageError(UserError):
 
     def __reduce__(self) -> tuple[type["ImageError"], tuple[Path, str]]:
         return ImageError, (self.path, self.problem)  # crosses worker processes whole
+
+
+@contextmanager
+def naming(subject: Path | str) -> Iterator[None]:
+    """Put the file in front of a UserError raised within, by code that sees only what was read from it."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{subject}: {error}") from error

@@ -2,6 +2,7 @@
 
 import argparse
 
+from data.errors import naming
 from pipeline.stage import Run, command_line, require, run_script, run_step
 
 
@@ -38,7 +39,8 @@ def _normalize(run: Run) -> None:
     settings, targets = run.recipe.normalization, training.readable()
     needed = {"none": 1, "method1": settings.similarity_neighbours, "method2": settings.direction_neighbours}
     count = max(settings.similarity_neighbours, needed[variant.method]) if variant.method != "none" else 1
-    neighbours = find_neighbours(queries.vectors, targets, count)
+    with naming(run.folder / "ensemble" / "training.h5"):
+        neighbours = find_neighbours(queries.vectors, targets, count)
     moved = normalize_queries(queries.vectors, targets, neighbours, variant.method, variant.beta, settings.similarity_neighbours)
     write_vectors(run.folder / "normalized" / "query.h5", queries.ids, [moved], queries.unreadable)
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from data.errors import naming
 from data.images import ImageSet
 from data.loader import resize_square
 from models.embed import EmbeddedBlock
@@ -152,10 +153,11 @@ def calibrate(run: Run, describer: Describer) -> Tail:
     records = require(run.folder / "queries" / "query_records.jsonl", "00_augment", run)
     synthetic = read_vectors(require(run.folder / "ensemble" / "synthetic.h5", "03_ensemble", run))
     roles, training = training_roles(run), normalizer.training
-    held_out = training.rows(roles.references.ids + roles.distractors.ids)
-    outside = set(held_out.ids)
-    others = training.rows([image_id for image_id in training.ids if image_id not in outside])
-    queries = Normalizer(others, normalizer.variant, normalizer.settings)(synthetic.vectors)
+    with naming(run.folder / "ensemble" / "training.h5"):
+        held_out = training.rows(roles.references.ids + roles.distractors.ids)
+        outside = set(held_out.ids)
+        others = training.rows([image_id for image_id in training.ids if image_id not in outside])
+        queries = Normalizer(others, normalizer.variant, normalizer.settings)(synthetic.vectors)
     sources = {line["query_id"]: line["source_id"] for line in map(json.loads, records.read_text("utf-8").splitlines())}
     where = {image_id: row for row, image_id in enumerate(held_out.ids)}
     own = np.array([where[sources[query_id]] for query_id in synthetic.ids], np.int64)

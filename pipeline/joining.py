@@ -6,14 +6,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from data.errors import UserError
+from data.errors import UserError, naming
 from data.ground_truth import read_ground_truth
-from pipeline.roles import training_roles
+from pipeline.roles import Roles, training_roles
 from pipeline.stage import Run
 from submissions.joined import JoinedVectors, join_files
 from submissions.projection import Projection, fit_projection, save_projection
 from submissions.rules import require_training_only
 from submissions.selection import Variant, choose_variant, only_candidate, usable_methods, write_choice
+from submissions.synthetic import Candidates, project_candidates
 from submissions.vectors import describe_vectors, write_vectors
 
 SETS = ("training", "reference", "query", "synthetic")
@@ -26,7 +27,8 @@ def join_models(run: Run) -> Variant:
     training = joined(run, "training")
     require_training_only(training.ids, {name: joined(run, name).ids for name in ("reference", "query")})
     variant, table = _choice(run, training)
-    projection = fit_projection(training.sample(recipe.ensemble.training_sample, recipe.seed))
+    with naming(training.name):
+        projection = fit_projection(training.sample(recipe.ensemble.training_sample, recipe.seed), variant.dimensions)
     for name in SETS:
         part = joined(run, name)
         write_vectors(folder / f"{name}.h5", part.ids, _projected(part, projection, variant), part.unreadable)
@@ -69,14 +71,18 @@ def _choice(run: Run, training: JoinedVectors) -> tuple[Variant, pd.DataFrame]:
             f"neighbours, there are {others}. Add training images or lower normalization.direction_neighbours in the recipe."
         )
     return choose_variant(
-        training.loaded(),
-        roles.references.ids,
-        roles.references.ids + roles.distractors.ids,
-        joined(run, "synthetic").loaded(),
+        synthetic_candidates(run, training, roles, max(recipe.ensemble.dimensions)),
         read_ground_truth(run.folder / "queries" / "public_ground_truth.csv"),
         recipe.ensemble,
         recipe.normalization,
     )
+
+
+def synthetic_candidates(run: Run, training: JoinedVectors, roles: Roles, dimensions: int) -> Candidates:
+    """What the synthetic queries decide on, without a real query or reference."""
+    held_out = roles.references.ids + roles.distractors.ids
+    sample, seed = run.recipe.ensemble.training_sample, run.recipe.seed
+    return project_candidates(training, roles.references.ids, held_out, joined(run, "synthetic"), dimensions, sample, seed)
 
 
 def _projected(part: JoinedVectors, projection: Projection, variant: Variant) -> Iterator[NDArray[np.float32]]:

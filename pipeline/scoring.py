@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from data.errors import UserError
+from data.errors import naming
 from data.ground_truth import GroundTruth, read_ground_truth
 from data.layout import IscFolder, open_isc_folder
 from pipeline.reporting import write_run_report
@@ -76,10 +76,8 @@ def ranked_file(path: Path, truth: GroundTruth) -> tuple[Scores, RankedPairs]:
         return evaluate_matches(path, truth)
     rank, ranks = rank_and_ranks()
     queries, references = read_submission(path)
-    try:
+    with naming(path):
         return _evaluated(path, queries, references, truth, rank, ranks)
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from error
 
 
 def _evaluated(
@@ -152,6 +150,8 @@ def _ensemble_variants(run: Run, truth: GroundTruth) -> list[Scored]:
     )
     names = {"none": "ensemble", "method1": "ensemble, method 1 (β {beta:g})", "method2": "ensemble, method 2 (β {beta:g})"}
     rows = []
-    for method, beta, moved in normalized_candidates(queries.vectors, training.readable(), chosen):
+    with naming(folder / "training.h5"):
+        candidates = normalized_candidates(queries.vectors, training.readable(), chosen)
+    for method, beta, moved in candidates:
         rows.append(_scored(names[method].format(beta=beta), Vectors(queries.ids, moved, queries.unreadable), references, truth))
     return rows

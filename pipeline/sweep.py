@@ -6,14 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
+from tqdm import tqdm
 
 from data.ground_truth import read_ground_truth
-from pipeline.joining import joined
+from pipeline.joining import joined, synthetic_candidates
 from pipeline.roles import training_roles
 from pipeline.stage import Run
 from submissions.metrics import evaluate
 from submissions.normalization import append_zero, find_neighbours, normalize_queries, normalize_scores, subtract_negatives
-from submissions.projection import fit_projection
 from submissions.selection import read_choice
 from submissions.vectors import Vectors
 
@@ -25,23 +25,19 @@ def print_sweep(run: Run) -> None:
     """Print a table, best first; PCA and neighbours come from training images that the synthetic queries were not made of."""
     roles = training_roles(run)
     variant, _ = read_choice(run.folder / "ensemble")
-    training, synthetic = joined(run, "training").loaded(), joined(run, "synthetic").loaded()
-    held_out = set(roles.references.ids + roles.distractors.ids)
-    others = training.rows([image_id for image_id in training.ids if image_id not in held_out]).readable()
-    references = training.rows(roles.references.ids)
-    projection = fit_projection(others)
-    base, queries, targets = (
-        projection.apply(rows, variant.dimensions, variant.eigen_power)
-        for rows in (others, synthetic.vectors, references.vectors)
+    training = joined(run, "training")
+    queries, references, base = synthetic_candidates(run, training, roles, variant.dimensions).under(
+        variant.dimensions, variant.eigen_power
     )
     truth = read_ground_truth(run.folder / "queries" / "public_ground_truth.csv")
     results = []
-    for name, moved, against in _candidates(queries, targets, base):
+    candidates = _candidates(queries.vectors, references.vectors, base)
+    for name, moved, against in tqdm(candidates, desc="sweeping", unit="normalisation", leave=False):
         scores, _ = evaluate(
-            Vectors(synthetic.ids, moved, synthetic.unreadable), Vectors(references.ids, against, references.unreadable), truth
+            Vectors(queries.ids, moved, queries.unreadable), Vectors(references.ids, against, references.unreadable), truth
         )
         results.append((scores.micro_average_precision, name))
-    table = Table("normalisation", "µAP", title=f"{len(synthetic)} synthetic queries, {len(references)} references")
+    table = Table("normalisation", "µAP", title=f"{len(queries)} synthetic queries, {len(references)} references")
     for score, name in sorted(results, key=lambda result: -result[0]):
         table.add_row(name, f"{score:.4f}")
     Console(width=100).print(table)

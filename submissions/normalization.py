@@ -26,7 +26,7 @@ def find_neighbours(queries: NDArray[np.float32], training: NDArray[np.float32],
     if len(training) < count:
         raise UserError(
             f"query normalisation looks at {count} training neighbours, but there are {len(training)} training vectors. "
-            "Add training images or lower normalization.direction_neighbours in the recipe."
+            "Add training images or lower normalization.direction_neighbours (method 1: similarity_neighbours) in the recipe."
         )
     queries, training = np.ascontiguousarray(queries), np.ascontiguousarray(training)
     if hasattr(faiss, "knn_gpu") and faiss.get_num_gpus():
@@ -80,7 +80,9 @@ def subtract_negatives(
     """Negative embedding subtraction (descriptor track's winner), for queries and references alike, to compare with ours:
     x' = x − β · (mean of its nearest training vectors), made unit length. Zero rows stay zero."""
     found = find_neighbours(vectors, training, neighbours)
-    mean = np.mean([training[column] for column in found.rows.T], axis=0)
+    mean = np.zeros_like(vectors)
+    for column in found.rows.T:  # one neighbour at a time keeps memory at [n, d]
+        mean += training[column] / np.float32(neighbours)
     moved = vectors - np.float32(beta) * mean
     moved[~vectors.any(axis=1)] = 0
     return unit_length(moved)

@@ -12,6 +12,7 @@ from data.errors import UserError
 from data.files import whole_file
 from submissions.hdf5 import new_hdf5
 
+BLOCK = 65_536
 EIGENVALUE_FLOOR = 1e-10  # directions that the training vectors do not span get no weight
 
 
@@ -30,30 +31,57 @@ class Projection:
         """
         if vectors.shape[1] != len(self.mean):
             raise UserError(f"the vectors have {vectors.shape[1]} dimensions, the projection was fitted on {len(self.mean)}.")
-        axes = self.weighted_axes(dimensions, eigen_power)
-        projected = ((vectors - self.mean) @ axes).astype(np.float32, copy=False)
-        projected[~vectors.any(axis=1)] = 0
-        return unit_length(projected)
+        return self.weighted(self.coordinates(vectors, dimensions), eigen_power)
+
+    def coordinates(self, vectors: NDArray[np.float32], dimensions: int) -> NDArray[np.float32]:
+        """[n, D] along the first axes, [n, dimensions]; zero rows stay zero."""
+        if vectors.shape[1] != len(self.mean):
+            raise UserError(f"the vectors have {vectors.shape[1]} dimensions, the projection was fitted on {len(self.mean)}.")
+        self._require(dimensions)
+        along = ((vectors - self.mean) @ self.axes[:dimensions].T).astype(np.float32, copy=False)
+        along[~vectors.any(axis=1)] = 0
+        return along
+
+    def weighted(self, coordinates: NDArray[np.float32], eigen_power: float) -> NDArray[np.float32]:
+        """Coordinates [n, m] times eigenvalue ** eigen_power, as unit vectors; in blocks, as there may be a million."""
+        weights, made = self._weights(coordinates.shape[1], eigen_power), np.empty_like(coordinates, order="C")
+        for start in range(0, len(coordinates), BLOCK):
+            part = slice(start, start + BLOCK)
+            made[part] = unit_length(coordinates[part] * weights)
+        return made
 
     def weighted_axes(self, dimensions: int, eigen_power: float) -> NDArray[np.float32]:
         """The matrix [D, dimensions] of the first axes, each times its eigenvalue ** eigen_power."""
+        self._require(dimensions)
+        return self.axes[:dimensions].T * self._weights(dimensions, eigen_power)
+
+    def _require(self, dimensions: int) -> None:
         if dimensions > len(self.axes):
             raise UserError(
-                f"the projection has {len(self.axes)} dimensions (fitted on too few training vectors or on short embeddings), "
-                f"{dimensions} were asked for. Lower ensemble.dimensions in the recipe or add training images."
+                f"the projection has {len(self.axes)} dimensions, {dimensions} were asked for. Do step 03 again after lowering "
+                "ensemble.dimensions in the recipe or adding training images."
             )
+
+    def _weights(self, dimensions: int, eigen_power: float) -> NDArray[np.float32]:
         kept = self.eigenvalues[:dimensions].astype(np.float64)
         floor = EIGENVALUE_FLOOR * max(float(self.eigenvalues[0]), 1e-30)
-        weights = np.where(kept > floor, np.maximum(kept, floor) ** eigen_power, 0.0)
-        return (self.axes[:dimensions].T * weights).astype(np.float32)
+        return np.where(kept > floor, np.maximum(kept, floor) ** eigen_power, 0.0).astype(np.float32)
 
 
-def fit_projection(training: NDArray[np.float32]) -> Projection:
-    """Fit the PCA with Faiss on training vectors [n, D]. UserError with fewer than two vectors."""
+def fit_projection(training: NDArray[np.float32], needed: int = 1) -> Projection:
+    """Fit the PCA with Faiss on training vectors [n, D]. UserError with fewer than two, or when they do not give `needed`
+    dimensions."""
     count, dimensions = training.shape
     if count < 2:
         raise UserError(f"{count} training vectors cannot fit a PCA. Embed more training images.")
-    pca = faiss.PCAMatrix(dimensions, min(dimensions, count))
+    most = min(dimensions, count)
+    if needed > most:
+        raise UserError(
+            f"{count} training vectors of {dimensions} dimensions give a PCA of {most} dimensions, {needed} are asked for. Lower "
+            f"ensemble.dimensions in the recipe to at most {most}, or "
+            + ("add training images." if count < needed else "join more or longer models.")
+        )
+    pca = faiss.PCAMatrix(dimensions, most)
     pca.train(np.ascontiguousarray(training, dtype=np.float32))
     axes = faiss.vector_to_array(pca.PCAMat).reshape(-1, dimensions)
     mean, eigenvalues = faiss.vector_to_array(pca.mean), faiss.vector_to_array(pca.eigenvalues)

@@ -1,18 +1,20 @@
 """Choosing the submitted variant on the synthetic query set: never on real queries or references."""
 
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from tqdm import tqdm
 
-from data.errors import UserError
+from data.errors import UserError, naming
 from data.ground_truth import GroundTruth
 from submissions.metrics import evaluate
 from submissions.normalization import Neighbours, find_neighbours, normalize_queries
-from submissions.projection import fit_projection
 from submissions.settings import EnsembleSettings, Method, NormalizationSettings
+from submissions.synthetic import Candidates
 from submissions.vectors import Vectors
 
 PAPER_BETA: dict[Method, float] = {"none": 0.0, "method1": 2.0, "method2": 1.8}
@@ -29,40 +31,22 @@ class Variant:
 
 
 def choose_variant(
-    training: Vectors,
-    validation_references: list[str],
-    held_out: list[str],
-    synthetic: Vectors,
-    ground_truth: GroundTruth,
-    ensemble: EnsembleSettings,
-    normalization: NormalizationSettings,
+    candidates: Candidates, ground_truth: GroundTruth, ensemble: EnsembleSettings, normalization: NormalizationSettings
 ) -> tuple[Variant, pd.DataFrame]:
-    """The candidate with the highest µAP on the synthetic queries, and the µAP of all of them, best first.
+    """The variant with the highest µAP on the synthetic queries, and the µAP of all of them, best first.
 
-    training: joined embeddings of all training images. held_out: every validation image; PCA and normalisation see only the
-    others. Among equals the first candidate in the order of the recipe wins.
+    candidates: at the largest dimension of the recipe. Among equals the first in the order of the recipe wins.
     """
-    outside = set(held_out)
-    others = training.rows([image_id for image_id in training.ids if image_id not in outside]).readable()
-    references = training.rows(validation_references)
-    projection = fit_projection(others)
     rows: list[dict[str, float | str]] = []
-    for dimensions in ensemble.dimensions:
-        for power in ensemble.eigen_power:
-            projected = projection.apply(others, dimensions, power)
-            queries = _projected(synthetic, projection.apply(synthetic.vectors, dimensions, power))
-            targets = _projected(references, projection.apply(references.vectors, dimensions, power))
-            for method, beta, moved in normalized_candidates(queries.vectors, projected, normalization):
-                scores, _ = evaluate(_projected(queries, moved), targets, ground_truth)
-                rows.append(
-                    {
-                        "dimensions": dimensions,
-                        "eigen_power": power,
-                        "method": method,
-                        "beta": beta,
-                        "micro_average_precision": scores.micro_average_precision,
-                    }
-                )
+    joined = list(product(ensemble.dimensions, ensemble.eigen_power))
+    for dimensions, power in tqdm(joined, desc="choosing", unit="projection", leave=False):
+        queries, references, training = candidates.under(dimensions, power)
+        with naming(candidates.name):
+            normalized = normalized_candidates(queries.vectors, training, normalization)
+        for method, beta, moved in normalized:
+            scores, _ = evaluate(Vectors(queries.ids, moved, queries.unreadable), references, ground_truth)
+            variant = Variant(dimensions, power, method, beta)
+            rows.append(asdict(variant) | {"micro_average_precision": scores.micro_average_precision})
     table = pd.DataFrame(rows).sort_values("micro_average_precision", ascending=False, kind="stable").reset_index(drop=True)
     best = table.iloc[0]
     return Variant(int(best["dimensions"]), float(best["eigen_power"]), best["method"], float(best["beta"])), table
@@ -130,7 +114,3 @@ def read_choice(folder: Path) -> tuple[Variant, pd.DataFrame]:
         return Variant(int(best["dimensions"]), float(best["eigen_power"]), best["method"], float(best["beta"])), table
     except (OSError, ValueError, KeyError, IndexError) as error:  # pandas' parser errors are ValueErrors
         raise UserError(f"{path} is not the choice that step 03 wrote ({error!r}). Delete it and do step 03 again.") from error
-
-
-def _projected(part: Vectors, vectors: NDArray[np.float32]) -> Vectors:
-    return Vectors(part.ids, vectors, part.unreadable)

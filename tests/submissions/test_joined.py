@@ -5,7 +5,7 @@ import pytest
 
 from data.errors import UserError
 from submissions.joined import join_files
-from submissions.vectors import write_vectors
+from submissions.vectors import read_vectors, write_vectors
 
 
 def file(folder: Path, name: str, ids: list[str], dimensions: int, unreadable: list[bool] | None = None) -> Path:
@@ -19,11 +19,19 @@ def test_models_stand_side_by_side_in_any_block(tmp_path: Path) -> None:
     one, two = file(tmp_path, "1.h5", ids, 3), file(tmp_path, "2.h5", ids, 4, [False] * 9 + [True])
     joined = join_files([one, two])
     assert joined.dimensions == 7 and joined.unreadable.tolist() == [False] * 9 + [True]
-    whole = joined.loaded().vectors
+    whole = np.concatenate([read_vectors(path).vectors for path in (one, two)], axis=1)
     assert (np.concatenate(list(joined.blocks(4))) == whole).all()
     assert (joined.rows(np.array([2, 7])) == whole[[2, 7]]).all()
     assert len(joined.sample(100)) == 9 and len(joined.sample(5)) == 5
     assert (joined.sample(5, seed=1) == joined.sample(5, seed=1)).all()
+    assert (joined.sample(100, among=np.array([1, 8, 9])) == whole[[1, 8]]).all()
+
+
+def test_images_without_a_vector_are_named(tmp_path: Path) -> None:
+    joined = join_files([file(tmp_path, f"{number}.h5", ["a", "b", "c"], 3) for number in (1, 2, 3)])
+    assert joined.rows_of(["c", "a"]).tolist() == [2, 0]
+    with pytest.raises(UserError, match=r"1\.h5 and 2 more: 2 images have no vector, the first is 'x'\. Embed them \(step 02\)"):
+        joined.rows_of(["b", "x", "y"])
 
 
 def test_different_images_are_named(tmp_path: Path) -> None:

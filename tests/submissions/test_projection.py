@@ -51,3 +51,17 @@ def test_fewer_training_vectors_than_dimensions() -> None:
     assert np.isfinite(projection.apply(correlated(4, 30), 9, -0.5)).all()
     with pytest.raises(UserError, match="cannot fit a PCA"):
         fit_projection(correlated(1, 4))
+    with pytest.raises(UserError, match=r"10 training vectors of 30 dimensions .* of 10 dimensions, 16 are .* add training"):
+        fit_projection(correlated(10, 30), 16)
+    with pytest.raises(UserError, match=r"40 training vectors of 12 dimensions .* at most 12, or join more or longer models"):
+        fit_projection(correlated(40, 12), 16)
+
+
+def test_weights_in_blocks_of_coordinates_are_the_weighted_axes(monkeypatch: pytest.MonkeyPatch) -> None:
+    projection, vectors = fit_projection(correlated(100, 6)), correlated(50, 6)
+    expected = unit_length((vectors - projection.mean) @ projection.weighted_axes(4, -0.5))
+    whole = projection.apply(vectors, 4, -0.5)
+    np.testing.assert_allclose(whole, expected, atol=1e-5)
+    monkeypatch.setattr("submissions.projection.BLOCK", 7)
+    again = projection.weighted(projection.coordinates(vectors, 6)[:, :4], -0.5)
+    np.testing.assert_allclose(again, whole, atol=1e-6)

@@ -5,28 +5,40 @@ import pytest
 
 from data.errors import UserError
 from data.ground_truth import GroundTruth
-from submissions.projection import unit_length
+from submissions.joined import BLOCK, JoinedVectors, join_files
+from submissions.projection import fit_projection, unit_length
 from submissions.selection import best_beta, choose_variant, read_choice, write_choice
 from submissions.settings import EnsembleSettings, NormalizationSettings
-from submissions.vectors import Vectors
+from submissions.synthetic import Candidates, project_candidates
+from submissions.vectors import write_vectors
 
 
-def test_the_best_candidate_on_the_synthetic_queries_wins(tmp_path: Path) -> None:
+def stored(path: Path, prefix: str, values: np.ndarray) -> JoinedVectors:
+    write_vectors(path, [f"{prefix}{i}" for i in range(len(values))], [values.astype(np.float32)])
+    return join_files([path])
+
+
+def ids(*rows: int) -> list[str]:
+    return [f"T{row}" for row in range(*rows)]
+
+
+@pytest.fixture
+def candidates(tmp_path: Path) -> Candidates:
     rng = np.random.default_rng(0)
     signal = rng.standard_normal((300, 6))
     noise = 40 * rng.standard_normal((300, 2))  # large useless variance: whitening must win over plain PCA
-    training = Vectors(
-        [f"T{i}" for i in range(300)], np.concatenate([signal, noise], axis=1).astype(np.float32), np.zeros(300, bool)
-    )
+    training = stored(tmp_path / "training.h5", "T", np.concatenate([signal, noise], axis=1))
     copied = np.concatenate([signal[:60] + 0.3 * rng.standard_normal((60, 6)), 40 * rng.standard_normal((60, 2))], axis=1)
-    queries = Vectors([f"Q{i}" for i in range(60)], copied.astype(np.float32), np.zeros(60, bool))
-    truth = GroundTruth(queries.ids, frozenset((f"Q{i}", f"T{i}") for i in range(60)))
+    return project_candidates(training, ids(60), ids(100), stored(tmp_path / "synthetic.h5", "Q", copied), 8, 1000, 0)
+
+
+TRUTH = GroundTruth([f"Q{i}" for i in range(60)], frozenset((f"Q{i}", f"T{i}") for i in range(60)))
+
+
+def test_the_best_candidate_on_the_synthetic_queries_wins(tmp_path: Path, candidates: Candidates) -> None:
     variant, table = choose_variant(
-        training,
-        [f"T{i}" for i in range(60)],
-        [f"T{i}" for i in range(100)],
-        queries,
-        truth,
+        candidates,
+        TRUTH,
         EnsembleSettings(dimensions=[4, 8], eigen_power=[0.0, -0.5]),
         NormalizationSettings(beta1=[1.0, 2.0], direction_neighbours=20),
     )
@@ -39,20 +51,33 @@ def test_the_best_candidate_on_the_synthetic_queries_wins(tmp_path: Path) -> Non
     assert best_beta(read, variant, "method1") in (1.0, 2.0)
 
 
-def test_real_queries_and_references_cannot_reach_the_choice() -> None:
+def test_candidates_are_what_all_vectors_at_once_give(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    several = 2 * BLOCK + 90
+    values, asked = (rng.standard_normal((rows, 6)).astype(np.float32) for rows in (several, 20))
+    training, synthetic = stored(tmp_path / "t.h5", "T", values), stored(tmp_path / "s.h5", "Q", asked)
+    found = project_candidates(training, ids(5, 15), ids(30), synthetic, 5, several, 0)
+    whole = fit_projection(values[30:])
+    for rows, part in ((asked, 0), (values[5:15], 1), (values[30:], 2)):
+        made = found.under(4, -0.5)[part]
+        np.testing.assert_allclose(made if part == 2 else made.vectors, whole.apply(rows, 4, -0.5), atol=1e-5)
+    assert found.references.ids == ids(5, 15)
+    fewer = project_candidates(training, ids(5, 15), ids(30), synthetic, 5, 20, 0)
+    assert not np.allclose(fewer.projection.mean, found.projection.mean)  # fitted on a sample of 20
+    assert len(fewer.training) == several - 30
+
+
+def test_real_queries_and_references_cannot_reach_the_choice(tmp_path: Path) -> None:
     """The function takes training vectors and synthetic queries only; its PCA sees no held-out row."""
     rng = np.random.default_rng(1)
     values = unit_length(rng.standard_normal((120, 6)).astype(np.float32))
     moved = values.copy()
     moved[:20] = unit_length(rng.standard_normal((20, 6)).astype(np.float32))  # other distractors, not references
-    queries = Vectors(["Q0"], values[30:31], np.zeros(1, bool))
+    synthetic = stored(tmp_path / "synthetic.h5", "Q", values[30:31])
     truth = GroundTruth(["Q0"], frozenset({("Q0", "T30")}))
     tables = [
         choose_variant(
-            Vectors([f"T{i}" for i in range(120)], rows, np.zeros(120, bool)),
-            [f"T{i}" for i in range(20, 40)],
-            [f"T{i}" for i in range(40)],
-            queries,
+            project_candidates(stored(tmp_path / "training.h5", "T", rows), ids(20, 40), ids(40), synthetic, 4, 1000, 0),
             truth,
             EnsembleSettings(dimensions=4),
             NormalizationSettings(direction_neighbours=10),
@@ -60,6 +85,16 @@ def test_real_queries_and_references_cannot_reach_the_choice() -> None:
         for rows in (values, moved)
     ]
     assert tables[0].equals(tables[1])
+
+
+def test_too_few_training_vectors_are_named_with_their_file(tmp_path: Path, candidates: Candidates) -> None:
+    with pytest.raises(UserError, match=r"training\.h5 without the 100 validation images: .* at 300 .* there are 200 training v"):
+        choose_variant(candidates, TRUTH, EnsembleSettings(), NormalizationSettings(methods="method2", direction_neighbours=300))
+    training = join_files([tmp_path / "training.h5"])
+    with pytest.raises(UserError, match=r"training\.h5 without the 296 validation images: 4 training vectors of 8 dimensions"):
+        project_candidates(training, ids(60), ids(296), training, 8, 1000, 0)
+    with pytest.raises(UserError, match=r"training\.h5: 1 images have no vector, the first is 'T300'"):
+        project_candidates(training, ids(301), ids(60), training, 8, 1000, 0)
 
 
 @pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "dimensions,eigen_power,method,beta\n"])
