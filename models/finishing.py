@@ -50,13 +50,26 @@ def save_classifier(folder: Path, objective: torch.nn.Module) -> None:
             save_file({name: value.cpu().contiguous() for name, value in found.classifier.state_dict().items()}, temporary)
 
 
-def load_classifier(folder: Path) -> tuple[Tensor, Tensor]:
-    """Weight [c, d] and bias [c]; UserError where the model has no classifier."""
-    path = folder / CLASSIFIER
+def load_classifier(checkpoint: Path) -> tuple[Tensor, Tensor]:
+    """Weight [c, d] and bias [c] beside a last stage's checkpoint; UserError where there is none, or for an earlier stage."""
+    path = checkpoint.parent / CLASSIFIER
     if not path.is_file():
         raise UserError(f"{path} is missing: only models with the objectives softmax and multigrain have a classifier.")
+    if (later := _next_stage(checkpoint)).is_file():
+        raise UserError(f"{path} belongs to the last stage, {checkpoint.name} is followed by {later.name}: name the last.")
     state = load_file(path)
     return state["weight"], state["bias"]
+
+
+def has_classifier(checkpoint: Path) -> bool:
+    """Whether load_classifier finds one."""
+    return (checkpoint.parent / CLASSIFIER).is_file() and not _next_stage(checkpoint).is_file()
+
+
+def _next_stage(checkpoint: Path) -> Path:
+    """stage-2.safetensors of stage-1.safetensors; a path where nothing is of a file that is named otherwise."""
+    number = checkpoint.stem.removeprefix("stage-")
+    return checkpoint.with_stem(f"stage-{int(number) + 1}") if number.isdecimal() else checkpoint / "none"
 
 
 def whitening_of(descriptor: Descriptor) -> Whitening | None:

@@ -67,7 +67,7 @@ def _learnt(
 ) -> dict[int, float]:
     """p after one pass at each size, each time from the trained one."""
     try:
-        classifier = load_classifier(options.checkpoint.parent)
+        classifier = load_classifier(options.checkpoint)
     except UserError as error:
         raise UserError(f"--method sgd learns p by the classifier, but {error} Use --method search.") from error
     classes = len(classifier[0])

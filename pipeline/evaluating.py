@@ -28,7 +28,7 @@ from data.readers.ukb import read_ukb
 from models.checkpoint import load_descriptor
 from models.descriptor import Descriptor
 from models.device import best_device
-from models.finishing import CLASSIFIER, load_classifier, whitening_of
+from models.finishing import has_classifier, load_classifier, whitening_of
 from models.whitening import folded_logits
 from submissions.retrieval import (
     mean_average_precision,
@@ -104,10 +104,10 @@ def _of_groups(view: View, labelled: LabelledImages) -> dict[str, float]:
 
 def _of_class_folders(options: argparse.Namespace, view: View) -> dict[str, float]:
     """With a classifier its classes must be these folders, by name and number as in training."""
-    labelled, folder = read_class_folders(options.root), Path(options.checkpoint).parent
+    labelled, checkpoint = read_class_folders(options.root), Path(options.checkpoint)
     figures = _of_classes(view, labelled)
-    if (folder / CLASSIFIER).is_file() and not view.descriptor.settings.domains:
-        weight, bias = load_classifier(folder)
+    if has_classifier(checkpoint) and not view.descriptor.settings.domains:
+        weight, bias = load_classifier(checkpoint)
         if len(weight) == len(labelled.names):
             raw, whitening = torch.from_numpy(embedded(view, labelled.images, raw=True)), whitening_of(view.descriptor.cpu())
             logits = raw @ weight.T + bias if whitening is None else folded_logits(raw, whitening, weight, bias)

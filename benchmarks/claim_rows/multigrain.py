@@ -115,7 +115,7 @@ def _one_embedding(
 
 def _measure(bench: Bench, trained: Trained) -> dict[str, float]:
     shapes, descriptor = bench.shapes, trained.descriptor
-    weight, bias = load_classifier(trained.folder)
+    weight, bias = load_classifier(trained.folder / "stage-1.safetensors")
     raw = torch.from_numpy(vectors_of(descriptor, shapes.held_out.images, raw=True))
     whitening = whitening_of(descriptor)
     if whitening is None:

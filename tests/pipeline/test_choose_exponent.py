@@ -71,9 +71,15 @@ def test_what_is_missing_is_told(run: Path, tmp_path: Path, capsys: pytest.Captu
     alone = tmp_path / "stage-1.safetensors"
     alone.write_bytes(checkpoint.read_bytes())
     (tmp_path / "none").mkdir()
+    earlier = tmp_path / "two" / "stage-1.safetensors"
+    earlier.parent.mkdir()
+    for name in (earlier.name, "stage-2.safetensors", "classifier.safetensors"):
+        source = checkpoint if name.startswith("stage") else checkpoint.parent / name
+        (earlier.parent / name).write_bytes(source.read_bytes())
     cases: list[tuple[Path, tuple[object, ...], str]] = [
         (alone, (), "lies in no run; name the training images with --data"),
         (alone, ("--method", "sgd", "--data", run / "data"), "Use --method search"),
+        (earlier, ("--method", "sgd", "--data", run / "data"), "stage-1.safetensors is followed by stage-2.safetensors"),
         (checkpoint, ("--method", "sgd", "--data", run / "data"), "tells 14 classes apart; found no training_labels.csv"),
         (checkpoint, ("--data", tmp_path / "none"), "holds no image"),
         (checkpoint, ("--sizes", 8), "at least 16 pixels"),
