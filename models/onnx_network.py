@@ -45,9 +45,11 @@ def open_onnx(path: Path) -> Network:
         raise UserError(f"{path} is not an ONNX file that can be run: {str(error).splitlines()[0]}") from error
     description = _description(path, session.get_modelmeta().custom_metadata_map)
     names = {size: input_name(size) for size in description.sizes}
-    inputs, outputs = {item.name for item in session.get_inputs()}, {item.name for item in session.get_outputs()}
+    inputs, outputs = {item.name for item in session.get_inputs()}, {item.name: item.shape for item in session.get_outputs()}
     if inputs != set(names.values()) or VECTORS not in outputs:
         raise UserError(f"{path} has the inputs {sorted(inputs)}; its description promises {sorted(names.values())}.")
+    if outputs[VECTORS] != ["batch", description.dimensions]:
+        raise UserError(f"{path} gives {outputs[VECTORS]} vectors; its description promises [batch, {description.dimensions}].")
 
     def embed(squares: Squares) -> NDArray[np.float32]:
         pixels = {name: squares[size].contiguous().numpy() for size, name in names.items()}

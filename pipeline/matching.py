@@ -1,11 +1,14 @@
 """match.py's work: a stored index of references, and which of them the queries copy."""
 
+import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
 
+from data.errors import UserError
 from data.images import ImageSet, find_images
 from pipeline.describing import Describer
 from submissions.index.matches import Match, Matches, Rule
@@ -25,27 +28,45 @@ from submissions.index.store import (
 TOGETHER = 1024  # images embedded between two commits: what a kill loses at most
 
 
+@dataclass(frozen=True)
+class Added:
+    """images: below the folder; embedded: contents that the index lacked; closed: files that could not even be opened."""
+
+    images: int
+    embedded: int
+    closed: list[Path]
+
+
 def images_below(folder: Path) -> ImageSet:
     """The images below a folder, with absolute paths, by which the index knows them."""
-    return find_images(folder.resolve(), naming="file")
+    return find_images(os.path.realpath(folder), naming="file")
 
 
-def add_folder(store: Store, describer: Describer, folder: Path) -> tuple[int, int]:
-    """Add every image below the folder; only contents that the index lacks are embedded. Returns (files, embedded contents)."""
+def indexed_path(path: Path) -> Path:
+    """The absolute path by which the index knows a file or a folder, which need not be there any more."""
+    if path.is_dir():
+        return Path(os.path.realpath(path))
+    return Path(os.path.realpath(path.parent)) / path.name  # a link to a file is known by its own name
+
+
+def add_folder(store: Store, describer: Describer, folder: Path) -> Added:
+    """Add every image below the folder; only contents that the index lacks are embedded."""
     images = images_below(folder)
     known, embedded = stored_files(store), 0
+    closed: list[Path] = []
     with tqdm(total=len(images), desc="adding references", unit="image", leave=False) as bar:
         for start in range(0, len(images), TOGETHER):
             paths = images.paths[start : start + TOGETHER]
-            digests = {path: digest_of(path) for path in paths}
-            new = {path: digest for path, digest in digests.items() if known.get(path) != digest}
+            digests = {path: _digest(path) for path in paths}
+            closed += [path for path, digest in digests.items() if digest is None]
+            new = {path: digest for path, digest in digests.items() if digest is not None and known.get(path) != digest}
             lacking = set(new.values()) - contents_of(store, new.values()).keys()
             first = {digest: path for path, digest in reversed(new.items()) if digest in lacking}
             if new:
                 add_files(store, new, list(_embedded(describer, first)))
             embedded += len(first)
             bar.update(len(paths))
-    return len(images), embedded
+    return Added(len(images), embedded, closed)
 
 
 def forget_missing(store: Store, folder: Path) -> None:
@@ -68,13 +89,14 @@ def match_folder(store: Store, describer: Describer, folder: Path, rule: Rule) -
             paths = images.paths[block.first : block.first + len(block.vectors)]
             unreadable += [path for path, bad in zip(paths, block.unreadable, strict=True) if bad]
             readable = np.flatnonzero(~block.unreadable)
-            found = nearest(index, describer.normalized(block.vectors[readable]), rule.most)
+            found = nearest(index, describer.normalized(block.vectors[readable]), rule.most + 1)  # it may find itself
             for row, contents, distances in zip(readable.tolist(), found.contents, found.distances, strict=True):
                 judged = _judged(store, paths[row], contents.tolist(), distances.tolist(), rule, threshold, index.ntotal)
                 twins = _twins(store, paths[row])
-                pairs += twins + [match for match in judged if match.reference not in {twin.reference for twin in twins}]
+                others = [match for match in judged if match.reference not in {twin.reference for twin in twins}]
+                pairs += (twins + others)[: rule.most]
             bar.update(len(paths))
-    return Matches(_ordered(pairs), threshold, len(images), index.ntotal, unreadable)
+    return Matches(_ordered(pairs), threshold, len(images), index.ntotal, unreadable + unreadable_files(store))
 
 
 def match_within(store: Store, describer: Describer, rule: Rule) -> Matches:
@@ -127,8 +149,17 @@ def _judged(
 
 def _twins(store: Store, query: Path) -> list[Match]:
     """Files with the query's very bytes: copies for certain, however far the query was moved by its normalisation."""
-    content = contents_of(store, [digest_of(query)]).values()
+    digest = _digest(query)
+    content = contents_of(store, [] if digest is None else [digest]).values()
     return [Match(query, path, 0.0, 0.0) for number in content for path in files_of_content(store, number) if path != query]
+
+
+def _digest(path: Path) -> bytes | None:
+    """The digest of the file's bytes; None where it cannot be opened, which stops no one from going on with the others."""
+    try:
+        return digest_of(path)
+    except UserError:
+        return None
 
 
 def _ordered(pairs: list[Match]) -> list[Match]:

@@ -1,36 +1,74 @@
 """What match.py's options mean."""
 
 import argparse
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from data.errors import UserError
 from pipeline.describing import Describer, calibrate, calibrate_on, checkpoint_describer, onnx_describer, run_describer
-from pipeline.matching import add_folder, forget_missing, images_below, match_folder, match_within
+from pipeline.matching import Added, add_folder, forget_missing, images_below, indexed_path, match_folder, match_within
 from pipeline.stage import Run, open_run
 from submissions.calibration import Tail
 from submissions.index.matches import Matches, Rule, write_matches_csv
-from submissions.index.store import Store, open_store, remove_files
+from submissions.index.store import FILE, Store, open_store, remove_files
 from submissions.report.matches_page import write_matches_page
 
 
 def match(options: argparse.Namespace) -> None:
     """Change the index, search it, write `matches.csv` and `gallery/index.html`."""
+    _check_folders(options)
     run, describer = _describer(options)
-    private = options.index is None
-    with open_store(options.index or options.output / "index", describer.identity, describer.dimensions) as store:
-        _change(store, describer, options)
-        if options.queries is None:
-            return
-        rule = Rule(options.threshold, _tail(options, run, describer), options.false_alarms, options.most)
-        references = options.references or options.queries
-        if private:
-            _tell_added(references, *add_folder(store, describer, references))
-            forget_missing(store, references)
-        if private and options.references is None:
-            matches = match_within(store, describer, rule)
-        else:
-            matches = match_folder(store, describer, options.queries, rule)
-    _write(options, matches, rule)
+    if options.queries is None:
+        with open_store(options.index, describer.identity, describer.dimensions) as store:
+            _change(store, describer, options)
+        return
+    with alone(options.output):
+        private = options.index is None
+        folder = options.output / "index" if private else options.index
+        with open_store(folder, describer.identity, describer.dimensions, anew=private) as store:
+            _change(store, describer, options)
+            rule = Rule(options.threshold, _tail(options, run, describer), options.false_alarms, options.most)
+            references = options.references or options.queries
+            if private:
+                _tell_added(references, add_folder(store, describer, references))
+                forget_missing(store, references)
+            if private and options.references is None:
+                matches = match_within(store, describer, rule)
+            else:
+                matches = match_folder(store, describer, options.queries, rule)
+        _write(options, matches, rule)
+
+
+def _check_folders(options: argparse.Namespace) -> None:
+    """UserError for a folder without images or an index that is not there, before anything is embedded."""
+    for folder in (options.queries, options.references, options.unrelated, *options.add):
+        if folder is not None:
+            images_below(folder)
+    if options.index is not None and not options.add and not (options.index / FILE).exists():
+        raise UserError(
+            f"{options.index} holds no index. Make it with: python pipeline/match.py --index {options.index} --add DIR"
+        )
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """UserError while another match.py writes into the same folder. The lock goes with the process."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise UserError(f"--output {folder} is a file. Name a folder.") from error
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UserError(f"another match.py is writing into {folder}. Wait for it, or name another --output.") from error
+        yield
+    finally:
+        os.close(handle)
 
 
 def _describer(options: argparse.Namespace) -> tuple[Run | None, Describer]:
@@ -55,13 +93,17 @@ def _tail(options: argparse.Namespace, run: Run | None, describer: Describer) ->
 
 def _change(store: Store, describer: Describer, options: argparse.Namespace) -> None:
     for folder in options.add:
-        _tell_added(folder, *add_folder(store, describer, folder))
+        _tell_added(folder, add_folder(store, describer, folder))
     if options.remove:
-        print(f"removed {remove_files(store, [path.resolve() for path in options.remove])} files from {store.folder}")
+        removed = remove_files(store, map(indexed_path, options.remove))
+        print(f"removed {sum(removed.values())} files from {store.folder}")
+        for path in [path for path, files in removed.items() if not files]:
+            print(f"{path} is not in it, nor anything below")
 
 
-def _tell_added(folder: Path, files: int, embedded: int) -> None:
-    print(f"{folder}: {files} images, {embedded} of them embedded, the others were known")
+def _tell_added(folder: Path, added: Added) -> None:
+    closed = f"{len(added.closed)} cannot be opened, the first is {added.closed[0]}, " if added.closed else ""
+    print(f"{folder}: {added.images} images, {added.embedded} of them embedded, {closed}the others were known")
 
 
 def _write(options: argparse.Namespace, matches: Matches, rule: Rule) -> None:

@@ -45,7 +45,7 @@ class Rule:
     def threshold(self, references: int) -> float | None:
         if self.score is not None or self.tail is None:
             return self.score
-        return -self.tail.threshold(self.rate, references)
+        return 0.0 - self.tail.threshold(self.rate, references)
 
 
 def write_matches_csv(path: Path, matches: Matches) -> None:

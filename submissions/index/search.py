@@ -1,6 +1,9 @@
-"""Nearest references in a stored index: a Faiss file made from the database, for one state of it."""
+"""Nearest references in a stored index: a Faiss file made from the database, for one state of it.
 
-import time
+The file's name holds the state's number and a digest of its bytes: a damaged one is not believed.
+"""
+
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,11 +11,10 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
+from data.errors import UserError
 from data.files import whole_file
-from submissions.index.store import Store, changes, stored_vectors
+from submissions.index.store import Store, changes, digest_of, stored_vectors
 from submissions.search import exact_distances
-
-LEFT_BEHIND = 3600.0  # seconds after which a half-written file is nobody's any more
 
 
 @dataclass(frozen=True)
@@ -27,13 +29,11 @@ def open_search(store: Store) -> faiss.Index:
     """An index over content numbers: the Faiss file of the store's state; where it is missing or cannot be read, it is made."""
     store.database.execute("BEGIN")  # one state for the number of changes and the vectors
     try:
-        path = store.folder / f"vectors-{changes(store)}.faiss"
-        index = _read(path)
+        state = f"vectors-{changes(store)}"
+        index = _read(store.folder, state)
         if index is None:
             index = _built(store)
-            with whole_file(path) as temporary:
-                faiss.write_index(index, str(temporary))
-            _clear(store.folder, path)
+            _keep(index, store.folder, state)
         return index
     finally:
         store.database.execute("COMMIT")
@@ -63,23 +63,30 @@ def vectors_of(index: faiss.Index, contents: NDArray[np.int64]) -> NDArray[np.fl
     return index.reconstruct_batch(contents)
 
 
-def _read(path: Path) -> faiss.Index | None:
-    if not path.is_file():
-        return None
-    try:
-        return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
-    except RuntimeError:
-        return None  # another process has made a newer one, or the file is damaged: the database has everything
+def _read(folder: Path, state: str) -> faiss.Index | None:
+    """The kept index of this state, mapped from disk; None where there is none that is whole."""
+    for path in folder.glob(f"{state}-*.faiss"):
+        try:
+            if path.name == _name(state, digest_of(path)):
+                return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
+        except (UserError, RuntimeError):
+            continue  # another process has removed it, having made a newer one: the database has everything
+    return None
 
 
-def _clear(folder: Path, current: Path) -> None:
-    """Remove the files of older states, and what killed processes left half-written."""
+def _keep(index: faiss.Index, folder: Path, state: str) -> None:
+    """Write the index, and remove the files of other states and damaged ones."""
+    content = faiss.serialize_index(index)
+    path = folder / _name(state, hashlib.sha256(content.data).digest())
+    with whole_file(path) as temporary:
+        content.tofile(temporary)
     for old in folder.glob("vectors-*.faiss"):
-        if old != current:
+        if old != path:
             old.unlink(missing_ok=True)
-    for left in folder.glob(".vectors-*.part*"):
-        if left.stat().st_mtime < time.time() - LEFT_BEHIND:
-            left.unlink(missing_ok=True)
+
+
+def _name(state: str, digest: bytes) -> str:
+    return f"{state}-{digest.hex()[:16]}.faiss"
 
 
 def _built(store: Store) -> faiss.Index:

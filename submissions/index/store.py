@@ -61,21 +61,28 @@ def digest_of(path: Path) -> bytes:
 
 
 @contextmanager
-def open_store(folder: Path, describer: str, dimensions: int) -> Iterator[Store]:
-    """Open an index, or make a new one. UserError: it was made with another describer (a digest of what makes the vectors)."""
-    folder.mkdir(parents=True, exist_ok=True)
+def open_store(folder: Path, describer: str, dimensions: int, anew: bool = False) -> Iterator[Store]:
+    """Open an index, or make a new one. One that was made with another describer (a digest of what makes the vectors) is emptied
+    where `anew` allows it, otherwise UserError; so it is where the index cannot be used.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise UserError(f"{folder} is a file. An index is a folder: name another one.") from error
     path = folder / FILE
     try:
         database = sqlite3.connect(path, timeout=WAIT, isolation_level=None)
         try:
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA foreign_keys = ON")
-            _prepare(database, folder, describer, dimensions)
+            _prepare(database, folder, describer, dimensions, anew)
             yield Store(folder, database, dimensions)
         finally:
             database.close()
-    except sqlite3.DatabaseError as error:
-        raise UserError(f"{path} cannot be used ({error}). If it is damaged, remove {folder} and add the images anew.") from error
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter from messages that quote a damaged file
+        raise UserError(
+            f"{path} cannot be used ({error}). It must be writable; if it is damaged, remove {folder} and add the images anew."
+        ) from error
 
 
 def contents_of(store: Store, digests: Iterable[bytes]) -> dict[bytes, int]:
@@ -100,16 +107,15 @@ def add_files(store: Store, files: dict[Path, bytes], contents: Iterable[Content
         )
 
 
-def remove_files(store: Store, paths: Iterable[Path]) -> int:
-    """Remove files, and everything below a folder that is named; returns how many files went."""
+def remove_files(store: Store, paths: Iterable[Path]) -> dict[Path, int]:
+    """Remove files, and everything below a folder that is named; returns how many files went for each path."""
     with _writing(store):
-        removed = 0
+        removed = {}
         for path in paths:
             name = os.fsencode(path)
             below = name.rstrip(b"/") + b"/"
-            removed += store.database.execute(
-                "DELETE FROM files WHERE path = ? OR substr(path, 1, ?) = ?", (name, len(below), below)
-            ).rowcount
+            done = store.database.execute("DELETE FROM files WHERE path = ? OR substr(path, 1, ?) = ?", (name, len(below), below))
+            removed[path] = done.rowcount
     return removed
 
 
@@ -136,22 +142,31 @@ def stored_vectors(store: Store) -> Iterator[tuple[NDArray[np.int64], NDArray[np
     while block := rows.fetchmany(READ_BLOCK):
         numbers = np.array([number for number, _ in block], np.int64)
         joined = b"".join(vector for _, vector in block)
+        if len(joined) != 4 * len(block) * store.dimensions:
+            raise sqlite3.DatabaseError("it holds vectors of another length")
         yield numbers, np.frombuffer(joined, np.float32).reshape(len(block), store.dimensions)
 
 
 def changes(store: Store) -> int:
     """How often the index was changed: names the state that a Faiss file was made from."""
-    return int(_about(store.database, "changes"))
+    number = _about(store.database, "changes")
+    if not number.isdecimal():
+        raise sqlite3.DatabaseError(f"its number of changes is {number!r}")
+    return int(number)
 
 
-def _prepare(database: sqlite3.Connection, folder: Path, describer: str, dimensions: int) -> None:
+def _prepare(database: sqlite3.Connection, folder: Path, describer: str, dimensions: int, anew: bool) -> None:
+    about = {"describer": describer, "dimensions": str(dimensions)}
     database.execute("BEGIN IMMEDIATE")  # of two processes that find no index, one makes it
     try:
         if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'about'").fetchone():
             for statement in SCHEMA:
                 database.execute(statement)
-            about = {"describer": describer, "dimensions": str(dimensions), "changes": "0"}
-            database.executemany("INSERT INTO about VALUES (?, ?)", about.items())
+            database.executemany("INSERT INTO about VALUES (?, ?)", (about | {"changes": "0"}).items())
+        elif anew and _about(database, "describer") != describer:
+            database.execute("DELETE FROM files")
+            database.executemany("UPDATE about SET value = ?2 WHERE key = ?1", about.items())
+            database.execute("UPDATE about SET value = value + 1 WHERE key = 'changes'")
         database.execute("COMMIT")
     except BaseException:
         database.execute("ROLLBACK")
@@ -164,7 +179,10 @@ def _prepare(database: sqlite3.Connection, folder: Path, describer: str, dimensi
 
 
 def _about(database: sqlite3.Connection, key: str) -> str:
-    return str(database.execute("SELECT value FROM about WHERE key = ?", (key,)).fetchone()[0])
+    row = database.execute("SELECT value FROM about WHERE key = ?", (key,)).fetchone()
+    if row is None:
+        raise sqlite3.DatabaseError(f"it does not say its {key}")
+    return str(row[0])
 
 
 @contextmanager

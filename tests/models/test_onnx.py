@@ -91,6 +91,13 @@ def test_files_of_other_kinds_are_refused(tmp_path: Path, exported: Path) -> Non
         open_onnx(tmp_path / "cut.onnx")
     onnx = pytest.importorskip("onnx")
     model = onnx.load(exported)
+    (described,) = (entry for entry in model.metadata_props if entry.key == "description")
+    true = json.loads(described.value)
+    for key, wrong, message in (("dimensions", 5, r"promises \[batch, 5\]"), ("sizes", [7], "promises .'pixels_7'.")):
+        described.value = json.dumps(true | {key: wrong})
+        onnx.save(model, tmp_path / "wrong.onnx")
+        with pytest.raises(UserError, match=message):
+            open_onnx(tmp_path / "wrong.onnx")
     del model.metadata_props[:]
     onnx.save(model, tmp_path / "plain.onnx")
     with pytest.raises(UserError, match="does not describe what it takes"):

@@ -15,11 +15,12 @@ from data.sample import write_pictures
 from models.checkpoint import save_descriptor
 from models.descriptor import Descriptor
 from models.settings import DescriptorSettings
+from pipeline import matching
 from pipeline.describing import checkpoint_describer
 from pipeline.exporting import export_checkpoint
 from pipeline.match import check, parser
-from pipeline.matching import add_folder, forget_missing, match_folder, match_within
-from pipeline.matching_command import match
+from pipeline.matching import Added, add_folder, forget_missing, match_folder, match_within
+from pipeline.matching_command import alone, match
 from submissions.index.matches import Rule
 from submissions.index.store import open_store, stored_files
 
@@ -50,14 +51,15 @@ def pictures(tmp_path: Path) -> Path:
 def test_copies_are_found_by_content_and_by_sight(pictures: Path, checkpoint: Path) -> None:
     describer = checkpoint_describer(checkpoint)
     with open_store(pictures / "index", describer.identity, describer.dimensions) as store:
-        assert add_folder(store, describer, pictures / "references") == (9, 9)
-        assert add_folder(store, describer, pictures / "references") == (9, 0)
+        assert add_folder(store, describer, pictures / "references") == Added(9, 9, [])
+        assert add_folder(store, describer, pictures / "references") == Added(9, 0, [])
         shutil.copy(pictures / "references" / "R000003.jpg", pictures / "references" / "double.jpg")
-        assert add_folder(store, describer, pictures / "references") == (10, 0)
+        assert add_folder(store, describer, pictures / "references") == Added(10, 0, [])
         matches = match_folder(store, describer, pictures / "queries", RULE)
         found = {(match.query.name, match.reference.name) for match in matches.pairs}
         assert {("same <b>.jpg", "R000000.jpg"), ("again.jpg", "R000001.jpg")} <= found
         assert matches.pairs[0].score == 0 and matches.references == 8
+        assert [path.name for path in matches.unreadable] == ["broken.jpg"]
         (pictures / "references" / "R000000.jpg").unlink()
         forget_missing(store, pictures / "references")
         assert len(stored_files(store)) == 9
@@ -75,6 +77,29 @@ def test_within_one_folder_each_pair_is_listed_once(pictures: Path, checkpoint: 
     assert len(pairs) == len(set(pairs)) and all(len(pair) == 2 for pair in pairs)
     assert {frozenset(("same <b>.jpg", "R000000.jpg")), frozenset(("again.jpg", "R000001.jpg"))} <= set(pairs)
     assert [path.name for path in matches.unreadable] == ["broken.jpg"]
+
+
+def test_a_query_that_is_a_reference_itself_takes_no_place(pictures: Path, checkpoint: Path) -> None:
+    describer = checkpoint_describer(checkpoint)
+    with open_store(pictures / "index", describer.identity, describer.dimensions) as store:
+        add_folder(store, describer, pictures / "references")
+        matches = match_folder(store, describer, pictures / "references", Rule(score=None, tail=None, rate=0.001, most=1))
+    assert len(matches.pairs) == len({match.query for match in matches.pairs}) == 8
+    assert all(match.query != match.reference for match in matches.pairs)
+
+
+def test_a_file_that_cannot_be_opened_stops_no_one(pictures: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = pictures / "references" / "R000002.jpg"
+    digest_of = matching.digest_of
+
+    def denied(path: Path) -> bytes:
+        return digest_of(path if path.name != closed.name else path / "denied")
+
+    monkeypatch.setattr(matching, "digest_of", denied)
+    describer = checkpoint_describer(checkpoint)
+    with open_store(pictures / "index", describer.identity, describer.dimensions) as store:
+        assert add_folder(store, describer, pictures / "references") == Added(9, 8, [closed])
+        assert closed not in stored_files(store)
 
 
 def run_match(*arguments: object) -> None:
@@ -108,8 +133,37 @@ def test_a_kept_index_is_added_to_searched_and_removed_from(
     assert "9 images, 9 of them embedded" in capsys.readouterr().out
     run_match(*index, "--queries", "queries", "--threshold", "-0.05")
     assert "3 queries, 8 different references" in capsys.readouterr().out
+    run_match(*index, "--remove", "references/R000000.jpg", "elsewhere")
+    told = capsys.readouterr().out
+    assert "removed 1 files" in told and "elsewhere is not in it" in told and "R000000" not in told
+    (pictures / "references" / "link.jpg").symlink_to("R000001.jpg")
+    run_match(*index, "--add", "references")
+    run_match(*index, "--remove", "references/link.jpg")
+    assert "removed 1 files" in capsys.readouterr().out
+    shutil.move("references", "moved")
     run_match(*index, "--remove", "references")
     assert "removed 9 files" in capsys.readouterr().out
+
+
+def test_the_outputs_own_index_follows_another_checkpoint(
+    pictures: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(pictures)
+    save_descriptor(Path("other.safetensors"), Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=8)), 32, {})
+    folders = ["--queries", "queries", "--references", "references", "--threshold", "-0.05"]
+    for model in (checkpoint, "other.safetensors"):
+        run_match("--checkpoint", model, *folders)
+        assert {"again.jpg"} <= {Path(name).name for name in pd.read_csv("matches/matches.csv")["query"]}
+    with pytest.raises(UserError, match="another run or checkpoint"):
+        run_match("--checkpoint", checkpoint, "--index", "matches/index", "--queries", "queries")
+
+
+def test_two_do_not_write_into_one_folder(pictures: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(pictures)
+    arguments = ["--checkpoint", checkpoint, "--queries", "queries", "--threshold", "-0.05"]
+    with alone(Path("matches")), pytest.raises(UserError, match=r"another match\.py is writing into matches"):
+        run_match(*arguments)
+    run_match(*arguments)
 
 
 def test_without_a_threshold_the_nearest_are_listed_and_a_folder_calibrates_one(
@@ -146,14 +200,25 @@ def test_an_exported_checkpoint_finds_the_same(pictures: Path, checkpoint: Path,
         (["--queries", "q", "--onnx", "none.onnx"], "no such ONNX file"),
         (["--queries", "q"], "there is no run"),
         (["--queries", "q", "--checkpoint", "none.safetensors"], "no such checkpoint"),
+        (["--queries", "none"], "none is not a folder"),
+        (["--queries", "loop"], "loop is not a folder"),
+        (["--queries", "q", "--references", "empty"], "empty holds no image"),
+        (["--queries", "q", "--index", "none"], "none holds no index"),
+        (["--index", "none", "--remove", "q"], "none holds no index"),
     ],
 )
 def test_wrong_options_give_one_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    for name in ("q", "r", "empty"):
+        Path(name).mkdir()
+    for name in ("q", "r"):
+        (Path(name) / "picture.jpg").touch()
+    Path("loop").symlink_to("loop")
     with pytest.raises(UserError, match=message):
         run_match(*arguments)
+    assert not Path("matches").exists()
 
 
 def test_the_script_prints_the_message_and_exits_with_2(tmp_path: Path) -> None:

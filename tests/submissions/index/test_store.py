@@ -63,9 +63,9 @@ def test_the_same_bytes_are_kept_once(store: Store) -> None:
     assert len(stored_files(store)) == 3 and open_search(store).ntotal == 2
     number = contents_of(store, [b"1"])[b"1"]
     assert files_of_content(store, number) == [Path("/a/1.jpg"), Path("/b/1.jpg")]
-    assert remove_files(store, [Path("/a/1.jpg")]) == 1
+    assert remove_files(store, [Path("/a/1.jpg"), Path("/a/7.jpg")]) == {Path("/a/1.jpg"): 1, Path("/a/7.jpg"): 0}
     assert open_search(store).ntotal == 2
-    assert remove_files(store, [Path("/b")]) == 1
+    assert remove_files(store, [Path("/b")]) == {Path("/b"): 1}
     assert open_search(store).ntotal == 1 and contents_of(store, [b"1"]) == {}
 
 
@@ -80,7 +80,7 @@ def test_removing_a_folder_spares_its_namesakes(store: Store) -> None:
     add(store, 1, prefix="/a")
     add(store, 2, prefix="/a%")
     add(store, 3, prefix="/ab")
-    assert remove_files(store, [Path("/a")]) == 1
+    assert remove_files(store, [Path("/a")]) == {Path("/a"): 1}
     assert set(stored_files(store)) == {Path("/a%/2.jpg"), Path("/ab/3.jpg")}
 
 
@@ -93,6 +93,41 @@ def test_unreadable_and_strangely_named_files(store: Store) -> None:
 
 def test_another_describer_is_refused(store: Store) -> None:
     with pytest.raises(UserError, match="another run or checkpoint"), open_store(store.folder, "other", 8):
+        pass
+
+
+def test_an_index_that_may_be_made_anew_is_emptied_for_another_describer(store: Store) -> None:
+    add(store, 1, 2)
+    before = {path.name for path in store.folder.glob("*.faiss") if open_search(store)}
+    with open_store(store.folder, "other", 4, anew=True) as other:
+        assert open_search(other).ntotal == 0 and contents_of(other, [b"1"]) == {}
+        add_files(other, {Path("/a/1.jpg"): b"1"}, [Content(b"1", VECTORS[1, :4])])
+        assert open_search(other).ntotal == 1
+    with open_store(store.folder, "other", 4, anew=True) as again:
+        assert open_search(again).ntotal == 1
+    assert before.isdisjoint(path.name for path in store.folder.glob("*.faiss"))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE about SET value = 'some' WHERE key = 'changes'",
+        "DELETE FROM about WHERE key = 'changes'",
+        "UPDATE contents SET vector = x'00'",
+        "DROP TABLE contents",
+    ],
+)
+def test_a_database_that_makes_no_sense_is_named(store: Store, damage: str) -> None:
+    add(store, 1, 2)
+    store.database.execute("PRAGMA foreign_keys = OFF")
+    store.database.execute(damage)
+    with pytest.raises(UserError, match="cannot be used"), open_store(store.folder, "describer", 8) as opened:
+        open_search(opened)
+
+
+def test_a_file_is_no_index(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="is a file"), open_store(tmp_path / "file", "describer", 8):
         pass
 
 
@@ -109,8 +144,11 @@ def test_the_faiss_file_is_made_again_when_it_is_stale_lost_or_damaged(store: St
     add(store, 3)
     assert open_search(store).ntotal == 3 and not first.exists()
     (second,) = store.folder.glob("*.faiss")
-    second.write_bytes(second.read_bytes()[:40])
-    assert nearest(open_search(store), VECTORS[3:4], 1).distances[0, 0] == 0
+    whole = second.read_bytes()
+    for damaged in (whole[:40], whole[:-40] + bytes(40), whole.replace(VECTORS[3].tobytes(), bytes(32))):
+        assert damaged != whole
+        second.write_bytes(damaged)
+        assert nearest(open_search(store), VECTORS[3:4], 1).distances[0, 0] == 0
     second.unlink()
     assert open_search(store).ntotal == 3
 
