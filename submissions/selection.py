@@ -37,19 +37,28 @@ def choose_variant(
 
     candidates: at the largest dimension of the recipe. Among equals the first in the order of the recipe wins.
     """
+    projections = list(product(ensemble.dimensions, ensemble.eigen_power))
     rows: list[dict[str, float | str]] = []
-    joined = list(product(ensemble.dimensions, ensemble.eigen_power))
-    for dimensions, power in tqdm(joined, desc="choosing", unit="projection", leave=False):
-        queries, references, training = candidates.under(dimensions, power)
-        with naming(candidates.name):
-            normalized = normalized_candidates(queries.vectors, training, normalization)
-        for method, beta, moved in normalized:
-            scores, _ = evaluate(Vectors(queries.ids, moved, queries.unreadable), references, ground_truth)
-            variant = Variant(dimensions, power, method, beta)
-            rows.append(asdict(variant) | {"micro_average_precision": scores.micro_average_precision})
+    for dimensions, power in tqdm(projections, desc="choosing", unit="projection", leave=False):
+        rows += _normalizations(candidates, dimensions, power, ground_truth, normalization)
     table = pd.DataFrame(rows).sort_values("micro_average_precision", ascending=False, kind="stable").reset_index(drop=True)
     best = table.iloc[0]
     return Variant(int(best["dimensions"]), float(best["eigen_power"]), best["method"], float(best["beta"])), table
+
+
+def _normalizations(
+    candidates: Candidates, dimensions: int, power: float, ground_truth: GroundTruth, settings: NormalizationSettings
+) -> list[dict[str, float | str]]:
+    """Rows of the table for one projection, whose vectors are gone before the next one's are made."""
+    queries, references, training = candidates.under(dimensions, power)
+    with naming(candidates.name):
+        normalized = normalized_candidates(queries.vectors, training, settings)
+    rows = []
+    for method, beta, moved in normalized:
+        scores, _ = evaluate(Vectors(queries.ids, moved, queries.unreadable), references, ground_truth)
+        row = asdict(Variant(dimensions, power, method, beta))
+        rows.append(row | {"micro_average_precision": scores.micro_average_precision})
+    return rows
 
 
 def only_candidate(ensemble: EnsembleSettings, normalization: NormalizationSettings) -> tuple[Variant, pd.DataFrame] | None:
