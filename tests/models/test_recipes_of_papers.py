@@ -58,7 +58,7 @@ def test_multigrain_learns_whitens_and_folds_its_classifier(images: ImageSet, tm
     rows = train(images, tmp_path, objective={"kind": "multigrain"}, sampling=repeated, descriptor=descriptor)
     assert {"beta", "margin_loss", "cross_entropy"} <= rows[0].keys()
     trained = load_descriptor(tmp_path / "model" / "stage-2.safetensors").descriptor.eval()
-    weight, bias = load_classifier(tmp_path / "model" / "stage-1.safetensors")
+    weight, bias = load_classifier(tmp_path / "model" / "stage-2.safetensors")
     embeddings = trained(torch.randn(5, 3, 32, 32), raw=True).detach()
     whitening = whitening_of(trained)
     assert whitening is not None and weight.shape == (6, 8)
