@@ -12,6 +12,7 @@ from fastapi.responses import FileResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
 from pydantic import Field
 from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import ClientDisconnect
 
 from data.decode import decode_rgb
 from data.errors import ImageError, UserError
@@ -29,7 +30,9 @@ SAFE_HEADERS = {
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
 }
+OWN_PAGES = ("same-origin", "none")  # Sec-Fetch-Site of this page, and of an address that a person typed
 
 
 class Question(Settings):
@@ -43,7 +46,7 @@ class Question(Settings):
 
 def make_app(explorer: Explorer) -> FastAPI:
     """The application; one picture at a time is decoded or described."""
-    app = FastAPI(openapi_url=None)
+    app = FastAPI(openapi_url=None, max_body_size=LARGEST)
     pictures, working = Pictures(), threading.Lock()
     paths = {kind: dict(zip(images.ids, images.paths, strict=True)) for kind, images in explorer.pictures.items()}
     picks = explorer.pictures["query"].ids[:PICKS]
@@ -129,8 +132,15 @@ def _guard(app: FastAPI) -> None:
         where = ".".join(str(part) for part in error.errors()[0]["loc"])
         return JSONResponse({"message": f"The request's {where} is not as expected."}, 422)
 
+    @app.exception_handler(ClientDisconnect)
+    async def gone(_: Request, __: ClientDisconnect) -> Response:
+        return Response(status_code=400)  # the page was closed while it sent: nobody hears this
+
     @app.middleware("http")
     async def bounded(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+        asked_by = request.headers.get("sec-fetch-site", OWN_PAGES[0])  # every browser says it, other programs need not
+        if request.url.path.startswith("/api/") and asked_by not in OWN_PAGES:
+            return JSONResponse({"message": "Only the explorer's own page is answered."}, 403)
         length = request.headers.get("content-length", "")
         if request.method == "POST" and not length.isdecimal():
             return JSONResponse({"message": "The request does not say how long it is."}, 411)

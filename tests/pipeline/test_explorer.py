@@ -1,5 +1,6 @@
 """The explorer's answers are the run's own, and nothing that is sent can harm it."""
 
+import asyncio
 import io
 from pathlib import Path
 from typing import Any
@@ -154,6 +155,13 @@ def test_too_large_and_endless_requests_are_not_read(client: TestClient, monkeyp
     assert endless.status_code == 411 and "how long" in endless.json()["message"]
 
 
+def test_who_sends_more_than_was_said_is_refused(explorer: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(application, "LARGEST", 1000)
+    client = TestClient(make_app(explorer), base_url="http://127.0.0.1")
+    answered = client.post("/api/pictures", content=iter([bytes(100)] * 100), headers=BYTES | {"content-length": "5"})
+    assert answered.status_code == 413
+
+
 @pytest.mark.parametrize(
     ("question", "status"),
     [
@@ -197,6 +205,32 @@ def test_other_sites_are_not_answered(client: TestClient) -> None:
     form = client.post("/api/pictures", content=b"x", headers={"content-type": "text/plain", "origin": "http://evil.example"})
     assert form.status_code == 400 and "octet-stream" in form.json()["message"]
     assert "access-control-allow-origin" not in client.get("/api/about").headers
+    assert client.get("/page/explorer.js").headers["cross-origin-resource-policy"] == "same-origin"
+    for site in ("cross-site", "same-site"):
+        headers = {"sec-fetch-site": site}
+        assert client.post("/api/picks/Q000002", headers=headers).status_code == 403
+        assert client.get("/api/pictures/reference/R000004", headers=headers).status_code == 403
+    assert client.post("/api/picks/Q000002", headers={"sec-fetch-site": "same-origin"}).status_code == 200
+
+
+def test_a_page_that_is_closed_while_it_sends_is_no_error(explorer: Explorer) -> None:
+    heads = {"host": "127.0.0.1", "content-type": BYTES["content-type"], "content-length": "1000"}
+    parts = [{"type": "http.request", "body": b"abc", "more_body": True}, {"type": "http.disconnect"}]
+    request = {
+        "type": "http",
+        "method": "POST",
+        "path": "/api/pictures",
+        "query_string": b"",
+        "headers": [(name.encode(), value.encode()) for name, value in heads.items()],
+    }
+
+    async def receive() -> dict[str, Any]:
+        return parts.pop(0) if len(parts) > 1 else parts[0]
+
+    async def send(_: object) -> None:
+        pass
+
+    asyncio.run(make_app(explorer)(request, receive, send))  # type: ignore[arg-type]
 
 
 def test_a_removed_image_is_said(explorer: Explorer, tmp_path: Path) -> None:
