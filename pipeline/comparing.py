@@ -11,6 +11,7 @@ from pipeline.scoring import ranked_file
 from pipeline.stage import open_run, read_json
 from submissions.bootstrap import difference_interval, micro_average_precision_interval
 from submissions.report.comparison_page import ComparisonInputs, Side, write_comparison
+from submissions.report.place import check_place
 from submissions.search import rank_and_ranks
 
 
@@ -23,6 +24,8 @@ def compare(options: argparse.Namespace) -> None:
         raise UserError("--compare runs on one process: start it without torchrun.")
     if len(options.compare) > 2:
         raise UserError(f"--compare takes one or two runs or files, not {len(options.compare)}.")
+    if options.report is not None:
+        check_place(options.report, "--report")
     paths = options.compare if len(options.compare) == 2 else [*options.compare, open_run(options).folder]
     data = _data(options, paths)
     truth_file = options.ground_truth or (data.ground_truth if data else None)

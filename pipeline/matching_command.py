@@ -15,11 +15,15 @@ from submissions.calibration import Tail
 from submissions.index.matches import Matches, Rule, write_matches_csv
 from submissions.index.store import FILE, Store, open_store, remove_files
 from submissions.report.matches_page import write_matches_page
+from submissions.report.place import check_place
+
+GALLERY = "gallery"
 
 
 def match(options: argparse.Namespace) -> None:
     """Change the index, search it, write `matches.csv` and `gallery/index.html`."""
     _check_folders(options)
+    check_place(options.output / GALLERY, "--output")
     run, describer = _describer(options)
     if options.queries is None:
         with open_store(options.index, describer.identity, describer.dimensions) as store:
@@ -108,7 +112,7 @@ def _tell_added(folder: Path, added: Added) -> None:
 
 def _write(options: argparse.Namespace, matches: Matches, rule: Rule) -> None:
     write_matches_csv(options.output / "matches.csv", matches)
-    page = write_matches_page(options.output / "gallery", matches, rule)
+    page = write_matches_page(options.output / GALLERY, matches, rule)
     print(f"{matches.queries} queries, {matches.references} different references, {len(matches.pairs)} {_decided(matches, rule)}")
     if matches.unreadable:
         print(f"{len(matches.unreadable)} images cannot be read and match nothing, the first is {matches.unreadable[0]}")

@@ -158,6 +158,19 @@ def test_the_outputs_own_index_follows_another_checkpoint(
         run_match("--checkpoint", checkpoint, "--index", "matches/index", "--queries", "queries")
 
 
+def test_a_gallery_takes_the_place_of_a_gallery_only(pictures: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(pictures)
+    arguments = ["--checkpoint", checkpoint, "--queries", "queries", "--threshold", "-0.05"]
+    for _ in range(2):
+        run_match(*arguments)
+    own = Path("album/gallery/summer.jpg")
+    own.parent.mkdir(parents=True)
+    own.touch()
+    with pytest.raises(UserError, match="left alone. Choose another --output"):
+        run_match(*arguments, "--output", "album")
+    assert own.is_file() and not Path("album/index").exists()
+
+
 def test_two_do_not_write_into_one_folder(pictures: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(pictures)
     arguments = ["--checkpoint", checkpoint, "--queries", "queries", "--threshold", "-0.05"]

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from data.errors import UserError
 from data.ground_truth import GroundTruth
 from data.images import ImageSet
 from submissions.bootstrap import Interval
@@ -15,6 +16,7 @@ from submissions.metrics import evaluate
 from submissions.query_scores import query_scores
 from submissions.report.inputs import Distribution, ReportInputs, StepDone
 from submissions.report.page import write_report
+from submissions.report.place import check_place
 from submissions.vectors import Vectors
 
 
@@ -90,3 +92,16 @@ def test_a_second_report_takes_the_place_of_the_first(inputs: ReportInputs, tmp_
     (tmp_path / "report" / "old.txt").write_text("x")
     write_report(inputs, tmp_path / "report")
     assert not (tmp_path / "report" / "old.txt").exists()
+
+
+def test_a_page_takes_the_place_of_a_page_only(inputs: ReportInputs, tmp_path: Path) -> None:
+    for place in (tmp_path / "new", tmp_path / "empty"):
+        (tmp_path / "empty").mkdir(exist_ok=True)
+        check_place(place, "--report")
+        write_report(inputs, place)
+        check_place(place, "--report")
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "index.html").write_text("<h1>My own pages</h1>")
+    for place in (tmp_path, tmp_path / "site", tmp_path / "edits.csv"):
+        with pytest.raises(UserError, match="left alone. Choose another --report"):
+            check_place(place, "--report")

@@ -1,0 +1,20 @@
+"""Where a page may be written: a page takes the place of an older one, and of nothing else."""
+
+from pathlib import Path
+
+from data.errors import UserError
+
+MARK = '<meta name="generator" content="image-copy-detection">'  # in the head of every page
+
+
+def check_place(folder: Path, option: str) -> None:
+    """UserError when the folder holds anything but such a page, which writing one there would remove."""
+    if not folder.exists():
+        return
+    if folder.is_dir() and (not any(folder.iterdir()) or _is_page(folder / "index.html")):
+        return
+    raise UserError(f"{folder} exists and holds no page of this project: it is left alone. Choose another {option}.")
+
+
+def _is_page(path: Path) -> bool:
+    return path.is_file() and MARK in path.read_text(encoding="utf-8", errors="replace")
