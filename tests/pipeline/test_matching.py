@@ -166,7 +166,7 @@ def test_a_gallery_takes_the_place_of_a_gallery_only(pictures: Path, checkpoint:
     own = Path("album/gallery/summer.jpg")
     own.parent.mkdir(parents=True)
     own.touch()
-    with pytest.raises(UserError, match="left alone. Choose another --output"):
+    with pytest.raises(UserError, match=r"left alone\. Choose another --output"):
         run_match(*arguments, "--output", "album")
     assert own.is_file() and not Path("album/index").exists()
 

@@ -103,5 +103,5 @@ def test_a_page_takes_the_place_of_a_page_only(inputs: ReportInputs, tmp_path: P
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "index.html").write_text("<h1>My own pages</h1>")
     for place in (tmp_path, tmp_path / "site", tmp_path / "edits.csv"):
-        with pytest.raises(UserError, match="left alone. Choose another --report"):
+        with pytest.raises(UserError, match=r"left alone\. Choose another --report"):
             check_place(place, "--report")
