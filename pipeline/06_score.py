@@ -88,14 +88,17 @@ if __name__ == "__main__":
     parser.add_argument("--output", type=Path, metavar="JSON", help="also write the figures of --submission here")
     parser.add_argument("--details", type=Path, metavar="DIR", help="with --submission: precision-recall, recall by edit")
     parser.add_argument("--edits", type=Path, metavar="CSV", help="query_id,edits; for --details, --compare")
-    parser.add_argument("--index", metavar="FACTORY", help="only build this Faiss index of a run, print its recall")
+    parser.add_argument("--index", metavar="FACTORY", help="only keep the run's references in this Faiss index, print its recall")
+    parser.add_argument("--nprobe", type=int, metavar="N", help="with --index: lists a query looks into; √lists if not given")
     arguments = parser.parse_args()
     with clear_errors():
+        if arguments.nprobe is not None and (arguments.index is None or arguments.nprobe < 1):
+            raise UserError(f"--nprobe {arguments.nprobe}: a number from 1 on, together with --index.")
         if arguments.index is not None:
             # imported here: an up-to-date step must return at once
             from pipeline.indexing import print_index_recall
 
-            print_index_recall(open_run(arguments), arguments.index)
+            print_index_recall(open_run(arguments), arguments.index, arguments.nprobe, arguments.force)
         elif arguments.compare is not None:
             if arguments.submission is not None:
                 raise UserError("--compare names what is compared itself: leave out --submission.")

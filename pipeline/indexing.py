@@ -1,25 +1,40 @@
 """`06_score.py --index`: the run's references in any Faiss index, and what it loses against exact search."""
 
-import time
+import faiss
 
-from pipeline.stage import Run, require
-from submissions.approximate import build_index, measure_recall, save_index
-from submissions.vectors import read_vectors
+from data.files import whole_folder
+from pipeline.stage import Run, require, run_step
+from submissions.approximate import INDEX, build_index, measure_recall, open_index
+from submissions.joined import join_files
 
 
-def print_index_recall(run: Run, factory: str) -> None:
-    """Train the index on the run's training vectors, add its references, keep it in the run, print its recall and speed."""
-    training = read_vectors(require(run.folder / "ensemble" / "training.h5", "03_ensemble", run)).readable()
-    references = read_vectors(run.folder / "ensemble" / "reference.h5").readable()
-    queries = read_vectors(require(run.folder / "normalized" / "query.h5", "04_normalize", run)).readable()
-    index = build_index(factory, training, references)
-    path = run.folder / "reference.index"
-    save_index(path, index)
-    began = time.perf_counter()
-    index.search(queries, 10)
-    seconds = time.perf_counter() - began
-    recall = measure_recall(index, queries, references)
+def print_index_recall(run: Run, factory: str, probes: int | None, force: bool) -> None:
+    """Build the index where training vectors, references or factory string have changed; print its recall and speed."""
+    training, references = (
+        require(run.folder / "ensemble" / f"{name}.h5", "03_ensemble", run) for name in ("training", "reference")
+    )
+    queries = require(run.folder / "normalized" / "query.h5", "04_normalize", run)
+    folder, searched = run.folder / "index", join_files([references])
+
+    def build() -> None:
+        with whole_folder(folder) as temporary:
+            build_index(factory, join_files([training]), searched, temporary, run.recipe.seed)
+
+    run_step(
+        run,
+        "06_score",
+        name="index",
+        outputs=[folder / INDEX],
+        inputs={"training": training, "reference": references},
+        parameters={"factory": factory, "seed": run.recipe.seed},
+        work=build,
+        force=force,
+    )
+    index = open_index(folder, probes)
+    recall = measure_recall(index, join_files([queries]), searched, seed=run.recipe.seed)
+    lists = faiss.try_extract_index_ivf(index)
+    looked = f", {lists.nprobe} of {lists.nlist} lists looked into" if lists is not None else ""
     print(
-        f"{factory}: recall at 1 {recall.at_1:.3f}, at 10 {recall.at_10:.3f} against exact search on {recall.queries} queries; "
-        f"{len(queries) / seconds:.0f} queries/s; kept in {path}"
+        f"{factory}{looked}: recall at 1 {recall.at_1:.3f}, at 10 {recall.at_10:.3f} against exact search of {recall.queries} "
+        f"queries among {index.ntotal:,} references; {recall.queries / recall.seconds:.0f} queries/s; kept in {folder}"
     )

@@ -63,7 +63,7 @@ def read_curve(path: Path) -> pd.DataFrame:
 def read_steps(manifests: Path) -> tuple[list[StepDone], dict[str, str]]:
     """The run's steps before this one in order, and every version that took part; packages of several versions name them all."""
     steps, used = [], {name: {number} for name, number in versions().items()}
-    for path in sorted(path for path in manifests.glob("*.json") if path.stem != "06_score"):
+    for path in sorted(path for path in manifests.glob("*.json") if not path.stem.startswith("06_score")):
         record = read_json(path)
         steps.append(StepDone(path.stem, record.get("seconds"), str(record.get("code", ""))))
         for name, number in record.get("versions", {}).items():

@@ -1,69 +1,154 @@
-"""Collections larger than memory allows: any Faiss index-factory string, with its recall against exact search measured."""
+"""Collections larger than memory: any Faiss index-factory string, inverted lists on disk, recall against exact search."""
 
+import ctypes
+import math
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import faiss
 import numpy as np
-from numpy.typing import NDArray
+from faiss.contrib.exhaustive_search import knn_ground_truth
+from faiss.contrib.ondisk import merge_ondisk
 
 from data.errors import UserError
-from data.files import whole_file
+from submissions.joined import JoinedVectors
 
-ADD_BLOCK = 65_536
+INDEX, LISTS = "references.faiss", "references.ivfdata"
+LEAST_SAMPLE, FOR_A_LIST = 65_536, 40  # training vectors: what product quantisers look at, what k-means wants for each list
+PART = 2**26  # bytes of codes that are gathered in memory before they go to disk
 
 
 @dataclass(frozen=True)
 class Recall:
-    """Share of the exact nearest references that the index finds among its own first `rank`, for ranks 1 and 10."""
+    """Share of the exact nearest references that the index finds among its own first `rank`, for ranks 1 and 10; seconds: of its
+    search."""
 
     at_1: float
     at_10: float
     queries: int
+    seconds: float
 
 
-def build_index(factory: str, training: NDArray[np.float32], references: NDArray[np.float32]) -> faiss.Index:
-    """Train the index on training vectors only, then add the references [n, d]. UserError for a string that Faiss refuses, or
-    whose index cannot number rows itself."""
+def build_index(factory: str, training: JoinedVectors, references: JoinedVectors, folder: Path, seed: int = 0) -> None:
+    """Train on a sample of the training vectors, add the readable references under their number block by block, write to
+    `folder`.
+
+    Inverted lists go to disk; what has none, or keeps them in another form (fast scan, refinement), is held in memory.
+    UserError: Faiss refuses the string, or there are too few training vectors for it.
+    """
+    readable = np.flatnonzero(~references.unreadable)
+    if not len(readable):
+        raise UserError(f"{references.name} holds no vector of a readable image. Embed the references again (step 02).")
+    index = _trained(factory, training, references.dimensions, seed)
+    if _has_plain_lists(index):
+        parts: list[Path] = []
+        first = 0
+        for block in references.blocks_of(readable):
+            index.add_with_ids(block, np.arange(first, first + len(block)))
+            first += len(block)
+            if _bytes(index) >= PART or first == len(readable):
+                parts.append(folder / f"part-{len(parts)}.faiss")
+                faiss.write_index(index, str(parts[-1]))
+                index.reset()
+        _merge(index, parts, folder, len(readable))
+    else:
+        try:
+            for block in references.blocks_of(readable):
+                index.add(block)
+        except RuntimeError as error:
+            raise UserError(f"the index {factory!r} cannot hold references by their row: {error}. Leave IDMap out.") from error
+    faiss.write_index(index, str(folder / INDEX))
+
+
+def open_index(folder: Path, probes: int | None = None) -> faiss.Index:
+    """The index with its lists mapped from disk. probes: lists that a query looks into; without it the root of their number."""
+    path = folder / INDEX
     try:
-        index = faiss.index_factory(references.shape[1], factory, faiss.METRIC_L2)
+        with _quiet():
+            index = faiss.read_index(str(path), faiss.IO_FLAG_ONDISK_SAME_DIR | faiss.IO_FLAG_READ_ONLY)
     except RuntimeError as error:
-        raise UserError(f"Faiss knows no index {factory!r} ({error}). Examples: Flat; IVF4096,Flat; IVF4096,SQ8.") from error
-    try:
-        index.train(np.ascontiguousarray(training))
-    except RuntimeError as error:
-        raise UserError(f"{len(training)} training vectors cannot train the index {factory!r}: {error}") from error
-    try:
-        for start in range(0, len(references), ADD_BLOCK):
-            index.add(np.ascontiguousarray(references[start : start + ADD_BLOCK]))
-    except RuntimeError as error:
-        raise UserError(f"the index {factory!r} cannot hold references by their row: {error}. Leave IDMap out of it.") from error
+        raise UserError(f"{path} is not an index that can be read ({error}). Delete {folder} and make it again.") from error
+    lists = faiss.try_extract_index_ivf(index)
+    if lists is not None:
+        lists.nprobe = min(probes or math.isqrt(lists.nlist), lists.nlist)
+    elif probes is not None:
+        raise UserError(f"{path} has no inverted lists to look into: leave --nprobe out, or build an index of type IVF.")
     return index
 
 
-def save_index(path: Path, index: faiss.Index) -> None:
-    """Write the index, whole or not at all; `load_index` maps it from disk instead of reading it."""
-    with whole_file(path) as temporary:
-        faiss.write_index(index, str(temporary))
-
-
-def load_index(path: Path) -> faiss.Index:
-    """An index whose inverted lists stay on disk."""
-    if not path.is_file():
-        raise UserError(f"{path}: no such index.")
-    try:
-        return faiss.read_index(str(path), faiss.IO_FLAG_MMAP)
-    except RuntimeError as error:
-        raise UserError(f"{path} is not a Faiss index that can be read: {error}") from error
-
-
 def measure_recall(
-    index: faiss.Index, queries: NDArray[np.float32], references: NDArray[np.float32], sample: int = 1000, seed: int = 0
+    index: faiss.Index, queries: JoinedVectors, references: JoinedVectors, sample: int = 1000, seed: int = 0
 ) -> Recall:
-    """Recall of the index against exact search, on a sample of the queries."""
-    chosen = np.random.default_rng(seed).permutation(len(queries))[:sample]
-    asked = np.ascontiguousarray(queries[chosen])
-    _, exact = faiss.knn(asked, np.ascontiguousarray(references), 1)
+    """Recall of the index against exact search among all references, block by block, on a sample of the queries."""
+    asked = queries.sample(sample, seed)
+    began = time.perf_counter()
     _, found = index.search(asked, 10)
+    seconds = time.perf_counter() - began
+    _, exact = knn_ground_truth(asked, references.blocks_of(np.flatnonzero(~references.unreadable)), 1)
     hit = found == exact
-    return Recall(float(hit[:, :1].any(axis=1).mean()), float(hit.any(axis=1).mean()), len(chosen))
+    return Recall(float(hit[:, :1].any(axis=1).mean()), float(hit.any(axis=1).mean()), len(asked), seconds)
+
+
+def _trained(factory: str, training: JoinedVectors, dimensions: int, seed: int) -> faiss.Index:
+    try:
+        index = faiss.index_factory(dimensions, factory, faiss.METRIC_L2)
+    except RuntimeError as error:
+        raise UserError(
+            f"Faiss knows no index {factory!r} ({error}). Examples: Flat; IVF1024,SQ8; OPQ32,IVF4096,PQ32."
+        ) from error
+    lists = faiss.try_extract_index_ivf(index)
+    sample = training.sample(max(LEAST_SAMPLE, FOR_A_LIST * lists.nlist if lists is not None else 0), seed)
+    try:
+        index.train(sample)
+    except RuntimeError as error:
+        raise UserError(
+            f"{training.name}: {len(sample)} training vectors cannot train the index {factory!r}: {error}. Add training images "
+            "or choose a smaller index."
+        ) from error
+    return index
+
+
+def _has_plain_lists(index: faiss.Index) -> bool:
+    """Whether the index is nothing but lists of codes, after a linear map at most: others lose what they keep beside them."""
+    inner = faiss.downcast_index(index.index) if isinstance(index, faiss.IndexPreTransform) else index
+    if not isinstance(inner, faiss.IndexIVF) or isinstance(inner, faiss.IndexIVFPQR) or inner.invlists is None:
+        return False
+    return type(faiss.downcast_InvertedLists(inner.invlists)) is faiss.ArrayInvertedLists
+
+
+def _bytes(index: faiss.Index) -> int:
+    lists = faiss.extract_index_ivf(index)
+    return int(lists.ntotal * (lists.code_size + 8))  # 8: of the number
+
+
+def _merge(index: faiss.Index, parts: list[Path], folder: Path, count: int) -> None:
+    """Join the parts' lists on disk and make them the lists of the empty `index`."""
+    needed, free = count * (faiss.extract_index_ivf(index).code_size + 8), shutil.disk_usage(folder).free
+    if free < needed:  # the lists are mapped: a full disk would end the process unheard
+        told = f"the index needs {needed / 2**20:.0f} MiB, the disk has {free / 2**20:.0f} MiB"
+        raise UserError(f"{folder.parent}: {told}. Make room and repeat it.")
+    with _quiet():
+        merge_ondisk(index, [str(part) for part in parts], str(folder / LISTS))
+    for part in parts:
+        part.unlink()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what Faiss tells the terminal about every file that it maps."""
+    flush = ctypes.CDLL(None).fflush
+    flush(None)
+    terminal = os.dup(1)
+    try:
+        with Path(os.devnull).open("w") as nowhere:
+            os.dup2(nowhere.fileno(), 1)
+        yield
+    finally:
+        flush(None)
+        os.dup2(terminal, 1)
+        os.close(terminal)

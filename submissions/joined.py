@@ -35,7 +35,7 @@ class JoinedVectors:
         """Rows [≤ block, Σ d] in order."""
         with tqdm(total=len(self), desc=f"reading {self.paths[0].stem}", unit="vector", leave=False, delay=1) as bar:
             for parts in zip(*(iterate_vectors(path, block) for path in self.paths), strict=True):
-                yield np.concatenate(parts, axis=1)
+                yield parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
                 bar.update(len(parts[0]))
 
     def blocks_of(self, rows: NDArray[np.int64]) -> Iterator[NDArray[np.float32]]:
