@@ -29,6 +29,7 @@ from submissions.submission import read_submission
 from submissions.vectors import Vectors, read_vectors
 
 GREY_DIMENSIONS = 256
+METHODS = {"none": "not normalised", "method1": "method 1", "method2": "method 2"}
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def score_variants(run: Run) -> None:
         raise ValueError("score_variants needs a ground truth")
     truth = read_ground_truth(data.ground_truth)
     variant, _ = read_choice(run.folder / "ensemble")
-    name = f"submitted: {variant.dimensions}-d, power {variant.eigen_power:g}, {variant.method}"
+    name = f"submitted: {variant.dimensions}-d, power {variant.eigen_power:g}, {METHODS[variant.method]}"
     submitted = _scored(name, *read_submission(run.folder / "submission.h5"), truth, submitted=True)
     ensemble = _ensemble_variants(run, truth)
     rows = [*(_baselines(data, truth) if run.recipe.baselines else []), *_single_models(run, truth), *ensemble, submitted]
@@ -148,7 +149,7 @@ def _ensemble_variants(run: Run, truth: GroundTruth) -> list[Scored]:
         similarity_neighbours=settings.similarity_neighbours,
         direction_neighbours=settings.direction_neighbours,
     )
-    names = {"none": "ensemble", "method1": "ensemble, method 1 (β {beta:g})", "method2": "ensemble, method 2 (β {beta:g})"}
+    names = {"none": "ensemble"} | {method: f"ensemble, {METHODS[method]} (β {{beta:g}})" for method in ("method1", "method2")}
     rows = []
     with naming(folder / "training.h5"):
         candidates = normalized_candidates(queries.vectors, training.readable(), chosen)

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from submissions.metrics import RankedPairs
 from submissions.query_scores import ScoreGroups
+from submissions.report.rendering import number
 from submissions.report.svg import FIRST, INK, SECOND, SOFT, THIRD, draw
 
 CURVE_POINTS = 800
@@ -32,14 +33,14 @@ def steps_chart(variants: Sequence[dict[str, Any]]) -> Markup:
                 axes.plot(bounds, [place, place], color=INK, linewidth=1.2)
             axes.plot(row["recall_at_precision_90"], place, "o", markersize=4.5, markerfacecolor="none", markeredgecolor=INK)
             weight = "bold" if row["submitted"] else "normal"
-            axes.text(0, place - 0.27, row["name"], va="bottom", fontsize=9, weight=weight)
-            axes.text(1, place - 0.27, f"{value:.3f}", va="bottom", ha="right", fontsize=9, weight=weight)
+            axes.text(0, place - 0.27, row["name"], va="bottom", fontsize=10, weight=weight)
+            axes.text(1, place - 0.27, f"{value:.3f}", va="bottom", ha="right", fontsize=10, weight=weight)
         axes.plot([], [], "o", markersize=4.5, markerfacecolor="none", markeredgecolor=INK, label="recall at 90 % precision")
         axes.plot([], [], color=INK, linewidth=1.2, label="95 % of bootstrap draws of µAP")
         axes.set(xlabel="µAP", xlim=(0, 1), ylim=(len(variants) - 0.6, -0.85), yticks=[])
         axes.spines.left.set_visible(False)
         axes.grid(axis="x", alpha=0.2)
-        figure.legend(loc="outside lower center", ncols=1, fontsize=9)
+        figure.legend(loc="outside lower center", ncols=1, fontsize=10)
 
     return draw(paint, 1.2 + ROW * len(variants), "µAP of every step")
 
@@ -69,7 +70,7 @@ def precision_recall_chart(curves: Sequence[tuple[str, RankedPairs]]) -> Markup:
         axes.axhline(0.9, color=INK, linewidth=0.8, linestyle=":")
         axes.set(xlabel="recall", ylabel="precision", xlim=(0, 1), ylim=(0, 1.02))
         axes.grid(alpha=0.2)
-        figure.legend(loc="outside lower center", ncols=1, fontsize=9)
+        figure.legend(loc="outside lower center", ncols=1, fontsize=10)
 
     return draw(paint, 3.7, "precision over recall")
 
@@ -92,8 +93,8 @@ def distribution_chart(title: str, groups: ScoreGroups, threshold: float | None)
                 axes.stairs(shares, edges, fill=True, color=colour, alpha=0.18)
                 axes.stairs(shares, edges, color=colour, linewidth=1.8, label=f"{name} ({len(scores)})")
         if threshold is not None:
-            axes.axvline(threshold, color=INK, linewidth=1.2, linestyle="--", label=f"90 % precision: {threshold:.3f}")
+            axes.axvline(threshold, color=INK, linewidth=1.2, linestyle="--", label=f"90 % precision: {number(threshold)}")
         axes.set(title=title, xlabel="score −‖q − r‖²", ylabel="share of the group")
-        figure.legend(loc="outside lower center", ncols=1, fontsize=9)
+        figure.legend(loc="outside lower center", ncols=1, fontsize=10)
 
     return draw(paint, 3.9, f"distribution of scores, {title}")

@@ -24,7 +24,7 @@ from submissions.query_scores import QueryScores
 from submissions.report.charts import precision_recall_chart
 from submissions.report.gallery import Card, Gallery, Shown, best_wrong, score_note
 from submissions.report.pictures import pictured
-from submissions.report.rendering import render
+from submissions.report.rendering import number, render
 
 EACH = 48
 
@@ -118,8 +118,8 @@ def _changed(change: Change, missed: Place, wrong: tuple[str, float] | None, edi
         above = missed.score is None or wrong[1] >= missed.score
         pictures.append(Shown("reference", wrong[0], "ranked above it" if above else "nearest wrong", score_note(wrong[1])))
     ranks = " → ".join("not ranked" if place.rank is None else f"rank {place.rank}" for place in (change.first, change.second))
-    scores = " → ".join("none" if place.score is None else f"{place.score:.3f}" for place in (change.first, change.second))
-    text = f"{ranks}; score {scores}; µAP {change.gain:+.5f}"
+    scores = " → ".join("none" if place.score is None else number(place.score) for place in (change.first, change.second))
+    text = f"{ranks}; score {scores}; µAP {number(change.gain, '+.5f')}"
     return Card(tuple(pictures), text, edits.get(change.query_id, ""))
 
 

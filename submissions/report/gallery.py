@@ -4,10 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from data.ground_truth import GroundTruth
-from submissions.breakdown import found_at_90
+from submissions.breakdown import found_at_90, last_at_90
 from submissions.metrics import RankedPairs
 from submissions.query_scores import QueryScores
+from submissions.report.rendering import number
 
 FOUND, MISSED, FALSE = 24, 48, 48
 
@@ -41,7 +44,11 @@ class Gallery:
 def galleries(ranked: RankedPairs, truth: GroundTruth, scores: QueryScores, edits: Mapping[str, str]) -> list[Gallery]:
     """The report's three; scores of pairs that are not ranked come from `scores` where it knows them."""
     return [
-        Gallery("Found copies", "True pairs, from the surest to the least sure.", found_copies(ranked, edits)),
+        Gallery(
+            "Found copies",
+            "True pairs within 90 % precision, from the surest to the least sure, evenly spread.",
+            found_copies(ranked, edits),
+        ),
         Gallery(
             "Hardest misses",
             "True pairs that 90 % precision leaves out, the last first, with the query's nearest wrong reference.",
@@ -52,8 +59,8 @@ def galleries(ranked: RankedPairs, truth: GroundTruth, scores: QueryScores, edit
 
 
 def found_copies(ranked: RankedPairs, edits: Mapping[str, str]) -> list[Card]:
-    """True pairs, evenly spread over the ranking, so that easy and hard ones are seen."""
-    places = [place for place, true in enumerate(ranked.true) if true]
+    """True pairs within 90 % precision, evenly spread over them, so that easy and hard ones are seen."""
+    places = np.flatnonzero(ranked.true[: last_at_90(ranked)]).tolist()
     step = max(1, len(places) // FOUND)
     return [_pair(ranked, edits, place, "true reference") for place in places[::step][:FOUND]]
 
@@ -127,4 +134,4 @@ def _pair(ranked: RankedPairs, edits: Mapping[str, str], place: int, label: str)
 
 def score_note(score: float | None) -> str:
     """The line below a picture; nothing where the score is not known."""
-    return "" if score is None else f"score {score:.3f}"
+    return "" if score is None else f"score {number(score)}"

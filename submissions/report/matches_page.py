@@ -1,5 +1,6 @@
 """Matches as a page of pictures that opens from disk."""
 
+import os
 from pathlib import Path
 
 from data.files import whole_folder
@@ -9,7 +10,6 @@ from submissions.report.rendering import render
 from submissions.report.thumbnails import Thumbnails
 
 MOST = 300
-TAIL_OF_PATH = 3  # parts of a path that a caption shows
 
 
 def write_matches_page(folder: Path, matches: Matches, rule: Rule) -> Path:
@@ -18,12 +18,26 @@ def write_matches_page(folder: Path, matches: Matches, rule: Rule) -> Path:
     with whole_folder(folder) as temporary:
         queries = _thumbnails(temporary, [match.query for match in best], "q")
         references = _thumbnails(temporary, [match.reference for match in best], "r")
+        above = _folder([match.query for match in best]), _folder([match.reference for match in best])
         cards = [
-            (queries(str(match.query)), references(str(match.reference)), match, _caption(match.query), _caption(match.reference))
+            (
+                queries(str(match.query)),
+                references(str(match.reference)),
+                match,
+                shown(match.query.relative_to(above[0])),
+                shown(match.reference.relative_to(above[1])),
+            )
             for match in best
         ]
-        unreadable = [shown(path) for path in matches.unreadable[:MOST]]
-        page = render("matches.html.jinja", matches=matches, rule=rule, shown=cards, unreadable=unreadable)
+        page = render(
+            "matches.html.jinja",
+            counted=_counted(matches),
+            matches=matches,
+            rule=rule,
+            folders=[shown(folder) for folder in above],
+            shown=cards,
+            unreadable=[shown(path) for path in matches.unreadable[:MOST]],
+        )
         (temporary / "index.html").write_text(page, encoding="utf-8")
     return folder / "index.html"
 
@@ -33,5 +47,11 @@ def _thumbnails(folder: Path, paths: list[Path], prefix: str) -> Thumbnails:
     return Thumbnails(folder / "images", ImageSet([str(path) for path in unique], unique), prefix)
 
 
-def _caption(path: Path) -> str:
-    return shown(Path(*path.parts[-TAIL_OF_PATH:]))
+def _folder(paths: list[Path]) -> Path:
+    """The folder that all of them lie in, so that captions need not repeat it."""
+    return Path(os.path.commonpath([path.parent for path in paths])) if paths else Path()
+
+
+def _counted(matches: Matches) -> str:
+    one, more = ("nearest pair", "nearest pairs") if matches.threshold is None else ("match", "matches")
+    return f"{len(matches.pairs)} {one if len(matches.pairs) == 1 else more}"

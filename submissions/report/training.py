@@ -35,7 +35,7 @@ def training_chart(name: str, curve: pd.DataFrame) -> Markup:
         for axes, (label, values), colour in zip(panels, figures.items(), (FIRST, SECOND), strict=False):
             known = np.isfinite(values)
             marker = "o" if known.sum() <= 30 else ""
-            axes.plot(epochs[known], values[known], color=colour, linewidth=1.8, marker=marker, markersize=4)
+            axes.plot(epochs[known], values[known], color=colour, linewidth=1.8, marker=marker, markersize=4, clip_on=False)
             axes.set(ylabel=label)
             axes.grid(alpha=0.2)
             if label.startswith("validation"):
@@ -45,7 +45,7 @@ def training_chart(name: str, curve: pd.DataFrame) -> Markup:
                 for axes in panels:
                     axes.axvline(start + 0.5, color=INK, linewidth=0.9, linestyle="--")
             middle, above = (start + end + 1) / 2, panels[0].get_xaxis_transform()
-            panels[0].text(middle, 1.02, str(number), transform=above, ha="center", va="bottom", fontsize=9)
+            panels[0].text(middle, 1.02, str(number), transform=above, ha="center", va="bottom", fontsize=10)
         panels[-1].set(xlabel="epochs of all stages", xlim=(0.5, len(curve) + 0.5))
 
     return draw(paint, 1.0 + 1.5 * max(len(figures), 1), f"training of {name}")
