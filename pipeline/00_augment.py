@@ -6,6 +6,7 @@ from data.images import find_images
 from data.layout import TRAINING
 from pipeline.roles import training_roles
 from pipeline.stage import Run, command_line, run_script, run_step
+from pipeline.staleness import step_parameters
 
 
 def augment(run: Run, options: argparse.Namespace) -> None:
@@ -15,13 +16,12 @@ def augment(run: Run, options: argparse.Namespace) -> None:
         _draw_sheets(run, options.preview)
         print(f"contact sheets: {sheets}")
         return
-    settings = run.recipe.queries
     run_step(
         run,
         "00_augment",
         outputs=[queries / "public_ground_truth.csv", sheets / "edits.jpg"],
         inputs={"training images": find_images(run.data / TRAINING)},
-        parameters={"queries": settings, "split": run.recipe.split, "seed": run.recipe.seed},
+        parameters=step_parameters(run.recipe)["00_augment"],
         work=lambda: _make_queries(run),
         force=options.force,
     )

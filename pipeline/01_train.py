@@ -8,18 +8,19 @@ import argparse
 import hashlib
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from models.settings import ModelSettings, is_local
+from models.settings import is_local
 from pipeline.roles import training_roles
 from pipeline.stage import Run, clear_errors, command_line, open_run, require, run_step
+from pipeline.staleness import step_parameters, tell_stale
 
 
 def train(run: Run, options: argparse.Namespace) -> None:
     queries = require(run.folder / "queries" / "public_ground_truth.csv", "00_augment", run)
+    tell_stale(run, "01_train")
     roles = training_roles(run)
     for name, settings in run.recipe.models.items():
         folder = run.folder / "models" / name
@@ -35,16 +36,11 @@ def train(run: Run, options: argparse.Namespace) -> None:
                 "synthetic queries": queries,
                 "weights": Path(weights) if is_local(weights := settings.descriptor.weights) else None,
             },
-            parameters={"model": _what_trains(settings), "seed": run.recipe.seed},
+            parameters=step_parameters(run.recipe)[f"01_train {name}"],
             work=partial(_train_one, run, name),
             force=options.force,
             anew=[folder],
         )
-
-
-def _what_trains(settings: ModelSettings) -> dict[str, Any]:
-    """Without what may change after training: how the trained model embeds, and how many workers feed it."""
-    return settings.model_copy(update={"embedding": None}).model_dump(mode="json", exclude={"workers"})
 
 
 def _digest(labels: NDArray[np.int64] | None) -> str | None:

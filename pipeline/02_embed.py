@@ -12,10 +12,12 @@ from data.images import ImageSet, find_images
 from models.settings import EmbeddingSettings
 from pipeline.roles import images_to_embed
 from pipeline.stage import Run, clear_errors, command_line, open_run, require, run_step, say
+from pipeline.staleness import step_parameters, tell_stale
 
 
 def embed(run: Run, options: argparse.Namespace) -> None:
     require(run.folder / "queries" / "public_ground_truth.csv", "00_augment", run)
+    tell_stale(run, "02_embed")
     sets = images_to_embed(run)
     for model, settings in run.recipe.models.items():
         checkpoint = require(run.folder / "models" / model / f"stage-{len(settings.stages)}.safetensors", "01_train", run)
@@ -28,7 +30,7 @@ def embed(run: Run, options: argparse.Namespace) -> None:
                 name=f"{model} {name}",
                 outputs=[output],
                 inputs={"checkpoint": checkpoint, "images": images},
-                parameters=own.model_dump(mode="json", exclude={"workers", "batch_size", "shard"}),
+                parameters=step_parameters(run.recipe)[f"02_embed {model} {name}"],
                 work=partial(_embed_one, own, checkpoint, images, output),
                 force=options.force,
             )

@@ -5,8 +5,7 @@ import argparse
 from data.images import find_images
 from data.layout import TRAINING
 from pipeline.stage import Run, command_line, require, run_script, run_step
-
-SETS = ("training", "reference", "query", "synthetic")
+from pipeline.staleness import SETS, step_parameters, tell_stale
 
 
 def ensemble(run: Run, options: argparse.Namespace) -> None:
@@ -14,18 +13,13 @@ def ensemble(run: Run, options: argparse.Namespace) -> None:
         require(run.folder / "embeddings" / model / f"{name}.h5", "02_embed", run) for model in run.recipe.models for name in SETS
     ]
     folder = run.folder / "ensemble"
-    recipe = run.recipe
+    tell_stale(run, "03_ensemble")
     run_step(
         run,
         "03_ensemble",
         outputs=[folder / f"{name}.h5" for name in SETS] + [folder / "projection.h5", folder / "choice.csv"],
         inputs={"embeddings": embeddings, "training images": find_images(run.data / TRAINING)},
-        parameters={
-            "ensemble": recipe.ensemble,
-            "normalization": recipe.normalization,
-            "split": recipe.split,
-            "seed": recipe.seed,
-        },
+        parameters=step_parameters(run.recipe)["03_ensemble"],
         work=lambda: _ensemble(run),
         force=options.force,
     )

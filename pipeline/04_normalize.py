@@ -4,11 +4,13 @@ import argparse
 
 from data.errors import naming
 from pipeline.stage import Run, command_line, require, run_script, run_step
+from pipeline.staleness import step_parameters, tell_stale
 
 
 def normalize(run: Run, options: argparse.Namespace) -> None:
     folder = run.folder / "ensemble"
     inputs = {name: require(folder / name, "03_ensemble", run) for name in ("query.h5", "training.h5", "choice.csv")}
+    tell_stale(run, "04_normalize")
     if options.sweep:
         # imported here: an up-to-date step must return at once
         from pipeline.sweep import print_sweep
@@ -20,7 +22,7 @@ def normalize(run: Run, options: argparse.Namespace) -> None:
         "04_normalize",
         outputs=[run.folder / "normalized" / "query.h5"],
         inputs=inputs,
-        parameters=run.recipe.normalization,
+        parameters=step_parameters(run.recipe)["04_normalize"],
         work=lambda: _normalize(run),
         force=options.force,
     )

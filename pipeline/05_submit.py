@@ -5,18 +5,20 @@ from pathlib import Path
 
 from data.errors import UserError
 from pipeline.stage import Run, clear_errors, command_line, open_run, require, run_step
+from pipeline.staleness import step_parameters, tell_stale
 
 
 def submit(run: Run, options: argparse.Namespace) -> None:
     query = require(run.folder / "normalized" / "query.h5", "04_normalize", run)
-    reference = require(run.folder / "ensemble" / "reference.h5", "03_ensemble", run)
+    reference, _ = (require(run.folder / "ensemble" / name, "03_ensemble", run) for name in ("reference.h5", "choice.csv"))
+    tell_stale(run, "05_submit")
     output, matches = run.folder / "submission.h5", run.folder / "matches.csv"
     run_step(
         run,
         "05_submit",
         outputs=[output, matches],
         inputs={"query": query, "reference": reference},
-        parameters={},
+        parameters=step_parameters(run.recipe)["05_submit"],
         work=lambda: _submit(query, reference, output, matches),
         force=options.force,
     )

@@ -10,10 +10,12 @@ from pathlib import Path
 from data.errors import UserError
 from data.layout import open_isc_folder
 from pipeline.stage import Run, clear_errors, command_line, open_run, require, run_step, write_text
+from pipeline.staleness import step_parameters, tell_stale
 
 
 def score_run(run: Run, options: argparse.Namespace) -> None:
     submission = require(run.folder / "submission.h5", "05_submit", run)
+    tell_stale(run, "06_score")
     data = open_isc_folder(run.data)
     if data.ground_truth is None:
         print(f"{run.data} has no public_ground_truth.csv, so there is no score. The submission: {submission}")
@@ -29,7 +31,7 @@ def score_run(run: Run, options: argparse.Namespace) -> None:
             "edits": data.query_edits,
             "choice": run.folder / "ensemble" / "choice.csv",
         },
-        parameters={"baselines": run.recipe.baselines, "normalization": run.recipe.normalization},
+        parameters=step_parameters(run.recipe)["06_score"],
         work=lambda: _score_run(run),
         force=options.force,
     )

@@ -20,6 +20,7 @@ from models.onnx_network import open_onnx
 from models.settings import EmbeddingSettings
 from pipeline.roles import training_roles
 from pipeline.stage import Run, require
+from pipeline.staleness import tell_stale
 from submissions.calibration import Tail, fit_tail
 from submissions.normalization import Neighbours, find_neighbours, normalize_queries
 from submissions.projection import load_projection
@@ -91,6 +92,7 @@ class Describer:
 
 def run_describer(run: Run) -> Describer:
     """The whole run: all models, projection and normalisation. UserError names the step that is missing."""
+    tell_stale(run, "04_normalize")
     folder, checkpoints = run.folder / "ensemble", run_checkpoints(run)
     projection_file = require(folder / "projection.h5", "03_ensemble", run)
     variant, _ = read_choice(folder)

@@ -4,6 +4,7 @@ import faiss
 
 from data.files import whole_folder
 from pipeline.stage import Run, require, run_step
+from pipeline.staleness import tell_stale
 from submissions.approximate import INDEX, build_index, measure_recall, open_index
 from submissions.joined import join_files
 
@@ -14,6 +15,7 @@ def print_index_recall(run: Run, factory: str, probes: int | None, force: bool) 
         require(run.folder / "ensemble" / f"{name}.h5", "03_ensemble", run) for name in ("training", "reference")
     )
     queries = require(run.folder / "normalized" / "query.h5", "04_normalize", run)
+    tell_stale(run, "06_score")
     folder, searched = run.folder / "index", join_files([references])
 
     def build() -> None:

@@ -10,14 +10,13 @@ from data.errors import UserError, naming
 from data.ground_truth import read_ground_truth
 from pipeline.roles import Roles, training_roles
 from pipeline.stage import Run
+from pipeline.staleness import SETS
 from submissions.joined import JoinedVectors, join_files
 from submissions.projection import Projection, fit_projection, save_projection
 from submissions.rules import require_training_only
 from submissions.selection import Variant, choose_variant, only_candidate, usable_methods, write_choice
 from submissions.synthetic import Candidates, project_candidates
 from submissions.vectors import describe_vectors, write_vectors
-
-SETS = ("training", "reference", "query", "synthetic")
 
 
 def join_models(run: Run) -> Variant:
@@ -29,6 +28,7 @@ def join_models(run: Run) -> Variant:
     variant, table = _choice(run, training)
     with naming(training.name):
         projection = fit_projection(training.sample(recipe.ensemble.training_sample, recipe.seed), variant.dimensions)
+    (folder / "choice.csv").unlink(missing_ok=True)  # the sets belong together again when it stands there
     for name in SETS:
         part = joined(run, name)
         write_vectors(folder / f"{name}.h5", part.ids, _projected(part, projection, variant), part.unreadable)

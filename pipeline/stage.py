@@ -144,15 +144,14 @@ def run_step(
     The code version is recorded and a difference is told, but does not make the step stale: --force does it again.
     """
     label = step if name is None else f"{step} {name}"
-    manifest_path = run.folder / "manifests" / f"{label.replace(' ', '-')}.json"
-    state = {"inputs": {key: fingerprint(value) for key, value in inputs.items()}, "parameters": _plain(parameters)}
-    before = read_json(manifest_path)
-    changes = _changes(before, state, outputs)
-    if not changes and not force:
+    state = {"inputs": {key: fingerprint(value) for key, value in inputs.items()}, "parameters": plain(parameters)}
+    before = read_manifest(run, label)
+    changed = changes(before, state, outputs)
+    if not changed and not force:
         other = "" if before.get("code") == code_version() else "  (made by another version of the code; --force makes it anew)"
         say(f"{label}: up to date{other}")
         return
-    say(f"{label}: {'; '.join(changes) if changes and before else 'starting' if not before else 'forced'}")
+    say(f"{label}: {'; '.join(changed) if changed and before else 'starting' if not before else 'forced'}")
     if force and _is_first_process():
         for folder in anew:
             shutil.rmtree(folder, ignore_errors=True)
@@ -164,7 +163,7 @@ def run_step(
         raise RuntimeError(f"{label} did not write {missing[0]}")
     if _is_first_process():
         made = {"code": code_version(), "versions": versions(), "seconds": seconds, "outputs": [str(path) for path in outputs]}
-        write_text(manifest_path, json.dumps(state | made, indent=1))
+        write_text(_manifest(run, label), json.dumps(state | made, indent=1))
         os.utime(run.folder)
     say(f"{label}: done in {seconds:.1f} s")
 
@@ -192,7 +191,7 @@ def fingerprint(value: Any) -> Any:
         return [len(value), digest.hexdigest()]
     if isinstance(value, (list, tuple)):
         return [fingerprint(item) for item in value]
-    return _plain(value)
+    return plain(value)
 
 
 def code_version() -> str:
@@ -207,21 +206,31 @@ def code_version() -> str:
         return version("image-copy-detection")
 
 
-def _changes(before: dict[str, Any], now: dict[str, Any], outputs: list[Path]) -> list[str]:
+def read_manifest(run: Run, label: str) -> dict[str, Any]:
+    """What was recorded when this was last done; empty when it never was."""
+    return read_json(_manifest(run, label))
+
+
+def _manifest(run: Run, label: str) -> Path:
+    return run.folder / "manifests" / f"{label.replace(' ', '-')}.json"
+
+
+def changes(before: dict[str, Any], now: dict[str, Any], outputs: list[Path]) -> list[str]:
+    """What differs between a manifest and the inputs and parameters of now, in words."""
     if not before:
         return ["no manifest"]
-    changes = [f"{path} is gone" for path in outputs if not path.exists()]
+    found = [f"{path} is gone" for path in outputs if not path.exists()]
     for part in ("inputs", "parameters"):
         old, new = before.get(part), now[part]
         if isinstance(old, dict) and isinstance(new, dict):
             keys = [key for key in old | new if old.get(key) != new.get(key)]
-            changes += [f"{part[:-1]} {key} changed" for key in keys]
+            found += [f"{part[:-1]} {key} changed" for key in keys]
         elif old != new:
-            changes.append(f"{part} changed")
-    return changes
+            found.append(f"{part} changed")
+    return found
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """The value as JSON would give it back, so that it compares equal to a stored one."""
     dump = getattr(value, "model_dump", None)
     return json.loads(json.dumps(dump(mode="json") if dump else value, default=_plain_item))

@@ -16,6 +16,8 @@ from augmentations.query_set import make_query_set
 from augmentations.settings import AugmentationSettings
 from data.images import find_images
 from data.sample import write_pictures
+from pipeline.recipe import read_recipe
+from pipeline.staleness import step_parameters
 
 TOP = Path(__file__).parents[2]
 RECIPE = """
@@ -88,6 +90,8 @@ def test_the_run_ends_with_a_valid_scored_submission(finished: Path) -> None:
     log = (finished / "log.txt").read_text()
     assert "1 of 12 images cannot be read and match nothing" in log
     assert log.count("stage 3: ") == 1
+    labels = step_parameters(read_recipe(finished / "recipe.yaml"))
+    assert {path.stem for path in (run / "manifests").iterdir()} == {label.replace(" ", "-") for label in labels}
 
 
 def test_a_second_run_does_nothing(finished: Path) -> None:
@@ -173,6 +177,24 @@ def test_a_changed_recipe_makes_later_steps_stale(finished: Path, tmp_path: Path
     assert "up to date" in step(tmp_path, "00_augment", "--run", copy, "--recipe", changed).stdout
     assert "ensemble changed" in step(tmp_path, "03_ensemble", "--run", copy).stdout
     assert "choice.csv changed" in step(tmp_path, "04_normalize", "--run", copy).stdout
+
+
+def test_later_steps_say_that_an_earlier_one_is_stale(finished: Path, tmp_path: Path) -> None:
+    assert "stale" not in (finished / "log.txt").read_text()
+    copy = tmp_path / "runs" / "copy"
+    shutil.copytree(finished / "runs" / "tiny", copy)
+    old, new = RECIPE, RECIPE.replace("dimensions: [8, 16]", "dimensions: 64")
+    (tmp_path / "new.yaml").write_text(new)
+    message = fails(tmp_path, "03_ensemble", "--run", copy, "--recipe", "new.yaml")
+    assert "training.h5 and 1 more without the 10 validation images: 39 training vectors of 32 dimensions" in message
+    told = "step 03_ensemble is stale (parameter ensemble changed): what it made before is used. Do it again: python pipeline/03"
+    for name in ("04_normalize", "05_submit", "06_score"):
+        assert told in step(tmp_path, name, "--run", copy).stdout
+    (copy / "recipe.yaml").write_text(old)
+    assert "stale" not in step(tmp_path, "04_normalize", "--run", copy).stdout
+    (copy / "ensemble" / "choice.csv").unlink()  # as a killed step 03 leaves it, its sets of two recipes
+    for name in ("04_normalize", "05_submit"):
+        assert "choice.csv is missing: step 03_ensemble has not been done" in fails(tmp_path, name, "--run", copy)
 
 
 def test_vectors_of_different_checkpoints_are_named(finished: Path, tmp_path: Path) -> None:
