@@ -56,7 +56,7 @@ def _changed(run: Run, label: str, parameters: Any) -> list[str]:
         return []
     known, now = before.get("parameters"), plain(parameters)
     if isinstance(known, dict):
-        known, now = ({key: one[key] for key in known.keys() & now.keys()} for one in (known, now))
+        known, now = ({key: one[key] for key in known if key in now} for one in (known, now))
     return changes(before | {"parameters": known}, {"inputs": _looked_at_again(before.get("inputs")), "parameters": now}, [])
 
 
