@@ -26,8 +26,10 @@ def join_models(run: Run) -> Variant:
     training = joined(run, "training")
     require_training_only(training.ids, {name: joined(run, name).ids for name in ("reference", "query")})
     variant, table = _choice(run, training)
+    sample = training.sample(recipe.ensemble.training_sample, recipe.seed)
     with naming(training.name):
-        projection = fit_projection(training.sample(recipe.ensemble.training_sample, recipe.seed), variant.dimensions)
+        projection = fit_projection(sample, variant.dimensions)
+    del sample  # larger than all that follows
     (folder / "choice.csv").unlink(missing_ok=True)  # the sets belong together again when it stands there
     for name in SETS:
         part = joined(run, name)

@@ -79,7 +79,7 @@ def fit_projection(training: NDArray[np.float32], needed: int = 1) -> Projection
         raise UserError(
             f"{count} training vectors of {dimensions} dimensions give a PCA of {most} dimensions, {needed} are asked for. Lower "
             f"ensemble.dimensions in the recipe to at most {most}, or "
-            + ("add training images." if count < needed else "join more or longer models.")
+            + ("join more or longer models." if dimensions < needed else "add training images.")
         )
     pca = faiss.PCAMatrix(dimensions, most)
     pca.train(np.ascontiguousarray(training, dtype=np.float32))

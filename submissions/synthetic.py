@@ -52,8 +52,10 @@ def project_candidates(
     kept = np.array([image_id not in outside for image_id in training.ids], dtype=bool)
     others = np.flatnonzero(kept & ~training.unreadable)
     name = f"{training.name} without the {len(outside)} validation images"
+    fitted_on = training.sample(sample, seed, among=others)
     with naming(name):
-        projection = fit_projection(training.sample(sample, seed, among=others), dimensions)
+        projection = fit_projection(fitted_on, dimensions)
+    del fitted_on  # as large as all that is kept
     searched = np.sort(training.rows_of(references))
 
     def coordinates(part: JoinedVectors, rows: NDArray[np.int64]) -> NDArray[np.float32]:
