@@ -43,6 +43,8 @@ def check(options: argparse.Namespace) -> None:
         raise UserError("--checkpoint and --onnx exclude each other: one network describes the images.")
     if not 0 < options.false_alarms < 1:
         raise UserError(f"--false-alarms {options.false_alarms}: a rate per query between 0 and 1, such as 0.001.")
+    if options.threshold is not None and not options.threshold <= 0:
+        raise UserError(f"--threshold {options.threshold}: a score is −‖q − r‖², 0 for the very same vector; such as -0.5.")
     if options.most < 1:
         raise UserError(f"--most {options.most}: at least 1.")
 
