@@ -47,7 +47,8 @@ class Normalizer:
     def neighbours(self, queries: NDArray[np.float32]) -> Neighbours:
         needed = {"none": 1, "method1": 1, "method2": self.settings.direction_neighbours}
         count = max(self.settings.similarity_neighbours, needed[self.variant.method])
-        return find_neighbours(queries, self.readable, count)
+        with naming("ensemble/training.h5 of the run"):
+            return find_neighbours(queries, self.readable, count)
 
     def __call__(self, queries: NDArray[np.float32]) -> NDArray[np.float32]:
         """Queries [n, d] as they are searched."""

@@ -61,8 +61,9 @@ def submission_problems(path: Path, query_ids: list[str] | None = None, referenc
             if problems:
                 return problems
             for (name, ids_name), expected in zip(PARTS, (query_ids, reference_ids), strict=True):
-                problems += _vector_problems(name, file[name])
-                problems += _id_problems(ids_name, read_ids(file[ids_name]), len(file[name]), expected)
+                ids = read_ids(file[ids_name])
+                problems += _vector_problems(name, file[name], ids)
+                problems += _id_problems(ids_name, ids, len(file[name]), expected)
             if file["query"].shape[1:] != file["reference"].shape[1:]:
                 shapes = f"{list(file['query'].shape)} and {list(file['reference'].shape)}"
                 problems.append(f"query and reference have different dimensions: {shapes}")
@@ -92,7 +93,7 @@ def _form_problems(name: str, ids_name: str, file: h5py.File) -> list[str]:
     return problems
 
 
-def _vector_problems(name: str, vectors: h5py.Dataset) -> list[str]:
+def _vector_problems(name: str, vectors: h5py.Dataset, ids: list[str]) -> list[str]:
     problems = []
     if vectors.dtype != np.float32:
         problems.append(f"{name} is {vectors.dtype}; expected float32")
@@ -105,7 +106,9 @@ def _vector_problems(name: str, vectors: h5py.Dataset) -> list[str]:
             (np.isfinite(lengths) & (lengths > LONGEST), f"are longer than {LONGEST:.0e}, so that their distances overflow"),
         ):
             if wrong.any():
-                problems.append(f"{name}: {wrong.sum()} rows {told}, the first is row {np.argmax(wrong)}")
+                first = int(np.argmax(wrong))
+                image = f" ({ids[first]!r})" if first < len(ids) else ""
+                problems.append(f"{name}: {wrong.sum()} rows {told}, the first is row {first}{image}")
     return problems
 
 

@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +67,33 @@ def test_candidates_are_what_all_vectors_at_once_give(tmp_path: Path) -> None:
     fewer = project_candidates(training, ids(5, 15), ids(30), synthetic, 5, 20, 0)
     assert not np.allclose(fewer.projection.mean, found.projection.mean)  # fitted on a sample of 20
     assert len(fewer.training) == several - 30
+
+
+MEASURED = """
+import resource, sys
+from pathlib import Path
+from data.ground_truth import GroundTruth
+from submissions.joined import join_files
+from submissions.selection import choose_variant
+from submissions.settings import EnsembleSettings, NormalizationSettings
+from submissions.synthetic import project_candidates
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+training, before = join_files([Path(sys.argv[1]), Path(sys.argv[1])]), peak()
+synthetic = join_files([Path(sys.argv[2]), Path(sys.argv[2])])
+candidates = project_candidates(training, training.ids[:100], training.ids[:200], synthetic, 16, 2000, 0)
+truth = GroundTruth(synthetic.ids, frozenset(zip(synthetic.ids, training.ids[:100])))
+choose_variant(candidates, truth, EnsembleSettings(dimensions=[8, 16], eigen_power=[0, -0.5]), NormalizationSettings())
+print((peak() - before) * (1 if sys.platform == "darwin" else 1024))
+"""
+
+
+def test_several_candidates_never_hold_the_training_vectors(tmp_path: Path) -> None:
+    block = np.random.default_rng(0).standard_normal((10_000, 256)).astype(np.float32)
+    write_vectors(tmp_path / "t.h5", ids(200_000), [block] * 20)
+    write_vectors(tmp_path / "s.h5", [f"Q{i}" for i in range(100)], [block[:100]])
+    command = [sys.executable, "-c", MEASURED, str(tmp_path / "t.h5"), str(tmp_path / "s.h5")]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 0.75 * 200_000 * 512 * 4  # blocks and a sample; all at once took more than twice the vectors
 
 
 def test_real_queries_and_references_cannot_reach_the_choice(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_all_problems_are_listed_at_once(tmp_path: Path) -> None:
     problems = "\n".join(submission_problems(tmp_path / "s.h5", ["Q1", "Q2", "Q3"], ["R1", "R2"]))
     for expected in (
         "query has 300 dimensions",
-        "query: 3 rows hold NaN or infinity, the first is row 0",
+        "query: 3 rows hold NaN or infinity, the first is row 0 ('Q2')",
         "query_ids: 1 ids stand more than once, the first is 'Q1'",
         "query_ids is not sorted: 'Q1' follows 'Q2'",
         "query_ids: 1 images have no vector, the first is 'Q3'",
