@@ -14,6 +14,7 @@ import faiss
 import numpy as np
 from faiss.contrib.exhaustive_search import knn_ground_truth
 from faiss.contrib.ondisk import merge_ondisk
+from numpy.typing import NDArray
 
 from data.errors import UserError
 from submissions.joined import JoinedVectors
@@ -46,16 +47,7 @@ def build_index(factory: str, training: JoinedVectors, references: JoinedVectors
         raise UserError(f"{references.name} holds no vector of a readable image. Embed the references again (step 02).")
     index = _trained(factory, training, references.dimensions, seed)
     if _has_plain_lists(index):
-        parts: list[Path] = []
-        first = 0
-        for block in references.blocks_of(readable):
-            index.add_with_ids(block, np.arange(first, first + len(block)))
-            first += len(block)
-            if _bytes(index) >= PART or first == len(readable):
-                parts.append(folder / f"part-{len(parts)}.faiss")
-                faiss.write_index(index, str(parts[-1]))
-                index.reset()
-        _merge(index, parts, folder, len(readable))
+        _merge(index, _write_parts(index, references, readable, folder), folder, len(readable))
     else:
         try:
             for block in references.blocks_of(readable):
@@ -121,14 +113,27 @@ def _has_plain_lists(index: faiss.Index) -> bool:
     return type(faiss.downcast_InvertedLists(inner.invlists)) is faiss.ArrayInvertedLists
 
 
-def _bytes(index: faiss.Index) -> int:
-    lists = faiss.extract_index_ivf(index)
-    return int(lists.ntotal * (lists.code_size + 8))  # 8: of the number
+def _write_parts(index: faiss.Index, references: JoinedVectors, rows: NDArray[np.int64], folder: Path) -> list[Path]:
+    """The rows as indexes of PART bytes each; `index` is empty again afterwards."""
+    parts: list[Path] = []
+    first = 0
+    for block in references.blocks_of(rows):
+        index.add_with_ids(block, np.arange(first, first + len(block)))
+        first += len(block)
+        if index.ntotal * _bytes_a_row(index) >= PART or first == len(rows):
+            parts.append(folder / f"part-{len(parts)}.faiss")
+            faiss.write_index(index, str(parts[-1]))
+            index.reset()
+    return parts
+
+
+def _bytes_a_row(index: faiss.Index) -> int:
+    return int(faiss.extract_index_ivf(index).code_size) + 8  # of the row's number
 
 
 def _merge(index: faiss.Index, parts: list[Path], folder: Path, count: int) -> None:
     """Join the parts' lists on disk and make them the lists of the empty `index`."""
-    needed, free = count * (faiss.extract_index_ivf(index).code_size + 8), shutil.disk_usage(folder).free
+    needed, free = count * _bytes_a_row(index), shutil.disk_usage(folder).free
     if free < needed:  # the lists are mapped: a full disk would end the process unheard
         told = f"the index needs {needed / 2**20:.0f} MiB, the disk has {free / 2**20:.0f} MiB"
         raise UserError(f"{folder.parent}: {told}. Make room and repeat it.")

@@ -39,11 +39,13 @@ class JoinedVectors:
                 bar.update(len(parts[0]))
 
     def blocks_of(self, rows: NDArray[np.int64]) -> Iterator[NDArray[np.float32]]:
-        """The chosen rows [≤ block, Σ d], in the order of the file."""
+        """The chosen rows [1 … block, Σ d], in the order of the file."""
         wanted, start = np.zeros(len(self), bool), 0
         wanted[rows] = True
         for block in self.blocks():
-            yield block[wanted[start : start + len(block)]]
+            part = block[wanted[start : start + len(block)]]
+            if len(part):
+                yield part
             start += len(block)
 
     def rows(self, chosen: NDArray[np.int64]) -> NDArray[np.float32]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from data.errors import UserError
-from submissions.joined import join_files
+from submissions.joined import JoinedVectors, join_files
 from submissions.vectors import read_vectors, write_vectors
 
 
@@ -14,7 +14,7 @@ def file(folder: Path, name: str, ids: list[str], dimensions: int, unreadable: l
     return folder / name
 
 
-def test_models_stand_side_by_side_in_any_block(tmp_path: Path) -> None:
+def test_models_stand_side_by_side_in_any_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = [f"T{i}" for i in range(10)]
     one, two = file(tmp_path, "1.h5", ids, 3), file(tmp_path, "2.h5", ids, 4, [False] * 9 + [True])
     joined = join_files([one, two])
@@ -22,6 +22,8 @@ def test_models_stand_side_by_side_in_any_block(tmp_path: Path) -> None:
     whole = np.concatenate([read_vectors(path).vectors for path in (one, two)], axis=1)
     assert (np.concatenate(list(joined.blocks(4))) == whole).all()
     assert (joined.rows(np.array([2, 7])) == whole[[2, 7]]).all()
+    monkeypatch.setattr(JoinedVectors.blocks, "__defaults__", (2,))
+    assert [len(block) for block in joined.blocks_of(np.array([2, 6, 7]))] == [1, 2]
     assert len(joined.sample(100)) == 9 and len(joined.sample(5)) == 5
     assert (joined.sample(5, seed=1) == joined.sample(5, seed=1)).all()
     assert (joined.sample(100, among=np.array([1, 8, 9])) == whole[[1, 8]]).all()
