@@ -13,7 +13,14 @@ from pipeline.joining import joined, synthetic_candidates
 from pipeline.roles import training_roles
 from pipeline.stage import Run
 from submissions.metrics import evaluate
-from submissions.normalization import append_zero, find_neighbours, normalize_queries, normalize_scores, subtract_negatives
+from submissions.normalization import (
+    Neighbours,
+    append_zero,
+    find_neighbours,
+    normalize_queries,
+    normalize_scores,
+    subtract_negatives,
+)
 from submissions.selection import read_choice
 from submissions.vectors import Vectors
 
@@ -47,13 +54,13 @@ def _candidates(queries: Rows, references: Rows, training: Rows) -> Iterator[tup
     """(name, queries, references) of every candidate."""
     yield "none", queries, references
     most = min(100, len(training))
+    nearest = find_neighbours(queries, training, most)
     for k in sorted({min(k, most) for k in (3, 10, 30, 100)}):
-        neighbours = find_neighbours(queries, training, k)
+        neighbours = Neighbours(nearest.cosines[:, :k], nearest.rows[:, :k])
         for beta in BETAS:
             yield f"method 2, β {beta:g}, k {k}", normalize_queries(queries, training, neighbours, "method2", beta), references
-    neighbours = find_neighbours(queries, training, min(3, most))
     for beta in BETAS:
-        yield f"method 1, β {beta:g}", normalize_queries(queries, training, neighbours, "method1", beta), references
+        yield f"method 1, β {beta:g}", normalize_queries(queries, training, nearest, "method1", beta), references
         yield f"score normalisation, α {beta:g}, k 3", normalize_scores(queries, training, beta), append_zero(references)
     for beta in (0.2, 0.35, 0.5):
         moved, against = (subtract_negatives(side, training, beta, min(10, most)) for side in (queries, references))

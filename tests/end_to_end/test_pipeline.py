@@ -101,6 +101,17 @@ def test_a_second_run_does_nothing(finished: Path) -> None:
     assert before == {path: path.stat().st_mtime_ns for path in (finished / "runs" / "tiny").rglob("*.h5")}
 
 
+def test_the_sweep_prints_every_normalisation(finished: Path) -> None:
+    printed = step(finished, "04_normalize", "--run", "runs/tiny", "--sweep").stdout
+    assert "12 synthetic queries, 7 references" in printed
+    rows = [line.split("│")[1:3] for line in printed.splitlines() if line.startswith("│")]
+    figures = [float(figure) for _, figure in rows]
+    assert len(rows) == 1 + 4 * 5 + 2 * 5 + 3 and figures == sorted(figures, reverse=True)
+    assert {name.split(",")[0].strip() for name, _ in rows} == {
+        "none", "method 1", "method 2", "score normalisation", "negative embedding subtraction",
+    }  # fmt: skip
+
+
 def test_scoring_any_submission(finished: Path) -> None:
     submission, truth = finished / "runs/tiny/submission.h5", finished / "data/public_ground_truth.csv"
     step(finished, "06_score", "--submission", submission, "--ground-truth", truth, "--output", "out/scores.json")
