@@ -15,6 +15,7 @@ from submissions.report.svg import FIRST, INK, SECOND, SOFT, THIRD, draw
 CURVE_POINTS = 800
 BINS = 40
 ROW = 0.46  # inches of a step's row
+DOT: dict[str, Any] = {"markersize": 4.5, "markerfacecolor": "none", "markeredgecolor": INK}
 
 
 def steps_chart(variants: Sequence[dict[str, Any]]) -> Markup:
@@ -31,11 +32,11 @@ def steps_chart(variants: Sequence[dict[str, Any]]) -> Markup:
             axes.barh(place, value, 0.42, color=_step_colour(row), alpha=1 if row["submitted"] else 0.75)
             if bounds is not None:
                 axes.plot(bounds, [place, place], color=INK, linewidth=1.2)
-            axes.plot(row["recall_at_precision_90"], place, "o", markersize=4.5, markerfacecolor="none", markeredgecolor=INK)
+            axes.plot(row["recall_at_precision_90"], place, "o", clip_on=False, **DOT)
             weight = "bold" if row["submitted"] else "normal"
             axes.text(0, place - 0.27, row["name"], va="bottom", fontsize=10, weight=weight)
             axes.text(1, place - 0.27, f"{value:.3f}", va="bottom", ha="right", fontsize=10, weight=weight)
-        axes.plot([], [], "o", markersize=4.5, markerfacecolor="none", markeredgecolor=INK, label="recall at 90 % precision")
+        axes.plot([], [], "o", label="recall at 90 % precision", **DOT)
         axes.plot([], [], color=INK, linewidth=1.2, label="95 % of bootstrap draws of µAP")
         axes.set(xlabel="µAP", xlim=(0, 1), ylim=(len(variants) - 0.6, -0.85), yticks=[])
         axes.spines.left.set_visible(False)
@@ -59,14 +60,14 @@ def precision_recall_chart(curves: Sequence[tuple[str, RankedPairs]]) -> Markup:
         for (name, ranked), colour in zip(curves, (FIRST, SECOND), strict=False):
             steps = np.unique(np.linspace(0, max(len(ranked.true) - 1, 0), min(CURVE_POINTS, len(ranked.true))).astype(int))
             good = np.flatnonzero(ranked.precision >= 0.9)
-            label = name
+            label = f"{name}: precision never reaches 90 %".removeprefix(": ")
             if len(good):
                 best = good[np.argmax(ranked.recall[good])]
                 label = f"{name}: recall {ranked.recall[best]:.3f} at 90 % precision".removeprefix(": ")
                 axes.plot(ranked.recall[best], ranked.precision[best], "o", color=colour, markersize=8, zorder=3)
                 axes.plot([ranked.recall[best]] * 2, [0, ranked.precision[best]], color=colour, linewidth=0.8, linestyle=":")
                 steps = np.union1d(steps, [best])
-            axes.plot(ranked.recall[steps], ranked.precision[steps], color=colour, linewidth=2, label=label or "precision")
+            axes.plot(ranked.recall[steps], ranked.precision[steps], color=colour, linewidth=2, label=label)
         axes.axhline(0.9, color=INK, linewidth=0.8, linestyle=":")
         axes.set(xlabel="recall", ylabel="precision", xlim=(0, 1), ylim=(0, 1.02))
         axes.grid(alpha=0.2)

@@ -1,6 +1,7 @@
 """The report: whole, self-contained, and safe with ids that hold HTML."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -79,6 +80,19 @@ def test_page_is_whole_and_every_picture_exists(inputs: ReportInputs, tmp_path: 
     for path in page.parent.rglob("*.jpg"):
         with Image.open(path) as picture:
             assert max(picture.size) <= 200
+
+
+def test_without_90_percent_precision_no_threshold_is_spoken_of(inputs: ReportInputs, tmp_path: Path) -> None:
+    def words(shown: ReportInputs, folder: str) -> str:
+        return write_report(shown, tmp_path / folder).read_text()
+
+    low = replace(
+        inputs,
+        ranked=replace(inputs.ranked, precision=np.minimum(inputs.ranked.precision, 0.8)),
+        distributions=[replace(one, threshold=None) for one in inputs.distributions],
+    )
+    assert "precision never reaches 90 %" in words(low, "low") and "dashed line" not in words(low, "low")
+    assert "precision never reaches" not in words(inputs, "high")
 
 
 def test_nothing_from_outside_runs_or_loads(inputs: ReportInputs, tmp_path: Path) -> None:
