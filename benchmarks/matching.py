@@ -25,8 +25,8 @@ from data.ground_truth import read_ground_truth
 from data.images import ImageSet
 from models.embed import EmbeddedBlock
 from pipeline.describing import Normalizer, calibrate, fit_tail_of_readable, run_describer
+from pipeline.known_run import open_known_run
 from pipeline.matching import add_folder, match_folder, match_within
-from pipeline.stage import open_run
 from submissions.index.matches import Rule, write_matches_csv
 from submissions.index.store import open_store
 from submissions.projection import unit_length
@@ -116,7 +116,7 @@ def promises(folders: list[Path]) -> None:
     """Stated and measured false alarms of each run."""
     table = Table("run", "stated", "queries that copy nothing", "of them matched", "measured", "÷ stated", "copies found")
     for folder in folders:
-        run = open_run(argparse.Namespace(run=folder, recipe=None, data=None))
+        run = open_known_run(folder, None)
         tail = calibrate(run, run_describer(run))
         truth = read_ground_truth(run.data / "public_ground_truth.csv")
         queries, references = read_vectors(folder / "normalized" / "query.h5"), read_vectors(folder / "ensemble" / "reference.h5")

@@ -7,6 +7,7 @@ explore.py --run DIR --port 9000
 import argparse
 from pathlib import Path
 
+from pipeline.known_run import add_data_option
 from pipeline.stage import clear_errors
 
 
@@ -15,6 +16,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--run", type=Path, metavar="DIR", help="run folder; without it the latest run under runs/")
     options.add_argument("--port", type=int, default=8765, help="of 127.0.0.1; default 8765")
     options.add_argument("--false-alarms", type=float, default=0.001, metavar="RATE", help="per query; default 0.001")
+    add_data_option(options)
     return options
 
 

@@ -10,6 +10,7 @@ before it is written. Query normalisation needs the training vectors and stays o
 import argparse
 from pathlib import Path
 
+from pipeline.known_run import add_data_option
 from pipeline.stage import clear_errors
 
 
@@ -19,6 +20,7 @@ def parser() -> argparse.ArgumentParser:
     source.add_argument("--run", type=Path, metavar="DIR", help="run folder; without it the latest run under runs/")
     source.add_argument("--checkpoint", type=Path, metavar="FILE", help="one .safetensors checkpoint")
     options.add_argument("--output", type=Path, metavar="FILE", default=Path("descriptor.onnx"), help="default: descriptor.onnx")
+    add_data_option(options)
     return options
 
 

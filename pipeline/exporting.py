@@ -8,7 +8,8 @@ from models.checkpoint import load_descriptor
 from models.onnx_export import LinearMap, export_onnx
 from models.settings import EmbeddingSettings
 from pipeline.describing import run_checkpoints, run_embeddings
-from pipeline.stage import Run, code_version, open_run, require
+from pipeline.known_run import open_known_run
+from pipeline.stage import Run, code_version, require
 from submissions.projection import load_projection
 from submissions.selection import read_choice
 
@@ -18,7 +19,7 @@ def export(options: argparse.Namespace) -> None:
     if options.checkpoint is not None:
         difference = export_checkpoint(options.checkpoint, options.output)
     else:
-        difference = export_run(open_run(argparse.Namespace(run=options.run, recipe=None, data=None)), options.output)
+        difference = export_run(open_known_run(options.run, options.data), options.output)
     size = options.output.stat().st_size / 1e6
     print(f"{options.output}: {size:.1f} MB, differs from torch by at most {difference:.1e}")
 

@@ -10,6 +10,7 @@ import argparse
 from pathlib import Path
 
 from data.errors import UserError
+from pipeline.known_run import add_data_option
 from pipeline.stage import clear_errors
 
 
@@ -28,6 +29,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--unrelated", type=Path, metavar="DIR", help="calibrate on these pictures, no copies of each other")
     options.add_argument("--most", type=int, default=10, metavar="N", help="references per query at most; default 10")
     options.add_argument("--output", type=Path, default=Path("matches"), metavar="DIR", help="default: matches")
+    add_data_option(options)
     return options
 
 

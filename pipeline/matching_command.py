@@ -9,8 +9,9 @@ from pathlib import Path
 
 from data.errors import UserError
 from pipeline.describing import Describer, calibrate, calibrate_on, checkpoint_describer, onnx_describer, run_describer
+from pipeline.known_run import open_known_run
 from pipeline.matching import Added, add_folder, forget_missing, images_below, indexed_path, match_folder, match_within
-from pipeline.stage import Run, open_run
+from pipeline.stage import Run
 from submissions.calibration import Tail
 from submissions.index.matches import Matches, Rule, write_matches_csv
 from submissions.index.store import FILE, Store, open_store, remove_files
@@ -80,7 +81,7 @@ def _describer(options: argparse.Namespace) -> tuple[Run | None, Describer]:
         return None, checkpoint_describer(options.checkpoint)
     if options.onnx is not None:
         return None, onnx_describer(options.onnx)
-    run = open_run(argparse.Namespace(run=options.run, recipe=None, data=None))
+    run = open_known_run(options.run, options.data)
     return run, run_describer(run)
 
 

@@ -8,7 +8,7 @@ import uvicorn
 from data.errors import UserError
 from pipeline.explorer.answers import open_explorer
 from pipeline.explorer.app import make_app
-from pipeline.stage import open_run
+from pipeline.known_run import open_known_run
 
 HOST = "127.0.0.1"
 AT_ONCE = 64  # connections; more are told to come later
@@ -20,7 +20,7 @@ def explore(options: argparse.Namespace) -> None:
         raise UserError(f"--false-alarms {options.false_alarms}: a rate per query between 0 and 1, such as 0.001.")
     door = listening(options.port)
     with door:
-        run = open_run(argparse.Namespace(run=options.run, recipe=None, data=None))
+        run = open_known_run(options.run, options.data)
         explorer = open_explorer(run, options.false_alarms)
         print(f"{run.folder}: http://{HOST}:{door.getsockname()[1]}   (Ctrl-C stops)", flush=True)
         uvicorn.Server(uvicorn.Config(make_app(explorer), log_level="warning", limit_concurrency=AT_ONCE)).run([door])

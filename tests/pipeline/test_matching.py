@@ -1,5 +1,6 @@
 """Matching folders with a small checkpoint: copies found, known contents not embedded again, kills survived."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -216,6 +217,8 @@ def test_an_exported_checkpoint_finds_the_same(pictures: Path, checkpoint: Path,
         (["--queries", "q", "--onnx", "none.onnx"], "no such ONNX file"),
         (["--queries", "q"], "there is no run"),
         (["--queries", "q", "--checkpoint", "none.safetensors"], "no such checkpoint"),
+        (["--queries", "q", "--run", "none"], "none is not a run"),
+        (["--queries", "q", "--run", "none", "--data", "q"], "none is not a run"),
         (["--queries", "none"], "none is not a folder"),
         (["--queries", "loop"], "loop is not a folder"),
         (["--queries", "q", "--references", "empty"], "empty holds no image"),
@@ -234,7 +237,20 @@ def test_wrong_options_give_one_message(
     Path("loop").symlink_to("loop")
     with pytest.raises(UserError, match=message):
         run_match(*arguments)
-    assert not Path("matches").exists()
+    assert not Path("matches").exists() and not Path("none").exists()
+
+
+def test_a_run_whose_data_set_was_moved_is_used_with_its_new_place(
+    small_run: Path, pictures: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(pictures)
+    shutil.copytree(small_run, "run")
+    Path("run/run.json").write_text(json.dumps({"data": str(pictures / "gone")}))
+    arguments = ["--run", "run", "--queries", "queries", "--references", "references", "--false-alarms", "0.01"]
+    with pytest.raises(UserError, match="Name it with --data"):
+        run_match(*arguments)
+    run_match(*arguments, "--data", small_run.parent / "data")
+    assert "(0.01 false alarms per query to be expected)" in capsys.readouterr().out
 
 
 def test_the_script_prints_the_message_and_exits_with_2(tmp_path: Path) -> None:
