@@ -12,7 +12,10 @@ import pandas as pd
 import pytest
 
 from data.sample import write_pictures
+from submissions.calibration import Tail
+from submissions.index.matches import Match, Matches, Rule
 from submissions.projection import unit_length
+from submissions.report.matches_page import write_matches_page
 from submissions.selection import Variant, write_choice
 from submissions.submission import write_submission
 from submissions.vectors import Vectors, write_vectors
@@ -93,7 +96,23 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
         done = subprocess.run(command, cwd=where, env=environment, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stdout + done.stderr
-    return {"report": where / "good/report/index.html", "comparison": where / "good/compare/other/index.html"}
+    return {
+        "report": where / "good/report/index.html",
+        "comparison": where / "good/compare/other/index.html",
+        "matches": write_matches(where / "matches", data),
+    }
+
+
+def write_matches(folder: Path, data: Path) -> Path:
+    """The matcher's gallery, with one query of a hostile name."""
+    strange = data / "queries" / f"{'long' * 30} <img src=x onerror=alert(1)>\n.jpg"
+    strange.parent.mkdir()
+    shutil.copy(data / "query_images" / "Q000000.jpg", strange)
+    queries = [strange, *sorted((data / "query_images").iterdir())[:COPIES]]
+    references = sorted((data / "reference_images").iterdir())[: len(queries)]
+    pairs = [Match(query, reference, -0.1, 1e-5) for query, reference in zip(queries, references, strict=True)]
+    matches = Matches(pairs, -0.5, QUERIES, REFERENCES, [references[7], strange])
+    return write_matches_page(folder, matches, Rule(None, Tail(1, 0.1, 0.01, 1000), 0.001, 10))
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +125,7 @@ def browser() -> Iterator["sync_api.Browser"]:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1400])
-@pytest.mark.parametrize("name", ["report", "comparison"])
+@pytest.mark.parametrize("name", ["report", "comparison", "matches"])
 def test_a_page_opens_from_disk_whole(
     browser: "sync_api.Browser", pages: dict[str, Path], tmp_path: Path, name: str, width: int, scheme: str
 ) -> None:
