@@ -13,7 +13,7 @@ from pipeline.known_run import open_known_run
 from pipeline.matching import Added, add_folder, forget_missing, images_below, indexed_path, match_folder, match_within
 from pipeline.stage import Run
 from submissions.calibration import Tail
-from submissions.index.matches import Matches, Rule, write_matches_csv
+from submissions.index.matches import Matches, Rule, counted, write_matches_csv
 from submissions.index.store import FILE, Store, open_store, remove_files
 from submissions.report.matches_page import write_matches_page
 from submissions.report.place import check_place
@@ -114,15 +114,15 @@ def _tell_added(folder: Path, added: Added) -> None:
 def _write(options: argparse.Namespace, matches: Matches, rule: Rule) -> None:
     write_matches_csv(options.output / "matches.csv", matches)
     page = write_matches_page(options.output / GALLERY, matches, rule)
-    print(f"{matches.queries} queries, {matches.references} different references, {len(matches.pairs)} {_decided(matches, rule)}")
+    print(f"{matches.queries} queries, {matches.references} different references; {counted(matches)} {_decided(matches, rule)}")
     if matches.unreadable:
-        print(f"{len(matches.unreadable)} images cannot be read and match nothing, the first is {matches.unreadable[0]}")
+        print(f"images that cannot be read and match nothing: {len(matches.unreadable)}, the first is {matches.unreadable[0]}")
     print(f"matches: {options.output / 'matches.csv'}\ngallery: {page}")
 
 
 def _decided(matches: Matches, rule: Rule) -> str:
     if matches.threshold is None:
-        return "pairs listed, the nearest of each query; nothing calibrates a threshold here: add --unrelated DIR or --threshold"
+        return "listed; nothing calibrates a threshold here: add --unrelated DIR or --threshold"
     if rule.score is not None:
-        return f"pairs that score at least {matches.threshold:.3f}"
-    return f"matches that score at least {matches.threshold:.3f} ({rule.rate:g} false alarms per query to be expected)"
+        return f"of at least {matches.threshold:.3f}"
+    return f"of at least {matches.threshold:.3f} ({rule.rate:g} false alarms per query to be expected)"

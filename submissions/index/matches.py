@@ -58,3 +58,9 @@ def write_matches_csv(path: Path, matches: Matches) -> None:
 def shown(path: Path) -> str:
     """The path as text; bytes of a name that are no text become escapes."""
     return str(path).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def counted(matches: Matches) -> str:
+    """How many there are, in words."""
+    one, more = ("nearest pair", "nearest pairs") if matches.threshold is None else ("match", "matches")
+    return f"{len(matches.pairs)} {one if len(matches.pairs) == 1 else more}"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from data.files import whole_folder
 from data.images import ImageSet
-from submissions.index.matches import Matches, Rule, shown
+from submissions.index.matches import Matches, Rule, counted, shown
 from submissions.report.rendering import render
 from submissions.report.thumbnails import Thumbnails
 
@@ -31,7 +31,7 @@ def write_matches_page(folder: Path, matches: Matches, rule: Rule) -> Path:
         ]
         page = render(
             "matches.html.jinja",
-            counted=_counted(matches),
+            counted=counted(matches),
             matches=matches,
             rule=rule,
             folders=[shown(folder) for folder in above],
@@ -50,8 +50,3 @@ def _thumbnails(folder: Path, paths: list[Path], prefix: str) -> Thumbnails:
 def _folder(paths: list[Path]) -> Path:
     """The folder that all of them lie in, so that captions need not repeat it."""
     return Path(os.path.commonpath([path.parent for path in paths])) if paths else Path()
-
-
-def _counted(matches: Matches) -> str:
-    one, more = ("nearest pair", "nearest pairs") if matches.threshold is None else ("match", "matches")
-    return f"{len(matches.pairs)} {one if len(matches.pairs) == 1 else more}"

@@ -188,7 +188,7 @@ def test_without_a_threshold_the_nearest_are_listed_and_a_folder_calibrates_one(
     list(write_pictures(pictures / "unrelated", "U", 40, seed=5, workers=1))
     options = ["--checkpoint", checkpoint, "--queries", "queries", "--references", "references"]
     run_match(*options, "--most", "2")
-    assert "6 pairs listed" in capsys.readouterr().out
+    assert "6 nearest pairs listed" in capsys.readouterr().out
     run_match(*options, "--unrelated", "unrelated", "--false-alarms", "0.01")
     assert "(0.01 false alarms per query to be expected)" in capsys.readouterr().out
     assert (pd.read_csv("matches/matches.csv")["expected_false_alarms"] <= 0.01).all()
