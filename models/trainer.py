@@ -82,15 +82,10 @@ def train_model(
             if (progress.stage, progress.epoch, progress.batch) == (0, 0, 0):
                 _tell_unreadable(squares, fabric.print)
             rows = _rows_of_stage(stage, squares, class_of)
+            torch.manual_seed(seed + progress.stage)  # the objective begins the same on all processes
+            objective = _objective(settings, descriptor, 1 + max(class_of[row] for row in rows), seed)
+            learner = build_learner(fabric, descriptor, network, objective, settings, stage.learning_rate_factor)
             torch.manual_seed(seed + progress.stage * fabric.world_size + fabric.global_rank)
-            learner = build_learner(
-                fabric,
-                descriptor,
-                network,
-                _objective(settings, descriptor, 1 + max(class_of[row] for row in rows), seed),
-                settings,
-                stage.learning_rate_factor,
-            )
             edited = _edited_images(settings, stage, squares, others, rows, labels is not None, seed)
             if progress.epoch or progress.batch:
                 learner.restore(state)

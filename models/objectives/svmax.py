@@ -8,13 +8,16 @@ from torch.nn import functional
 
 from data.errors import UserError
 from models.objectives import ObjectiveOutput
+from models.objectives.arcface import ArcFace
 from models.objectives.settings import SvmaxSettings
+from models.objectives.sharding import gathered
 
 
 class Svmax(nn.Module):
     """`objective` with the regulariser that `settings` ask for: loss + λ exp((U − s)/(U − L)) on unit rows, or loss − λ s on
     rows as they are. Without settings the loss is the objective's own; s of the unit rows [b, d] and its bounds L, U are logged
-    always. Raises UserError for a batch of one.
+    always. ArcFace is given this process's part of a batch; s is that of the whole batch there too. Raises UserError for a batch
+    of one.
     """
 
     def __init__(self, objective: nn.Module, settings: SvmaxSettings | None = None) -> None:
@@ -27,11 +30,11 @@ class Svmax(nn.Module):
         return {f"objective.{name}": rate for name, rate in rates.items()}
 
     def forward(self, embeddings: Tensor, labels: Tensor, instances: Tensor) -> ObjectiveOutput:
-        lower, upper = singular_bounds(*embeddings.shape)
         output = self.objective(embeddings, labels, instances)
         loss = output.loss
         with torch.autocast(embeddings.device.type, enabled=False):
-            rows = embeddings.float()
+            rows = gathered(embeddings.float()) if isinstance(self.objective, ArcFace) else embeddings.float()
+            lower, upper = singular_bounds(*rows.shape)
             bounded = self.settings is not None and self.settings.form == "bounded"
             with torch.set_grad_enabled(bounded and torch.is_grad_enabled()):
                 mean = mean_singular_value(functional.normalize(rows))

@@ -22,14 +22,14 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def start(pictures: Path, folder: Path, ranks: int, last: int = 0) -> list[subprocess.Popen[str]]:
-    """The processes as torchrun starts them; the second one dies at its step `last`."""
+def start(pictures: Path, folder: Path, ranks: int, last: int = 0, settings: str = "arcface") -> list[subprocess.Popen[str]]:
+    """The processes as torchrun starts them; the second one dies at its step `last`. settings: a name of training_process.py."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     shared = {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     shared |= {"OMP_NUM_THREADS": "1", "GROUP_RANK": "0", "TORCHELASTIC_RUN_ID": "test"}
-    command = [sys.executable, str(PROCESS), str(pictures), str(folder), str(last)]
+    command = [sys.executable, str(PROCESS), str(pictures), str(folder), str(last), settings]
     return [
         subprocess.Popen(
             command,
@@ -65,6 +65,18 @@ def test_the_curve_is_that_of_one_process(pictures: Path, tmp_path: Path, ranks:
         assert float(one["cosine_to_own_class"]) == pytest.approx(float(several["cosine_to_own_class"]), abs=1e-5)
         assert (one["step"], one["classes"], one["ended_by"]) == (several["step"], several["classes"], several["ended_by"])
     assert load_descriptor(tmp_path / "several" / "model" / "stage-2.safetensors").image_size == 32
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", ["svmax", "multigrain", "ideal"])
+def test_other_objectives_have_the_curve_of_one_process(pictures: Path, tmp_path: Path, settings: str) -> None:
+    finished(start(pictures, tmp_path / "one", 1, settings=settings))
+    finished(start(pictures, tmp_path / "two", 2, settings=settings))
+    alone, together = curve(tmp_path / "one"), curve(tmp_path / "two")
+    assert len(alone) == len(together) == 4
+    for one, two in zip(alone, together, strict=True):
+        for name in ("loss", "mean_singular_value", "singular_upper"):
+            assert float(one[name]) == pytest.approx(float(two[name]), rel=1e-3)
 
 
 @pytest.mark.slow
