@@ -83,33 +83,47 @@ def pk_batches(
 ) -> GroupBatches:
     """`classes_per_batch` classes a batch, `images_per_class` images of each (IDEAL: 8 and 4); `labels` go with `rows`.
 
-    Every class comes ⌈its images / images_per_class⌉ times an epoch, so that all its images are seen; the rounds of an epoch
-    each hold a class once at most, which keeps the classes of a batch different except where two rounds meet. A group short of
-    images repeats some, edited anew: one image a class is enough.
+    Every class comes ⌈its images / images_per_class⌉ times an epoch at least, so that all its images are seen. The classes of a
+    batch are different: where the larger ones alone are left, others come again beside them, edited anew, so that no batch lacks
+    negatives. With fewer classes than asked for, every batch holds all of them, equally often. A group short of images repeats
+    some, edited anew: one image a class is enough.
     """
     if images_per_class < 2:
         raise UserError(f"{images_per_class} image of a class in a batch makes no pair; two or more do.")
     by_class: dict[int, list[int]] = {}
     for row, label in zip(rows, labels, strict=True):
         by_class.setdefault(int(label), []).append(int(row))
-    groups = sum(-(-len(members) // images_per_class) for members in by_class.values())
+    times = {label: -(-len(members) // images_per_class) for label, members in by_class.items()}
+    different = max(1, min(classes_per_batch, len(by_class)))
+    per_batch = classes_per_batch // different * different
 
     def groups_of(epoch: int) -> list[list[Key]]:
         rng = generator_for(seed, epoch, "order of the classes")
-        rounds: list[list[list[Key]]] = []
-        for label in rng.permutation(sorted(by_class)):
-            for turn, group in enumerate(_groups_of_class(by_class[int(label)], images_per_class, epoch, rng)):
-                if turn == len(rounds):
-                    rounds.append([])
-                rounds[turn].append(group)
-        return [group for one_round in rounds for group in one_round]
+        order = {int(label): rng.permutation(by_class[int(label)]).tolist() for label in rng.permutation(sorted(by_class))}
+        taken = dict.fromkeys(order, 0)
+        groups = []
+        for label in _rounds(list(order), times, different):
+            groups.append(_group(order[label], taken[label], images_per_class, epoch))
+            taken[label] += 1
+        return groups
 
-    return GroupBatches(groups_of, groups, classes_per_batch, range(first_epoch, last_epoch), rank, ranks)
+    groups = len(_rounds(list(by_class), times, different))
+    return GroupBatches(groups_of, groups, per_batch, range(first_epoch, last_epoch), rank, ranks)
 
 
-def _groups_of_class(members: list[int], size: int, epoch: int, rng: np.random.Generator) -> list[list[Key]]:
-    """Every image of a class in groups of `size`, the last filled up with further repetitions of the class's images."""
-    order: list[int] = rng.permutation(members).tolist()
-    short = -len(order) % size
-    keys = [(epoch, order[place % len(order)], place // len(order)) for place in range(len(order) + short)]
-    return [keys[start : start + size] for start in range(0, len(keys), size)]
+def _rounds(order: list[int], times: dict[int, int], different: int) -> list[int]:
+    """The classes in rounds, each in its `times` first ones; what a round lacks to a multiple of `different` is filled with
+    classes that its last, incomplete part does not hold."""
+    result: list[int] = []
+    for number in range(max(times.values(), default=0)):
+        own = [label for label in order if times[label] > number]
+        rest = len(own) % different
+        last = set(own[len(own) - rest :])
+        result += own + [label for label in order if label not in last][: -len(own) % different]
+    return result
+
+
+def _group(images: list[int], number: int, size: int, epoch: int) -> list[Key]:
+    """The `number`-th `size` images of a class, which come again and again, each time in another repetition."""
+    places = range(number * size, (number + 1) * size)
+    return [(epoch, images[place % len(images)], place // len(images)) for place in places]

@@ -30,11 +30,12 @@ class Svmax(nn.Module):
         return {f"objective.{name}": rate for name, rate in rates.items()}
 
     def forward(self, embeddings: Tensor, labels: Tensor, instances: Tensor) -> ObjectiveOutput:
+        rows = gathered(embeddings) if isinstance(self.objective, ArcFace) else embeddings
+        lower, upper = singular_bounds(*rows.shape)
         output = self.objective(embeddings, labels, instances)
         loss = output.loss
         with torch.autocast(embeddings.device.type, enabled=False):
-            rows = gathered(embeddings.float()) if isinstance(self.objective, ArcFace) else embeddings.float()
-            lower, upper = singular_bounds(*rows.shape)
+            rows = rows.float()
             bounded = self.settings is not None and self.settings.form == "bounded"
             with torch.set_grad_enabled(bounded and torch.is_grad_enabled()):
                 mean = mean_singular_value(functional.normalize(rows))

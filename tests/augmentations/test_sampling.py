@@ -24,10 +24,23 @@ def test_pk_batches_hold_p_classes_of_k_images_and_see_every_image():
     batches = list(pk_batches(rows, labels, 2, 4, 0, 1, seed=1))
     label_of = dict(zip(rows, labels, strict=True))
     for batch in batches:
-        assert len(batch) in (4, 8) and len(set(batch)) == len(batch)
-        assert set(Counter(label_of[row] for _, row, _ in batch).values()) <= {4, 8}
+        assert len(batch) == 8 and len(set(batch)) == len(batch)
+        assert list(Counter(label_of[row] for _, row, _ in batch).values()) == [4, 4]
     assert {row for batch in batches for _, row, _ in batch} == set(rows)
-    assert [(0, 40, again) for again in range(4)] == sorted(key for batch in batches for key in batch if key[1] == 40)
+    alone = sorted(key for batch in batches for key in batch if key[1] == 40)
+    assert len(alone) >= 4 and alone == [(0, 40, again) for again in range(len(alone))]
+
+
+@pytest.mark.parametrize(("sizes", "classes"), [([40, 4, 4, 4, 1], 3), ([4] * 9, 4), ([9, 2, 5], 8), ([30, 1], 2)])
+def test_no_pk_batch_lacks_classes_however_unequal_their_sizes(sizes: list[int], classes: int) -> None:
+    labels = [label for label, size in enumerate(sizes) for _ in range(size)]
+    batches = pk_batches(range(len(labels)), labels, classes, 2, 0, 2, seed=1)
+    assert len(list(batches)) == len(batches)
+    for batch in batches:
+        of_class = Counter(labels[row] for _, row, _ in batch)
+        assert len(of_class) == min(classes, len(sizes)) and len(set(of_class.values())) == 1
+    keys = [key for batch in batches for key in batch]
+    assert len(set(keys)) == len(keys) and {row for _, row, _ in keys} == set(range(len(labels)))
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
