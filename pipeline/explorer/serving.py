@@ -32,6 +32,7 @@ def listening(port: int) -> socket.socket:
     door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         door.bind((HOST, port))
+        door.listen()  # at once: until then another explorer could take the port as well
     except (OSError, OverflowError) as error:
         door.close()
         raise UserError(f"port {port} of {HOST} cannot be used ({error}). Choose another one with --port.") from error

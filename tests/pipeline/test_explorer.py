@@ -255,7 +255,6 @@ def test_the_port_is_this_machines_alone() -> None:
     with listening(0) as door:
         host, port = door.getsockname()
         assert host == "127.0.0.1"
-        door.listen()
         with pytest.raises(UserError, match="Choose another one"):
             listening(port)
     with pytest.raises(UserError, match="Choose another one"):
