@@ -23,6 +23,15 @@ CLASSIFIER = "classifier.safetensors"
 WHITENING_IMAGES = 20_000  # the paper takes 20,000 of YFCC100M (MultiGrain, 4.1)
 
 
+def check_whitening(descriptor: Descriptor, images: int) -> None:
+    """UserError, before training rather than after it, where so few images cannot whiten the descriptor's vectors."""
+    if descriptor.settings.whiten and images <= descriptor.dimensions:
+        raise UserError(
+            f"whiten: {images} training images cannot whiten {descriptor.dimensions} dimensions, it takes more images than "
+            "dimensions. Lower descriptor.dimensions, leave whiten out, or add training images."
+        )
+
+
 @torch.no_grad()
 def learn_whitening(
     descriptor: Descriptor, parts: Sequence[tuple[SquareImages, list[int]]], settings: ModelSettings, size: int, seed: int
@@ -54,7 +63,9 @@ def load_classifier(checkpoint: Path) -> tuple[Tensor, Tensor]:
     """Weight [c, d] and bias [c] beside a last stage's checkpoint; UserError where there is none, or for an earlier stage."""
     path = checkpoint.parent / CLASSIFIER
     if not path.is_file():
-        raise UserError(f"{path} is missing: only models with the objectives softmax and multigrain have a classifier.")
+        raise UserError(
+            f"{path} is missing: only models with the objectives softmax and multigrain (λ above 0) have a classifier."
+        )
     if (later := _next_stage(checkpoint)).is_file():
         raise UserError(f"{path} belongs to the last stage, {checkpoint.name} is followed by {later.name}: name the last.")
     state = load_file(path)

@@ -63,6 +63,13 @@ class SamplingSettings(Settings):
     copies: int = Field(3, ge=2)
     per_class: int = Field(4, ge=2)
 
+    @model_validator(mode="after")
+    def _keys_of_the_kind(self) -> "SamplingSettings":
+        for key, kind in (("copies", "repeated"), ("per_class", "pk")):
+            if key in self.model_fields_set and self.kind != kind:
+                raise ValueError(f"{key} goes with kind {kind}, not with kind {self.kind}")
+        return self
+
 
 class OptimizerSettings(Settings):
     """class_kind: of the objective's parameters, so of the class matrix: "same"; or, where Adam's two further matrices are too
@@ -166,6 +173,8 @@ class ModelSettings(Settings):
             raise ValueError("multigrain compares copies of one image: set sampling.kind to repeated, or use objective margin")
         if self.descriptor.domains and kind not in PAIRWISE:
             raise ValueError(f"domains are for objectives that compare pairs ({', '.join(PAIRWISE)}), not {kind}")
+        if self.descriptor.domains and self.turn:
+            raise ValueError("turn would mix the rotations that domains keep apart: use one of them")
         group = {"epoch": 1, "repeated": sampling.copies, "pk": sampling.per_class}[sampling.kind]
         for stage in self.stages:
             if stage.batch_size < 2 * group:

@@ -27,7 +27,7 @@ from models.checkpoint import save_descriptor
 from models.curve import append_rows, remove_curve
 from models.descriptor import Descriptor, check_image_sizes
 from models.drip import class_centroids
-from models.finishing import learn_whitening, save_classifier
+from models.finishing import check_whitening, learn_whitening, save_classifier
 from models.launch import launched, lost_process_told
 from models.learner import Learner, build_learner, class_matrix, prepared_network
 from models.objectives.building import build_objective
@@ -69,6 +69,8 @@ def train_model(
         remove_curve(folder)
     if state:
         descriptor.load_state_dict(state["descriptor"])
+    learnt_last = settings.stages[-1].classes or len(class_of)
+    check_whitening(descriptor, len(overlays) + sum(label < learnt_last for label in class_of))
     check_image_sizes(descriptor, (stage.image_size for stage in settings.stages))
     network = prepared_network(fabric, descriptor, settings.compile)
     with lost_process_told(fabric):
@@ -209,7 +211,10 @@ def _tell_unreadable(squares: SquareImages, tell: Callable[..., Any]) -> None:
 def _tell_class_count(settings: ModelSettings, available: int, tell: Callable[..., Any]) -> None:
     wanted = settings.stages[0].classes
     if available < 2:
-        raise UserError(f"{available} training images are left as classes; training needs two at least. Add training images.")
+        raise UserError(
+            f"the training images to learn from are of {available} class(es); training needs two at least. Add training images, "
+            "of other classes where training_labels.csv names them."
+        )
     if wanted is not None and available < wanted:
         tell(
             f"  the first stage wants {wanted} classes, but there are {available} training images for them: it takes all, and no "

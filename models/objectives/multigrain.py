@@ -25,13 +25,13 @@ class Softmax(nn.Module):
 class MultiGrain(nn.Module):
     """λ · cross entropy / |B| + (1 − λ) · margin loss / |P| (MultiGrain, equation 4); positives share an instance [n].
 
-    Either part is left out where its weight is 0, so that λ = 1 needs no repeated images.
+    Either part is left out where its weight is 0: λ = 1 needs no repeated images, λ = 0 has no classifier.
     """
 
     def __init__(self, dimensions: int, classes: int, settings: MultiGrainSettings, seed: int) -> None:
         super().__init__()
         self.weight = settings.weight
-        self.softmax = Softmax(dimensions, classes)
+        self.softmax = Softmax(dimensions, classes) if settings.weight > 0 else None
         self.margin = MarginLoss(settings.margin_settings(), seed)
 
     def parameter_rates(self) -> dict[str, float]:
@@ -41,7 +41,7 @@ class MultiGrain(nn.Module):
     def forward(self, embeddings: Tensor, labels: Tensor, instances: Tensor) -> ObjectiveOutput:
         loss = embeddings.new_zeros((), dtype=torch.float32)
         logs: dict[str, Tensor | float] = {}
-        if self.weight > 0:
+        if self.softmax is not None:
             classes = self.softmax(embeddings, labels)
             loss, logs = loss + self.weight * classes.loss, logs | classes.logs
         if self.weight < 1:

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+from data.errors import UserError
 from data.images import ImageSet, find_images
 from data.sample import write_pictures
 from models.checkpoint import load_descriptor
 from models.descriptor import Descriptor
-from models.finishing import load_classifier, whitening_of
+from models.finishing import has_classifier, load_classifier, whitening_of
 from models.settings import DescriptorSettings, ModelSettings
 from models.trainer import train_model
 from models.whitening import folded_logits
@@ -20,6 +21,7 @@ from models.whitening import folded_logits
 STAGES = [{"classes": 4, "image_size": 32, "batch_size": 8, "epochs": 2}, {"image_size": 32, "batch_size": 8, "epochs": 1}]
 DESCRIPTOR = {"backbone": "test_efficientnet", "dimensions": 16}
 PK = {"kind": "pk", "per_class": 2}
+TRIPLET = {"objective": {"kind": "triplet"}, "sampling": PK}
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +69,20 @@ def test_multigrain_learns_whitens_and_folds_its_classifier(images: ImageSet, tm
     )
 
 
+def test_without_a_share_of_the_loss_no_classifier_is_left_behind(images: ImageSet, tmp_path: Path) -> None:
+    """It would be the random one that training began with."""
+    train(images, tmp_path, objective={"kind": "multigrain", "weight": 0.0}, sampling={"kind": "repeated", "copies": 3})
+    assert not has_classifier(tmp_path / "model" / "stage-2.safetensors")
+
+
+def test_too_few_images_to_whiten_with_are_told_before_training(images: ImageSet, tmp_path: Path) -> None:
+    """28 images: 4 classes of 4 in the last stage, and 4 overlays."""
+    descriptor = DESCRIPTOR | {"dimensions": 20, "whiten": True}
+    with pytest.raises(UserError, match=r"20 training images cannot whiten 20 dimensions.*Lower descriptor.dimensions"):
+        train(images, tmp_path, objective={"kind": "softmax"}, descriptor=descriptor, stages=STAGES[:1])
+    assert not (tmp_path / "cache").exists()
+
+
 def test_one_image_a_class_is_edited_again_to_make_its_pairs(images: ImageSet, tmp_path: Path) -> None:
     settings = ModelSettings.model_validate(
         {"descriptor": DESCRIPTOR, "workers": 0, "objective": {"kind": "triplet"}, "sampling": PK}
@@ -110,6 +126,9 @@ def test_the_vector_joins_the_domains_and_a_turned_image_permutes_them() -> None
         ({"descriptor": DESCRIPTOR | {"domains": "split", "dimensions": 18}}, "a multiple of 4"),
         ({"descriptor": DESCRIPTOR | {"domains": "split", "dimensions": 4}}, "at least 8; found 4"),
         ({"objective": {"kind": "margin"}, "sampling": {"kind": "pk", "per_class": 6}}, "two groups of 6 images"),
+        ({"turn": True, "descriptor": DESCRIPTOR | {"domains": "split"}, **TRIPLET}, "turn would mix"),
+        ({"sampling": {"copies": 3}}, "copies goes with kind repeated, not with kind epoch"),
+        ({**TRIPLET, "sampling": {"kind": "repeated", "per_class": 4}}, "per_class goes with kind pk, not with kind repeated"),
         ({"precision": "16", "optimizer": {"class_kind": "adafactor"}}, "needs precision 32 or bf16"),
     ],
 )
