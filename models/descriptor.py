@@ -50,7 +50,12 @@ class Descriptor(nn.Module):
 
     def features(self, images: Tensor) -> Tensor:
         """The backbone's maps of images [n, 3, h, w]: [n, c, h', w'], or with domains [4 n, c, h', w']."""
-        return self.backbone.forward_features(in_all_domains(images) if self.settings.domains else images)
+        if not self.settings.domains:
+            return self.backbone.forward_features(images)
+        if images.shape[2] == images.shape[3]:
+            return self.backbone.forward_features(in_all_domains(images))
+        maps = [self.backbone.forward_features(torch.rot90(images, domain, dims=(2, 3))) for domain in range(len(DOMAINS))]
+        return torch.cat([part.mT if domain % 2 else part for domain, part in enumerate(maps)])  # pooling sees no difference
 
     def described(self, features: Tensor, raw: bool = False) -> Tensor:
         """The rest of the way, from features to what `forward` gives; the pooling exponent counts here only."""

@@ -112,6 +112,18 @@ def test_the_vector_joins_the_domains_and_a_turned_image_permutes_them() -> None
     assert float(vector.detach().norm()) == pytest.approx(1, abs=1e-5)
 
 
+def test_an_image_that_is_no_square_has_its_four_rotations_too() -> None:
+    """As evaluate.py's long_side shows it: each domain is what one turned image alone gives."""
+    descriptor = Descriptor(DescriptorSettings.model_validate(DESCRIPTOR | {"domains": "shared"})).eval()
+    image = torch.randn(2, 3, 40, 64)
+    vector = descriptor(image).reshape(2, 4, 4)
+    alone = Descriptor(DescriptorSettings.model_validate(DESCRIPTOR | {"dimensions": 4})).eval()
+    alone.load_state_dict(descriptor.state_dict())
+    for domain in range(4):
+        expected = alone(torch.rot90(image, domain, dims=(2, 3))) / 2
+        torch.testing.assert_close(vector[:, domain], expected, atol=1e-5, rtol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
