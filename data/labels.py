@@ -50,6 +50,7 @@ def with_classes(images: ImageSet, classes: Sequence[str]) -> LabelledImages:
 def read_labels(path: Path | str, images: ImageSet) -> LabelledImages:
     """Read `image_id,label` for every image, in the order of the images.
 
+    Blanks around ids and labels don't count.
     UserError: no such file, other columns, an empty label, an id twice, an id that no image has, an image without a label.
     """
     path = Path(path)
@@ -61,6 +62,9 @@ def read_labels(path: Path | str, images: ImageSet) -> LabelledImages:
         raise UserError(f"{path} is not a CSV file that can be read: {error}") from error
     if list(table.columns) != COLUMNS:
         raise UserError(f"{path} has the columns {','.join(map(str, table.columns))}; expected {','.join(COLUMNS)}.")
+    if not isinstance(table.index, pd.RangeIndex):
+        raise UserError(f"{path}: its first lines hold more values than the columns {','.join(COLUMNS)}.")
+    table = table.apply(lambda column: column.str.strip())  # "cat" and " cat" are one class
     if (table["label"] == "").any():
         raise UserError(f"{path}, line {int((table['label'] == '').to_numpy().argmax()) + 2}: the label is empty.")
     label_of = dict(zip(table["image_id"], table["label"], strict=True))

@@ -13,7 +13,7 @@ IMAGES = ImageSet(["a", "b", "c"], [Path("a.jpg"), Path("b.jpg"), Path("c.jpg")]
 
 def test_labels_follow_the_images_order_and_stay_strings(tmp_path: Path) -> None:
     path = tmp_path / "labels.csv"
-    path.write_text("image_id,label\nc,NA\na,007\nb,NA\n")
+    path.write_text("image_id,label\nc,NA\na,007\nb, NA\n")
     labelled = read_labels(path, IMAGES)
     assert labelled.names == ["007", "NA"]
     assert labelled.labels.tolist() == [0, 1, 1] and labelled.labels.dtype == np.int64
@@ -28,6 +28,8 @@ def test_labels_follow_the_images_order_and_stay_strings(tmp_path: Path) -> None
         ("image_id,label\na,x\nb,x\nc,x\nzebra,x\n", "1 ids are no image's, the first is 'zebra'"),
         ("image_id,label\na,x\n", "2 of 3 images have no row, the first is 'b'"),
         ("image_id,label\na,x\nb,\nc,x\n", "line 3: the label is empty"),
+        ("image_id,label\na,x\nb, \nc,x\n", "line 3: the label is empty"),
+        ("image_id,label\na,x,1\nb,x,1\nc,x,1\n", "more values than the columns"),
         ("", "not a CSV file"),
     ],
 )
