@@ -7,6 +7,7 @@ FILE is models/<model>/stage-<n>.safetensors of a run; --data names other traini
 """
 
 import argparse
+import math
 from pathlib import Path
 
 from data.errors import UserError
@@ -57,11 +58,11 @@ def check(options: argparse.Namespace) -> None:
     """UserError for a value that makes no sense."""
     if any(size < 16 for size in options.sizes or ()):
         raise UserError(f"--sizes {min(options.sizes)}: at least 16 pixels.")
-    if min(options.exponents) <= 0:
-        raise UserError(f"--exponents {min(options.exponents):g}: above 0, such as 3.")
+    if wrong := [exponent for exponent in options.exponents if not 0 < exponent < math.inf]:
+        raise UserError(f"--exponents {wrong[0]:g}: above 0, such as 3.")
     if options.images is not None and options.images < 2:
         raise UserError(f"--images {options.images}: two at least.")
-    if options.learning_rate <= 0:
+    if not 0 < options.learning_rate < math.inf:
         raise UserError(f"--learning-rate {options.learning_rate:g}: above 0, such as 0.005.")
     if options.workers < 0:
         raise UserError(f"--workers {options.workers}: 0 or more.")

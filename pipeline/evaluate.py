@@ -8,6 +8,7 @@ evaluate.py --checkpoint FILE --set class_folders --root DIR   the same, and top
 """
 
 import argparse
+import math
 from pathlib import Path
 
 from data.errors import UserError
@@ -43,7 +44,7 @@ if __name__ == "__main__":
             raise UserError(f"--distractors goes with --set copydays, not with {arguments.set}.")
         if arguments.image_size is not None and arguments.image_size < 16:
             raise UserError(f"--image-size {arguments.image_size}: at least 16 pixels.")
-        if arguments.pooling_exponent is not None and arguments.pooling_exponent <= 0:
+        if arguments.pooling_exponent is not None and not 0 < arguments.pooling_exponent < math.inf:
             raise UserError(f"--pooling-exponent {arguments.pooling_exponent}: above 0, such as 3.")
         # imported here: --help must answer at once
         from pipeline.evaluating import evaluate_checkpoint

@@ -70,18 +70,23 @@ def evaluate_checkpoint(options: argparse.Namespace) -> None:
 
 
 def embedded(view: View, images: ImageSet, raw: bool = False) -> Vectors:
-    """Unit vectors [n, d], or raw embeddings, in the order of the images; zero where one cannot be read."""
+    """Unit vectors [n, d], or raw embeddings, in the order of the images; zero where one cannot be read, which is told."""
     device = next(view.descriptor.parameters()).device
     dataset = ProtocolImages(images, view.size, view.protocol)
     batches = SameShapeBatches(shapes_of(dataset), BATCH)
     result: Tensor | None = None
+    broken: list[int] = []
     with torch.inference_mode(), tqdm(total=len(images), desc="embedding", unit="image", leave=False) as bar:
         for rows, (pixels, readable) in zip(batches, DataLoader(dataset, batch_sampler=batches), strict=True):
             shown = normalized(pixels.to(device), view.descriptor.mean, view.descriptor.std)
             vectors = view.descriptor(shown, raw=raw).float().cpu() * readable[:, None]
             result = torch.zeros(len(images), vectors.shape[1]) if result is None else result
             result[rows] = vectors
+            broken += [row for row, fine in zip(rows, readable.tolist(), strict=True) if not fine]
             bar.update(len(rows))
+    if broken and not raw:
+        first = images.paths[min(broken)]
+        print(f"{len(broken)} of {len(images)} images cannot be read and count as wrong, the first is {first}")
     return result.numpy() if result is not None else np.zeros((0, view.descriptor.dimensions), np.float32)
 
 
@@ -108,7 +113,9 @@ def _of_class_folders(options: argparse.Namespace, view: View) -> dict[str, floa
     figures = _of_classes(view, labelled)
     if has_classifier(checkpoint) and not view.descriptor.settings.domains:
         weight, bias = load_classifier(checkpoint)
-        if len(weight) == len(labelled.names):
+        if len(weight) != len(labelled.names):
+            print(f"no top-1: the classifier tells {len(weight)} classes apart, {options.root} has {len(labelled.names)}")
+        else:
             raw, whitening = torch.from_numpy(embedded(view, labelled.images, raw=True)), whitening_of(view.descriptor.cpu())
             logits = raw @ weight.T + bias if whitening is None else folded_logits(raw, whitening, weight, bias)
             best = logits.topk(min(5, len(weight)), dim=1).indices.numpy() == labelled.labels[:, None]

@@ -24,11 +24,13 @@ def recall_at(vectors: Floats, labels: Labels, ks: Sequence[int] = (1, 2, 4, 8))
     """Recall@K: the share 0…1 of images with an image of their own class among their K nearest, themselves left out.
 
     vectors [n, d], labels [n]. Images that are alone in their class count as queries that fail, as in the usual protocol.
-    UserError: fewer than two images, K below 1, other numbers of labels than vectors.
+    UserError: fewer than two images, K below 1, other numbers of labels than vectors, every image alone in its class.
     """
     _check(vectors, labels)
     if not ks or min(ks) < 1:
         raise UserError(f"Recall@K needs K of at least 1; got {list(ks)}.")
+    if len(np.unique(labels)) == len(labels):
+        raise UserError(f"each of the {len(labels)} images is alone in its class: Recall@K needs classes of two or more images.")
     ranks = np.concatenate([_first_hit(block, first, labels) for first, block in _similarities(vectors, vectors)])
     return {k: float((ranks < k).mean()) for k in ks}
 
@@ -46,7 +48,7 @@ def _first_hit(similarities: Floats, first: int, labels: Labels) -> NDArray[np.i
 
 
 def normalized_mutual_information(vectors: Floats, labels: Labels, seed: int = 0) -> float:
-    """NMI 0…1 between the classes and k-means clusters, as many as there are classes; arithmetic mean of the entropies.
+    """NMI 0…1 between the classes and k-means clusters, as many as there are classes: I / √(H(classes) H(clusters)) (SVMax, B).
 
     k-means is seeded; over 20,000 vectors it goes by batches. UserError as `recall_at`.
     """
@@ -54,7 +56,7 @@ def normalized_mutual_information(vectors: Floats, labels: Labels, seed: int = 0
     clusters = len(np.unique(labels))
     kind = KMeans if len(vectors) <= EXACT_KMEANS else MiniBatchKMeans
     found = kind(clusters, n_init=1, random_state=seed).fit_predict(np.ascontiguousarray(vectors, dtype=np.float32))
-    return float(normalized_mutual_info_score(labels, found))
+    return float(normalized_mutual_info_score(labels, found, average_method="geometric"))
 
 
 def mean_average_precision(

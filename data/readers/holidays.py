@@ -17,7 +17,7 @@ def read_holidays(root: Path | str) -> RetrievalSet:
     """
     root = Path(root)
     expect(root, FORM, "jpg/")
-    images = find_images(root / "jpg")
+    images = find_images(root / "jpg", naming="path")
     wrong = [image_id for image_id in images.ids if not (len(image_id) == 6 and image_id.isascii() and image_id.isdigit())]
     if wrong:
         raise UserError(f"{root / 'jpg'} holds {len(wrong)} images not named by six figures, such as {wrong[0]!r}: {FORM}.")

@@ -20,7 +20,7 @@ def read_ukb(root: Path | str) -> LabelledImages:
     root = Path(root)
     expect(root, FORM)
     folder = root / "full" if (root / "full").is_dir() else root
-    images = find_images(folder)
+    images = find_images(folder, naming="path")
     numbers = [image_id.removeprefix("ukbench") for image_id in images.ids]
     wrong = [image_id for image_id, number in zip(images.ids, numbers, strict=True) if len(number) != 5 or not number.isdecimal()]
     if wrong:

@@ -155,6 +155,18 @@ def test_what_is_gone_is_named(tmp_path: Path, read: Callable, make: Callable, g
         read(tmp_path)
 
 
+def test_a_folder_of_other_sets_is_told_by_its_form(tmp_path: Path) -> None:
+    """Not by two files of one name, which the user could not mend."""
+    for name in ("a", "b"):
+        make_ukb(tmp_path / name)
+    with pytest.raises(UserError, match=r"16 images with other names.*full/ukbench00000\.jpg"):
+        read_ukb(tmp_path)
+    for name in ("a", "b"):
+        make_holidays(tmp_path / "jpg" / name)
+    with pytest.raises(UserError, match=r"10 images not named by six figures.*jpg/100000\.jpg"):
+        read_holidays(tmp_path)
+
+
 def test_files_of_another_form_are_told(tmp_path: Path) -> None:
     for make in (make_holidays, make_ukb, make_copydays, make_cub, make_cars, make_online_products):
         make(tmp_path / make.__name__)

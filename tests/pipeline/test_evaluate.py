@@ -59,8 +59,20 @@ def test_class_folders_with_a_classifier(checkpoint: Path, pictures: list[Path],
         assert figure in done.stdout, done.stdout + done.stderr
 
 
+def test_what_is_left_out_is_told(checkpoint: Path, pictures: list[Path], tmp_path: Path) -> None:
+    for number, path in enumerate(pictures[:8]):
+        folder = tmp_path / "ab"[number % 2]
+        folder.mkdir(exist_ok=True)
+        (folder / path.name).write_bytes(path.read_bytes() if number else b"broken")
+    done = evaluate(checkpoint, "--set", "class_folders", "--root", tmp_path)
+    assert "1 of 8 images cannot be read and count as wrong, the first is" in done.stdout, done.stderr
+    assert "no top-1: the classifier tells 3 classes apart" in done.stdout and pictures[0].name in done.stdout
+
+
 def test_wrong_input_is_told(checkpoint: Path, tmp_path: Path) -> None:
     done = evaluate(checkpoint, "--set", "holidays", "--root", tmp_path)
     assert done.returncode == 2 and "jpg/" in done.stderr and "Traceback" not in done.stderr
     done = evaluate(checkpoint, "--set", "ukb", "--root", tmp_path, "--distractors", tmp_path)
     assert done.returncode == 2 and "goes with --set copydays" in done.stderr
+    done = evaluate(checkpoint, "--set", "ukb", "--root", tmp_path, "--pooling-exponent", "nan")
+    assert done.returncode == 2 and "--pooling-exponent nan" in done.stderr

@@ -39,6 +39,7 @@ def ranking(similarities: NDArray[np.float32], right: set[int], out: set[int]) -
 @given(seeds, st.integers(2, 40), st.integers(1, 6))
 def test_recall_equals_the_literal_definition(seed: int, count: int, classes: int) -> None:
     vectors, labels = tied_vectors(seed, count), np.random.default_rng(seed).integers(classes, size=count)
+    labels[1] = labels[0]
     found = recall_at(vectors, labels, (1, 2, 4, 100))
     for k, value in found.items():
         hits = 0
@@ -136,11 +137,16 @@ def test_nmi_lies_between_its_bounds_and_ignores_names_of_classes(seed: int, cou
 
 
 def test_nmi_equals_its_definition() -> None:
-    """Three points, two clusters {0}, {1, 2}; classes {0, 1}, {2}: I / mean entropy, written out."""
-    vectors, labels = np.array([[0.0], [10.0], [10.1]]), np.array([0, 0, 1])
-    entropy = -(1 / 3 * np.log(1 / 3) + 2 / 3 * np.log(2 / 3))
-    mutual = sum(p * np.log(p / (q * r)) for p, q, r in ((1 / 3, 1 / 3, 2 / 3), (1 / 3, 2 / 3, 2 / 3), (1 / 3, 2 / 3, 1 / 3)))
-    assert normalized_mutual_information(vectors, labels) == pytest.approx(mutual / entropy)
+    """Four points, two clusters {0}, {1, 2, 3}; classes {0, 1}, {2, 3}: I / √(H H'), written out."""
+    vectors, labels = np.array([[0.0], [10.0], [10.1], [10.2]]), np.array([0, 0, 1, 1])
+    of_clusters, of_classes = -(1 / 4 * np.log(1 / 4) + 3 / 4 * np.log(3 / 4)), np.log(2)
+    mutual = sum(p * np.log(p / (q * r)) for p, q, r in ((1 / 4, 1 / 2, 1 / 4), (1 / 4, 1 / 2, 3 / 4), (1 / 2, 1 / 2, 3 / 4)))
+    assert normalized_mutual_information(vectors, labels) == pytest.approx(mutual / np.sqrt(of_clusters * of_classes))
+
+
+def test_classes_of_one_image_each_have_no_recall() -> None:
+    with pytest.raises(UserError, match="alone in its class"):
+        recall_at(np.eye(4, dtype=np.float32), np.arange(4))
 
 
 @settings(deadline=None, max_examples=60)
