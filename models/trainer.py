@@ -6,6 +6,7 @@ threshold, a plateau or its budget ends it (models/stage_run.py), and leaves a c
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,7 @@ def train_model(
                 progress.seconds = time.monotonic() - started
             batches = build_batches(settings, stage, rows, class_of, progress, seed, fabric)
             learnt = len({class_of[row] for row in rows})
+            validated = partial(_validated, fabric, validate, descriptor, stage.image_size)
             run = StageRun(
                 settings,
                 stage,
@@ -107,14 +109,15 @@ def train_model(
                 learnt,
                 folder,
                 identity,
-                partial(_validated, fabric, validate, descriptor, stage.image_size),
+                validated,
             )
             rest = run_stage(run, progress)
-            last = rest[-1]
             progress = Progress(progress.stage + 1, step=progress.step)
             if settings.descriptor.whiten and progress.stage == len(settings.stages):
                 unlabelled = [(others, others.readable()), (squares, rows)]
                 learn_whitening(descriptor, unlabelled, settings, stage.image_size, seed)
+                rest[-1] = replace(rest[-1], validation=validated())  # of the vectors that come out, not of those before
+            last = rest[-1]
             if fabric.global_rank == 0:
                 append_rows(folder, rest)
                 save_classifier(folder, learner.objective)

@@ -69,6 +69,22 @@ def test_multigrain_learns_whitens_and_folds_its_classifier(images: ImageSet, tm
     )
 
 
+def test_the_last_validation_is_of_the_whitened_vectors(images: ImageSet, tmp_path: Path) -> None:
+    settings = ModelSettings.model_validate(
+        {"descriptor": DESCRIPTOR | {"whiten": True}, "objective": {"kind": "softmax"}, "workers": 0, "stages": STAGES[1:]}
+    )
+    classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
+
+    def spread(descriptor: Descriptor, size: int) -> float:
+        return float(descriptor.whitening_matrix.detach().abs().sum())
+
+    trained = train_model(settings, classes, overlays, tmp_path / "model", tmp_path / "cache", seed=0, validate=spread)
+    found = load_descriptor(trained)
+    assert found.notes["validation"] == pytest.approx(spread(found.descriptor, 32)) and found.notes["validation"] > 17
+    with (tmp_path / "model" / "curve.csv").open() as file:
+        assert float(list(csv.DictReader(file))[-1]["validation"]) == pytest.approx(found.notes["validation"])
+
+
 def test_without_a_share_of_the_loss_no_classifier_is_left_behind(images: ImageSet, tmp_path: Path) -> None:
     """It would be the random one that training began with."""
     train(images, tmp_path, objective={"kind": "multigrain", "weight": 0.0}, sampling={"kind": "repeated", "copies": 3})
