@@ -13,15 +13,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from models.descriptor import Descriptor, check_image_sizes
 from models.device import autocast, best_device
 from models.objectives.arcface import ArcFace
-from models.objectives.building import build_objective
-from models.settings import ModelSettings, StageSettings
+from models.objectives.building import ObjectiveSettings, build_objective
+from models.settings import ModelSettings, SamplingSettings, StageSettings
 from models.trainer import WORKING_SCALE
 
 CALIBRATION_CLASSES = 20_000
@@ -70,8 +72,10 @@ def this_machine(folder: Path, processes: int = 1) -> Machine:
     return Machine("CPU", memory // processes, shutil.disk_usage(existing).free)
 
 
-def plan_model(settings: ModelSettings, images: int, processes: int = 1) -> Iterator[StagePlan]:
-    """The plan of each stage with `images` training classes at hand, the matrix shared out over `processes`.
+def plan_model(
+    settings: ModelSettings, images: int, processes: int = 1, labels: NDArray[np.int64] | None = None
+) -> Iterator[StagePlan]:
+    """The plan of each stage with `images` training images at hand, of the classes `labels` or each its own, on `processes`.
 
     Every process has a GPU of its own; without GPUs they share the processor that one process alone would use.
     """
@@ -79,15 +83,17 @@ def plan_model(settings: ModelSettings, images: int, processes: int = 1) -> Iter
     processors = processes if device.type == "cuda" else 1
     descriptor = Descriptor(settings.descriptor, load_weights=False).to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     check_image_sizes(descriptor, (stage.image_size for stage in settings.stages))
+    sizes = np.ones(images, np.int64) if labels is None else np.bincount(labels)  # of the classes
     measured: dict[int, _Step] = {}
     for number, stage in enumerate(settings.stages, 1):
-        classes = min(stage.classes or images, images)
+        classes = min(stage.classes or len(sizes), len(sizes))
+        seen = _images_an_epoch(settings.sampling, sizes[:classes])
         if stage.image_size not in measured:
             measured[stage.image_size] = _measured_step(settings, descriptor, stage)
         step, width = measured[stage.image_size], descriptor.dimensions
-        rows, batch = -(-classes // processes), min(stage.batch_size, classes)
+        rows, batch = _class_rows(settings.objective, classes, processes), min(stage.batch_size, seen)
         weights = sum(parameter.numel() for parameter in descriptor.parameters()) * FLOAT
-        epoch = classes * (step.seconds_per_image + step.seconds_per_image_and_class * classes) / processors
+        epoch = seen * (step.seconds_per_image + step.seconds_per_image_and_class * classes) / processors
         yield StagePlan(
             stage=number,
             classes=classes,
@@ -108,6 +114,24 @@ class _Step:
     seconds_per_image: float
     seconds_per_image_and_class: float
     bytes_per_image: int
+
+
+def _images_an_epoch(sampling: SamplingSettings, sizes: NDArray[np.int64]) -> int:
+    """With their further copies; sizes [C]: images of each class."""
+    match sampling:
+        case SamplingSettings(kind="repeated", copies=copies):
+            return copies * int(sizes.sum())
+        case SamplingSettings(kind="pk", per_class=per_class):
+            return int((-(-sizes // per_class) * per_class).sum())
+        case _:
+            return int(sizes.sum())
+
+
+def _class_rows(objective: ObjectiveSettings, classes: int, processes: int) -> int:
+    """Rows of the class matrix on one process: ArcFace's is shared out, a classifier is whole on each, pairs need none."""
+    if objective.kind == "arcface":
+        return -(-classes // processes)
+    return classes if objective.kind in ("softmax", "multigrain") else 0
 
 
 def _measured_step(settings: ModelSettings, descriptor: Descriptor, stage: StageSettings) -> _Step:

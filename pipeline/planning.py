@@ -17,7 +17,7 @@ def print_plan(run: Run, roles: Roles, processes: int) -> None:
         raise UserError(f"--processes {processes}: one at least.")
     machine, console = this_machine(run.folder, processes), Console(width=WIDTH)
     table = Table(
-        title=f"{run.folder}: {len(roles.classes):,} training classes, {machine.device}, {processes} process(es), memory in GiB"
+        title=f"{run.folder}: {len(roles.classes):,} training images, {machine.device}, {processes} process(es), memory in GiB"
     )
     for name in ("model", "stage", "classes", "pixels", "batch", "matrix", "optimiser", "network", "activations", "memory"):
         table.add_column(name, justify="left" if name == "model" else "right")
@@ -28,7 +28,7 @@ def print_plan(run: Run, roles: Roles, processes: int) -> None:
     disk: dict[tuple[int, str], int] = {}
     for name, model in run.recipe.models.items():
         with console.status(f"measuring {name}"):
-            for plan in plan_model(model, len(roles.classes), processes):
+            for plan in plan_model(model, len(roles.classes), processes, roles.labels):
                 plans.append(plan)
                 disk[plan.image_size, model.cache] = plan.disk
                 table.add_row(*_cells(name, plan), "yes" if plan.memory < machine.memory else "no")

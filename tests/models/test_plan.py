@@ -1,7 +1,9 @@
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from models.plan import _Step, plan_model, this_machine
 from models.settings import ModelSettings
@@ -33,6 +35,27 @@ def test_memory_follows_classes_size_optimiser_and_processes() -> None:
     assert drawn.matrix == first.matrix + 2 * (10 + 8) * 16 * 4  # a tenth of the rows and the batch's own, copied
     shared, _ = plan_model(settings(), 300, processes=4)
     assert shared.matrix == first.matrix // 4 and shared.activations < first.activations
+
+
+def test_copies_and_labels_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """8 images of 3 classes: repeated three times, or in groups of 4; a classifier has a row a class, pairs have none."""
+    monkeypatch.setattr("models.plan._measured_step", lambda *_: _Step(1.0, 0.0, 1000))
+    labels = np.array([0, 0, 0, 0, 0, 1, 1, 2])
+
+    def planned(objective: str, labels: NDArray[np.int64] | None, **sampling: object) -> tuple[float, int, int]:
+        given = {
+            "descriptor": {"backbone": "test_efficientnet", "dimensions": 16},
+            "stages": [{"image_size": 32, "batch_size": 8}],
+        }
+        model = ModelSettings.model_validate(given | {"objective": {"kind": objective}, "sampling": sampling})
+        (plan,) = plan_model(model, 8, processes=2, labels=labels)
+        return plan.epoch_seconds, plan.classes, plan.matrix // (2 * 16 * 4)
+
+    processors = 2 if torch.cuda.is_available() else 1
+    assert planned("multigrain", labels, kind="repeated", copies=3) == (24 / processors, 3, 3)
+    assert planned("triplet", labels, kind="pk", per_class=4) == (16 / processors, 3, 0)
+    assert planned("triplet", None, kind="pk", per_class=4) == (32 / processors, 8, 0)
+    assert planned("arcface", labels, kind="epoch") == (8 / processors, 3, 2)
 
 
 def test_time_is_bounded_by_epochs_and_minutes() -> None:
