@@ -18,6 +18,7 @@ from models.checkpoint import Checkpoint
 from models.descriptor import Descriptor
 from models.device import autocast, best_device
 from models.settings import EmbeddingSettings
+from models.side_by_side import mapped
 
 
 @dataclass(frozen=True)
@@ -38,13 +39,18 @@ def embed_images(checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSe
     loader = DataLoader(
         dataset, settings.batch_size, num_workers=settings.workers, pin_memory=device.type == "cuda", worker_init_fn=_give_way
     )
+
+    def embed(loaded: tuple[Tensor, Tensor]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        pixels, readable = loaded
+        batch = normalized(pixels.to(device, non_blocking=True), descriptor.mean, descriptor.std)
+        vectors = embed_batch(descriptor, batch, sizes, settings.flip, settings.precision).float().cpu().numpy()
+        unreadable = ~readable.numpy()
+        vectors[unreadable] = 0
+        return vectors, unreadable
+
     first = 0
     with _exponent(descriptor, settings.pooling_exponent):
-        for pixels, readable in loader:
-            batch = normalized(pixels.to(device, non_blocking=True), descriptor.mean, descriptor.std)
-            vectors = embed_batch(descriptor, batch, sizes, settings.flip, settings.precision).float().cpu().numpy()
-            unreadable = ~readable.numpy()
-            vectors[unreadable] = 0
+        for vectors, unreadable in mapped(embed, loader, device):
             yield EmbeddedBlock(first, vectors, unreadable)
             first += len(vectors)
 
