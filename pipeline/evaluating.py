@@ -86,7 +86,7 @@ def embedded(view: View, images: ImageSet, raw: bool = False) -> Vectors:
             bar.update(len(rows))
     if broken and not raw:
         first = images.paths[min(broken)]
-        print(f"{len(broken)} of {len(images)} images cannot be read and count as wrong, the first is {first}")
+        print(f"{len(broken)} of {len(images)} images cannot be read and match nothing, the first is {first}")
     return result.numpy() if result is not None else np.zeros((0, view.descriptor.dimensions), np.float32)
 
 

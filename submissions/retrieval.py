@@ -1,7 +1,8 @@
 """Figures of class, instance and copy retrieval on vectors: Recall@K, NMI, mAP, UKB score, IN-aug accuracy.
 
 Similarity is the dot product, which orders unit vectors as their distances do. Among equal similarities the wrong image counts
-as ranked first, so that no figure profits from ties (vectors that are all alike score nothing, not everything).
+as ranked first, so that no figure profits from ties (vectors that are all alike score nothing, not everything). A zero vector,
+that of an image that cannot be read, matches nothing: it lies behind all others.
 """
 
 from collections.abc import Iterator, Sequence
@@ -165,7 +166,10 @@ def _similarities(queries: Floats, database: Floats) -> Iterator[tuple[int, Floa
     left, right = np.asarray(queries, dtype=np.float32), np.asarray(database, dtype=np.float32)
     step = max(1, BLOCK // len(right))
     for first in range(0, len(left), step):
-        yield first, left[first : first + step] @ right.T
+        block = left[first : first + step] @ right.T
+        block[~left[first : first + step].any(axis=1)] = -np.inf
+        block[:, ~right.any(axis=1)] = -np.inf
+        yield first, block
 
 
 def _check(vectors: Floats, labels: Labels) -> None:

@@ -39,11 +39,16 @@ def expect(root: Path, form: str, *names: str) -> None:
         raise UserError(f"{root} lacks {', '.join(missing)} (it holds {holds}). Name the root of the unpacked archive: {form}.")
 
 
-def rows_of(path: Path, columns: int, header: bool = False) -> list[list[str]]:
-    """The lines of a table whose columns are parted by spaces; UserError names the first line with another number of columns."""
+def rows_of(path: Path, columns: int, header: str = "") -> list[list[str]]:
+    """The lines of a table whose columns are parted by spaces, below the line `header`.
+
+    UserError: another first line, a line with another number of columns, no row.
+    """
     rows = []
     for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
         parts = line.split()
+        if header and number == 1 and parts != header.split():
+            raise UserError(f"{path} does not begin with the line {header!r} but with {line[:60]!r}.")
         if not parts or (header and number == 1):
             continue
         if len(parts) != columns:

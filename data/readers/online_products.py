@@ -6,6 +6,7 @@ from data.labels import LabelledImages, with_classes
 from data.readers.expected import TrainTest, existing, expect, rows_of
 
 FORM = "Ebay_train.txt, Ebay_test.txt and the folders bicycle_final/, …, toaster_final/ (Stanford_Online_Products.zip)"
+HEADER = "image_id class_id super_class_id path"
 
 
 def read_online_products(root: Path | str) -> TrainTest:
@@ -23,6 +24,5 @@ def read_online_products(root: Path | str) -> TrainTest:
 
 
 def _part(folder: Path, table: str) -> LabelledImages:
-    """Columns: image_id class_id super_class_id path, below a line of their names."""
-    rows = rows_of(folder / table, 4, header=True)
+    rows = rows_of(folder / table, 4, HEADER)
     return with_classes(existing(folder, [row[3] for row in rows], folder / table), [row[1].zfill(5) for row in rows])

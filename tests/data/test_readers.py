@@ -155,6 +155,15 @@ def test_what_is_gone_is_named(tmp_path: Path, read: Callable, make: Callable, g
         read(tmp_path)
 
 
+def test_a_table_without_its_header_is_told(tmp_path: Path) -> None:
+    """Its first image would be lost."""
+    make_online_products(tmp_path)
+    table = tmp_path / "Stanford_Online_Products" / "Ebay_train.txt"
+    table.write_text("".join(table.read_text().splitlines(keepends=True)[1:]))
+    with pytest.raises(UserError, match="does not begin with the line 'image_id class_id"):
+        read_online_products(tmp_path)
+
+
 def test_a_folder_of_other_sets_is_told_by_its_form(tmp_path: Path) -> None:
     """Not by two files of one name, which the user could not mend."""
     for name in ("a", "b"):

@@ -144,6 +144,15 @@ def test_nmi_equals_its_definition() -> None:
     assert normalized_mutual_information(vectors, labels) == pytest.approx(mutual / np.sqrt(of_clusters * of_classes))
 
 
+def test_zero_vectors_match_nothing() -> None:
+    """They don't rank before an answer whose similarity is negative."""
+    vectors = np.array([[1.0, 0.0], [-0.6, 0.8], [0.0, 0.0], [0.0, 0.0]], np.float32)
+    assert recall_at(vectors, np.array([0, 0, 1, 1]), (1,)) == {1: 0.5}
+    assert mean_average_precision(vectors[:1], vectors, [[1]], [[0]]) == 1
+    assert mean_average_precision(vectors[:1], vectors, [[2]], [[0]]) < 0.25
+    assert ukb_score(np.repeat(vectors[:3:2], 4, axis=0), np.arange(8) // 4) == 2
+
+
 def test_classes_of_one_image_each_have_no_recall() -> None:
     with pytest.raises(UserError, match="alone in its class"):
         recall_at(np.eye(4, dtype=np.float32), np.arange(4))
