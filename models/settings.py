@@ -179,6 +179,8 @@ class ModelSettings(Settings):
         for stage in self.stages:
             if stage.batch_size < 2 * group:
                 raise ValueError(f"batch_size {stage.batch_size} must hold two groups of {group} images at least (sampling)")
+            if sampling.kind == "pk" and stage.batch_size % group:
+                raise ValueError(f"batch_size {stage.batch_size} is no multiple of the {group} images of each class (sampling)")
         return self
 
     @model_validator(mode="after")

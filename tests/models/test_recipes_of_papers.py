@@ -157,6 +157,7 @@ def test_an_image_that_is_no_square_has_its_four_rotations_too() -> None:
         ({"turn": True, "descriptor": DESCRIPTOR | {"domains": "split"}, **TRIPLET}, "turn would mix"),
         ({"sampling": {"copies": 3}}, "copies goes with kind repeated, not with kind epoch"),
         ({**TRIPLET, "sampling": {"kind": "repeated", "per_class": 4}}, "per_class goes with kind pk, not with kind repeated"),
+        ({**TRIPLET, "sampling": {"kind": "pk", "per_class": 3}}, "batch_size 8 is no multiple of the 3 images"),
         ({"precision": "16", "optimizer": {"class_kind": "adafactor"}}, "needs precision 32 or bf16"),
     ],
 )
