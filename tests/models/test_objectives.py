@@ -166,7 +166,7 @@ def test_negatives_are_drawn_in_inverse_proportion_to_the_density_of_their_dista
 
 def test_beta_learns_and_a_resumed_margin_loss_draws_the_same(vectors):
     whole, first = MarginLoss(MarginSettings(), 3), MarginLoss(MarginSettings(), 3)
-    losses = [float(whole(vectors, LABELS).loss) for _ in range(4)]
+    losses = [whole(vectors, LABELS).loss.item() for _ in range(4)]
     _ = [first(vectors, LABELS) for _ in range(2)]
     resumed = MarginLoss(MarginSettings(), 3)
     resumed.load_state_dict(first.state_dict())
