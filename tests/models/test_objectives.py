@@ -170,7 +170,7 @@ def test_beta_learns_and_a_resumed_margin_loss_draws_the_same(vectors):
     _ = [first(vectors, LABELS) for _ in range(2)]
     resumed = MarginLoss(MarginSettings(), 3)
     resumed.load_state_dict(first.state_dict())
-    assert [float(resumed(vectors, LABELS).loss) for _ in range(2)] == losses[2:]
+    assert [resumed(vectors, LABELS).loss.item() for _ in range(2)] == losses[2:]
     assert len(set(losses)) > 1
     whole(vectors, LABELS).loss.backward()
     assert whole.beta.grad is not None and whole.parameter_rates() == {"beta": 0.1}
