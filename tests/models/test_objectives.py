@@ -183,7 +183,7 @@ def test_multigrain_joins_its_two_losses_by_its_weight(vectors):
         linear = joint.softmax.classifier if joint.softmax else torch.nn.Linear(8, 6)
         of_rows = zip((vectors @ linear.weight.T + linear.bias).tolist(), LABELS.tolist(), strict=True)
         classes = mean([math.log(sum(math.exp(value) for value in row)) - row[label] for row, label in of_rows])
-        copies = float(MarginLoss(MarginSettings(), 5)(vectors, INSTANCES).loss)
+        copies = MarginLoss(MarginSettings(), 5)(vectors, INSTANCES).loss.item()
         assert float(joint(vectors, LABELS, INSTANCES).loss) == pytest.approx(weight * classes + (1 - weight) * copies, rel=1e-5)
         assert set(joint.parameter_rates()) <= {name for name, _ in joint.named_parameters()}
 
