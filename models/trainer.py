@@ -25,7 +25,7 @@ from data.errors import UserError
 from data.images import ImageSet
 from models.batches import build_batches
 from models.checkpoint import save_descriptor
-from models.curve import append_rows, remove_curve
+from models.curve import EpochRow, append_rows, remove_curve
 from models.descriptor import Descriptor, check_image_sizes
 from models.drip import class_centroids
 from models.finishing import check_whitening, learn_whitening, save_classifier
@@ -99,43 +99,33 @@ def train_model(
             batches = build_batches(settings, stage, rows, class_of, progress, seed, fabric)
             learnt = len({class_of[row] for row in rows})
             validated = partial(_validated, fabric, validate, descriptor, stage.image_size)
-            run = StageRun(
-                settings,
-                stage,
-                learner,
-                edited,
-                batches,
-                class_of,
-                learnt,
-                folder,
-                identity,
-                validated,
-            )
+            run = StageRun(settings, stage, learner, edited, batches, class_of, learnt, folder, identity, validated)
             rest = run_stage(run, progress)
             progress = Progress(progress.stage + 1, step=progress.step)
             if settings.descriptor.whiten and progress.stage == len(settings.stages):
                 unlabelled = [(others, others.readable()), (squares, rows)]
                 learn_whitening(descriptor, unlabelled, settings, stage.image_size, seed)
                 rest[-1] = replace(rest[-1], validation=validated())  # of the vectors that come out, not of those before
-            last = rest[-1]
             if fabric.global_rank == 0:
-                append_rows(folder, rest)
-                save_classifier(folder, learner.objective)
-                notes: dict[str, Any] = {
-                    "stage": last.stage,
-                    "classes": last.classes,
-                    "loss": last.loss,
-                    "ended_by": last.ended_by,
-                }
-                notes["validation"] = last.validation
-                save_descriptor(folder / f"stage-{last.stage}.safetensors", descriptor, stage.image_size, notes)
+                _write_stage(folder, rest, learner, stage.image_size)
             state = {"descriptor": descriptor.state_dict()}
             save_state(folder, identity, progress, state, fabric)
-            told = "" if last.validation is None else f", µAP on synthetic queries {last.validation:.3f}"
-            fabric.print(
-                f"  stage {last.stage}: {last.classes} classes, loss {last.loss:.2f}, ended by {last.ended_by}{told}", flush=True
-            )
+            _tell_end(rest[-1], fabric.print)
     return folder / f"stage-{len(settings.stages)}.safetensors"
+
+
+def _write_stage(folder: Path, rows: list[EpochRow], learner: Learner, image_size: int) -> None:
+    """The end of the stage's curve, the checkpoint and, where the objective has one, the classifier."""
+    append_rows(folder, rows)
+    save_classifier(folder, learner.objective)
+    last = rows[-1]
+    notes = {name: getattr(last, name) for name in ("stage", "classes", "loss", "ended_by", "validation")}
+    save_descriptor(folder / f"stage-{last.stage}.safetensors", learner.descriptor, image_size, notes)
+
+
+def _tell_end(last: EpochRow, tell: Callable[..., Any]) -> None:
+    scored = "" if last.validation is None else f", µAP on synthetic queries {last.validation:.3f}"
+    tell(f"  stage {last.stage}: {last.classes} classes, loss {last.loss:.2f}, ended by {last.ended_by}{scored}", flush=True)
 
 
 def _objective(settings: ModelSettings, descriptor: Descriptor, classes: int, seed: int) -> nn.Module:

@@ -184,7 +184,7 @@ def test_multigrain_joins_its_two_losses_by_its_weight(vectors):
         of_rows = zip((vectors @ linear.weight.T + linear.bias).tolist(), LABELS.tolist(), strict=True)
         classes = mean([math.log(sum(math.exp(value) for value in row)) - row[label] for row, label in of_rows])
         copies = MarginLoss(MarginSettings(), 5)(vectors, INSTANCES).loss.item()
-        assert float(joint(vectors, LABELS, INSTANCES).loss) == pytest.approx(weight * classes + (1 - weight) * copies, rel=1e-5)
+        assert joint(vectors, LABELS, INSTANCES).loss.item() == pytest.approx(weight * classes + (1 - weight) * copies, rel=1e-5)
         assert set(joint.parameter_rates()) <= {name for name, _ in joint.named_parameters()}
 
 
