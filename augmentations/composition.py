@@ -7,12 +7,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from augmentations import classification
-from augmentations.classification import AUTO_AUGMENT, MULTIGRAIN_FULL
 from augmentations.edits import colour, geometry, overlays, quality
-from augmentations.extra import EXTRA_TABLE
 from augmentations.settings import AugmentationSettings
-from augmentations.table import REFERENCE_TABLE, TABLE, Edit
+from augmentations.tables import classification
+from augmentations.tables.beyond_paper import EXTRA_TABLE
+from augmentations.tables.classification import AUTO_AUGMENT, MULTIGRAIN_FULL
+from augmentations.tables.isc2021 import REFERENCE_TABLE, TABLE, Edit
 
 Image = NDArray[np.uint8]
 Record = list[dict[str, Any]]

@@ -9,11 +9,11 @@ from PIL import Image as Pillow
 from PIL import ImageDraw
 
 from augmentations.composition import OTHER_IMAGE, edit_image, replay
-from augmentations.extra import EXTRA_TABLE
 from augmentations.query_set import LONG_SIDE, FileOverlays, fit
 from augmentations.randomness import generator_for
 from augmentations.settings import AugmentationSettings
-from augmentations.table import TABLE, Edit
+from augmentations.tables.beyond_paper import EXTRA_TABLE
+from augmentations.tables.isc2021 import TABLE, Edit
 from data.decode import decode_rgb
 from data.files import whole_file
 from data.images import ImageSet

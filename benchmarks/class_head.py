@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.objectives.arcface import ArcFace, angular_margin
-from models.schedule import build_optimizers
 from models.settings import ArcFaceSettings, OptimizerSettings
+from models.training.schedule import build_optimizers
 
 CHUNK, SAMPLED = ArcFaceSettings().chunk, 0.1
 Loss = Callable[[Tensor, Tensor], Tensor]

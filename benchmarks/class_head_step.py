@@ -10,10 +10,10 @@ import torch
 from torch.nn.utils import clip_grad_norm_
 from torch.utils.flop_counter import FlopCounterMode
 
-from models.descriptor import Descriptor
+from models.network.descriptor import Descriptor
 from models.objectives.arcface import ArcFace
-from models.schedule import build_optimizers
 from models.settings import ArcFaceSettings, DescriptorSettings, OptimizerSettings
+from models.training.schedule import build_optimizers
 
 WARM_UP, STEPS = 5, 20
 PEAK_SIDE, PEAK_REPEATS = 8192, 20  # of the matrices whose product tells the card's peak

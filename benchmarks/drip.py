@@ -20,14 +20,14 @@ from rich.table import Table
 from data.ground_truth import read_ground_truth
 from data.images import ImageSet
 from data.layout import IscFolder, open_isc_folder
-from models.checkpoint import Checkpoint
-from models.curve import read_rows
-from models.descriptor import Descriptor
-from models.embed import embed_images
+from models.inference.embed import embed_images
+from models.network.checkpoint import Checkpoint
+from models.network.descriptor import Descriptor
 from models.settings import EmbeddingSettings, ModelSettings
-from models.trainer import train_model
-from submissions.metrics import evaluate
-from submissions.vectors import Vectors
+from models.training.curve import read_rows
+from models.training.trainer import train_model
+from submissions.scoring.metrics import evaluate
+from submissions.vectors.files import Vectors
 
 OVERLAYS = 500
 GROWTH = ((0.05, 0.15), (0.2, 0.25), (1.0, 0.6))  # share of the classes, share of the minutes, stage by stage
@@ -81,7 +81,7 @@ def find_data(given: Path | None, temporary: Path) -> Path:
         return given
     archive = Path(os.environ.get("COPYSETS", ".")) / "tiny.zip"
     if not archive.is_file():
-        from pipeline.datasets import make_sample
+        from pipeline.tools.datasets import make_sample
 
         print("no --data and no tiny.zip below COPYSETS: the built-in sample")
         make_sample(temporary / "sample", 0)

@@ -32,7 +32,7 @@ from data.cache import cached_squares
 from data.decode import decode_rgb
 from data.images import ImageSet, find_images
 from data.loader import resize_square
-from data.pictures import draw_picture
+from data.procedural.pictures import draw_picture
 
 SIZE, WORKING, AUGLY_SIDE = 160, 240, 384
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

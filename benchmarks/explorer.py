@@ -24,21 +24,21 @@ from rich.console import Console
 from rich.table import Table
 
 from data.images import ImageSet
-from data.pictures import draw_picture
-from models.checkpoint import save_descriptor
-from models.descriptor import Descriptor
-from models.network import torch_network
+from data.procedural.pictures import draw_picture
+from models.inference.extractors import torch_network
+from models.network.checkpoint import save_descriptor
+from models.network.descriptor import Descriptor
 from models.settings import DescriptorSettings, EmbeddingSettings
-from pipeline.describing import Describer, Normalizer
-from pipeline.explorer.answers import Explorer, reference_index
-from pipeline.explorer.app import make_app
-from pipeline.explorer.edits import EDITS
-from pipeline.explorer.serving import listening
-from submissions.calibration import Tail
-from submissions.projection import unit_length
-from submissions.selection import Variant
+from pipeline.tools.explorer.answers import Explorer, reference_index
+from pipeline.tools.explorer.app import make_app
+from pipeline.tools.explorer.edits import EDITS
+from pipeline.tools.explorer.serving import listening
+from pipeline.tools.extractor import Describer, Normalizer
+from submissions.ensemble.projection import unit_length
+from submissions.ensemble.selection import Variant
+from submissions.index.calibration import Tail
 from submissions.settings import NormalizationSettings
-from submissions.vectors import Vectors
+from submissions.vectors.files import Vectors
 
 DIMENSIONS, ROUNDS = 256, 10
 

@@ -25,11 +25,11 @@ from rich.table import Table
 
 from data.ground_truth import GroundTruth, read_ground_truth
 from data.images import ImageSet, find_images
-from submissions.joined import join_files
-from submissions.metrics import average_precision, rank_pairs
-from submissions.projection import fit_projection, unit_length
-from submissions.search import ScoredPairs, search_pairs
-from submissions.vectors import write_vectors
+from submissions.ensemble.concatenated import join_files
+from submissions.ensemble.projection import fit_projection, unit_length
+from submissions.scoring.metrics import average_precision, rank_pairs
+from submissions.search.exact import ScoredPairs, search_pairs
+from submissions.vectors.files import write_vectors
 
 DIMENSIONS = 256
 SEARCH_SIZES = [(500, 20_000), (1000, 50_000), (2000, 100_000), (5000, 200_000), (10_000, 500_000), (25_000, 1_000_000)]
@@ -150,7 +150,7 @@ def measure_pca(rows: int) -> None:
 
 def measure_embedding(backbones: list[str], images: int) -> None:
     """Images per second with decoding and loading, as a share of the forward pass alone."""
-    from data.sample import write_pictures
+    from data.procedural.sample import write_pictures
 
     with tempfile.TemporaryDirectory() as folder:
         list(write_pictures(Path(folder), "T", images, 0))
@@ -167,11 +167,11 @@ def embedding_speeds(backbone: str, found: ImageSet) -> tuple[float, float, floa
     """Median images per second of several rounds: embedding from files, the forward pass alone, and batches of it at once."""
     import torch
 
-    from models.checkpoint import Checkpoint
-    from models.descriptor import Descriptor
-    from models.embed import embed_batch, embed_images
+    from models.inference.embed import embed_batch, embed_images
+    from models.inference.parallel import mapped
+    from models.network.checkpoint import Checkpoint
+    from models.network.descriptor import Descriptor
     from models.settings import DescriptorSettings, EmbeddingSettings
-    from models.side_by_side import mapped
 
     descriptor = Descriptor(DescriptorSettings(backbone=backbone, dimensions=256)).eval()
     descriptor = descriptor.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

@@ -23,17 +23,17 @@ from rich.table import Table
 
 from data.ground_truth import read_ground_truth
 from data.images import ImageSet
-from models.embed import EmbeddedBlock
-from pipeline.describing import Normalizer, calibrate, fit_tail_of_readable, run_describer
-from pipeline.known_run import open_known_run
-from pipeline.matching import add_folder, match_folder, match_within
+from models.inference.embed import EmbeddedBlock
+from pipeline.run.known_run import open_known_run
+from pipeline.tools.extractor import Normalizer, calibrate, fit_tail_of_readable, run_describer
+from pipeline.tools.match_folders import add_folder, match_folder, match_within
+from submissions.ensemble.projection import unit_length
+from submissions.ensemble.selection import Variant
 from submissions.index.matches import Rule, write_matches_csv
 from submissions.index.store import open_store
-from submissions.projection import unit_length
 from submissions.report.matches_page import write_matches_page
-from submissions.selection import Variant
 from submissions.settings import NormalizationSettings
-from submissions.vectors import Vectors, read_vectors
+from submissions.vectors.files import Vectors, read_vectors
 
 QUERIES, REFERENCES, TRAINING, DIMENSIONS = 1000, 10_000, 10_000, 256
 RATES = (0.001, 0.003, 0.01, 0.03, 0.1)

@@ -19,8 +19,8 @@ from rich.table import Table
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from models.descriptor import Descriptor
-from models.device import best_device
+from models.network.descriptor import Descriptor
+from models.network.device import best_device
 from models.objectives.building import build_objective
 from models.objectives.domains import within_domains
 from models.objectives.settings import PaperObjectiveSettings, SvmaxSettings

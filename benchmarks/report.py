@@ -23,16 +23,16 @@ from rich.table import Table
 
 from data.ground_truth import GroundTruth
 from data.images import ImageSet, find_images
-from data.pictures import draw_picture
-from pipeline.reporting import threshold
-from submissions.bootstrap import difference_interval, micro_average_precision_interval
-from submissions.metrics import RankedPairs, Scores, evaluate
-from submissions.projection import unit_length
-from submissions.query_scores import query_scores
+from data.procedural.pictures import draw_picture
+from pipeline.steps.report import threshold
+from submissions.ensemble.projection import unit_length
 from submissions.report.comparison_page import ComparisonInputs, Side, write_comparison
 from submissions.report.inputs import Distribution, ReportInputs
 from submissions.report.page import write_report
-from submissions.vectors import Vectors
+from submissions.scoring.bootstrap import difference_interval, micro_average_precision_interval
+from submissions.scoring.metrics import RankedPairs, Scores, evaluate
+from submissions.scoring.query_scores import query_scores
+from submissions.vectors.files import Vectors
 
 SECONDS, MEGABYTES, DIMENSIONS = 30, 30, 256
 EDITS = ("crop", "blur", "overlay_text", "rotate", "meme_format", "severe_crop", "hflip", "collage")

@@ -4,9 +4,9 @@ import argparse
 
 from data.images import find_images
 from data.layout import TRAINING
-from pipeline.roles import training_roles
-from pipeline.stage import Run, command_line, run_script, run_step
-from pipeline.staleness import step_parameters
+from pipeline.run.stage import Run, command_line, run_script, run_step
+from pipeline.run.staleness import step_parameters
+from pipeline.run.training_roles import training_roles
 
 
 def augment(run: Run, options: argparse.Namespace) -> None:

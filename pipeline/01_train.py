@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.settings import is_local
-from pipeline.roles import training_roles
-from pipeline.stage import Run, clear_errors, command_line, open_run, require, run_step
-from pipeline.staleness import step_parameters, tell_stale
+from pipeline.run.stage import Run, clear_errors, command_line, open_run, require, run_step
+from pipeline.run.staleness import step_parameters, tell_stale
+from pipeline.run.training_roles import training_roles
 
 
 def train(run: Run, options: argparse.Namespace) -> None:
@@ -49,9 +49,9 @@ def _digest(labels: NDArray[np.int64] | None) -> str | None:
 
 def _train_one(run: Run, name: str) -> None:
     # imported here: an up-to-date step must return at once
-    from models.descriptor import check_backbone
-    from models.trainer import train_model
-    from pipeline.validation import synthetic_score
+    from models.network.descriptor import check_backbone
+    from models.training.trainer import train_model
+    from pipeline.steps.validate import synthetic_score
 
     for model in run.recipe.models.values():
         check_backbone(model.descriptor.backbone)  # a misspelt one must not wait until the others have trained
@@ -73,7 +73,7 @@ def _train_one(run: Run, name: str) -> None:
 def plan(run: Run, processes: int) -> None:
     """Print what each stage will need, and whether this machine has it."""
     # imported here: training must not wait for it
-    from pipeline.planning import print_plan
+    from pipeline.steps.plan import print_plan
 
     print_plan(run, training_roles(run), processes)
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from data.errors import UserError
 from data.images import ImageSet, find_images
 from models.settings import EmbeddingSettings
-from pipeline.roles import images_to_embed
-from pipeline.stage import Run, clear_errors, command_line, open_run, require, run_step, say
-from pipeline.staleness import step_parameters, tell_stale
+from pipeline.run.stage import Run, clear_errors, command_line, open_run, require, run_step, say
+from pipeline.run.staleness import step_parameters, tell_stale
+from pipeline.run.training_roles import images_to_embed
 
 
 def embed(run: Run, options: argparse.Namespace) -> None:
@@ -38,14 +38,14 @@ def embed(run: Run, options: argparse.Namespace) -> None:
 
 def _embed_one(settings: EmbeddingSettings, checkpoint: Path, images: ImageSet, output: Path) -> None:
     # imported here: an up-to-date step must return at once
-    from pipeline.embedding import embed_to_file
+    from pipeline.steps.embed import embed_to_file
 
     embed_to_file(checkpoint, images, settings, output)
 
 
 def embed_folder(checkpoint: Path, folder: Path, output: Path) -> None:
     """Embed any folder outside a run; ids are the paths below it without their endings."""
-    from pipeline.embedding import embed_to_file
+    from pipeline.steps.embed import embed_to_file
 
     embed_to_file(checkpoint, find_images(folder, naming="path"), EmbeddingSettings(), output)
     say(f"vectors: {output}")

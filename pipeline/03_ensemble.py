@@ -4,8 +4,8 @@ import argparse
 
 from data.images import find_images
 from data.layout import TRAINING
-from pipeline.stage import Run, command_line, require, run_script, run_step
-from pipeline.staleness import SETS, step_parameters, tell_stale
+from pipeline.run.stage import Run, command_line, require, run_script, run_step
+from pipeline.run.staleness import SETS, step_parameters, tell_stale
 
 
 def ensemble(run: Run, options: argparse.Namespace) -> None:
@@ -27,7 +27,7 @@ def ensemble(run: Run, options: argparse.Namespace) -> None:
 
 def _ensemble(run: Run) -> None:
     # imported here: an up-to-date step must return at once
-    from pipeline.joining import join_models
+    from pipeline.steps.ensemble import join_models
 
     chosen = join_models(run)
     print(

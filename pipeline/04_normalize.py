@@ -3,8 +3,8 @@
 import argparse
 
 from data.errors import naming
-from pipeline.stage import Run, command_line, require, run_script, run_step
-from pipeline.staleness import step_parameters, tell_stale
+from pipeline.run.stage import Run, command_line, require, run_script, run_step
+from pipeline.run.staleness import step_parameters, tell_stale
 
 
 def normalize(run: Run, options: argparse.Namespace) -> None:
@@ -13,7 +13,7 @@ def normalize(run: Run, options: argparse.Namespace) -> None:
     tell_stale(run, "04_normalize")
     if options.sweep:
         # imported here: an up-to-date step must return at once
-        from pipeline.sweep import print_sweep
+        from pipeline.steps.sweep import print_sweep
 
         print_sweep(run)
         return
@@ -30,10 +30,10 @@ def normalize(run: Run, options: argparse.Namespace) -> None:
 
 def _normalize(run: Run) -> None:
     # imported here: an up-to-date step must return at once
-    from submissions.normalization import find_neighbours, normalize_queries
-    from submissions.rules import require_training_only
-    from submissions.selection import read_choice
-    from submissions.vectors import read_vectors, write_vectors
+    from submissions.ensemble.normalization import find_neighbours, normalize_queries
+    from submissions.ensemble.rules import require_training_only
+    from submissions.ensemble.selection import read_choice
+    from submissions.vectors.files import read_vectors, write_vectors
 
     variant, _ = read_choice(run.folder / "ensemble")
     queries, training = (read_vectors(run.folder / "ensemble" / f"{name}.h5") for name in ("query", "training"))

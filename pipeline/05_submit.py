@@ -4,8 +4,8 @@ import argparse
 from pathlib import Path
 
 from data.errors import UserError
-from pipeline.stage import Run, clear_errors, command_line, open_run, require, run_step
-from pipeline.staleness import step_parameters, tell_stale
+from pipeline.run.stage import Run, clear_errors, command_line, open_run, require, run_step
+from pipeline.run.staleness import step_parameters, tell_stale
 
 
 def submit(run: Run, options: argparse.Namespace) -> None:
@@ -27,9 +27,9 @@ def submit(run: Run, options: argparse.Namespace) -> None:
 
 def _submit(query: Path, reference: Path, output: Path, matches: Path) -> None:
     # imported here: an up-to-date step must return at once
-    from submissions.matching_track import write_matches
-    from submissions.submission import read_submission, write_submission
-    from submissions.vectors import read_vectors
+    from submissions.formats.matching_track import write_matches
+    from submissions.formats.submission import read_submission, write_submission
+    from submissions.vectors.files import read_vectors
 
     write_submission(output, read_vectors(query), read_vectors(reference))
     write_matches(matches, *read_submission(output))
@@ -38,7 +38,7 @@ def _submit(query: Path, reference: Path, output: Path, matches: Path) -> None:
 def check(path: Path, data: Path | None) -> None:
     """Print that the file is valid, or raise UserError with every broken rule."""
     from data.layout import open_isc_folder
-    from submissions.submission import submission_problems
+    from submissions.formats.submission import submission_problems
 
     expected = open_isc_folder(data) if data is not None else None
     ids = (expected.query.ids, expected.reference.ids) if expected else (None, None)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from data.errors import UserError
 from data.layout import open_isc_folder
-from pipeline.stage import Run, clear_errors, command_line, open_run, require, run_step, write_text
-from pipeline.staleness import step_parameters, tell_stale
+from pipeline.run.stage import Run, clear_errors, command_line, open_run, require, run_step, write_text
+from pipeline.run.staleness import step_parameters, tell_stale
 
 
 def score_run(run: Run, options: argparse.Namespace) -> None:
@@ -41,7 +41,7 @@ def score_run(run: Run, options: argparse.Namespace) -> None:
 
 def _score_run(run: Run) -> None:
     # imported here: an up-to-date step must return at once
-    from pipeline.scoring import score_variants
+    from pipeline.steps.score import score_variants
 
     score_variants(run)
 
@@ -62,7 +62,7 @@ def _print_table(scores: dict) -> None:
 def score_file(options: argparse.Namespace) -> None:
     """Score one file and print, or write, the figures as JSON."""
     from data.ground_truth import read_ground_truth
-    from pipeline.scoring import ranked_file, write_details
+    from pipeline.steps.score import ranked_file, write_details
 
     truth = read_ground_truth(options.ground_truth)
     scores, ranked = ranked_file(options.submission, truth)
@@ -98,14 +98,14 @@ if __name__ == "__main__":
             raise UserError(f"--nprobe {arguments.nprobe}: a number from 1 on, together with --index.")
         if arguments.index is not None:
             # imported here: an up-to-date step must return at once
-            from pipeline.indexing import print_index_recall
+            from pipeline.steps.approximate_recall import print_index_recall
 
             print_index_recall(open_run(arguments), arguments.index, arguments.nprobe, arguments.force)
         elif arguments.compare is not None:
             if arguments.submission is not None:
                 raise UserError("--compare names what is compared itself: leave out --submission.")
             # imported here: an up-to-date step must return at once
-            from pipeline.comparing import compare
+            from pipeline.steps.compare import compare
 
             compare(arguments)
         elif arguments.submission is None and arguments.ground_truth is None:

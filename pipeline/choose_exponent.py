@@ -11,7 +11,7 @@ import math
 from pathlib import Path
 
 from data.errors import UserError
-from pipeline.stage import clear_errors
+from pipeline.run.stage import clear_errors
 
 
 def parser() -> argparse.ArgumentParser:
@@ -73,6 +73,6 @@ if __name__ == "__main__":
     with clear_errors():
         check(arguments)
         # imported here: --help must answer at once
-        from pipeline.choosing_exponent import choose_exponent
+        from pipeline.tools.pooling_exponent import choose_exponent
 
         choose_exponent(arguments)

@@ -12,7 +12,7 @@ import math
 from pathlib import Path
 
 from data.errors import UserError
-from pipeline.stage import clear_errors
+from pipeline.run.stage import clear_errors
 
 SETS = ("holidays", "copydays", "ukb", "cub", "cars", "online_products", "class_folders")
 
@@ -47,6 +47,6 @@ if __name__ == "__main__":
         if arguments.pooling_exponent is not None and not 0 < arguments.pooling_exponent < math.inf:
             raise UserError(f"--pooling-exponent {arguments.pooling_exponent}: above 0, such as 3.")
         # imported here: --help must answer at once
-        from pipeline.evaluating import evaluate_checkpoint
+        from pipeline.tools.evaluate_checkpoint import evaluate_checkpoint
 
         evaluate_checkpoint(arguments)

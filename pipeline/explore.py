@@ -7,8 +7,8 @@ explore.py --run DIR --port 9000
 import argparse
 from pathlib import Path
 
-from pipeline.known_run import add_data_option
-from pipeline.stage import clear_errors
+from pipeline.run.known_run import add_data_option
+from pipeline.run.stage import clear_errors
 
 
 def parser() -> argparse.ArgumentParser:
@@ -24,6 +24,6 @@ if __name__ == "__main__":
     arguments = parser().parse_args()
     with clear_errors():
         # imported here: --help must answer at once
-        from pipeline.explorer.serving import explore
+        from pipeline.tools.explorer.serving import explore
 
         explore(arguments)

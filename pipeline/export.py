@@ -10,8 +10,8 @@ before it is written. Query normalisation needs the training vectors and stays o
 import argparse
 from pathlib import Path
 
-from pipeline.known_run import add_data_option
-from pipeline.stage import clear_errors
+from pipeline.run.known_run import add_data_option
+from pipeline.run.stage import clear_errors
 
 
 def parser() -> argparse.ArgumentParser:
@@ -28,6 +28,6 @@ if __name__ == "__main__":
     arguments = parser().parse_args()
     with clear_errors():
         # imported here: --help must answer at once
-        from pipeline.exporting import export
+        from pipeline.tools.export_onnx import export
 
         export(arguments)

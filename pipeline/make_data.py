@@ -7,7 +7,7 @@ from pathlib import Path
 from data.errors import UserError
 from data.files import whole_folder
 from data.images import find_images
-from pipeline.stage import clear_errors, fingerprint, read_json, write_text
+from pipeline.run.stage import clear_errors, fingerprint, read_json, write_text
 
 
 def main() -> None:
@@ -32,7 +32,7 @@ def make_data(photos: Path | None, output: Path, seed: int) -> None:
         raise UserError(f"{output} exists and was not made by this command: it is left alone. Choose another --output.")
 
     # imported here: an up-to-date data set must return at once
-    from pipeline.datasets import make_from_photos, make_sample
+    from pipeline.tools.datasets import make_from_photos, make_sample
 
     with whole_folder(output) as folder:
         if photos is None:

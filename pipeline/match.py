@@ -10,8 +10,8 @@ import argparse
 from pathlib import Path
 
 from data.errors import UserError
-from pipeline.known_run import add_data_option
-from pipeline.stage import clear_errors
+from pipeline.run.known_run import add_data_option
+from pipeline.run.stage import clear_errors
 
 
 def parser() -> argparse.ArgumentParser:
@@ -56,6 +56,6 @@ if __name__ == "__main__":
     with clear_errors():
         check(arguments)
         # imported here: --help must answer at once
-        from pipeline.matching_command import match
+        from pipeline.tools.match_command import match
 
         match(arguments)

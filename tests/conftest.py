@@ -38,9 +38,9 @@ normalization: {methods: method2, direction_neighbours: 10}
 def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run up to step 03 on little pictures, with an untrained network; its data lie beside it in data/."""
     # imported here: most tests do without torch
-    from data.sample import write_pictures
-    from models.checkpoint import save_descriptor
-    from models.descriptor import Descriptor
+    from data.procedural.sample import write_pictures
+    from models.network.checkpoint import save_descriptor
+    from models.network.descriptor import Descriptor
     from models.settings import DescriptorSettings
 
     where = tmp_path_factory.mktemp("small")

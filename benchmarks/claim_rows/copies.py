@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 from data.ground_truth import GroundTruth, read_ground_truth
 from data.images import ImageSet
 from data.layout import IscFolder
-from models.checkpoint import load_descriptor
-from models.embed import embed_images
+from models.inference.embed import embed_images
+from models.network.checkpoint import load_descriptor
 from models.settings import EmbeddingSettings, ModelSettings
-from models.trainer import train_model
-from submissions.metrics import evaluate
-from submissions.normalization import find_neighbours, normalize_queries
-from submissions.projection import fit_projection
-from submissions.vectors import Vectors
+from models.training.trainer import train_model
+from submissions.ensemble.normalization import find_neighbours, normalize_queries
+from submissions.ensemble.projection import fit_projection
+from submissions.scoring.metrics import evaluate
+from submissions.vectors.files import Vectors
 
 CLASSES, OVERLAYS, SIZE = 2000, 300, 48
 QUERIES, COPIES, REFERENCES, TRAINING = 1500, 300, 1500, 2000  # four distractors for each copy

@@ -6,7 +6,7 @@ import numpy as np
 from claim_rows.row import Row, gaps, listed
 from claim_rows.training import Bench, train, vectors_of
 
-from submissions.retrieval import recall_at
+from submissions.scoring.retrieval import recall_at
 
 DIMENSIONS = 64
 COMMON: dict[str, Any] = {

@@ -7,9 +7,9 @@ import torch
 from claim_rows.row import Row, gaps, listed
 from claim_rows.training import SIZE, Bench, Trained, train, vectors_of
 
-from models.finishing import load_classifier, whitening_of
-from models.whitening import folded_logits
-from submissions.retrieval import in_aug_accuracy, recall_at
+from models.network.whitening import folded_logits
+from models.training.finishing import load_classifier, whitening_of
+from submissions.scoring.retrieval import in_aug_accuracy, recall_at
 
 REPEATED = {"kind": "repeated", "copies": 3}
 WHITENED = {"backbone": "test_efficientnet", "dimensions": 64, "train_pooling_exponent": False, "whiten": True}

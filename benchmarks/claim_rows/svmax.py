@@ -5,7 +5,7 @@ from typing import Any
 from claim_rows.row import Row, gaps, listed
 from claim_rows.training import BATCH, Bench, train, vectors_of
 
-from submissions.retrieval import mean_singular_value, recall_at
+from submissions.scoring.retrieval import mean_singular_value, recall_at
 
 LARGE = {"kind": "sgd", "learning_rate": 0.5, "clip_norm": 1e6}
 WEIGHTS = {"contrastive": 1.0, "triplet": 0.1, "npair": 1.0, "angular": 1.0}  # the paper's λ; 1 where it gives none

@@ -15,12 +15,12 @@ from augmentations.in_aug import InAug, InAugImages, in_aug
 from data.images import ImageSet
 from data.labels import LabelledImages
 from data.loader import CleanImages
-from data.shapes import write_disjoint_shapes
-from models.checkpoint import load_descriptor
-from models.curve import read_rows
-from models.descriptor import Descriptor
+from data.procedural.shapes import write_disjoint_shapes
+from models.network.checkpoint import load_descriptor
+from models.network.descriptor import Descriptor
 from models.settings import ModelSettings
-from models.trainer import train_model
+from models.training.curve import read_rows
+from models.training.trainer import train_model
 
 SIZE, BATCH, BACKBONE = 48, 48, "test_efficientnet"
 CLASSES, TRAINED, HELD_OUT, COPIED = (

@@ -13,7 +13,7 @@ FORM = "full/ukbench00000.jpg, full/ukbench00001.jpg, … in fours (ukbench.zip)
 
 
 def read_ukb(root: Path | str) -> LabelledImages:
-    """Images in order; labels are the objects, number // 4. Every image is a query for `submissions.retrieval.ukb_score`.
+    """Images in order; labels are the objects, number // 4. Every image is a query for `submissions.scoring.retrieval.ukb_score`.
 
     UserError: no such images, other names, an object that has not all of its four images.
     """

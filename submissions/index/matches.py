@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from data.files import whole_file
-from submissions.calibration import Tail
+from submissions.index.calibration import Tail
 
 COLUMNS = ["query", "reference", "score", "expected_false_alarms"]
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from data.errors import UserError
 from data.files import whole_file
 from submissions.index.store import Store, changes, digest_of, stored_vectors
-from submissions.search import exact_distances
+from submissions.search.exact import exact_distances
 
 
 @dataclass(frozen=True)

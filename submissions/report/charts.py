@@ -7,10 +7,10 @@ import numpy as np
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from submissions.metrics import RankedPairs
-from submissions.query_scores import ScoreGroups
 from submissions.report.rendering import number
 from submissions.report.svg import FIRST, INK, SECOND, SOFT, THIRD, draw
+from submissions.scoring.metrics import RankedPairs
+from submissions.scoring.query_scores import ScoreGroups
 
 CURVE_POINTS = 800
 BINS = 40

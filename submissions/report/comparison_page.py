@@ -7,9 +7,13 @@ from pathlib import Path
 from data.files import whole_folder
 from data.ground_truth import GroundTruth
 from data.images import ImageSet
-from submissions.bootstrap import Interval
-from submissions.breakdown import read_edits
-from submissions.comparison import (
+from submissions.report.charts import precision_recall_chart
+from submissions.report.gallery import Card, Gallery, Shown, best_wrong, score_note
+from submissions.report.pictures import pictured
+from submissions.report.rendering import number, render
+from submissions.scoring.bootstrap import Interval
+from submissions.scoring.breakdown import read_edits
+from submissions.scoring.comparison import (
     Change,
     Place,
     compare_pairs,
@@ -19,12 +23,8 @@ from submissions.comparison import (
     won,
     write_changes,
 )
-from submissions.metrics import RankedPairs, Scores
-from submissions.query_scores import QueryScores
-from submissions.report.charts import precision_recall_chart
-from submissions.report.gallery import Card, Gallery, Shown, best_wrong, score_note
-from submissions.report.pictures import pictured
-from submissions.report.rendering import number, render
+from submissions.scoring.metrics import RankedPairs, Scores
+from submissions.scoring.query_scores import QueryScores
 
 EACH = 48
 

@@ -7,10 +7,10 @@ from typing import Literal
 import numpy as np
 
 from data.ground_truth import GroundTruth
-from submissions.breakdown import found_at_90, last_at_90
-from submissions.metrics import RankedPairs
-from submissions.query_scores import QueryScores
 from submissions.report.rendering import number
+from submissions.scoring.breakdown import found_at_90, last_at_90
+from submissions.scoring.metrics import RankedPairs
+from submissions.scoring.query_scores import QueryScores
 
 FOUND, MISSED, FALSE = 24, 48, 48
 

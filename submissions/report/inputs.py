@@ -8,9 +8,9 @@ import pandas as pd
 
 from data.ground_truth import GroundTruth
 from data.images import ImageSet
-from submissions.bootstrap import Interval
-from submissions.metrics import RankedPairs
-from submissions.query_scores import QueryScores
+from submissions.scoring.bootstrap import Interval
+from submissions.scoring.metrics import RankedPairs
+from submissions.scoring.query_scores import QueryScores
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,14 @@ from pathlib import Path
 import pandas as pd
 
 from data.files import whole_folder
-from submissions.breakdown import read_edits, recall_by_edit, recall_by_number
-from submissions.query_scores import QueryScores, score_groups
 from submissions.report.charts import distribution_chart, precision_recall_chart, steps_chart
 from submissions.report.gallery import galleries
 from submissions.report.inputs import ReportInputs
 from submissions.report.pictures import pictured
 from submissions.report.rendering import render
 from submissions.report.training import stages, training_chart
+from submissions.scoring.breakdown import read_edits, recall_by_edit, recall_by_number
+from submissions.scoring.query_scores import QueryScores, score_groups
 
 
 def write_report(inputs: ReportInputs, folder: Path) -> Path:

@@ -7,8 +7,8 @@ from PIL import Image
 
 from augmentations.composition import FUNCTIONS
 from augmentations.plain_augly import augly_calls
-from augmentations.table import TABLE
-from data.pictures import draw_picture
+from augmentations.tables.isc2021 import TABLE
+from data.procedural.pictures import draw_picture
 
 PICTURE = cv2.GaussianBlur(cv2.resize(draw_picture(np.random.default_rng([4, 2]), 384), (512, 384)), (0, 0), 1.0)
 OTHER = draw_picture(np.random.default_rng([4, 9]), 300)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from scipy.stats import kstest, norm, uniform
 
 from augmentations.composition import FUNCTIONS, draw_record, edit_image, edits_of, replay
-from augmentations.extra import EXTRA_TABLE
 from augmentations.randomness import generator_for
 from augmentations.settings import AugmentationSettings
-from augmentations.table import TABLE, Edit
+from augmentations.tables.beyond_paper import EXTRA_TABLE
+from augmentations.tables.isc2021 import TABLE, Edit
 from data.loader import resize_square
 
 DRAWS = 6000

@@ -15,7 +15,7 @@ from data.cache import SquareImages, cached_squares
 from data.errors import UserError
 from data.ground_truth import read_ground_truth
 from data.images import ImageSet, find_images
-from data.sample import write_pictures
+from data.procedural.sample import write_pictures
 
 SETTINGS = AugmentationSettings(intensity=1.0, extra=True)
 

@@ -6,8 +6,8 @@ from augmentations.in_aug import InAugImages, in_aug
 from data.errors import UserError
 from data.images import ImageSet, find_images
 from data.labels import with_classes
-from data.sample import write_pictures
-from submissions.retrieval import in_aug_accuracy
+from data.procedural.sample import write_pictures
+from submissions.scoring.retrieval import in_aug_accuracy
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from data.decode import decode_rgb
 from data.errors import ImageError
 from data.images import ImageSet, find_images
 from data.loader import CleanImages
-from data.pictures import draw_picture
+from data.procedural.pictures import draw_picture
 
 PICTURE = Image.fromarray(draw_picture(np.random.default_rng(0), 96))
 

@@ -15,9 +15,9 @@ import pytest
 from augmentations.query_set import make_query_set
 from augmentations.settings import AugmentationSettings
 from data.images import find_images
-from data.sample import write_pictures
-from pipeline.recipe import read_recipe
-from pipeline.staleness import step_parameters
+from data.procedural.sample import write_pictures
+from pipeline.run.recipe import read_recipe
+from pipeline.run.staleness import step_parameters
 
 TOP = Path(__file__).parents[2]
 RECIPE = """
@@ -248,7 +248,7 @@ import os, sys, time
 from pathlib import Path
 from data.images import find_images
 from models.settings import EmbeddingSettings
-from pipeline.embedding import embed_to_file
+from pipeline.steps.embed import embed_to_file
 time.sleep(int(os.environ["RANK"]))  # the others come when the first one is ready
 settings = EmbeddingSettings(shard=int(sys.argv[4]), workers=0, flip=True)
 embed_to_file(Path(sys.argv[1]), find_images(sys.argv[2]), settings, Path(sys.argv[3]))
@@ -277,7 +277,7 @@ embed_to_file(Path(sys.argv[1]), find_images(sys.argv[2]), settings, Path(sys.ar
 
 def test_a_killed_embedding_keeps_its_shards(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from models.settings import EmbeddingSettings
-    from pipeline import embedding
+    from pipeline.steps import embed as embedding
 
     checkpoint, images = finished / "runs/tiny/models/one/stage-3.safetensors", find_images(finished / "data/training_images")
     settings = EmbeddingSettings(shard=20, workers=0)

@@ -11,14 +11,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from data.sample import write_pictures
-from submissions.calibration import Tail
+from data.procedural.sample import write_pictures
+from submissions.ensemble.projection import unit_length
+from submissions.ensemble.selection import Variant, write_choice
+from submissions.formats.submission import write_submission
+from submissions.index.calibration import Tail
 from submissions.index.matches import Match, Matches, Rule
-from submissions.projection import unit_length
 from submissions.report.matches_page import write_matches_page
-from submissions.selection import Variant, write_choice
-from submissions.submission import write_submission
-from submissions.vectors import Vectors, write_vectors
+from submissions.vectors.files import Vectors, write_vectors
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 TOP = Path(__file__).parents[2]

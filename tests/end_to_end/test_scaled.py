@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from data.sample import write_pictures
+from data.procedural.sample import write_pictures
 
 TOP = Path(__file__).parents[2]
 

@@ -1,0 +1,88 @@
+"""Edits beyond the paper: what the challenge's analysis found hardest, and what people do today. Each with its intensity."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from augmentations.tables.isc2021 import Edit, Parameters, sentence
+
+
+def _severe_crop(rng: np.random.Generator, intensity: float) -> Parameters:
+    width, height = 1 - intensity * rng.uniform(0.3, 0.65, 2)
+    x, y = rng.uniform(0, 1 - width), rng.uniform(0, 1 - height)
+    return {"x1": x, "y1": y, "x2": x + width, "y2": y + height}
+
+
+def _hide(rng: np.random.Generator, intensity: float) -> Parameters:
+    return {"opacity": 1.0, "size": 0.8 - 0.5 * intensity * rng.random(), "x": rng.random(), "y": rng.random()}
+
+
+def _border(rng: np.random.Generator, intensity: float) -> Parameters:
+    shade = int(rng.choice([0, 18, 240, 255]))
+    return {"width": 0.1 * intensity * rng.random(), "colour": [shade] * 3, "bar": 0.25 * intensity * rng.random()}
+
+
+def _filter(rng: np.random.Generator, intensity: float) -> Parameters:
+    return {
+        "tint": (1 + intensity * rng.uniform(-0.3, 0.3, 3)).tolist(),
+        "gamma": float(np.exp(intensity * rng.uniform(-0.6, 0.6))),
+        "fade": 0.25 * intensity * rng.random(),
+        "vignette": 0.7 * intensity * rng.random(),
+    }
+
+
+def _watermark(rng: np.random.Generator, intensity: float) -> Parameters:
+    return {
+        "text": sentence(rng),
+        "font": int(rng.integers(10_000)),
+        "opacity": 0.2 + 0.6 * intensity * rng.random(),
+        "size": rng.uniform(0.06, 0.15),
+        "degrees": rng.uniform(-45, 45),
+    }
+
+
+def _moire(rng: np.random.Generator, intensity: float) -> Parameters:
+    return {"period": rng.uniform(6, 40), "degrees": rng.uniform(0, 180), "strength": 0.35 * intensity * rng.random()}
+
+
+def _double_compression(rng: np.random.Generator, intensity: float) -> Parameters:
+    first, second = (100 - intensity * rng.uniform(40, 90, 2)).round().astype(int).tolist()
+    return {"factor": 1 - 0.6 * intensity * rng.random(), "first": first, "second": second}
+
+
+def _collage(rng: np.random.Generator, intensity: float) -> Parameters:
+    side, first = (rng.random(2) < 0.5).tolist()
+    return {"side_by_side": side, "first": first, "share": 0.2 + 0.35 * intensity * rng.random()}
+
+
+def _sticker(rng: np.random.Generator, intensity: float) -> Parameters:
+    return {
+        "size": 0.15 + 0.4 * intensity * rng.random(),
+        "x": rng.uniform(0, 0.8),
+        "y": rng.uniform(0, 0.8),
+        "seed": int(rng.integers(2**31)),
+    }
+
+
+def _often(share: float) -> Callable[[float], float]:
+    return lambda intensity: share * intensity
+
+
+EXTRA_TABLE: Sequence[Edit] = (
+    Edit("photo_filter", "photo_filter", _often(0.15), _filter),
+    Edit("severe_crop", "crop", _often(0.12), _severe_crop, not_after=("crop", "perspective")),
+    Edit("sticker", "sticker", _often(0.08), _sticker, needs_overlay="overlay"),
+    Edit("watermark", "watermark", _often(0.06), _watermark),
+    Edit("border", "border", _often(0.08), _border),
+    Edit("collage", "collage", _often(0.05), _collage, not_after=("overlay_image", "severe_crop"), needs_overlay="overlay"),
+    Edit(
+        "hide_inside",
+        "overlay_onto_image",
+        _often(0.10),
+        _hide,
+        not_after=("overlay_image", "severe_crop", "collage", "onto_screenshot", "meme_format"),
+        needs_overlay="background",
+    ),
+    Edit("moire", "moire", _often(0.05), _moire),
+    Edit("double_compression", "double_compression", _often(0.10), _double_compression),
+)

@@ -1,0 +1,31 @@
+"""Folders of procedural pictures, written by all cores and the same on every machine."""
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from data.procedural.pictures import draw_picture
+
+
+def write_pictures(folder: Path, prefix: str, count: int, seed: int, workers: int | None = None) -> Iterator[Path]:
+    """Write `count` pictures `<prefix>000000.jpg`, … (JPEG quality 90) into `folder`; yields each path when it is done.
+
+    A picture depends on (seed, prefix, number) only, not on `workers` (default: all cores).
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    write = partial(_write_picture, folder, prefix, seed)
+    with ProcessPoolExecutor(workers or os.cpu_count(), get_context("forkserver")) as pool:
+        yield from pool.map(write, range(count), chunksize=16)
+
+
+def _write_picture(folder: Path, prefix: str, seed: int, number: int) -> Path:
+    picture = draw_picture(np.random.default_rng([seed, *prefix.encode(), number]))
+    path = folder / f"{prefix}{number:06d}.jpg"
+    Image.fromarray(picture).save(path, quality=90)
+    return path

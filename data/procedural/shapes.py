@@ -1,0 +1,156 @@
+"""Procedural pictures with classes: what is shown (shape × texture × palette) is the class, the single picture an instance.
+
+Every instance has its own place, size, turn, tint, light, background scene and clutter. Edited copies of it share all of these,
+so that class, instance and copy are three different questions. Deterministic by seed.
+"""
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from itertools import product
+from multiprocessing import get_context
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from PIL import Image
+
+from data.errors import UserError
+from data.images import ImageSet
+from data.labels import COLUMNS, LabelledImages, with_classes
+from data.layout import TRAINING, TRAINING_LABELS
+from data.procedural.outlines import OUTLINES
+from data.procedural.pictures import Picture, draw_picture
+
+Field = NDArray[np.float32]
+TEXTURES = ("plain", "stripes", "checks", "dots", "rings", "rays")
+HUES = {"red": 0, "yellow": 28, "green": 60, "blue": 108, "violet": 138, "pink": 160}  # of OpenCV's 180
+CLASSES = tuple("-".join(names) for names in product(OUTLINES, TEXTURES, HUES))
+
+
+def class_names(seed: int) -> list[str]:
+    """All classes "shape-texture-hue" in the seeded order in which sets take them."""
+    return [CLASSES[index] for index in np.random.default_rng([seed, 1]).permutation(len(CLASSES))]
+
+
+def draw_shape(name: str, rng: np.random.Generator, size: int = 128) -> Picture:
+    """One instance [size, size, 3] uint8 RGB of the class `name` ("star-dots-blue")."""
+    shape, texture, hue = name.split("-")
+    canvas = _scene(rng, size)
+    colours = _colours(rng, HUES[hue])
+    for _ in range(rng.integers(1, 4)):  # small things of any class lie about
+        other_shape, other_texture, other_hue = CLASSES[rng.integers(len(CLASSES))].split("-")
+        centre = rng.uniform(0, size, 2)
+        _paint(rng, canvas, other_shape, other_texture, _colours(rng, HUES[other_hue]), centre, size * rng.uniform(0.05, 0.1))
+    radius = size * rng.uniform(0.2, 0.38)
+    centre = rng.uniform(0.8 * radius, size - 0.8 * radius, 2)
+    _paint(rng, canvas, shape, texture, colours, centre, radius)
+    canvas *= rng.uniform(0.75, 1.2) * rng.uniform(0.88, 1.12, 3).astype(np.float32)
+    canvas += rng.standard_normal((size, size, 1), dtype=np.float32) * np.float32(rng.uniform(1, 9))
+    return np.clip(canvas, 0, 255).astype(np.uint8)
+
+
+def write_shapes(
+    folder: Path, classes: int | Sequence[str], instances: int, seed: int, size: int = 128, workers: int | None = None
+) -> LabelledImages:
+    """Write `training_images/<class>-00.jpg`, … and `training_labels.csv` into `folder`, and return what they hold.
+
+    classes: the first so many of the seeded order, or their names. A picture depends on (seed, class, instance) only.
+    UserError: more classes than there are, fewer than one instance.
+    """
+    names = class_names(seed)[:classes] if isinstance(classes, int) else list(classes)
+    unknown = [name for name in names if name not in CLASSES]
+    if unknown or not names or (isinstance(classes, int) and not 0 < classes <= len(CLASSES)):
+        raise UserError(f"{classes} classes of shapes cannot be made; there are {len(CLASSES)}, such as {CLASSES[0]!r}.")
+    if instances < 1:
+        raise UserError(f"{instances} instances of each class: at least one is needed.")
+    (folder / TRAINING).mkdir(parents=True, exist_ok=True)
+    tasks = [(name, instance) for name in names for instance in range(instances)]
+    write = partial(_write_shape, folder / TRAINING, seed, size)
+    with ProcessPoolExecutor(workers or os.cpu_count(), get_context("forkserver")) as pool:
+        paths = list(pool.map(write, tasks, chunksize=16))
+    images = ImageSet([path.stem for path in paths], paths)
+    rows = [(image_id, name) for image_id, (name, _) in zip(images.ids, tasks, strict=True)]
+    pd.DataFrame(rows, columns=COLUMNS).to_csv(folder / TRAINING_LABELS, index=False)
+    return with_classes(images, [name for name, _ in tasks])
+
+
+def write_disjoint_shapes(
+    folder: Path, training: int, test: int, instances: int, seed: int, size: int = 128, workers: int | None = None
+) -> tuple[LabelledImages, LabelledImages]:
+    """Sets of `training` and `test` classes without a common one, in `folder`/train and `folder`/test, as `write_shapes` does.
+
+    UserError when there are not so many classes.
+    """
+    if min(training, test) < 1 or training + test > len(CLASSES):
+        raise UserError(
+            f"{training} + {test} classes of shapes cannot be made; there are {len(CLASSES)}, take one of each at least."
+        )
+    names = class_names(seed)
+    return (
+        write_shapes(folder / "train", names[:training], instances, seed, size, workers),
+        write_shapes(folder / "test", names[training : training + test], instances, seed, size, workers),
+    )
+
+
+def _write_shape(folder: Path, seed: int, size: int, task: tuple[str, int]) -> Path:
+    name, instance = task
+    path = folder / f"{name}-{instance:03d}.jpg"
+    Image.fromarray(draw_shape(name, np.random.default_rng([seed, *name.encode(), instance]), size)).save(path, quality=92)
+    return path
+
+
+def _scene(rng: np.random.Generator, size: int) -> Field:
+    """A picture of its own behind the shape [size, size, 3], paler than the shape more often than not."""
+    picture = cv2.resize(draw_picture(rng, size), (size, size), interpolation=cv2.INTER_LINEAR).astype(np.float32)
+    mean = picture.mean(axis=(0, 1))
+    return mean + np.float32(rng.uniform(0.35, 0.9)) * (picture - mean)
+
+
+def _colours(rng: np.random.Generator, hue: int) -> Field:
+    """Two colours [2, 3] of a hue, one light and one dark, shifted a little."""
+    shifted = (hue + rng.normal(0, 3.5)) % 180
+    hsv = [[shifted, rng.uniform(110, 240), rng.uniform(190, 255)], [shifted, rng.uniform(140, 255), rng.uniform(60, 120)]]
+    colours = cv2.cvtColor(np.array([hsv], np.uint8), cv2.COLOR_HSV2RGB)[0].astype(np.float32)
+    return colours[:: rng.choice([-1, 1])]
+
+
+def _paint(
+    rng: np.random.Generator, canvas: Field, shape: str, texture: str, colours: Field, centre: NDArray[np.float64], radius: float
+) -> None:
+    """Paint a turned and slightly squeezed shape with its texture onto the canvas, a soft shadow under it."""
+    angle, squeeze, shadow = rng.uniform(0, 2 * np.pi), rng.uniform(0.8, 1.0), rng.uniform(0, 0.5)
+    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    left, top = np.maximum(centre - radius - 8, 0).astype(int)
+    right, bottom = np.minimum(centre + radius + 9, canvas.shape[0]).astype(int)
+    patch, origin = canvas[top:bottom, left:right], centre - (left, top)
+    rings = [np.round(16 * (origin + (radius * ring * (1, squeeze)) @ turn.T)).astype(np.int32) for ring in OUTLINES[shape]]
+    mask = np.zeros(patch.shape[:2], np.uint8)
+    cv2.fillPoly(mask, rings, 255, lineType=cv2.LINE_AA, shift=4)  # 1/16 pixels; an inner ring is a hole
+    cover = (mask / np.float32(255))[..., None]
+    patch *= 1 - np.float32(shadow) * cv2.GaussianBlur(cover, (0, 0), 2.5)[..., None]
+    y, x = np.mgrid[: bottom - top, : right - left].astype(np.float32)
+    local = ((np.stack([x, y], axis=2) - origin) @ turn / radius).astype(np.float32)
+    weight = _texture(rng, texture, local[..., 0], local[..., 1])[..., None]
+    patch += cover * (colours[0] + weight * (colours[1] - colours[0]) - patch)
+
+
+def _texture(rng: np.random.Generator, kind: str, u: Field, v: Field) -> Field:
+    """Weights [h, w] in 0…1 over a shape's own coordinates, −1…1 within it; frequency and phase are the instance's."""
+    waves, phase = rng.uniform(2.4, 4.2), rng.uniform(0, 1, 2)
+    if kind == "plain":
+        return np.clip(0.25 + 0.2 * (u * np.float32(phase[0] - 0.5) + v * np.float32(phase[1] - 0.5)), 0, 1)
+    if kind == "stripes":
+        wave = np.sin(2 * np.pi * (waves * u / 1.4 + phase[0]))
+    elif kind == "checks":
+        wave = np.sin(np.pi * (waves * u + phase[0])) * np.sin(np.pi * (waves * v + phase[1])) * 3
+    elif kind == "dots":
+        wave = 2.2 * (0.36 - np.hypot((waves * u / 1.3 + phase[0]) % 1 - 0.5, (waves * v / 1.3 + phase[1]) % 1 - 0.5)) * 3
+    elif kind == "rings":
+        wave = np.sin(2 * np.pi * (waves * np.hypot(u, v) / 1.5 + phase[0]))
+    else:
+        wave = np.sin(round(waves * 2) * np.arctan2(v, u) + 2 * np.pi * phase[0])
+    return np.clip(0.5 + 2 * wave, 0, 1).astype(np.float32)

@@ -1,0 +1,101 @@
+"""Images → vectors, in blocks, in the order of the images."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from augmentations.dataset import normalized
+from data.images import ImageSet
+from data.loader import CleanImages
+from models.inference.parallel import mapped
+from models.network.checkpoint import Checkpoint
+from models.network.descriptor import Descriptor
+from models.network.device import autocast, best_device
+from models.settings import EmbeddingSettings
+
+
+@dataclass(frozen=True)
+class EmbeddedBlock:
+    """Unit vectors [m, d] of images `first` … `first + m`; rows of unreadable images are zero and marked."""
+
+    first: int
+    vectors: NDArray[np.float32]
+    unreadable: NDArray[np.bool_]
+
+
+def embed_images(checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSettings) -> Iterator[EmbeddedBlock]:
+    """Embed every image at settings.image_size (default: the size it was trained at), a batch at a time."""
+    device = best_device()
+    descriptor = checkpoint.descriptor.eval().to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    sizes = image_sizes(settings, checkpoint.image_size)
+    dataset = CleanImages(images, max(sizes))
+    loader = DataLoader(
+        dataset, settings.batch_size, num_workers=settings.workers, pin_memory=device.type == "cuda", worker_init_fn=_give_way
+    )
+
+    def embed(loaded: tuple[Tensor, Tensor]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        pixels, readable = loaded
+        batch = normalized(pixels.to(device, non_blocking=True), descriptor.mean, descriptor.std)
+        vectors = embed_batch(descriptor, batch, sizes, settings.flip, settings.precision).float().cpu().numpy()
+        unreadable = ~readable.numpy()
+        vectors[unreadable] = 0
+        return vectors, unreadable
+
+    first = 0
+    with _exponent(descriptor, settings.pooling_exponent):
+        for vectors, unreadable in mapped(embed, loader, device):
+            yield EmbeddedBlock(first, vectors, unreadable)
+            first += len(vectors)
+
+
+@contextmanager
+def _exponent(descriptor: Descriptor, exponent: float | None) -> Iterator[None]:
+    """GeM's p for the while: a descriptor that is validated goes on learning with its own."""
+    stored = descriptor.pooling.exponent.data
+    own = stored.clone()
+    if exponent is not None:
+        stored.fill_(exponent)
+    try:
+        yield
+    finally:
+        stored.copy_(own)
+
+
+@torch.inference_mode()
+def embed_batch(descriptor: nn.Module, pixels: Tensor, sizes: list[int], flip: bool = False, precision: str = "32") -> Tensor:
+    """Unit vectors [n, d] of normalised images [n, 3, s, s]: the unit mean over the sizes and, with `flip`, mirror images."""
+    with autocast(pixels.device, precision):
+        return mean_of([descriptor(view.contiguous(memory_format=torch.channels_last)) for view in views_of(pixels, sizes, flip)])
+
+
+def image_sizes(settings: EmbeddingSettings, trained_at: int) -> list[int]:
+    """The sizes in pixels that each image is embedded at."""
+    size = settings.image_size or trained_at
+    return [max(16, round(size * scale)) for scale in settings.scales]
+
+
+def views_of(pixels: Tensor, sizes: list[int], flip: bool) -> list[Tensor]:
+    """Images [n, 3, s, s] at all sizes and, with `flip`, mirrored too."""
+    views = [pixels if size == pixels.shape[2] else _resized(pixels, size) for size in sizes]
+    return views + ([view.flip(3) for view in views] if flip else [])
+
+
+def mean_of(vectors: list[Tensor]) -> Tensor:
+    """The unit mean [n, d] of unit vectors, each [n, d]."""
+    return vectors[0] if len(vectors) == 1 else nn.functional.normalize(torch.stack(vectors).sum(dim=0))
+
+
+def _give_way(_: int) -> None:
+    """Workers decode ahead in what time the network leaves: where both share the cores, the network goes first."""
+    os.nice(10)
+
+
+def _resized(pixels: Tensor, size: int) -> Tensor:
+    return nn.functional.interpolate(pixels, (size, size), mode="bilinear", antialias=True, align_corners=False)

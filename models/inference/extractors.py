@@ -1,0 +1,68 @@
+"""A trained network as a plain function of pixels, whatever runs it."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from augmentations.dataset import normalized
+from data.images import ImageSet
+from data.loader import CleanImages
+from models.inference.embed import EmbeddedBlock, embed_batch, image_sizes
+from models.network.checkpoint import load_descriptor
+from models.network.device import best_device
+from models.settings import EmbeddingSettings
+
+FEW = 64  # so many images are decoded faster than worker processes start
+Squares = Mapping[int, Tensor]  # size → uint8 [n, 3, size, size], the same images at several sizes
+
+
+@dataclass(frozen=True)
+class Network:
+    """embed: the images at each of `sizes` → unit vectors [n, dimensions] float32."""
+
+    sizes: tuple[int, ...]
+    dimensions: int
+    embed: Callable[[Squares], NDArray[np.float32]]
+
+
+def torch_network(checkpoint: Path, settings: EmbeddingSettings) -> Network:
+    """A checkpoint on the best device, with a run's way of embedding. UserError when the file is no checkpoint."""
+    loaded = load_descriptor(checkpoint)
+    device = best_device()
+    descriptor = loaded.descriptor.eval().to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    if settings.pooling_exponent is not None:
+        descriptor.pooling.exponent.data.fill_(settings.pooling_exponent)
+    sizes = image_sizes(settings, loaded.image_size)
+    size = max(sizes)
+
+    def embed(squares: Squares) -> NDArray[np.float32]:
+        batch = normalized(squares[size].to(device), descriptor.mean, descriptor.std)
+        return embed_batch(descriptor, batch, sizes, settings.flip, settings.precision).float().cpu().numpy()
+
+    return Network((size,), descriptor.dimensions, embed)
+
+
+def embed_with_all(networks: list[Network], images: ImageSet, settings: EmbeddingSettings) -> Iterator[EmbeddedBlock]:
+    """All networks' vectors side by side [m, Σ dimensions]; an image is decoded once for all networks of the same size."""
+    workers = settings.workers if len(images) > FEW else 0
+    sizes = sizes_of(networks)
+    loaders = [DataLoader(CleanImages(images, size), settings.batch_size, num_workers=workers) for size in sizes]
+    first = 0
+    for batches in zip(*loaders, strict=True):
+        squares = {size: batch for size, (batch, _) in zip(sizes, batches, strict=True)}
+        unreadable = ~np.logical_and.reduce([readable.numpy() for _, readable in batches])
+        vectors = np.concatenate([network.embed(squares) for network in networks], axis=1)
+        vectors[unreadable] = 0
+        yield EmbeddedBlock(first, vectors, unreadable)
+        first += len(vectors)
+
+
+def sizes_of(networks: list[Network]) -> list[int]:
+    """Every size of square that the networks look at."""
+    return sorted({size for network in networks for size in network.sizes})

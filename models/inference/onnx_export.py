@@ -1,0 +1,133 @@
+"""One or several trained descriptors as one ONNX file: bytes of square images in, unit vectors out."""
+
+import json
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from augmentations.dataset import normalized
+from data.errors import UserError
+from data.files import whole_file
+from models.inference.embed import image_sizes, mean_of, views_of
+from models.inference.onnx_extractor import DESCRIPTION, VECTORS, OnnxDescription, input_name, open_onnx
+from models.network.checkpoint import Checkpoint
+from models.network.descriptor import Descriptor
+from models.settings import EmbeddingSettings
+
+TOLERANCE = 1e-4  # largest difference of a coordinate between the file and torch
+OPSET = 18
+PREPROCESSING = (
+    "Decode to 8-bit RGB with the EXIF orientation applied, 16 bits scaled to 8 and transparency on white. Resize to size x size "
+    "without keeping the shape: by pixel areas (OpenCV INTER_AREA) where the image's short side is longer than size, else "
+    "bilinearly (INTER_LINEAR). Each input pixels_SIZE takes the same images as uint8 [batch, 3, SIZE, SIZE], channels in the "
+    "order R, G, B, values 0...255: mean and standard deviation are inside the network."
+)
+Model = tuple[Checkpoint, EmbeddingSettings]
+
+
+@dataclass(frozen=True)
+class LinearMap:
+    """(vectors [n, D] − mean [D]) @ axes [D, d], then unit length: a fitted projection."""
+
+    mean: NDArray[np.float32]
+    axes: NDArray[np.float32]
+
+
+class Exported(nn.Module):
+    """Squares of bytes, one tensor [n, 3, s, s] for each size → unit vectors [n, d], as a run embeds them, always in float32."""
+
+    mean: Tensor
+    axes: Tensor
+
+    def __init__(self, models: Sequence[Model], projection: LinearMap | None) -> None:
+        super().__init__()
+        self.descriptors = nn.ModuleList([checkpoint.descriptor.eval() for checkpoint, _ in models])
+        self.views = [(image_sizes(settings, checkpoint.image_size), settings.flip) for checkpoint, settings in models]
+        self.sizes = sorted({max(sizes) for sizes, _ in self.views})
+        self.projects = projection is not None
+        for checkpoint, settings in models:
+            if settings.pooling_exponent is not None:
+                checkpoint.descriptor.pooling.exponent.data.fill_(settings.pooling_exponent)
+        if projection is not None:
+            self.register_buffer("mean", torch.from_numpy(projection.mean))
+            self.register_buffer("axes", torch.from_numpy(projection.axes))
+
+    def forward(self, *squares: Tensor) -> Tensor:
+        parts = [
+            self._described(descriptor, squares[self.sizes.index(max(sizes))], sizes, flip)  # type: ignore[arg-type]
+            for descriptor, (sizes, flip) in zip(self.descriptors, self.views, strict=True)
+        ]
+        vectors = torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
+        return nn.functional.normalize((vectors - self.mean) @ self.axes) if self.projects else vectors
+
+    def _described(self, descriptor: Descriptor, pixels: Tensor, sizes: list[int], flip: bool) -> Tensor:
+        floats = normalized(pixels, descriptor.mean, descriptor.std)
+        return mean_of([descriptor(view) for view in views_of(floats, sizes, flip)])
+
+
+def export_onnx(models: Sequence[Model], projection: LinearMap | None, notes: dict[str, Any], path: Path) -> float:
+    """Write the descriptors, side by side and projected where there is a projection, as one ONNX file with a dynamic batch.
+
+    The file is compared with torch before it takes its name; returns the largest difference of a coordinate. UserError where
+    the difference exceeds TOLERANCE or the network cannot be exported.
+    """
+    module = Exported(models, projection).eval().cpu()
+    names = [input_name(size) for size in module.sizes]
+    example = tuple(_pictures(size, 3) for size in module.sizes)
+    batch = torch.export.Dim("batch")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the exporter's own, of its own code
+            program = torch.onnx.export(
+                module,
+                example,
+                dynamo=True,
+                input_names=names,
+                output_names=[VECTORS],
+                dynamic_shapes={"squares": tuple({0: batch} for _ in example)},
+                opset_version=OPSET,
+                verbose=False,
+            )
+    except Exception as error:  # the exporter raises many kinds for a layer that it does not know
+        raise UserError(f"the network cannot be exported to ONNX: {str(error).splitlines()[0]}") from error
+    if program is None:
+        raise RuntimeError("torch.onnx.export gave no program")
+    dimensions = (
+        projection.axes.shape[1] if projection is not None else sum(checkpoint.descriptor.dimensions for checkpoint, _ in models)
+    )
+    description = OnnxDescription(sizes=tuple(module.sizes), dimensions=dimensions, preprocessing=PREPROCESSING, notes=notes)
+    program.model.metadata_props[DESCRIPTION] = json.dumps(description.model_dump(mode="json"))
+    with whole_file(path) as temporary:
+        program.save(str(temporary), external_data=False)
+        difference = largest_difference(module, temporary)
+        if not difference <= TOLERANCE:
+            raise UserError(
+                f"the exported network differs from torch by {difference:.1e}, more than {TOLERANCE:g}; nothing was written."
+            )
+    return difference
+
+
+@torch.inference_mode()
+def largest_difference(module: Exported, path: Path) -> float:
+    """Between the file and torch, over batches of 1, 2 and 5 pictures."""
+    network = open_onnx(path)
+    differences = []
+    for count in (1, 2, 5):
+        squares = {size: _pictures(size, count) for size in module.sizes}
+        expected = module(*squares.values()).numpy()
+        differences.append(float(np.abs(network.embed(squares) - expected).max()))
+    return max(differences)
+
+
+def _pictures(size: int, count: int) -> Tensor:
+    """Smooth random pictures uint8 [count, 3, size, size] with all values: plain noise would look alike to a network."""
+    generator = torch.Generator().manual_seed(size + count)
+    coarse = torch.rand(count, 3, 5, 5, generator=generator)
+    return (nn.functional.interpolate(coarse, (size, size), mode="bilinear") * 255).round().to(torch.uint8)

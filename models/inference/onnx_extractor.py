@@ -1,0 +1,67 @@
+"""A descriptor in an ONNX file that `onnx_export` wrote, run by ONNX Runtime."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from data.errors import UserError
+from data.settings import Settings
+from models.inference.extractors import Network, Squares
+
+DESCRIPTION, VECTORS = "description", "vectors"
+
+
+class OnnxDescription(Settings):
+    """What the file says of itself. sizes: of the squares that its inputs take; notes: what it was made from."""
+
+    sizes: tuple[int, ...]
+    dimensions: int
+    preprocessing: str
+    notes: dict[str, Any]
+
+
+def input_name(size: int) -> str:
+    return f"pixels_{size}"
+
+
+def open_onnx(path: Path) -> Network:
+    """The file on a GPU where ONNX Runtime has one, else on the CPU. UserError when the file is another thing."""
+    # imported here: only who runs such a file needs the runtime
+    import onnxruntime
+
+    if not path.is_file():
+        raise UserError(f"{path}: no such ONNX file. Write one with: python pipeline/export.py --run DIR --output {path}")
+    here = onnxruntime.get_available_providers()
+    providers = [name for name in ("CUDAExecutionProvider", "CPUExecutionProvider") if name in here]
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # errors only
+    try:
+        session = onnxruntime.InferenceSession(path.read_bytes(), options, providers=providers)
+    except Exception as error:  # the runtime raises kinds of its own
+        raise UserError(f"{path} is not an ONNX file that can be run: {str(error).splitlines()[0]}") from error
+    description = _description(path, session.get_modelmeta().custom_metadata_map)
+    names = {size: input_name(size) for size in description.sizes}
+    inputs, outputs = {item.name for item in session.get_inputs()}, {item.name: item.shape for item in session.get_outputs()}
+    if inputs != set(names.values()) or VECTORS not in outputs:
+        raise UserError(f"{path} has the inputs {sorted(inputs)}; its description promises {sorted(names.values())}.")
+    if outputs[VECTORS] != ["batch", description.dimensions]:
+        raise UserError(f"{path} gives {outputs[VECTORS]} vectors; its description promises [batch, {description.dimensions}].")
+
+    def embed(squares: Squares) -> NDArray[np.float32]:
+        pixels = {name: squares[size].contiguous().numpy() for size, name in names.items()}
+        return np.asarray(session.run([VECTORS], pixels)[0], np.float32)
+
+    return Network(description.sizes, description.dimensions, embed)
+
+
+def _description(path: Path, metadata: dict[str, str]) -> OnnxDescription:
+    try:
+        return OnnxDescription.model_validate(json.loads(metadata[DESCRIPTION]))
+    except (KeyError, ValueError, ValidationError) as error:
+        raise UserError(
+            f"{path} does not describe what it takes ({type(error).__name__}); it was not written by pipeline/export.py."
+        ) from error

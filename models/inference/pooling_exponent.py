@@ -1,0 +1,128 @@
+"""The choice of p*, GeM's exponent at test time: vectors at several p to compare, or p learnt alone (MultiGrain, ICLR section 3.5
+and appendix G).
+
+The backbone's maps don't depend on p: they are computed once for each image and size.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+from torch.utils.data import DataLoader, Dataset
+from tqdm import tqdm
+
+from augmentations.dataset import normalized
+from data.errors import UserError
+from models.network.descriptor import Descriptor
+
+Pixels = Dataset[tuple[Tensor, bool]]  # item: (uint8 [3, size, size], whether the image could be read)
+
+
+@dataclass(frozen=True)
+class LearningSettings:
+    """The paper's; the rate falls as (1 − i / steps)^power over the one pass."""
+
+    batch_size: int = 4
+    learning_rate: float = 0.005
+    momentum: float = 0.9
+    power: float = 0.9
+
+
+@dataclass(frozen=True)
+class LearntExponent:
+    """The cross entropies are means over the pass's second half: at the p that it began with, and at p as it moved."""
+
+    value: float
+    loss_before: float
+    loss: float
+
+
+def vectors_by_exponent(
+    descriptor: Descriptor, images: Pixels, exponents: Sequence[float], batch_size: int = 64, workers: int = 0
+) -> dict[float, NDArray[np.float32]]:
+    """p → unit vectors [n, d] of all images with GeM at p; the descriptor stays as it was, but for being in eval mode."""
+    found: dict[float, list[Tensor]] = {exponent: [] for exponent in exponents}
+    with kept_exponent(descriptor), torch.no_grad():
+        for features in _features(descriptor, DataLoader(images, batch_size, num_workers=workers)):
+            for exponent, vectors in found.items():
+                descriptor.pooling.exponent.fill_(exponent)
+                vectors.append(descriptor.described(features).cpu())
+    return {exponent: torch.cat(vectors).numpy() for exponent, vectors in found.items()}
+
+
+def learn_exponent(
+    descriptor: Descriptor,
+    classifier: tuple[Tensor, Tensor],
+    images: Pixels,
+    labels: NDArray[np.int64],
+    settings: LearningSettings | None = None,
+    seed: int = 0,
+    workers: int = 0,
+) -> LearntExponent:
+    """One pass of SGD on p alone, over the images in a seeded order, by the cross entropy of the classifier.
+
+    classifier: weight [c, d] and bias [c] of raw embeddings; labels [n] in 0 … c − 1. The descriptor stays as it was, but for
+    being in eval mode. UserError: a rate so large that p leaves the numbers above 0.
+    """
+    settings = settings or LearningSettings()
+    exponent = descriptor.pooling.exponent
+    start = float(exponent.detach())
+    order = np.random.default_rng(seed).permutation(len(labels))
+    loader = DataLoader(images, settings.batch_size, sampler=order.tolist(), num_workers=workers)
+    targets = torch.from_numpy(labels[order]).to(exponent.device).split(settings.batch_size)
+    optimizer = torch.optim.SGD([exponent], settings.learning_rate, settings.momentum)
+    schedule = torch.optim.lr_scheduler.PolynomialLR(optimizer, len(loader), settings.power)
+    losses: list[tuple[float, float]] = []
+    with kept_exponent(descriptor):
+        exponent.requires_grad_(True)
+        for features, classes in zip(_features(descriptor, loader), targets, strict=True):
+            with kept_exponent(descriptor), torch.no_grad():
+                exponent.fill_(start)
+                before = float(_loss(descriptor, features, classifier, classes))
+            loss = _loss(descriptor, features, classifier, classes)
+            losses.append((before, float(loss.detach())))
+            (exponent.grad,) = torch.autograd.grad(loss, [exponent])
+            optimizer.step()
+            schedule.step()
+            if not 0 < float(exponent.detach()) < float("inf"):
+                raise UserError(
+                    f"p became {float(exponent.detach()):.3g} after {len(losses)} steps, but must stay above 0: "
+                    f"the learning rate {settings.learning_rate} is too large. The paper's is 0.005."
+                )
+        value = float(exponent.detach())
+    means = np.mean(losses[len(losses) // 2 :], axis=0)
+    return LearntExponent(value, float(means[0]), float(means[1]))
+
+
+@contextmanager
+def kept_exponent(descriptor: Descriptor) -> Iterator[None]:
+    """The descriptor's exponent may change inside, and afterwards is what it was."""
+    exponent = descriptor.pooling.exponent
+    value, trainable = exponent.detach().clone(), exponent.requires_grad
+    try:
+        yield
+    finally:
+        exponent.requires_grad_(trainable)
+        exponent.data.copy_(value)
+        exponent.grad = None
+
+
+def _features(descriptor: Descriptor, loader: DataLoader[tuple[Tensor, bool]]) -> Iterator[Tensor]:
+    """The backbone's maps, batch by batch, without gradient."""
+    descriptor.eval()
+    device = descriptor.pooling.exponent.device
+    for pixels, _ in tqdm(loader, desc="embedding", unit="batch", leave=False):
+        with torch.no_grad():
+            features = descriptor.features(normalized(pixels.to(device), descriptor.mean, descriptor.std))
+        yield features
+
+
+def _loss(descriptor: Descriptor, features: Tensor, classifier: tuple[Tensor, Tensor], classes: Tensor) -> Tensor:
+    """Cross entropy of the classifier on raw embeddings, at the descriptor's p."""
+    weight, bias = (part.to(features.device) for part in classifier)
+    return functional.cross_entropy(functional.linear(descriptor.described(features, raw=True), weight, bias), classes)

@@ -1,0 +1,52 @@
+"""Checkpoints: weights in safetensors, what they are in the file's own description."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from data.errors import UserError
+from data.files import whole_file
+from models.network.descriptor import Descriptor
+from models.settings import DescriptorSettings
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A trained descriptor, the image size it was trained at, and whatever its training noted."""
+
+    descriptor: Descriptor
+    image_size: int
+    notes: dict[str, Any]
+
+
+def save_descriptor(path: Path, descriptor: Descriptor, image_size: int, notes: dict[str, Any]) -> None:
+    """Write weights and description; whole or not at all."""
+    description = {"descriptor": descriptor.settings.model_dump(mode="json"), "image_size": image_size, "notes": notes}
+    weights = {name: tensor.contiguous() for name, tensor in descriptor.state_dict().items()}
+    with whole_file(path) as temporary:
+        save_file(weights, temporary, metadata={"description": json.dumps(description, indent=1)})
+
+
+def load_descriptor(path: Path) -> Checkpoint:
+    """Build the descriptor that the file describes and load its weights; UserError when the file is another thing."""
+    if not path.is_file():
+        raise UserError(f"{path}: no such checkpoint. Train one with step 01.")
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+    except SafetensorError as error:
+        raise UserError(f"{path} is not a safetensors file ({error}). Train the model again (step 01).") from error
+    if "description" not in metadata:
+        raise UserError(f"{path} holds weights without a description; it is not a checkpoint of this project.")
+    description = json.loads(metadata["description"])
+    descriptor = Descriptor(DescriptorSettings.model_validate(description["descriptor"]), load_weights=False)
+    try:
+        descriptor.load_state_dict(weights)
+    except RuntimeError as error:
+        raise UserError(f"{path} does not fit its own description, perhaps made with another timm: {error}") from error
+    return Checkpoint(descriptor, description["image_size"], description["notes"])

@@ -1,0 +1,142 @@
+"""Image → vector: a timm backbone, GeM, a linear layer without bias, unit length (ISC2021 paper, 2.2)."""
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import timm
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.nn import functional
+
+from augmentations.domains import DOMAINS, in_all_domains
+from data.errors import UserError
+from models.network.pooling import GeM
+from models.settings import DescriptorSettings, is_local
+
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+class Descriptor(nn.Module):
+    """Images [n, 3, h, w], normalised with `mean` and `std` → unit vectors [n, dimensions] float32.
+
+    With settings.domains (IDEAL, 3.2) every image is seen in its four rotations, each by its own quarter of the projection,
+    and the four vectors are joined. With settings.whiten (MultiGrain, 3.5) Φ(e) = S (e / ‖e‖ − µ) comes before unit length.
+    """
+
+    whitening_mean: Tensor
+    whitening_matrix: Tensor
+
+    def __init__(self, settings: DescriptorSettings, load_weights: bool = True) -> None:
+        super().__init__()
+        self.settings = settings
+        self.backbone = _backbone(settings, load_weights)
+        self.pooling = GeM(settings.pooling_exponent, settings.train_pooling_exponent)
+        self.dimensions: int = settings.dimensions or self.backbone.num_features
+        if settings.dimensions is not None:
+            heads = len(DOMAINS) if settings.domains == "shared" else 1
+            self.projection = nn.Linear(self.backbone.num_features, settings.dimensions // heads, bias=False)
+        if settings.whiten:
+            self.register_buffer("whitening_mean", torch.zeros(self.dimensions))
+            self.register_buffer("whitening_matrix", torch.eye(self.dimensions))
+        self.mean: tuple[float, ...] = tuple(self.backbone.pretrained_cfg.get("mean", IMAGENET_MEAN))
+        self.std: tuple[float, ...] = tuple(self.backbone.pretrained_cfg.get("std", IMAGENET_STD))
+
+    def forward(self, images: Tensor, raw: bool = False) -> Tensor:
+        """raw: what an objective learns from, before whitening and unit length: [n, d], or with domains [4, n, d / 4]."""
+        return self.described(self.features(images), raw)
+
+    def features(self, images: Tensor) -> Tensor:
+        """The backbone's maps of images [n, 3, h, w]: [n, c, h', w'], or with domains [4 n, c, h', w']."""
+        if not self.settings.domains:
+            return self.backbone.forward_features(images)
+        if images.shape[2] == images.shape[3]:
+            return self.backbone.forward_features(in_all_domains(images))
+        maps = [self.backbone.forward_features(torch.rot90(images, domain, dims=(2, 3))) for domain in range(len(DOMAINS))]
+        return torch.cat([part.mT if domain % 2 else part for domain, part in enumerate(maps)])  # pooling sees no difference
+
+    def described(self, features: Tensor, raw: bool = False) -> Tensor:
+        """The rest of the way, from features to what `forward` gives; the pooling exponent counts here only."""
+        pooled = self.pooling(features)
+        with torch.autocast(features.device.type, enabled=False):
+            if self.settings.domains:
+                parts = self._heads(pooled.float())
+                return parts if raw else functional.normalize(functional.normalize(parts, dim=2).transpose(0, 1).flatten(1))
+            embeddings = self.projection(pooled.float()) if self.settings.dimensions is not None else pooled.float()
+            if raw:
+                return embeddings
+            if self.settings.whiten:
+                embeddings = (functional.normalize(embeddings) - self.whitening_mean) @ self.whitening_matrix.T
+            return functional.normalize(embeddings)
+
+    def _heads(self, pooled: Tensor) -> Tensor:
+        """[4 n, c] → [4, n, d / 4]: domain by domain, each through its own head only, or all through the shared one."""
+        weight = self.projection.weight
+        heads = weight.chunk(len(DOMAINS)) if self.settings.domains == "split" else [weight] * len(DOMAINS)
+        parts = pooled.unflatten(0, (len(DOMAINS), -1))
+        return torch.stack([functional.linear(part, head) for part, head in zip(parts, heads, strict=True)])
+
+
+def check_backbone(name: str) -> None:
+    """UserError with the nearest names when timm has no such backbone."""
+    if not name.startswith("hf-hub:") and not timm.is_model(name.split(".")[0]):
+        near = difflib.get_close_matches(name, timm.list_models(), n=3)
+        hint = f" Did you mean {' or '.join(near)}?" if near else " See timm.list_models()."
+        raise UserError(f"timm knows no backbone {name!r}.{hint}")
+
+
+@torch.no_grad()
+def check_image_sizes(descriptor: Descriptor, sizes: Iterable[int]) -> None:
+    """UserError where the backbone cannot take images of a size, or gives no maps to pool; told before training, not after."""
+    device, was_training = next(descriptor.parameters()).device, descriptor.training
+    descriptor.eval()
+    for size in sorted(set(sizes)):
+        try:
+            descriptor(torch.zeros(1, 3, size, size, device=device))
+        except (AssertionError, RuntimeError, ValueError, IndexError) as error:
+            raise UserError(
+                f"the backbone {descriptor.settings.backbone!r} cannot be trained at image_size {size}: {error} "
+                "Choose a convolutional backbone, which gives maps [n, c, h, w] at any size, or a larger image_size."
+            ) from error
+    descriptor.train(was_training)
+
+
+def _backbone(settings: DescriptorSettings, load_weights: bool) -> Any:
+    name = settings.backbone
+    check_backbone(name)
+    pretrained = load_weights and settings.weights == "pretrained"
+    try:
+        backbone = timm.create_model(name, pretrained=pretrained, num_classes=0, global_pool="")
+    except Exception as error:  # the hub's client raises many kinds, from OSError to its own
+        if not pretrained and not name.startswith("hf-hub:"):
+            raise UserError(f"timm cannot build the backbone {name!r}: {error}") from error
+        raise UserError(
+            f"the weights of {name!r} cannot be fetched ({type(error).__name__}: {error}). Without a network, download them "
+            "elsewhere and name the local file: `weights: path/to/file.safetensors` in the recipe; or train from `weights: none`."
+        ) from error
+    if load_weights and is_local(settings.weights):
+        _load_local(backbone, Path(settings.weights))
+    elif settings.weights not in ("none", "pretrained") and not is_local(settings.weights):
+        raise UserError(f"weights: {settings.weights!r}; expected none, pretrained, or a .pth, .pt or .safetensors file.")
+    return backbone
+
+
+def _load_local(backbone: nn.Module, path: Path) -> None:
+    if not path.is_file():
+        raise UserError(f"{path}: no such weights file.")
+    try:
+        state: dict[str, Any] = (
+            load_file(path) if path.suffix == ".safetensors" else torch.load(path, map_location="cpu", weights_only=True)
+        )
+    except Exception as error:  # damaged files raise many kinds
+        raise UserError(f"{path} is not a weights file that can be read: {error}") from error
+    state = state.get("state_dict", state)
+    own = backbone.state_dict()
+    fitting = {key: value.float() for key, value in state.items() if key in own and value.shape == own[key].shape}
+    if len(fitting) < len(own):
+        missing = next(key for key in own if key not in fitting)
+        if len(fitting) < 0.9 * len(own):
+            raise UserError(f"{path} fits {len(fitting)} of the {len(own)} tensors of the backbone; {missing!r} is missing.")
+    backbone.load_state_dict(fitting, strict=False)

@@ -1,0 +1,49 @@
+"""Drip training: the class matrix grows and is rebuilt whole from the backbone's own centroids (ISC2021 paper, 2.5.1)."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.utils.data import DataLoader
+from tqdm import tqdm
+
+from augmentations.dataset import EditedImages, normalized
+from models.network.descriptor import Descriptor
+from models.network.device import autocast
+
+EDITED_PER_CLASS = 4  # beside one embedding of the clean image
+CENTROID_EPOCH = -1  # edits of the rebuild come from epochs −1, −2, …, which training never uses
+
+
+@torch.no_grad()
+def class_centroids(
+    descriptor: Descriptor,
+    clean: EditedImages,
+    edited: EditedImages,
+    rows: Sequence[int],
+    classes: Sequence[int],
+    batch_size: int,
+    workers: int,
+    precision: str,
+) -> tuple[Tensor, Tensor]:
+    """The classes [c] of the images `rows` (image → class, side by side), in order, and their unit centroids [c, d]: the mean of
+    1 embedding of each clean image and 4 of edited ones."""
+    device = next(descriptor.parameters()).device
+    was_training = descriptor.training
+    descriptor.eval()
+    found, place = torch.unique(torch.tensor(classes), return_inverse=True)
+    total = torch.zeros(len(found), descriptor.dimensions, device=device)
+    passes = [(clean, CENTROID_EPOCH)] + [(edited, CENTROID_EPOCH - number) for number in range(EDITED_PER_CLASS)]
+    with tqdm(total=len(passes) * len(rows), desc="centroids", unit="image", leave=False) as bar:
+        for dataset, epoch in passes:
+            keys = [(epoch, row, 0) for row in rows]
+            first = 0
+            for pixels, _ in DataLoader(dataset, batch_size, sampler=keys, num_workers=workers):  # type: ignore[arg-type]
+                with autocast(device, precision):
+                    vectors = descriptor(normalized(pixels.to(device), descriptor.mean, descriptor.std))
+                total.index_add_(0, place[first : first + len(vectors)].to(device), vectors.float())
+                first += len(vectors)
+                bar.update(len(vectors))
+    descriptor.train(was_training)
+    return found, functional.normalize(total)

@@ -1,0 +1,140 @@
+"""What learns together in one stage."""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+from timm.layers import convert_sync_batchnorm
+from torch import Tensor, nn
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+
+from augmentations.dataset import normalized
+from augmentations.domains import DOMAINS, turned
+from models.network.descriptor import Descriptor
+from models.objectives import ObjectiveOutput
+from models.objectives.arcface import ArcFace
+from models.objectives.domains import within_domains
+from models.objectives.sharding import gathered, summed
+from models.settings import ModelSettings
+from models.training.schedule import EpochSchedule, build_optimizers
+
+
+@dataclass(frozen=True)
+class Learner:
+    """network is the descriptor as Fabric runs it: on its device, in its precision, data parallel."""
+
+    fabric: Fabric
+    descriptor: Descriptor
+    network: Any
+    objective: nn.Module
+    optimizers: list[Any]
+    schedule: EpochSchedule
+    clip_norm: float
+    turn: bool
+
+    def state(self) -> dict[str, Any]:
+        """Everything that changes while it learns."""
+        return {
+            "descriptor": self.descriptor.state_dict(),
+            "objective": self.objective.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "schedule": self.schedule.state_dict(),
+            "precision": self.fabric.strategy.precision.state_dict(),
+            "random": [torch.get_rng_state()] + ([torch.cuda.get_rng_state()] if torch.cuda.is_available() else []),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Put a saved state back; the descriptor has its weights already."""
+        self.objective.load_state_dict(state["objective"])
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
+        self.schedule.load_state_dict(state["schedule"])
+        self.fabric.strategy.precision.load_state_dict(state["precision"])
+        torch.set_rng_state(state["random"][0])
+        if torch.cuda.is_available() and len(state["random"]) > 1:
+            torch.cuda.set_rng_state(state["random"][1])
+
+    def loss_of(self, pixels: Tensor, labels: Tensor, instances: Tensor) -> ObjectiveOutput:
+        """Forward: bytes [n, 3, s, s] of this process, classes [n] and image rows [n] → the loss of all processes' images."""
+        device = self.fabric.device
+        images = normalized(pixels.to(device, non_blocking=True), self.descriptor.mean, self.descriptor.std)
+        if self.turn:
+            images = turned(images, torch.randint(len(DOMAINS), (len(images),)))
+        embeddings = self.network(images, raw=True)
+        labels, instances = labels.to(device), instances.to(device)
+        with self.fabric.autocast():
+            if class_matrix(self.objective) is None:  # which gathers by itself
+                embeddings = gathered(embeddings.transpose(0, -2)).transpose(0, -2)
+                labels, instances = gathered(labels), gathered(instances)
+            if self.descriptor.settings.domains:
+                return within_domains(self.objective, embeddings, labels, instances)
+            return self.objective(embeddings, labels, instances)
+
+    def learn(
+        self, batches: Iterable[tuple[Tensor, Tensor, Tensor]], count: int, check: Callable[[float, Tensor], None]
+    ) -> tuple[int, dict[str, float]]:
+        """One step from `count` batches together; `check` sees each loss, and its image rows, before its gradient is taken.
+
+        Returns how many images this process saw, and the sums over the batches of the loss and the objective's figures.
+        """
+        images, sums = 0, dict[str, float]()
+        for number, (pixels, labels, instances) in enumerate(batches):
+            with self.fabric.no_backward_sync(self.network, enabled=number < count - 1):
+                try:
+                    output = self.loss_of(pixels, labels, instances)
+                except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # singular values of embeddings that are no numbers
+                    check(math.nan, instances)
+                    raise
+                loss = float(output.loss.detach())
+                check(loss, instances)
+                self.fabric.backward(output.loss / count)
+            images += len(pixels)
+            for name, value in {"loss": loss, **output.logs}.items():
+                sums[name] = sums.get(name, 0.0) + float(value)
+        self._clip()
+        for optimizer in self.optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        return images, sums
+
+    def _clip(self) -> None:
+        """To one norm over everything that learns, the other processes' parts of the class matrix included."""
+        for optimizer in self.optimizers:
+            self.fabric.strategy.precision.unscale_gradients(getattr(optimizer, "optimizer", optimizer))
+        matrix = class_matrix(self.objective)
+        own = [] if matrix is None else [parameter.grad for parameter in matrix.parameters() if parameter.grad is not None]
+        parameters = [*self.descriptor.parameters(), *self.objective.parameters()]
+        sharded = {id(gradient) for gradient in own}
+        shared = [p.grad for p in parameters if p.grad is not None and id(p.grad) not in sharded]
+        squares = torch.zeros((), device=self.fabric.device)
+        if own:
+            squares = summed(get_total_norm(own) ** 2)
+        norm = (get_total_norm(shared) ** 2 + squares).sqrt()
+        clip_grads_with_norm_(parameters, self.clip_norm, norm)
+
+
+def prepared_network(fabric: Fabric, descriptor: Descriptor, compiled: bool) -> Any:
+    """The descriptor on its device as Fabric runs it; several processes on GPUs share their batch statistics."""
+    if fabric.world_size > 1 and fabric.device.type == "cuda":
+        descriptor.backbone = convert_sync_batchnorm(descriptor.backbone)
+    descriptor.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return fabric.setup_module(torch.compile(descriptor) if compiled else descriptor)  # type: ignore[arg-type]
+
+
+def build_learner(
+    fabric: Fabric, descriptor: Descriptor, network: Any, objective: nn.Module, settings: ModelSettings, factor: float
+) -> Learner:
+    """Put the objective on the device and make optimisers and schedule; factor: of the stage's learning rates."""
+    objective = fabric.to_device(objective)
+    optimizers = build_optimizers(descriptor, objective, settings.optimizer, factor)
+    wrapped = [fabric.setup_optimizers(optimizer) for optimizer in optimizers]
+    schedule = EpochSchedule(optimizers, settings.scheduler)
+    return Learner(fabric, descriptor, network, objective, wrapped, schedule, settings.optimizer.clip_norm, settings.turn)
+
+
+def class_matrix(objective: nn.Module) -> ArcFace | None:
+    """The part of the objective whose class matrix is rebuilt between stages and shared out over processes."""
+    return next((module for module in objective.modules() if isinstance(module, ArcFace)), None)

@@ -1,0 +1,213 @@
+"""What a training will need, before it runs: memory for the class matrix, optimiser and activations; time; disk for the cache.
+
+Activations and time come from a short calibration on this machine: one step of a few images through the real backbone, and
+through a class matrix of at most CALIBRATION_CLASSES classes, whose cost grows in proportion.
+"""
+
+import math
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.autograd.graph import saved_tensors_hooks
+
+from models.network.descriptor import Descriptor, check_image_sizes
+from models.network.device import autocast, best_device
+from models.objectives.arcface import ArcFace
+from models.objectives.building import ObjectiveSettings, build_objective
+from models.settings import ModelSettings, SamplingSettings, StageSettings
+from models.training.trainer import WORKING_SCALE
+
+CALIBRATION_CLASSES = 20_000
+CALIBRATION_PIXELS = {"cpu": 250_000, "cuda": 4_000_000}  # of a batch: enough to be used to the full, little enough to be short
+FLOAT = 4  # bytes
+PIXELS_SHARE = {"pixels": 1.0, "jpeg": 0.1}  # of 3 · size² bytes an image takes in the cache
+
+
+@dataclass(frozen=True)
+class StagePlan:
+    """One stage: bytes in the memory of one process, seconds an epoch and at most, bytes of disk for its cache."""
+
+    stage: int
+    classes: int
+    image_size: int
+    batch_size: int
+    matrix: int
+    optimizer: int
+    network: int
+    activations: int
+    epoch_seconds: float
+    most_seconds: float
+    disk: int
+
+    @property
+    def memory(self) -> int:
+        return self.matrix + self.optimizer + self.network + self.activations
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Bytes of memory, of each process, and of disk that are free where the training would run."""
+
+    device: str
+    memory: int
+    disk: int
+
+
+def this_machine(folder: Path, processes: int = 1) -> Machine:
+    """The GPU's free memory, or the computer's, which processes share; the free disk below `folder`'s first existing parent."""
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
+    device = best_device()
+    if device.type == "cuda":
+        return Machine(torch.cuda.get_device_name(), torch.cuda.mem_get_info()[0], shutil.disk_usage(existing).free)
+    memory = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return Machine("CPU", memory // processes, shutil.disk_usage(existing).free)
+
+
+def plan_model(
+    settings: ModelSettings, images: int, processes: int = 1, labels: NDArray[np.int64] | None = None
+) -> Iterator[StagePlan]:
+    """The plan of each stage with `images` training images at hand, of the classes `labels` or each its own, on `processes`.
+
+    Every process has a GPU of its own; without GPUs they share the processor that one process alone would use.
+    """
+    device = best_device()
+    processors = processes if device.type == "cuda" else 1
+    descriptor = Descriptor(settings.descriptor, load_weights=False).to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    check_image_sizes(descriptor, (stage.image_size for stage in settings.stages))
+    sizes = np.ones(images, np.int64) if labels is None else np.bincount(labels)  # of the classes
+    measured: dict[int, _Step] = {}
+    for number, stage in enumerate(settings.stages, 1):
+        classes = min(stage.classes or len(sizes), len(sizes))
+        seen = _images_an_epoch(settings.sampling, sizes[:classes])
+        if stage.image_size not in measured:
+            measured[stage.image_size] = _measured_step(settings, descriptor, stage)
+        step, width = measured[stage.image_size], descriptor.dimensions
+        rows, batch = _class_rows(settings.objective, classes, processes), min(stage.batch_size, seen)
+        weights = sum(parameter.numel() for parameter in descriptor.parameters()) * FLOAT
+        epoch = seen * (step.seconds_per_image + step.seconds_per_image_and_class * classes) / processors
+        yield StagePlan(
+            stage=number,
+            classes=classes,
+            image_size=stage.image_size,
+            batch_size=batch,
+            matrix=2 * (rows + _drawn_rows(settings, rows, batch)) * width * FLOAT,  # and its gradient
+            optimizer=_optimizer_bytes(settings, rows, width, weights),
+            network=2 * weights,
+            activations=step.bytes_per_image * -(-batch // processes) + 3 * FLOAT * _chunk(settings) * batch,
+            epoch_seconds=epoch,
+            most_seconds=min(epoch * stage.epochs, 60 * stage.minutes if stage.minutes is not None else float("inf")),
+            disk=int(images * 3 * (stage.image_size * WORKING_SCALE) ** 2 * PIXELS_SHARE[settings.cache]),
+        )
+
+
+@dataclass(frozen=True)
+class _Step:
+    seconds_per_image: float
+    seconds_per_image_and_class: float
+    bytes_per_image: int
+
+
+def _images_an_epoch(sampling: SamplingSettings, sizes: NDArray[np.int64]) -> int:
+    """With their further copies; sizes [C]: images of each class."""
+    match sampling:
+        case SamplingSettings(kind="repeated", copies=copies):
+            return copies * int(sizes.sum())
+        case SamplingSettings(kind="pk", per_class=per_class):
+            return int((-(-sizes // per_class) * per_class).sum())
+        case _:
+            return int(sizes.sum())
+
+
+def _class_rows(objective: ObjectiveSettings, classes: int, processes: int) -> int:
+    """Rows of the class matrix on one process: ArcFace's is shared out, a classifier is whole on each, pairs need none."""
+    if objective.kind == "arcface":
+        return -(-classes // processes)
+    return classes if objective.kind in ("softmax", "multigrain") else 0
+
+
+def _measured_step(settings: ModelSettings, descriptor: Descriptor, stage: StageSettings) -> _Step:
+    device = next(descriptor.parameters()).device
+    together = CALIBRATION_PIXELS[device.type] // stage.image_size**2
+    count = max(2, min(stage.batch_size, together))
+    images = torch.randn(count, 3, stage.image_size, stage.image_size, device=device).contiguous(
+        memory_format=torch.channels_last
+    )
+    descriptor.train()
+    held: dict[int, int] = {}
+    seconds = 0.0
+    for measuring in (False, True):  # the first step allocates and chooses algorithms
+        with _timed(device) as spent, _kept_bytes(held, descriptor), autocast(device, settings.precision):
+            descriptor(images, raw=True).sum().backward()
+        seconds = spent[0] if measuring else seconds
+        descriptor.zero_grad(set_to_none=True)
+    return _Step(seconds / count, _seconds_per_class(settings, descriptor.dimensions, device), sum(held.values()) // count)
+
+
+def _seconds_per_class(settings: ModelSettings, dimensions: int, device: torch.device) -> float:
+    """Of the objective, per image and class; nothing where there is no class matrix."""
+    objective = build_objective(settings.objective, dimensions, CALIBRATION_CLASSES, 0).to(device)
+    if not isinstance(objective, ArcFace):
+        return 0.0
+    batch, seconds = 32, 0.0
+    embeddings = torch.randn(batch, dimensions, device=device, requires_grad=True)
+    for _ in range(2):  # the first is slower
+        with _timed(device) as spent, autocast(device, settings.precision):
+            objective(embeddings, torch.arange(batch, device=device)).loss.backward()
+        seconds = spent[0]
+    return seconds / batch / CALIBRATION_CLASSES
+
+
+@contextmanager
+def _timed(device: torch.device) -> Iterator[list[float]]:
+    spent = [0.0]
+    started = time.perf_counter()
+    yield spent
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    spent[0] = time.perf_counter() - started
+
+
+@contextmanager
+def _kept_bytes(held: dict[int, int], module: nn.Module) -> Iterator[None]:
+    """Collect the bytes of what the forward pass keeps for backward, each storage once, without the weights."""
+    weights = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            held[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    held.clear()
+    with saved_tensors_hooks(keep, lambda tensor: tensor):
+        yield
+
+
+def _optimizer_bytes(settings: ModelSettings, rows: int, width: int, weights: int) -> int:
+    """What is kept between steps and what a step takes for the while."""
+    per_weight = {"adam": 4, "sgd": 2 if settings.optimizer.momentum else 0}[settings.optimizer.kind]
+    of_matrix = {
+        "same": per_weight * rows * width,
+        "adafactor": rows * width + rows + width,
+        "plain_sgd": 0,
+    }[settings.optimizer.class_kind]
+    return per_weight * weights + of_matrix * FLOAT
+
+
+def _drawn_rows(settings: ModelSettings, rows: int, batch: int) -> int:
+    """Rows of the class matrix that a step copies, as it compares with a share of the classes only."""
+    share = getattr(settings.objective, "negatives", None)
+    return min(rows, math.ceil(share * rows) + batch) if share else 0
+
+
+def _chunk(settings: ModelSettings) -> int:
+    return int(getattr(settings.objective, "chunk", 0))

@@ -1,0 +1,184 @@
+"""One stage of training: epochs of steps until the loss, a plateau or the budget ends it."""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+from tqdm import tqdm
+
+from augmentations.dataset import EditedImages
+from data.errors import UserError
+from models.objectives.sharding import summed
+from models.settings import ModelSettings, StageSettings
+from models.training.batches import Batches
+from models.training.curve import EpochRow, append_rows
+from models.training.learner import Learner
+from models.training.state import Identity, Progress, save_state
+
+SAVE_EVERY = 30.0  # seconds between training states: what a killed run loses at most, with CHECK_EVERY steps
+CHECK_EVERY = 8  # steps between looks at the clock
+SAVING_SHARE = 0.05  # of the time may go into saving: large states are saved less often
+FALL = 0.01  # share by which the loss must fall to count as falling
+REMEDY = "The last good state is kept: lower optimizer.learning_rate or clip_norm in the recipe, or use precision 32."
+Stream = Iterator[tuple[Tensor, Tensor, Tensor]]
+
+
+@dataclass(frozen=True)
+class StageRun:
+    """What a stage runs with; class_of: image row → class; classes: how many are learnt; validate: µAP, on the first process."""
+
+    settings: ModelSettings
+    stage: StageSettings
+    learner: Learner
+    edited: EditedImages
+    batches: Batches
+    class_of: list[int]
+    classes: int
+    folder: Path
+    identity: Identity
+    validate: Callable[[], float | None]
+
+
+class _Saver:
+    """Saves the training state when it is time, on all processes together."""
+
+    def __init__(self, run: StageRun) -> None:
+        self.run, self.saved, self.cost = run, time.monotonic(), 0.0
+
+    def due(self) -> bool:
+        waited = time.monotonic() - self.saved
+        return self.run.learner.fabric.broadcast(waited > max(SAVE_EVERY, self.cost / SAVING_SHARE))
+
+    def save(self, progress: Progress, rows: list[EpochRow]) -> None:
+        _check_weights(self.run, progress)
+        started, fabric = time.monotonic(), self.run.learner.fabric
+        if fabric.global_rank == 0:
+            append_rows(self.run.folder, rows)
+        save_state(self.run.folder, self.run.identity, progress, self.run.learner.state(), fabric)
+        self.saved = time.monotonic()
+        self.cost = self.saved - started
+
+
+def run_stage(run: StageRun, progress: Progress) -> list[EpochRow]:
+    """Epochs until the stage ends; `progress` is moved on. Returns the rows that are not yet written, the last epoch's last."""
+    workers, fabric = run.settings.workers, run.learner.fabric
+    loader = DataLoader(
+        run.edited,
+        batch_sampler=run.batches,  # type: ignore[arg-type]
+        num_workers=workers,
+        pin_memory=fabric.device.type == "cuda",
+        prefetch_factor=4 if workers else None,
+        generator=torch.Generator(),  # or starting the loader would draw from the restored random state
+    )
+    classes = torch.tensor(run.class_of)
+    stream: Stream = ((pixels, classes[rows], rows) for pixels, rows in loader)
+    run.learner.descriptor.train()
+    run.learner.objective.train()
+    pending: list[EpochRow] = []
+    saver = _Saver(run)
+    while True:
+        seconds_before, images_before = progress.seconds, progress.images
+        _run_epoch(run, progress, stream, saver, pending)
+        means = {name: value / run.batches.batches_per_epoch() for name, value in progress.sums.items()}
+        run.learner.schedule.after_epoch(means["loss"])
+        speed = (progress.images - images_before) * fabric.world_size / max(1e-9, progress.seconds - seconds_before)
+        _next_epoch(progress, means["loss"])
+        row = _row(run, progress, means, speed)
+        ended_by = fabric.broadcast(_ended_by(run.stage, progress, means["loss"]))
+        if ended_by:
+            _check_weights(run, progress)
+        score = run.validate() if ended_by or _validation_due(run.stage, progress) else None
+        pending.append(replace(row, ended_by=ended_by, validation=score))
+        if ended_by:
+            return pending
+        if saver.due():
+            saver.save(progress, pending)
+            pending = []
+
+
+def _run_epoch(run: StageRun, progress: Progress, stream: Stream, saver: _Saver, pending: list[EpochRow]) -> None:
+    """The epoch's remaining steps; its sums are left in `progress`."""
+    batches, accumulate = run.batches.batches_per_epoch(), run.settings.optimizer.accumulate
+    label = f"stage {progress.stage + 1}/{len(run.settings.stages)} epoch {progress.epoch + 1}"
+    with tqdm(total=batches, initial=progress.batch, desc=label, unit="batch", leave=False, mininterval=1) as bar:
+        while progress.batch < batches:
+            started, count = time.monotonic(), min(accumulate, batches - progress.batch)
+            run.learner.schedule.before_step(progress.epoch + progress.batch / batches)
+            images, sums = run.learner.learn(islice(stream, count), count, lambda loss, rows: _check(run, progress, loss, rows))
+            progress.images += images
+            for name, value in sums.items():
+                progress.sums[name] = progress.sums.get(name, 0.0) + value
+            progress.batch, progress.step = progress.batch + count, progress.step + 1
+            progress.seconds += time.monotonic() - started
+            bar.update(count)
+            bar.set_postfix(loss=f"{progress.sums['loss'] / progress.batch:.2f}", refresh=False)
+            if progress.step % CHECK_EVERY == 0 and progress.batch < batches and saver.due():
+                saver.save(progress, pending)
+                pending.clear()
+
+
+def _check(run: StageRun, progress: Progress, loss: float, rows: Tensor) -> None:
+    if not math.isfinite(loss):
+        named = ", ".join(run.edited.images.ids[row] for row in rows[:5].tolist())
+        raise UserError(
+            f"the loss is {loss} at step {progress.step + 1} (stage {progress.stage + 1}, images {named}, …). {REMEDY}"
+        )
+
+
+def _check_weights(run: StageRun, progress: Progress) -> None:
+    """Before anything is written: the last step may have broken what its own loss did not show."""
+    values = [*run.learner.descriptor.state_dict().values(), *run.learner.objective.state_dict().values()]
+    broken = torch.zeros((), device=run.learner.fabric.device)
+    for value in values:
+        broken += ~value.isfinite().all()
+    if summed(broken) > 0:
+        raise UserError(
+            f"weights are no finite numbers any more after step {progress.step} (stage {progress.stage + 1}). {REMEDY}"
+        )
+
+
+def _next_epoch(progress: Progress, loss: float) -> None:
+    falls = loss < progress.lowest_loss * (1 - FALL)
+    progress.epochs_since_lowest = 0 if falls else progress.epochs_since_lowest + 1
+    progress.lowest_loss = loss if falls else progress.lowest_loss
+    progress.epoch, progress.batch, progress.sums = progress.epoch + 1, 0, {}
+
+
+def _ended_by(stage: StageSettings, progress: Progress, loss: float) -> str:
+    if stage.stop_loss is not None and loss < stage.stop_loss:
+        return "loss"
+    if stage.plateau_epochs is not None and progress.epochs_since_lowest >= stage.plateau_epochs:
+        return "plateau"
+    if stage.minutes is not None and progress.seconds >= 60 * stage.minutes:
+        return "minutes"
+    return "epochs" if progress.epoch >= stage.epochs else ""
+
+
+def _validation_due(stage: StageSettings, progress: Progress) -> bool:
+    """Whether another `validate_minutes` of the stage have passed."""
+    if stage.validate_minutes is None or progress.seconds < progress.validated + 60 * stage.validate_minutes:
+        return False
+    progress.validated = progress.seconds
+    return True
+
+
+def _row(run: StageRun, progress: Progress, means: dict[str, float], images_per_second: float) -> EpochRow:
+    return EpochRow(
+        stage=progress.stage + 1,
+        epoch=progress.epoch,
+        step=progress.step,
+        classes=run.classes,
+        intensity=run.edited.schedule.at(progress.epoch - 1) if run.edited.schedule else run.stage.intensity,
+        image_size=run.stage.image_size,
+        loss=means["loss"],
+        learning_rate=run.learner.optimizers[0].param_groups[0]["lr"],
+        images_per_second=images_per_second,
+        seconds=progress.seconds,
+        logs={name: value for name, value in means.items() if name != "loss"},
+    )

@@ -1,0 +1,215 @@
+"""Training one model through its drip stages: visible, resumable, the same whatever the number of workers or processes.
+
+A stage begins with the whole class matrix rebuilt from the backbone's own centroids (drip.py), runs until its loss threshold,
+a plateau or its budget ends it (stage.py), and leaves a checkpoint.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+from numpy.typing import NDArray
+from torch import nn
+
+from augmentations.dataset import EditedImages, overlay_material
+from augmentations.domains import DOMAINS
+from augmentations.schedule import IntensitySchedule
+from augmentations.settings import AugmentationSettings
+from data.cache import SquareImages, cached_squares
+from data.errors import UserError
+from data.images import ImageSet
+from models.network.checkpoint import save_descriptor
+from models.network.descriptor import Descriptor, check_image_sizes
+from models.objectives.building import build_objective
+from models.objectives.svmax import Svmax
+from models.settings import ModelSettings, StageSettings
+from models.training.batches import build_batches
+from models.training.curve import EpochRow, append_rows, remove_curve
+from models.training.drip import class_centroids
+from models.training.finishing import check_whitening, learn_whitening, save_classifier
+from models.training.launch import launched, lost_process_told
+from models.training.learner import Learner, build_learner, class_matrix, prepared_network
+from models.training.stage import StageRun, run_stage
+from models.training.state import Progress, load_state, save_state, training_identity
+
+WORKING_SCALE = 1.5  # images are edited larger than they are learnt from, so that crops keep detail
+Validate = Callable[[Descriptor, int], float]
+
+
+def train_model(
+    settings: ModelSettings,
+    classes: ImageSet,
+    overlays: ImageSet,
+    folder: Path,
+    cache: Path,
+    seed: int,
+    validate: Validate | None = None,
+    labels: NDArray | None = None,
+) -> Path:
+    """Train from the last saved step in `folder` to the end; returns the path of the last stage's checkpoint.
+
+    labels: the class of each image, 0 … C − 1; without them every image is a class of its own. Under torchrun all processes call
+    this together: each takes its part of every batch and of the class matrix.
+    Writes `stage-<n>.safetensors`, the training state, `curve.csv` and TensorBoard files. `validate` scores the descriptor at an
+    image size, at each stage's end. UserError: too few images, a state that cannot be read, a loss that is not a number, a lost
+    process, a full disk.
+    """
+    fabric = launched(settings.precision)
+    class_of = list(range(len(classes))) if labels is None else [int(label) for label in labels]
+    _tell_class_count(settings, len(set(class_of)), fabric.print)
+    torch.manual_seed(seed)
+    identity = training_identity(settings, classes, overlays, None if labels is None else class_of, seed)
+    progress, state = load_state(folder, identity, fabric) or (Progress(), {})
+    descriptor = Descriptor(settings.descriptor, load_weights=not state)  # which may no longer be at hand when it goes on
+    if not state and fabric.global_rank == 0:
+        remove_curve(folder)
+    if state:
+        descriptor.load_state_dict(state["descriptor"])
+    learnt_last = settings.stages[-1].classes or len(class_of)
+    check_whitening(descriptor, len(overlays) + sum(label < learnt_last for label in class_of))
+    check_image_sizes(descriptor, (stage.image_size for stage in settings.stages))
+    network = prepared_network(fabric, descriptor, settings.compile)
+    with lost_process_told(fabric):
+        while progress.stage < len(settings.stages):
+            stage = settings.stages[progress.stage]
+            size = round(stage.image_size * WORKING_SCALE)
+            with fabric.rank_zero_first():
+                squares, others = (
+                    cached_squares(images, size, cache, settings.cache, settings.workers) for images in (classes, overlays)
+                )
+            if (progress.stage, progress.epoch, progress.batch) == (0, 0, 0):
+                _tell_unreadable(squares, fabric.print)
+            rows = _rows_of_stage(stage, squares, class_of)
+            torch.manual_seed(seed + progress.stage)  # the objective begins the same on all processes
+            objective = _objective(settings, descriptor, 1 + max(class_of[row] for row in rows), seed)
+            learner = build_learner(fabric, descriptor, network, objective, settings, stage.learning_rate_factor)
+            torch.manual_seed(seed + progress.stage * fabric.world_size + fabric.global_rank)
+            edited = _edited_images(settings, stage, squares, others, rows, labels is not None, seed)
+            if progress.epoch or progress.batch:
+                learner.restore(state)
+            elif progress.stage > 0 or settings.descriptor.weights != "none":  # an untrained backbone has no centroids
+                started = time.monotonic()
+                _rebuild_class_matrix(settings, stage, learner, squares, edited, rows, class_of, seed)
+                progress.seconds = time.monotonic() - started
+            batches = build_batches(settings, stage, rows, class_of, progress, seed, fabric)
+            learnt = len({class_of[row] for row in rows})
+            validated = partial(_validated, fabric, validate, descriptor, stage.image_size)
+            run = StageRun(settings, stage, learner, edited, batches, class_of, learnt, folder, identity, validated)
+            rest = run_stage(run, progress)
+            progress = Progress(progress.stage + 1, step=progress.step)
+            if settings.descriptor.whiten and progress.stage == len(settings.stages):
+                unlabelled = [(others, others.readable()), (squares, rows)]
+                learn_whitening(descriptor, unlabelled, settings, stage.image_size, seed)
+                rest[-1] = replace(rest[-1], validation=validated())  # of the vectors that come out, not of those before
+            if fabric.global_rank == 0:
+                _write_stage(folder, rest, learner, stage.image_size)
+            state = {"descriptor": descriptor.state_dict()}
+            save_state(folder, identity, progress, state, fabric)
+            _tell_end(rest[-1], fabric.print)
+    return folder / f"stage-{len(settings.stages)}.safetensors"
+
+
+def _write_stage(folder: Path, rows: list[EpochRow], learner: Learner, image_size: int) -> None:
+    """The end of the stage's curve, the checkpoint and, where the objective has one, the classifier."""
+    append_rows(folder, rows)
+    save_classifier(folder, learner.objective)
+    last = rows[-1]
+    notes = {name: getattr(last, name) for name in ("stage", "classes", "loss", "ended_by", "validation")}
+    save_descriptor(folder / f"stage-{last.stage}.safetensors", learner.descriptor, image_size, notes)
+
+
+def _tell_end(last: EpochRow, tell: Callable[..., Any]) -> None:
+    scored = "" if last.validation is None else f", µAP on synthetic queries {last.validation:.3f}"
+    tell(f"  stage {last.stage}: {last.classes} classes, loss {last.loss:.2f}, ended by {last.ended_by}{scored}", flush=True)
+
+
+def _objective(settings: ModelSettings, descriptor: Descriptor, classes: int, seed: int) -> nn.Module:
+    """The recipe's objective; s of SVMax is logged with every one."""
+    dimensions = descriptor.dimensions // (len(DOMAINS) if settings.descriptor.domains else 1)
+    return Svmax(build_objective(settings.objective, dimensions, classes, seed), settings.svmax)
+
+
+def _validated(fabric: Fabric, validate: Validate | None, descriptor: Descriptor, image_size: int) -> float | None:
+    """The first process scores while the others wait."""
+    score = validate(descriptor, image_size) if validate and fabric.global_rank == 0 else None
+    descriptor.train()
+    fabric.barrier()
+    return score
+
+
+def _rows_of_stage(stage: StageSettings, squares: SquareImages, class_of: list[int]) -> list[int]:
+    """The images that are learnt from: those of the stage's first classes that can be read."""
+    count = stage.classes or len(squares)
+    rows = [row for row in squares.readable() if class_of[row] < count]
+    if len({class_of[row] for row in rows}) < 2:
+        raise UserError(
+            f"the stage's {min(count, 1 + max(class_of))} classes have {len(rows)} training images that can be read; "
+            "training needs two classes at least."
+        )
+    return rows
+
+
+def _edited_images(
+    settings: ModelSettings,
+    stage: StageSettings,
+    squares: SquareImages,
+    others: SquareImages,
+    rows: list[int],
+    labelled: bool,
+    seed: int,
+) -> EditedImages:
+    edits = AugmentationSettings(family=settings.edits, intensity=stage.intensity, extra=settings.extra_edits)
+    end = stage.intensity if stage.last_intensity is None else stage.last_intensity
+    rising = IntensitySchedule(stage.intensity, end, stage.epochs)
+    material = overlay_material(squares, others, len(squares) if labelled else rows[-1] + 1)
+    return EditedImages(squares, edits, stage.image_size, seed, material, rising)
+
+
+def _rebuild_class_matrix(
+    settings: ModelSettings,
+    stage: StageSettings,
+    learner: Learner,
+    squares: SquareImages,
+    edited: EditedImages,
+    rows: list[int],
+    class_of: list[int],
+    seed: int,
+) -> None:
+    """Every process rebuilds the rows that it holds."""
+    matrix = class_matrix(learner.objective)
+    if matrix is None:
+        return
+    own = [row for row in rows if class_of[row] in matrix.rows]
+    clean = EditedImages(squares, AugmentationSettings(family="none"), stage.image_size, seed)
+    found, centroids = class_centroids(
+        learner.descriptor, clean, edited, own, [class_of[row] for row in own], 128, settings.workers, settings.precision
+    )
+    matrix.set_classes(found, centroids)
+
+
+def _tell_unreadable(squares: SquareImages, tell: Callable[..., Any]) -> None:
+    if squares.problems:
+        image_id, problem = next(iter(squares.problems.items()))
+        tell(
+            f"  {len(squares.problems)} of {len(squares)} training images are left out, the first: {image_id} {problem}",
+            flush=True,
+        )
+
+
+def _tell_class_count(settings: ModelSettings, available: int, tell: Callable[..., Any]) -> None:
+    wanted = settings.stages[0].classes
+    if available < 2:
+        raise UserError(
+            f"the training images to learn from are of {available} class(es); training needs two at least. Add training images, "
+            "of other classes where training_labels.csv names them."
+        )
+    if wanted is not None and available < wanted:
+        tell(
+            f"  the first stage wants {wanted} classes, but there are {available} training images for them: it takes all, and no "
+            "stage grows. Lower the stages' classes in the recipe or add images (extra_classes)."
+        )

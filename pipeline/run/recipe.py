@@ -1,0 +1,99 @@
+"""A recipe: one YAML file that says everything about a run, validated whole before any work."""
+
+import difflib
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import Field, ValidationError
+
+from augmentations.settings import AugmentationSettings
+from data.errors import UserError
+from data.settings import Settings
+from models.settings import EmbeddingSettings, ModelSettings
+from submissions.settings import EnsembleSettings, NormalizationSettings
+
+
+class SplitSettings(Settings):
+    """Shares of the training images by role (docs/house.md); the rest are classes."""
+
+    validation: float = Field(0.2, gt=0, lt=1)
+    overlay: float = Field(0.05, gt=0, lt=1)
+
+
+class QuerySettings(Settings):
+    """The synthetic query set of step 00: `count` queries, `copies` of them made from validation references."""
+
+    count: int = Field(600, ge=2)
+    copies: int = Field(300, ge=1)
+    augmentation: AugmentationSettings = AugmentationSettings()
+
+
+class ClassSettings(Settings):
+    """Further images that join the training classes: folders, and procedural pictures for small collections."""
+
+    folders: tuple[Path, ...] = ()
+    procedural: int = Field(0, ge=0)
+
+
+class Recipe(Settings):
+    seed: int = Field(0, ge=0)
+    split: SplitSettings = SplitSettings()
+    extra_classes: ClassSettings = ClassSettings()
+    queries: QuerySettings = QuerySettings()
+    models: dict[str, ModelSettings] = Field(min_length=1)
+    embedding: EmbeddingSettings = EmbeddingSettings()
+    ensemble: EnsembleSettings = EnsembleSettings()
+    normalization: NormalizationSettings = NormalizationSettings()
+    baselines: bool = True
+
+
+def read_recipe(path: Path) -> Recipe:
+    """Read and validate a recipe; UserError lists every problem with its key, the file and the nearest right key."""
+    if not path.is_file():
+        raise UserError(
+            f"{path}: no such recipe. The recipes that come with the project are in {Path(__file__).parents[2] / 'recipes'}."
+        )
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not valid YAML: {error}") from error
+    if not isinstance(content, dict):
+        raise UserError(f"{path} must hold keys and values, such as `seed: 0`; found {type(content).__name__}.")
+    try:
+        return Recipe.model_validate(content)
+    except ValidationError as error:
+        problems = "\n".join(f"  {_problem(dict(item))}" for item in error.errors())
+        raise UserError(f"the recipe {path} has {error.error_count()} problem(s):\n{problems}") from error
+
+
+def scaled(recipe: Recipe, share: float) -> Recipe:
+    """The same recipe with a share of its classes and synthetic queries and at most 2 epochs a stage, to prove it end to end."""
+    models = {}
+    for name, model in recipe.models.items():
+        stages = [
+            stage.model_copy(
+                update={"classes": stage.classes and max(2, round(share * stage.classes)), "epochs": min(2, stage.epochs)}
+            )
+            for stage in model.stages
+        ]
+        models[name] = model.model_copy(update={"stages": tuple(stages)})
+    queries, count = recipe.queries, max(20, round(share * recipe.queries.count))
+    copies = max(1, round(count * queries.copies / queries.count))
+    return recipe.model_copy(update={"models": models, "queries": queries.model_copy(update={"count": count, "copies": copies})})
+
+
+def _problem(item: dict[str, Any]) -> str:
+    where = ".".join(map(str, item["loc"]))
+    if item["type"] == "value_error" and isinstance(item["input"], dict):  # the message says what was found, of a whole section
+        return f"{where}: {item['ctx']['error']}"
+    if item["type"] != "extra_forbidden":
+        return f"{where}: {item['msg']} (found {item['input']!r})"
+    nearest = difflib.get_close_matches(str(item["loc"][-1]), _all_keys(), n=1)
+    return f"{where}: unknown key" + (f"; did you mean {nearest[0]!r}?" if nearest else "")
+
+
+def _all_keys() -> list[str]:
+    schema = Recipe.model_json_schema()
+    parts = [schema, *schema.get("$defs", {}).values()]
+    return sorted({key for part in parts for key in part.get("properties", {})})

@@ -1,0 +1,105 @@
+"""Which image plays which part in a run (docs/house.md, "Roles of the training images")."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data.errors import UserError
+from data.images import ImageSet, find_images
+from data.layout import TRAINING, TRAINING_LABELS, IscFolder, open_isc_folder
+from data.split import split_training
+from pipeline.run.stage import RUNS, Run
+
+PROCEDURAL_SEED = 1  # other pictures than the built-in sample's, whose seed is 0
+
+
+@dataclass(frozen=True)
+class Roles:
+    """classes: learnt, in fixed order; labels: the class of each, None where every image is its own; overlays: pasted into
+    others; references, distractors: the synthetic query set's."""
+
+    classes: ImageSet
+    labels: NDArray[np.int64] | None
+    overlays: ImageSet
+    references: ImageSet
+    distractors: ImageSet
+
+
+def training_roles(run: Run) -> Roles:
+    """Share out the run's training images; further classes follow its own ones, so that those keep their index."""
+    training = find_images(run.data / TRAINING)
+    recipe = run.recipe
+    split = split_training(training.ids, recipe.seed, recipe.split.validation, recipe.split.overlay)
+    extra = _extra_classes(run)
+    return Roles(
+        classes=_joined(training.select(split.classes), extra),
+        labels=_labels(run, training, split.classes, extra),
+        overlays=training.select(split.overlays),
+        references=training.select(split.references),
+        distractors=training.select(split.distractors),
+    )
+
+
+def images_to_embed(run: Run) -> dict[str, ImageSet]:
+    """The four sets of vectors that each model makes: training, reference, query and synthetic (step 00's queries)."""
+    folder: IscFolder = open_isc_folder(run.data)
+    return {
+        "training": folder.training,
+        "reference": folder.reference,
+        "query": folder.query,
+        "synthetic": find_images(run.folder / "queries" / "query_images"),
+    }
+
+
+def _labels(run: Run, training: ImageSet, classes: list[str], extra: list[ImageSet]) -> NDArray[np.int64] | None:
+    """Of the images that are learnt, as 0 … C − 1, from the data set's training_labels.csv."""
+    path = run.data / TRAINING_LABELS
+    if not path.is_file():
+        return None
+    if extra:
+        raise UserError(f"{path} gives the training images' classes, but extra_classes have none: leave extra_classes out.")
+    # imported here: an up-to-date step must return at once
+    from data.labels import read_labels
+
+    labelled = read_labels(path, training)
+    label_of = dict(zip(labelled.images.ids, labelled.labels.tolist(), strict=True))
+    return np.unique([label_of[image_id] for image_id in classes], return_inverse=True)[1].astype(np.int64)
+
+
+def _extra_classes(run: Run) -> list[ImageSet]:
+    extra = run.recipe.extra_classes
+    sets = [find_images(folder, naming="path") for folder in extra.folders]
+    if extra.procedural:
+        sets.append(_procedural(extra.procedural))
+    return sets
+
+
+def _procedural(count: int) -> ImageSet:
+    """Procedural pictures, drawn once and shared by all runs."""
+    folder = RUNS / "data" / f"procedural-{count}"
+    if not folder.is_dir():
+        # imported here: only the first run draws
+        from tqdm import tqdm
+
+        from data.files import whole_folder
+        from data.procedural.sample import write_pictures
+
+        with whole_folder(folder) as temporary:
+            for _ in tqdm(
+                write_pictures(temporary, "P", count, PROCEDURAL_SEED), total=count, desc="drawing classes", unit="picture"
+            ):
+                pass
+    return find_images(folder)
+
+
+def _joined(first: ImageSet, others: list[ImageSet]) -> ImageSet:
+    ids, paths = list(first.ids), list(first.paths)
+    for images in others:
+        ids += images.ids
+        paths += images.paths
+    if len(set(ids)) != len(ids):
+        double = next(image_id for image_id, count in Counter(ids).items() if count > 1)
+        raise UserError(f"the image id {double!r} stands in two folders of training classes. Rename one of the files.")
+    return ImageSet(ids, paths)

@@ -1,0 +1,87 @@
+"""Images → a vectors file, by shards that are written as they finish: a killed run loses at most one, processes share them."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import distributed
+from tqdm import tqdm
+
+from data.images import ImageSet
+from models.inference.embed import embed_images
+from models.network.checkpoint import Checkpoint, load_descriptor
+from models.settings import EmbeddingSettings
+from pipeline.run.stage import fingerprint
+from submissions.search.exact import rank_and_ranks
+from submissions.vectors.files import describe_vectors, iterate_vectors, write_vectors
+
+PATIENCE = timedelta(hours=24)  # that processes wait for each other
+
+
+def embed_to_file(checkpoint: Path, images: ImageSet, settings: EmbeddingSettings, output: Path) -> None:
+    """Embed all images into `output`; unreadable ones are named in `<output>.unreadable.txt` and told.
+
+    Under torchrun each process embeds every so-manieth shard and the first one joins them. Shards have fixed bounds, so the
+    file is the same bit by bit for any number of processes.
+    """
+    rank, ranks = rank_and_ranks()
+    loaded = load_descriptor(checkpoint)
+    folder = output.parent / f".{output.stem}-shards-{_digest(checkpoint, images, settings)}"
+    folder.mkdir(parents=True, exist_ok=True)
+    bounds = list(range(0, len(images), settings.shard))
+    shards = [folder / f"{number:06d}.h5" for number in range(len(bounds))]
+    with tqdm(total=len(images), desc=f"embedding {output.stem}", unit="image", leave=False, disable=rank > 0) as bar:
+        for number in range(rank, len(shards), ranks):
+            part = slice(bounds[number], bounds[number] + settings.shard)
+            own = ImageSet(images.ids[part], images.paths[part])
+            if not shards[number].is_file():
+                _embed_shard(loaded, own, settings, shards[number], bar)
+            else:
+                bar.update(len(own))
+    _wait_for_all(ranks)
+    if rank == 0:
+        unreadable = np.concatenate([describe_vectors(path).unreadable for path in shards])
+        write_vectors(output, images.ids, (block for path in shards for block in iterate_vectors(path)), unreadable)
+        shutil.rmtree(folder)
+        _tell_unreadable(images, unreadable, output)
+    _wait_for_all(ranks)  # so that the next step finds the whole file
+
+
+def _embed_shard(loaded: Checkpoint, images: ImageSet, settings: EmbeddingSettings, path: Path, bar: tqdm) -> None:
+    unreadable = np.zeros(len(images), bool)
+
+    def vectors() -> Iterator[NDArray[np.float32]]:
+        for block in embed_images(loaded, images, settings):
+            unreadable[block.first : block.first + len(block.vectors)] = block.unreadable
+            bar.update(len(block.vectors))
+            yield block.vectors
+
+    write_vectors(path, images.ids, vectors(), unreadable)
+
+
+def _digest(checkpoint: Path, images: ImageSet, settings: EmbeddingSettings) -> str:
+    """What the shards were made from; shards of something else are never joined."""
+    made_from = [fingerprint(checkpoint), fingerprint(images), settings.model_dump_json(exclude={"workers"})]
+    return hashlib.sha256(json.dumps(made_from).encode()).hexdigest()[:16]
+
+
+def _wait_for_all(ranks: int) -> None:
+    """Until every process has come here; torchrun ends all of them where one is lost."""
+    if ranks > 1:
+        if not distributed.is_initialized():
+            distributed.init_process_group("gloo", timeout=PATIENCE)
+        distributed.barrier()
+
+
+def _tell_unreadable(images: ImageSet, unreadable: NDArray[np.bool_], output: Path) -> None:
+    listed = output.with_suffix(".unreadable.txt")
+    names = [str(path) for path, bad in zip(images.paths, unreadable, strict=True) if bad]
+    listed.unlink(missing_ok=True)
+    if names:
+        listed.write_text("\n".join(names) + "\n", encoding="utf-8")
+        print(f"  {len(names)} of {len(images)} images cannot be read and match nothing, the first is {names[0]}; all: {listed}")

@@ -1,0 +1,92 @@
+"""Step 03's work: joined embeddings → chosen variant → projected sets, in blocks."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from data.errors import UserError, naming
+from data.ground_truth import read_ground_truth
+from pipeline.run.stage import Run
+from pipeline.run.staleness import SETS
+from pipeline.run.training_roles import Roles, training_roles
+from submissions.ensemble.candidates import Candidates, project_candidates
+from submissions.ensemble.concatenated import JoinedVectors, join_files
+from submissions.ensemble.projection import Projection, fit_projection, save_projection
+from submissions.ensemble.rules import require_training_only
+from submissions.ensemble.selection import Variant, choose_variant, only_candidate, usable_methods, write_choice
+from submissions.vectors.files import describe_vectors, write_vectors
+
+
+def join_models(run: Run) -> Variant:
+    """Choose the variant, fit the projection on training vectors, write the projected sets."""
+    folder, recipe = run.folder / "ensemble", run.recipe
+    _require_same_dimensions(run)
+    training = joined(run, "training")
+    require_training_only(training.ids, {name: joined(run, name).ids for name in ("reference", "query")})
+    variant, table = _choice(run, training)
+    sample = training.sample(recipe.ensemble.training_sample, recipe.seed)
+    with naming(training.name):
+        projection = fit_projection(sample, variant.dimensions)
+    del sample  # larger than all that follows
+    (folder / "choice.csv").unlink(missing_ok=True)  # the sets belong together again when it stands there
+    for name in SETS:
+        part = joined(run, name)
+        write_vectors(folder / f"{name}.h5", part.ids, _projected(part, projection, variant), part.unreadable)
+    save_projection(folder / "projection.h5", projection)
+    write_choice(folder, variant, table)
+    return variant
+
+
+def joined(run: Run, name: str) -> JoinedVectors:
+    """All models' vectors of one set."""
+    return join_files([run.folder / "embeddings" / model / f"{name}.h5" for model in run.recipe.models])
+
+
+def _require_same_dimensions(run: Run) -> None:
+    """UserError where one set of a model was made by another checkpoint than its training vectors."""
+    for model in run.recipe.models:
+        training, *others = (run.folder / "embeddings" / model / f"{name}.h5" for name in SETS)
+        wanted = describe_vectors(training).dimensions
+        for path in others:
+            found = describe_vectors(path).dimensions
+            if found != wanted:
+                raise UserError(
+                    f"{path} has {found} dimensions, {training} has {wanted}: they were made by different checkpoints. Delete "
+                    f"both and embed again: python pipeline/02_embed.py --run {run.folder}"
+                )
+
+
+def _choice(run: Run, training: JoinedVectors) -> tuple[Variant, pd.DataFrame]:
+    """With a single candidate there is nothing to choose, and nothing is loaded."""
+    recipe = run.recipe
+    only = only_candidate(recipe.ensemble, recipe.normalization)
+    if only is not None:
+        return only
+    roles = training_roles(run)
+    others = len(training) - len(roles.references) - len(roles.distractors)
+    left_out = set(recipe.normalization.methods) - set(usable_methods(recipe.normalization, others))
+    if left_out:
+        print(
+            f"  left out: {', '.join(sorted(left_out))} looks at {recipe.normalization.direction_neighbours} training "
+            f"neighbours, there are {others}. Add training images or lower normalization.direction_neighbours in the recipe."
+        )
+    return choose_variant(
+        synthetic_candidates(run, training, roles, max(recipe.ensemble.dimensions)),
+        read_ground_truth(run.folder / "queries" / "public_ground_truth.csv"),
+        recipe.ensemble,
+        recipe.normalization,
+    )
+
+
+def synthetic_candidates(run: Run, training: JoinedVectors, roles: Roles, dimensions: int) -> Candidates:
+    """What the synthetic queries decide on, without a real query or reference."""
+    held_out = roles.references.ids + roles.distractors.ids
+    sample, seed = run.recipe.ensemble.training_sample, run.recipe.seed
+    return project_candidates(training, roles.references.ids, held_out, joined(run, "synthetic"), dimensions, sample, seed)
+
+
+def _projected(part: JoinedVectors, projection: Projection, variant: Variant) -> Iterator[NDArray[np.float32]]:
+    for block in part.blocks():
+        yield projection.apply(block, variant.dimensions, variant.eigen_power)

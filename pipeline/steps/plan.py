@@ -1,0 +1,56 @@
+"""What a run's training will need, as a table."""
+
+from rich.console import Console
+from rich.table import Table
+
+from data.errors import UserError
+from models.training.plan import StagePlan, plan_model, this_machine
+from pipeline.run.stage import Run
+from pipeline.run.training_roles import Roles
+
+GIB, WIDTH = 2**30, 140
+
+
+def print_plan(run: Run, roles: Roles, processes: int) -> None:
+    """One row per model and stage; a last line says whether this machine has the memory and the disk."""
+    if processes < 1:
+        raise UserError(f"--processes {processes}: one at least.")
+    machine, console = this_machine(run.folder, processes), Console(width=WIDTH)
+    table = Table(
+        title=f"{run.folder}: {len(roles.classes):,} training images, {machine.device}, {processes} process(es), memory in GiB"
+    )
+    for name in ("model", "stage", "classes", "pixels", "batch", "matrix", "optimiser", "network", "activations", "memory"):
+        table.add_column(name, justify="left" if name == "model" else "right")
+    table.add_column("an epoch", justify="right")
+    table.add_column("at most", justify="right")
+    table.add_column("fits")
+    plans: list[StagePlan] = []
+    disk: dict[tuple[int, str], int] = {}
+    for name, model in run.recipe.models.items():
+        with console.status(f"measuring {name}"):
+            for plan in plan_model(model, len(roles.classes), processes, roles.labels):
+                plans.append(plan)
+                disk[plan.image_size, model.cache] = plan.disk
+                table.add_row(*_cells(name, plan), "yes" if plan.memory < machine.memory else "no")
+    console.print(table)
+    most, cache = max(plan.memory for plan in plans), sum(disk.values())
+    hours = sum(plan.most_seconds for plan in plans) / 3600
+    enough = "fits" if most < machine.memory else "does not fit: lower batch_size or image_size, or use more processes (torchrun)"
+    console.print(f"memory: {_gib(most)} of {_gib(machine.memory)} GiB free in each process, {enough}")
+    enough = "fits" if cache < machine.disk else "does not fit: cache: jpeg takes a tenth of pixels, or move the run folder"
+    console.print(f"disk: {_gib(cache)} of {_gib(machine.disk)} GiB free for resized images, {enough}")
+    console.print(f"time: {hours:.1f} hours at most for the network and the classes; stages that reach their loss end earlier")
+
+
+def _cells(name: str, plan: StagePlan) -> list[str]:
+    numbers = [f"{plan.stage}", f"{plan.classes:,}", f"{plan.image_size}", f"{plan.batch_size}"]
+    sizes = [_gib(size) for size in (plan.matrix, plan.optimizer, plan.network, plan.activations, plan.memory)]
+    return [name, *numbers, *sizes, _duration(plan.epoch_seconds), _duration(plan.most_seconds)]
+
+
+def _gib(size: int) -> str:
+    return f"{size / GIB:.2f}"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.1f} s"

@@ -1,0 +1,89 @@
+"""What step 06 gives to the report beside the scores: distributions, learning curves, steps and versions of the run."""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from data.ground_truth import GroundTruth, read_ground_truth
+from data.layout import IscFolder
+from pipeline.run.provenance import versions
+from pipeline.run.stage import Run, code_version, read_json
+from submissions.report.inputs import Distribution, ReportInputs, StepDone
+from submissions.report.page import write_report
+from submissions.scoring.bootstrap import Interval
+from submissions.scoring.breakdown import last_at_90
+from submissions.scoring.metrics import RankedPairs, Scores
+from submissions.scoring.query_scores import query_scores
+from submissions.vectors.files import read_vectors
+
+
+def write_run_report(
+    run: Run,
+    data: IscFolder,
+    variants: list[dict[str, Any]],
+    submitted: tuple[Scores, RankedPairs, Interval],
+    before: RankedPairs | None,
+) -> Path:
+    """Write `report/index.html`. submitted: the submission's figures; before: the ranking without normalisation, None where the
+    submission is not normalised."""
+    truth = read_ground_truth(data.ground_truth or "")
+    scores, ranked, interval = submitted
+    steps, used = read_steps(run.folder / "manifests")
+    return write_report(
+        ReportInputs(
+            title=run.folder.name,
+            variants=variants,
+            scores=scores.as_dict(),
+            interval=interval,
+            ranked=ranked,
+            ground_truth=truth,
+            queries=data.query,
+            references=data.reference,
+            edits_file=data.query_edits,
+            recipe=(run.folder / "recipe.yaml").read_text(encoding="utf-8"),
+            code=code_version(),
+            distributions=_distributions(run, truth, ranked, before),
+            curves={name: read_curve(run.folder / "models" / name / "curve.csv") for name in run.recipe.models},
+            steps=steps,
+            versions=used,
+        ),
+        run.folder / "report",
+    )
+
+
+def read_curve(path: Path) -> pd.DataFrame:
+    """A model's learning curve, a row per epoch; empty where there is none."""
+    try:
+        return pd.read_csv(path)
+    except (FileNotFoundError, pd.errors.EmptyDataError):
+        return pd.DataFrame()
+
+
+def read_steps(manifests: Path) -> tuple[list[StepDone], dict[str, str]]:
+    """The run's steps before this one in order, and every version that took part; packages of several versions name them all."""
+    steps, used = [], {name: {number} for name, number in versions().items()}
+    for path in sorted(path for path in manifests.glob("*.json") if not path.stem.startswith("06_score")):
+        record = read_json(path)
+        steps.append(StepDone(path.stem, record.get("seconds"), str(record.get("code", ""))))
+        for name, number in record.get("versions", {}).items():
+            used.setdefault(name, set()).add(number)
+    return steps, {name: " and ".join(sorted(numbers)) for name, numbers in used.items()}
+
+
+def _distributions(run: Run, truth: GroundTruth, ranked: RankedPairs, before: RankedPairs | None) -> list[Distribution]:
+    references = read_vectors(run.folder / "ensemble" / "reference.h5")
+    after = read_vectors(run.folder / "normalized" / "query.h5")
+    if before is None:
+        return [Distribution("without normalisation", query_scores(after, references, truth), threshold(ranked))]
+    plain = read_vectors(run.folder / "ensemble" / "query.h5")
+    return [
+        Distribution("before normalisation", query_scores(plain, references, truth), threshold(before)),
+        Distribution("after normalisation", query_scores(after, references, truth), threshold(ranked)),
+    ]
+
+
+def threshold(ranked: RankedPairs) -> float | None:
+    """The lowest score that counts at 90 % precision; None where precision is never as high."""
+    last = last_at_90(ranked)
+    return -float(ranked.distances[last - 1]) if last else None

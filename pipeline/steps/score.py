@@ -1,0 +1,158 @@
+"""Step 06's work: every variant of the run, the baselines on the same images, scores.json and the report."""
+
+import hashlib
+import json
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data.errors import naming
+from data.ground_truth import GroundTruth, read_ground_truth
+from data.layout import IscFolder, open_isc_folder
+from pipeline.run.stage import Run, fingerprint, write_text
+from pipeline.steps.report import write_run_report
+from submissions.ensemble.projection import fit_projection
+from submissions.ensemble.selection import best_beta, normalized_candidates, read_choice
+from submissions.formats.matching_track import evaluate_matches
+from submissions.formats.submission import read_submission
+from submissions.scoring.baselines import Described, describe, grey_pixels, perceptual_hash
+from submissions.scoring.bootstrap import Interval, micro_average_precision_interval
+from submissions.scoring.breakdown import read_edits, recall_by_edit, recall_by_number, write_curve
+from submissions.scoring.metrics import RankedPairs, Scores, evaluate
+from submissions.search.exact import ScoredPairs, rank_and_ranks, search_pairs_on_ranks
+from submissions.settings import NormalizationSettings
+from submissions.vectors.files import Vectors, read_vectors
+
+GREY_DIMENSIONS = 256
+METHODS = {"none": "not normalised", "method1": "method 1", "method2": "method 2"}
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One row of the table; interval: of its µAP."""
+
+    name: str
+    scores: Scores
+    ranked: RankedPairs
+    interval: Interval
+    submitted: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        bounds = {"micro_average_precision_95": [self.interval.low, self.interval.high]}
+        return {"name": self.name, "submitted": self.submitted} | self.scores.as_dict() | bounds
+
+
+def _scored(name: str, queries: Vectors, references: Vectors, truth: GroundTruth, submitted: bool = False) -> Scored:
+    scores, ranked = evaluate(queries, references, truth)
+    return Scored(name, scores, ranked, micro_average_precision_interval(ranked, truth), submitted)
+
+
+def score_variants(run: Run) -> None:
+    """Write `scores.json` (the submission's figures and all variants) and the report."""
+    data = open_isc_folder(run.data)
+    if data.ground_truth is None:
+        raise ValueError("score_variants needs a ground truth")
+    truth = read_ground_truth(data.ground_truth)
+    variant, _ = read_choice(run.folder / "ensemble")
+    name = f"submitted: {variant.dimensions}-d, power {variant.eigen_power:g}, {METHODS[variant.method]}"
+    submitted = _scored(name, *read_submission(run.folder / "submission.h5"), truth, submitted=True)
+    ensemble = _ensemble_variants(run, truth)
+    rows = [*(_baselines(data, truth) if run.recipe.baselines else []), *_single_models(run, truth), *ensemble, submitted]
+    variants = [row.as_dict() for row in rows]
+    write_details(run.folder / "details", submitted.ranked, truth, data.query_edits)
+    before = None if variant.method == "none" else ensemble[0].ranked
+    write_run_report(run, data, variants, (submitted.scores, submitted.ranked, submitted.interval), before)
+    figures = {key: value for key, value in variants[-1].items() if key not in ("name", "submitted")}
+    write_text(run.folder / "scores.json", json.dumps(figures | {"variants": variants}, indent=1) + "\n")
+
+
+def ranked_file(path: Path, truth: GroundTruth) -> tuple[Scores, RankedPairs]:
+    """Score a descriptor submission (.h5), its references shared out under torchrun, or a matching-track file (.csv)."""
+    if path.suffix.lower() == ".csv":
+        return evaluate_matches(path, truth)
+    rank, ranks = rank_and_ranks()
+    queries, references = read_submission(path)
+    with naming(path):
+        return _evaluated(path, queries, references, truth, rank, ranks)
+
+
+def _evaluated(
+    path: Path, queries: Vectors, references: Vectors, truth: GroundTruth, rank: int, ranks: int
+) -> tuple[Scores, RankedPairs]:
+    if ranks == 1:
+        return evaluate(queries, references, truth)
+    # named by what is searched, so that parts that a killed run left behind are those of the same search
+    searched = json.dumps([fingerprint(path), truth.query_ids, ranks]).encode()
+    folder = path.parent / f".search-{path.stem}-{hashlib.sha256(searched).hexdigest()[:16]}"
+
+    def shared_search(queries: NDArray[np.float32], references: NDArray[np.float32], count: int) -> ScoredPairs:
+        pairs = search_pairs_on_ranks(queries, references, count, rank, ranks, folder)
+        if pairs is None:
+            sys.exit(0)  # the first process merges, scores and reports
+        return pairs
+
+    result = evaluate(queries, references, truth, shared_search)
+    shutil.rmtree(folder)
+    return result
+
+
+def write_details(folder: Path, ranked: RankedPairs, truth: GroundTruth, edits_file: Path | None) -> None:
+    """`precision_recall.csv` and, where the edits are known, `recall_by_edit.csv` and `recall_by_number_of_edits.csv`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_curve(folder / "precision_recall.csv", ranked)
+    if edits_file is not None:
+        edits = read_edits(edits_file)
+        recall_by_edit(ranked, truth, edits).to_csv(folder / "recall_by_edit.csv", index=False)
+        recall_by_number(ranked, truth, edits).to_csv(folder / "recall_by_number_of_edits.csv", index=False)
+
+
+def _baselines(data: IscFolder, truth: GroundTruth) -> list[Scored]:
+    """The 64-bit perceptual hash, and 24 × 24 grey pixels whitened on the training images."""
+    hashes = [_as_vectors(part.ids, describe(part, perceptual_hash)) for part in (data.query, data.reference)]
+    rows = [_scored("baseline: 64-bit perceptual hash", hashes[0], hashes[1], truth)]
+    training, *parts = (
+        _as_vectors(part.ids, describe(part, grey_pixels)) for part in (data.training, data.query, data.reference)
+    )
+    projection = fit_projection(training.readable())
+    dimensions = min(GREY_DIMENSIONS, len(projection.axes))
+    white = [Vectors(part.ids, projection.apply(part.vectors, dimensions, -0.5), part.unreadable) for part in parts]
+    return [*rows, _scored("baseline: whitened grey pixels", white[0], white[1], truth)]
+
+
+def _as_vectors(ids: list[str], described: Described) -> Vectors:
+    return Vectors(ids, described.vectors, described.unreadable)
+
+
+def _single_models(run: Run, truth: GroundTruth) -> list[Scored]:
+    rows = []
+    for model in run.recipe.models:
+        folder = run.folder / "embeddings" / model
+        rows.append(_scored(f"model: {model}", read_vectors(folder / "query.h5"), read_vectors(folder / "reference.h5"), truth))
+    return rows
+
+
+def _ensemble_variants(run: Run, truth: GroundTruth) -> list[Scored]:
+    """The ensemble without and with each normalisation, at the β that the synthetic queries chose for it."""
+    folder, settings = run.folder / "ensemble", run.recipe.normalization
+    variant, table = read_choice(folder)
+    queries, references, training = (read_vectors(folder / f"{name}.h5") for name in ("query", "reference", "training"))
+    betas = {"none": 0.0, "method1": best_beta(table, variant, "method1"), "method2": best_beta(table, variant, "method2")}
+    chosen = NormalizationSettings(
+        methods=tuple(betas),  # type: ignore[arg-type]
+        beta1=(betas.get("method1", 0.0),),
+        beta2=(betas.get("method2", 0.0),),
+        similarity_neighbours=settings.similarity_neighbours,
+        direction_neighbours=settings.direction_neighbours,
+    )
+    names = {"none": "ensemble"} | {method: f"ensemble, {METHODS[method]} (β {{beta:g}})" for method in ("method1", "method2")}
+    rows = []
+    with naming(folder / "training.h5"):
+        candidates = normalized_candidates(queries.vectors, training.readable(), chosen)
+    for method, beta, moved in candidates:
+        rows.append(_scored(names[method].format(beta=beta), Vectors(queries.ids, moved, queries.unreadable), references, truth))
+    return rows

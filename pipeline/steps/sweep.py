@@ -1,0 +1,67 @@
+"""`04_normalize.py --sweep`: µAP of every normalisation over β and k, on the synthetic queries only."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+from tqdm import tqdm
+
+from data.ground_truth import read_ground_truth
+from pipeline.run.stage import Run
+from pipeline.run.training_roles import training_roles
+from pipeline.steps.ensemble import joined, synthetic_candidates
+from submissions.ensemble.normalization import (
+    Neighbours,
+    append_zero,
+    find_neighbours,
+    normalize_queries,
+    normalize_scores,
+    subtract_negatives,
+)
+from submissions.ensemble.selection import read_choice
+from submissions.scoring.metrics import evaluate
+from submissions.vectors.files import Vectors
+
+BETAS = (0.25, 0.5, 1.0, 1.8, 2.5)
+Rows = NDArray[np.float32]
+
+
+def print_sweep(run: Run) -> None:
+    """Print a table, best first; PCA and neighbours come from training images that the synthetic queries were not made of."""
+    roles = training_roles(run)
+    variant, _ = read_choice(run.folder / "ensemble")
+    training = joined(run, "training")
+    queries, references, base = synthetic_candidates(run, training, roles, variant.dimensions).under(
+        variant.dimensions, variant.eigen_power
+    )
+    truth = read_ground_truth(run.folder / "queries" / "public_ground_truth.csv")
+    results = []
+    candidates = _candidates(queries.vectors, references.vectors, base)
+    for name, moved, against in tqdm(candidates, desc="sweeping", unit="normalisation", leave=False):
+        scores, _ = evaluate(
+            Vectors(queries.ids, moved, queries.unreadable), Vectors(references.ids, against, references.unreadable), truth
+        )
+        results.append((scores.micro_average_precision, name))
+    table = Table("normalisation", "µAP", title=f"{len(queries)} synthetic queries, {len(references)} references")
+    for score, name in sorted(results, key=lambda result: -result[0]):
+        table.add_row(name, f"{score:.4f}")
+    Console(width=100).print(table)
+
+
+def _candidates(queries: Rows, references: Rows, training: Rows) -> Iterator[tuple[str, Rows, Rows]]:
+    """(name, queries, references) of every candidate."""
+    yield "none", queries, references
+    most = min(100, len(training))
+    nearest = find_neighbours(queries, training, most)
+    for k in sorted({min(k, most) for k in (3, 10, 30, 100)}):
+        neighbours = Neighbours(nearest.cosines[:, :k], nearest.rows[:, :k])
+        for beta in BETAS:
+            yield f"method 2, β {beta:g}, k {k}", normalize_queries(queries, training, neighbours, "method2", beta), references
+    for beta in BETAS:
+        yield f"method 1, β {beta:g}", normalize_queries(queries, training, nearest, "method1", beta), references
+        yield f"score normalisation, α {beta:g}, k 3", normalize_scores(queries, training, beta), append_zero(references)
+    for beta in (0.2, 0.35, 0.5):
+        moved, against = (subtract_negatives(side, training, beta, min(10, most)) for side in (queries, references))
+        yield f"negative embedding subtraction, β {beta:g}, k 10", moved, against

@@ -1,0 +1,143 @@
+"""What the page is told: the nearest references of a picture, the threshold, and what normalisation did to the query."""
+
+import time
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from augmentations.composition import OverlaySource
+from augmentations.query_set import FileOverlays
+from data.errors import UserError
+from data.images import ImageSet
+from data.layout import open_isc_folder
+from pipeline.run.stage import Run, require
+from pipeline.run.training_roles import training_roles
+from pipeline.tools.explorer.edits import edited
+from pipeline.tools.explorer.pictures import data_url
+from pipeline.tools.extractor import Describer, Normalizer, calibrate, run_describer
+from submissions.index.calibration import Tail
+from submissions.index.search import nearest
+from submissions.vectors.files import Vectors, read_vectors
+
+SHOWN = 12  # nearest references
+SHOWN_TRAINING = 3
+Kind = Literal["reference", "training", "query"]
+
+
+@dataclass(frozen=True)
+class Explorer:
+    """An opened run. index: over the rows of `references`; tail: None with the reason in `uncalibrated`; pictures: the images of
+    each kind by their id, as far as they are there; others: what edits may paste."""
+
+    title: str
+    describer: Describer
+    references: Vectors
+    index: faiss.Index
+    tail: Tail | None
+    uncalibrated: str
+    rate: float
+    pictures: dict[Kind, ImageSet]
+    others: OverlaySource | None
+
+    def threshold(self) -> float | None:
+        """The lowest score of a copy."""
+        return None if self.tail is None else -self.tail.threshold(self.rate, self.index.ntotal)
+
+
+def open_explorer(run: Run, rate: float) -> Explorer:
+    """UserError names the step that the run lacks. Without enough pairs to calibrate there is no threshold."""
+    describer = run_describer(run)
+    references = read_vectors(require(run.folder / "ensemble" / "reference.h5", "03_ensemble", run))
+    try:
+        tail, uncalibrated = calibrate(run, describer), ""
+    except UserError as error:
+        tail, uncalibrated = None, str(error)
+    data, roles = open_isc_folder(run.data), training_roles(run)
+    return Explorer(
+        title=str(run.folder),
+        describer=describer,
+        references=references,
+        index=reference_index(references),
+        tail=tail,
+        uncalibrated=uncalibrated,
+        rate=rate,
+        pictures={"reference": data.reference, "training": data.training, "query": data.query},
+        others=FileOverlays(roles.overlays) if len(roles.overlays) else None,
+    )
+
+
+def reference_index(references: Vectors) -> faiss.Index:
+    """Exact search over the readable references, by their row."""
+    index = faiss.IndexIDMap2(faiss.IndexFlatL2(references.vectors.shape[1]))
+    rows = np.flatnonzero(~references.unreadable)
+    index.add_with_ids(np.ascontiguousarray(references.vectors[rows]), rows)
+    return index
+
+
+def answer(explorer: Explorer, picture: NDArray[np.uint8], edit: str | None, intensity: float, draw: int) -> dict[str, Any]:
+    """Everything the page shows of one picture [h, w, 3], JSON-able; edit None: as it is."""
+    started = time.perf_counter()
+    made = None if edit is None else edited(picture, edit, intensity, draw, explorer.others)
+    pixels = picture if made is None else made.image
+    query = explorer.describer.picture(pixels)
+    searched = explorer.describer.normalized(query)
+    found = nearest(explorer.index, searched, SHOWN)
+    rows, distances = found.contents[0].tolist() if found.contents.size else [], found.distances.ravel()
+    alarms = explorer.tail.false_alarms(distances, explorer.index.ntotal).tolist() if explorer.tail else [None] * len(rows)
+    before = _scores(query[0], explorer.references.vectors[rows])
+    threshold = explorer.threshold()
+    return {
+        "picture": data_url(pixels),
+        "record": made.record if made else [],
+        "threshold": threshold,
+        "nearest": [
+            {
+                "id": explorer.references.ids[row],
+                "score": -distance,
+                "unnormalized": unnormalized,
+                "false_alarms": expected,
+                "copy": threshold is not None and -distance >= threshold,
+            }
+            for row, distance, unnormalized, expected in zip(rows, distances.tolist(), before, alarms, strict=True)
+        ],
+        "normalization": _normalization(explorer, query, searched),
+        "seconds": time.perf_counter() - started,
+    }
+
+
+def _normalization(explorer: Explorer, query: NDArray[np.float32], searched: NDArray[np.float32]) -> dict[str, Any] | None:
+    """similarity: C, the mean cosine to the nearest training images; moved: ‖q' − q‖; first: what was nearest before."""
+    normalizer = explorer.describer.normalizer
+    if normalizer is None or normalizer.variant.method == "none":
+        return None
+    near = normalizer.neighbours(query)
+    cosines, rows = near.cosines[0, :SHOWN_TRAINING].tolist(), near.rows[0, :SHOWN_TRAINING].tolist()
+    considered = near.cosines[0, : normalizer.settings.similarity_neighbours]
+    first = nearest(explorer.index, query, 1)
+    return {
+        "method": normalizer.variant.method,
+        "beta": normalizer.variant.beta,
+        "similarity": max(0.0, float(considered.mean())),
+        "moved": float(np.linalg.norm(searched[0] - query[0])),
+        "length": float(np.linalg.norm(searched[0])),
+        "first": [
+            {"id": explorer.references.ids[row], "score": -distance}
+            for row, distance in zip(first.contents.ravel().tolist(), first.distances.ravel().tolist(), strict=True)
+        ],
+        "training": [
+            {"id": image_id, "cosine": cosine} for image_id, cosine in zip(_training_ids(normalizer, rows), cosines, strict=True)
+        ],
+    }
+
+
+def _training_ids(normalizer: Normalizer, rows: list[int]) -> list[str]:
+    return [normalizer.training.ids[row] for row in np.flatnonzero(~normalizer.training.unreadable)[rows].tolist()]
+
+
+def _scores(query: NDArray[np.float32], references: NDArray[np.float32]) -> list[float]:
+    """−‖q − r‖² in float64."""
+    difference = query.astype(np.float64) - references.astype(np.float64)
+    return (-np.einsum("md,md->m", difference, difference)).tolist()

@@ -1,0 +1,74 @@
+"""The vectors that choices are made on: synthetic queries, what they are searched in, and the training images beside them."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data.errors import naming
+from submissions.ensemble.concatenated import JoinedVectors
+from submissions.ensemble.projection import Projection, fit_projection
+from submissions.vectors.files import Vectors
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The three sets as PCA coordinates; `under` gives them at any eigenvalue power and any lower dimension.
+
+    training [n, d]: readable images that no synthetic query or validation reference was made of. name: theirs, for messages.
+    """
+
+    name: str
+    queries: Vectors
+    references: Vectors
+    training: NDArray[np.float32]
+    projection: Projection
+
+    def under(self, dimensions: int, eigen_power: float) -> tuple[Vectors, Vectors, NDArray[np.float32]]:
+        """Unit vectors: queries, references, training."""
+        queries, references = (
+            Vectors(part.ids, self.projection.weighted(part.vectors[:, :dimensions], eigen_power), part.unreadable)
+            for part in (self.queries, self.references)
+        )
+        return queries, references, self.projection.weighted(self.training[:, :dimensions], eigen_power)
+
+
+def project_candidates(
+    training: JoinedVectors,
+    references: Collection[str],
+    held_out: Collection[str],
+    synthetic: JoinedVectors,
+    dimensions: int,
+    sample: int,
+    seed: int,
+) -> Candidates:
+    """Fit a PCA on a sample of the training images that are not held out, and read all sets through it, block by block.
+
+    references: ids of training images that the synthetic queries are searched in. held_out: these and all other validation
+    images. Only coordinates [n, dimensions] are kept in memory.
+    """
+    outside = set(held_out)
+    kept = np.array([image_id not in outside for image_id in training.ids], dtype=bool)
+    others = np.flatnonzero(kept & ~training.unreadable)
+    name = f"{training.name} without the {len(outside)} validation images"
+    fitted_on = training.sample(sample, seed, among=others)
+    with naming(name):
+        projection = fit_projection(fitted_on, dimensions)
+    del fitted_on  # as large as all that is kept
+    searched = np.sort(training.rows_of(references))
+
+    def coordinates(part: JoinedVectors, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        result, first = np.empty((len(rows), dimensions), np.float32), 0
+        for block in part.blocks_of(rows):
+            result[first : first + len(block)] = projection.coordinates(block, dimensions)
+            first += len(block)
+        return result
+
+    return Candidates(
+        name,
+        Vectors(synthetic.ids, coordinates(synthetic, np.arange(len(synthetic))), synthetic.unreadable),
+        Vectors([training.ids[row] for row in searched], coordinates(training, searched), training.unreadable[searched]),
+        coordinates(training, others),
+        projection,
+    )

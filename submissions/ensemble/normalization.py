@@ -1,0 +1,106 @@
+"""Query normalisation: queries move away from their training neighbours, references stay (ISC2021, section 2.7)."""
+
+from dataclasses import dataclass
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from data.errors import UserError
+from submissions.ensemble.projection import unit_length
+from submissions.settings import Method
+
+BLOCK = 4096
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """For each query its nearest training vectors: cosines [n, k], highest first, and rows [n, k]."""
+
+    cosines: NDArray[np.float32]
+    rows: NDArray[np.int64]
+
+
+def find_neighbours(queries: NDArray[np.float32], training: NDArray[np.float32], count: int) -> Neighbours:
+    """The `count` training vectors nearest to each query, both unit length. UserError with fewer training vectors."""
+    if len(training) < count:
+        raise UserError(
+            f"query normalisation looks at {count} training neighbours, but there are {len(training)} training vectors. "
+            "Add training images or lower normalization.direction_neighbours (method 1: similarity_neighbours) in the recipe."
+        )
+    queries, training = np.ascontiguousarray(queries), np.ascontiguousarray(training)
+    if hasattr(faiss, "knn_gpu") and faiss.get_num_gpus():
+        resources = faiss.StandardGpuResources()
+        cosines, rows = faiss.knn_gpu(resources, queries, training, count, metric=faiss.METRIC_INNER_PRODUCT)
+    else:
+        cosines, rows = faiss.knn(queries, training, count, metric=faiss.METRIC_INNER_PRODUCT)
+    return Neighbours(cosines, rows)
+
+
+def normalize_queries(
+    queries: NDArray[np.float32],
+    training: NDArray[np.float32],
+    neighbours: Neighbours,
+    method: Method,
+    beta: float,
+    similarity_neighbours: int = 3,
+) -> NDArray[np.float32]:
+    """Queries [n, d] after method 1 (Eq. 9-10) or 2 (Eq. 11-14); "none" gives them back. Zero rows stay zero.
+
+    C = mean cosine to the nearest `similarity_neighbours`, clipped at 0. Method 1: q (1 + β √C). Method 2: q + β √C · direction,
+    where direction is the unit mean of (q − t) / ‖q − t‖ over all `neighbours`.
+    """
+    if method == "none":
+        return queries
+    similarity = np.maximum(neighbours.cosines[:, :similarity_neighbours].mean(axis=1, keepdims=True), 0)
+    strength = (beta * np.sqrt(similarity)).astype(np.float32)
+    if method == "method1":
+        return queries * (1 + strength)
+    moved = np.empty_like(queries)
+    for start in range(0, len(queries), BLOCK):
+        part = slice(start, start + BLOCK)
+        moved[part] = queries[part] + strength[part] * _direction(queries[part], training, neighbours.rows[part])
+    moved[~queries.any(axis=1)] = 0
+    return moved
+
+
+def _direction(queries: NDArray[np.float32], training: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    """The unit vector [n, d] away from the neighbours (Eq. 12-13); a neighbour equal to the query has no direction."""
+    total = np.zeros_like(queries)
+    for column in rows.T:  # one neighbour at a time keeps memory at [n, d]
+        away = queries - training[column]
+        length = np.linalg.norm(away, axis=1, keepdims=True)
+        total += np.where(length > 1e-6, away / np.maximum(length, 1e-6), 0)
+    return total / np.maximum(np.linalg.norm(total, axis=1, keepdims=True), 1e-12)
+
+
+def subtract_negatives(
+    vectors: NDArray[np.float32], training: NDArray[np.float32], beta: float = 0.35, neighbours: int = 10
+) -> NDArray[np.float32]:
+    """Negative embedding subtraction (descriptor track's winner), for queries and references alike, to compare with ours:
+    x' = x − β · (mean of its nearest training vectors), made unit length. Zero rows stay zero."""
+    found = find_neighbours(vectors, training, neighbours)
+    mean = np.zeros_like(vectors)
+    for column in found.rows.T:  # one neighbour at a time keeps memory at [n, d]
+        mean += training[column] / np.float32(neighbours)
+    moved = vectors - np.float32(beta) * mean
+    moved[~vectors.any(axis=1)] = 0
+    return unit_length(moved)
+
+
+def normalize_scores(
+    queries: NDArray[np.float32], training: NDArray[np.float32], alpha: float = 1.0, neighbours: int = 3
+) -> NDArray[np.float32]:
+    """Plain score normalisation (Eq. 1 and 7) as one more coordinate [n, d + 1], to compare with ours.
+
+    Subtracting α × the mean cosine to the nearest training vectors from a query's scores adds a constant to its squared
+    distances: the square of a coordinate that all references have at 0 (`append_zero`).
+    """
+    found = find_neighbours(queries, training, neighbours)
+    similarity = np.maximum(found.cosines.mean(axis=1, keepdims=True), 0)
+    return np.concatenate([queries, np.sqrt(2 * alpha * similarity)], axis=1).astype(np.float32)
+
+
+def append_zero(references: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The references' side of `normalize_scores`: [n, d + 1]."""
+    return np.concatenate([references, np.zeros((len(references), 1), np.float32)], axis=1)

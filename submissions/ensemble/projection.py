@@ -1,0 +1,107 @@
+"""PCA of the joined embeddings: fitted on training vectors, kept so that new images can be projected later (ISC2021, 2.6)."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import faiss
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from data.errors import UserError
+from data.files import whole_file
+from submissions.vectors.hdf5 import new_hdf5
+
+BLOCK = 65_536
+EIGENVALUE_FLOOR = 1e-10  # directions that the training vectors do not span get no weight
+
+
+@dataclass(frozen=True)
+class Projection:
+    """mean [D], axes [m, D] (rows, largest variance first), eigenvalues [m] of the training covariance; m = min(D, n)."""
+
+    mean: NDArray[np.float32]
+    axes: NDArray[np.float32]
+    eigenvalues: NDArray[np.float32]
+
+    def apply(self, vectors: NDArray[np.float32], dimensions: int, eigen_power: float) -> NDArray[np.float32]:
+        """Project [n, D] to unit vectors [n, dimensions]: the first axes, times eigenvalue ** eigen_power.
+
+        Zero rows (unreadable images) stay zero.
+        """
+        if vectors.shape[1] != len(self.mean):
+            raise UserError(f"the vectors have {vectors.shape[1]} dimensions, the projection was fitted on {len(self.mean)}.")
+        return self.weighted(self.coordinates(vectors, dimensions), eigen_power)
+
+    def coordinates(self, vectors: NDArray[np.float32], dimensions: int) -> NDArray[np.float32]:
+        """[n, D] along the first axes, [n, dimensions]; zero rows stay zero."""
+        if vectors.shape[1] != len(self.mean):
+            raise UserError(f"the vectors have {vectors.shape[1]} dimensions, the projection was fitted on {len(self.mean)}.")
+        self._require(dimensions)
+        along = ((vectors - self.mean) @ self.axes[:dimensions].T).astype(np.float32, copy=False)
+        along[~vectors.any(axis=1)] = 0
+        return along
+
+    def weighted(self, coordinates: NDArray[np.float32], eigen_power: float) -> NDArray[np.float32]:
+        """Coordinates [n, m] times eigenvalue ** eigen_power, as unit vectors; in blocks, as there may be a million."""
+        weights, made = self._weights(coordinates.shape[1], eigen_power), np.empty_like(coordinates, order="C")
+        for start in range(0, len(coordinates), BLOCK):
+            part = slice(start, start + BLOCK)
+            made[part] = unit_length(coordinates[part] * weights)
+        return made
+
+    def weighted_axes(self, dimensions: int, eigen_power: float) -> NDArray[np.float32]:
+        """The matrix [D, dimensions] of the first axes, each times its eigenvalue ** eigen_power."""
+        self._require(dimensions)
+        return self.axes[:dimensions].T * self._weights(dimensions, eigen_power)
+
+    def _require(self, dimensions: int) -> None:
+        if dimensions > len(self.axes):
+            raise UserError(
+                f"the projection has {len(self.axes)} dimensions, {dimensions} were asked for. Do step 03 again after lowering "
+                "ensemble.dimensions in the recipe or adding training images."
+            )
+
+    def _weights(self, dimensions: int, eigen_power: float) -> NDArray[np.float32]:
+        kept = self.eigenvalues[:dimensions].astype(np.float64)
+        floor = EIGENVALUE_FLOOR * max(float(self.eigenvalues[0]), 1e-30)
+        return np.where(kept > floor, np.maximum(kept, floor) ** eigen_power, 0.0).astype(np.float32)
+
+
+def fit_projection(training: NDArray[np.float32], needed: int = 1) -> Projection:
+    """Fit the PCA with Faiss on training vectors [n, D]. UserError with fewer than two, or when they do not give `needed`
+    dimensions."""
+    count, dimensions = training.shape
+    if count < 2:
+        raise UserError(f"{count} training vectors cannot fit a PCA. Embed more training images.")
+    most = min(dimensions, count)
+    if needed > most:
+        raise UserError(
+            f"{count} training vectors of {dimensions} dimensions give a PCA of {most} dimensions, {needed} are asked for. Lower "
+            f"ensemble.dimensions in the recipe to at most {most}, or "
+            + ("join more or longer models." if dimensions < needed else "add training images.")
+        )
+    pca = faiss.PCAMatrix(dimensions, most)
+    pca.train(np.ascontiguousarray(training, dtype=np.float32))
+    axes = faiss.vector_to_array(pca.PCAMat).reshape(-1, dimensions)
+    mean, eigenvalues = faiss.vector_to_array(pca.mean), faiss.vector_to_array(pca.eigenvalues)
+    return Projection(mean, axes, np.maximum(eigenvalues[: len(axes)], 0) / count)
+
+
+def save_projection(path: Path, projection: Projection) -> None:
+    with whole_file(path) as temporary, new_hdf5(temporary) as (file, _):
+        file["mean"], file["axes"], file["eigenvalues"] = projection.mean, projection.axes, projection.eigenvalues
+
+
+def load_projection(path: Path) -> Projection:
+    try:
+        with h5py.File(path, "r") as file:
+            return Projection(file["mean"][:], file["axes"][:], file["eigenvalues"][:])
+    except (OSError, KeyError) as error:
+        raise UserError(f"{path} is not a projection that step 03 wrote ({error}). Run step 03 again.") from error
+
+
+def unit_length(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Rows of length 1; zero rows stay zero."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)

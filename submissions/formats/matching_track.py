@@ -1,0 +1,97 @@
+"""The matching track's CSV: `query_id,reference_id,score`, at most 500,000 rows, a higher score is a surer copy."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from data.errors import UserError
+from data.files import whole_file
+from data.ground_truth import GroundTruth
+from submissions.scoring.metrics import RankedPairs, Scores, average_precision, recall_at_precision
+from submissions.search.exact import search_pairs
+from submissions.vectors.files import Vectors
+
+COLUMNS = ["query_id", "reference_id", "score"]
+MAX_ROWS = 500_000
+
+
+def write_matches(path: Path, queries: Vectors, references: Vectors, per_query: int = 10) -> int:
+    """Write the nearest `per_query` × queries pairs overall, score = −‖q − r‖²; returns the number of rows."""
+    count = min(MAX_ROWS, per_query * len(queries))
+    pairs = search_pairs(queries.vectors, references.vectors, count)
+    table = pd.DataFrame(
+        {
+            "query_id": [queries.ids[row] for row in pairs.queries[:count]],
+            "reference_id": [references.ids[row] for row in pairs.references[:count]],
+            "score": -pairs.distances[:count],
+        }
+    )
+    with whole_file(path) as temporary:
+        table.to_csv(temporary, index=False)
+    return len(table)
+
+
+def evaluate_matches(path: Path, truth: GroundTruth) -> tuple[Scores, RankedPairs]:
+    """Score a matching-track file. Queries that the ground truth does not name are left out; a pair given twice counts once,
+    with its best score; equal scores rank false pairs first. UserError: wrong columns, scores that are no numbers, too many rows.
+    """
+    table = _read(path)
+    table = table[table["query_id"].isin(set(truth.query_ids))]
+    table = table.sort_values("score", ascending=False, kind="stable").drop_duplicates(["query_id", "reference_id"])
+    names = list(zip(table["query_id"], table["reference_id"], strict=True))
+    true = np.array([name in truth.pairs for name in names], dtype=bool)
+    order = np.lexsort((true, -table["score"].to_numpy()))
+    found = np.cumsum(true[order])
+    ranked = RankedPairs(
+        query_ids=[names[row][0] for row in order],
+        reference_ids=[names[row][1] for row in order],
+        distances=-table["score"].to_numpy(np.float64)[order],
+        true=true[order],
+        precision=found / np.arange(1, len(order) + 1),
+        recall=found / max(len(truth.pairs), 1),
+    )
+    at_1, at_10 = (_recall_at_rank(ranked, truth, rank) for rank in (1, 10))
+    references = len(set(table["reference_id"]))
+    scores = Scores(
+        average_precision(ranked),
+        recall_at_precision(ranked, 0.9),
+        at_1,
+        at_10,
+        len(truth.query_ids),
+        references,
+        len(truth.pairs),
+    )
+    return scores, ranked
+
+
+def _read(path: Path) -> pd.DataFrame:
+    if not path.is_file():
+        raise UserError(f"{path}: no such file.")
+    try:
+        table = pd.read_csv(path, dtype={"query_id": str, "reference_id": str}, keep_default_na=False)
+    except (ValueError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not a CSV file that can be read: {error}") from error
+    if not isinstance(table.index, pd.RangeIndex):  # pandas takes a column too many for row labels
+        raise UserError(f"{path} has lines with more than the three values {','.join(COLUMNS)}: remove what follows them.")
+    if list(table.columns) != COLUMNS:
+        raise UserError(f"{path} has the columns {','.join(map(str, table.columns))}; expected {','.join(COLUMNS)}.")
+    if len(table) > MAX_ROWS:
+        raise UserError(f"{path} has {len(table):,} rows; the matching track allows {MAX_ROWS:,}. Keep the highest scores.")
+    numbers = pd.to_numeric(table["score"], errors="coerce")
+    if not np.isfinite(numbers.to_numpy(np.float64)).all():
+        row = int(np.argmin(np.isfinite(numbers.to_numpy(np.float64))))
+        raise UserError(f"{path}, line {row + 2}: the score {table['score'].iloc[row]!r} is not a finite number.")
+    return table.assign(score=numbers.astype(float))
+
+
+def _recall_at_rank(ranked: RankedPairs, truth: GroundTruth, rank: int) -> float:
+    """Share of true pairs with fewer than `rank` false pairs of the same query at the same or a higher score."""
+    false_before: dict[str, int] = {}
+    hits = 0
+    for query_id, true in zip(ranked.query_ids, ranked.true, strict=True):
+        if true:
+            hits += false_before.get(query_id, 0) < rank
+        else:
+            false_before[query_id] = false_before.get(query_id, 0) + 1
+    return hits / max(len(truth.pairs), 1)

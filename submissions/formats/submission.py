@@ -1,0 +1,137 @@
+"""The submission file and the rules that the platform holds it to."""
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from data.errors import UserError
+from data.files import whole_file
+from submissions.settings import MAX_DIMENSIONS
+from submissions.vectors.files import LONGEST, Vectors, read_ids
+from submissions.vectors.hdf5 import new_hdf5
+
+FAR = 1e3  # unreadable queries and references lie this far on opposite sides, so that they match nothing
+PARTS = (("query", "query_ids"), ("reference", "reference_ids"))
+
+
+def write_submission(path: Path, queries: Vectors, references: Vectors) -> None:
+    """Write `query` [n, d], `reference` [m, d] float32 and their ids, sorted by id; UserError lists every broken rule."""
+    with whole_file(path) as temporary:
+        with new_hdf5(temporary) as (file, _):
+            for (name, ids_name), part, side in zip(PARTS, (queries, references), (FAR, -FAR), strict=True):
+                order = sorted(range(len(part)), key=part.ids.__getitem__)
+                file[name] = _far_where_unreadable(part, side)[order]
+                file.create_dataset(
+                    ids_name, data=np.array([part.ids[row] for row in order], object), dtype=h5py.string_dtype("utf-8")
+                )
+        problems = submission_problems(temporary, sorted(queries.ids), sorted(references.ids))
+        if problems:
+            raise UserError(f"{path} is not written, it would break {len(problems)} rule(s):\n  " + "\n  ".join(problems))
+
+
+def read_submission(path: Path) -> tuple[Vectors, Vectors]:
+    """Queries and references of a valid submission; UserError lists everything that is wrong with it."""
+    problems = submission_problems(path)
+    if problems:
+        raise UserError(f"{path} is not a valid submission, {len(problems)} problem(s):\n  " + "\n  ".join(problems))
+    parts = []
+    with h5py.File(path, "r") as file:
+        for name, ids_name in PARTS:
+            vectors = np.asarray(file[name], dtype=np.float32)
+            parts.append(Vectors(read_ids(file[ids_name]), vectors, np.zeros(len(vectors), bool)))
+    return parts[0], parts[1]
+
+
+def submission_problems(path: Path, query_ids: list[str] | None = None, reference_ids: list[str] | None = None) -> list[str]:
+    """Everything that the platform would refuse, each with its remedy; empty when the file is valid.
+
+    query_ids, reference_ids: the ids of the image folders, where they are known.
+    """
+    if not Path(path).is_file():
+        return ["there is no such file"]
+    try:
+        with h5py.File(path, "r") as file:
+            needed = [name for part in PARTS for name in part]
+            missing = [name for name in needed if name not in file or not isinstance(file[name], h5py.Dataset)]
+            if missing:
+                return [f"the data sets {', '.join(missing)} are missing; a submission holds {', '.join(needed)}"]
+            problems = [problem for name, ids_name in PARTS for problem in _form_problems(name, ids_name, file)]
+            if problems:
+                return problems
+            for (name, ids_name), expected in zip(PARTS, (query_ids, reference_ids), strict=True):
+                ids = read_ids(file[ids_name])
+                problems += _vector_problems(name, file[name], ids)
+                problems += _id_problems(ids_name, ids, len(file[name]), expected)
+            if file["query"].shape[1:] != file["reference"].shape[1:]:
+                shapes = f"{list(file['query'].shape)} and {list(file['reference'].shape)}"
+                problems.append(f"query and reference have different dimensions: {shapes}")
+            return problems
+    except OSError as error:
+        return [f"it is not a whole HDF5 file ({error})"]
+    except UnicodeDecodeError as error:
+        return [f"an id is not UTF-8 text ({error}); ids are strings such as Q00000"]
+
+
+def _far_where_unreadable(part: Vectors, side: float) -> NDArray[np.float32]:
+    vectors = np.array(part.vectors, dtype=np.float32)
+    vectors[part.unreadable] = 0
+    vectors[part.unreadable, 0] = side
+    return vectors
+
+
+def _form_problems(name: str, ids_name: str, file: h5py.File) -> list[str]:
+    """What keeps the rest from being looked at."""
+    vectors, ids = file[name], file[ids_name]
+    problems = []
+    if len(vectors.shape or ()) != 2:
+        problems.append(f"{name} has the shape {list(vectors.shape or ())}; expected [images, dimensions]")
+    if len(ids.shape or ()) != 1 or h5py.check_string_dtype(ids.dtype) is None:
+        found = f"{ids.dtype} {list(ids.shape or ())}"
+        problems.append(f"{ids_name} is {found}; expected a list of strings, such as Q00000, one for each image")
+    return problems
+
+
+def _vector_problems(name: str, vectors: h5py.Dataset, ids: list[str]) -> list[str]:
+    problems = []
+    if vectors.dtype != np.float32:
+        problems.append(f"{name} is {vectors.dtype}; expected float32")
+    if not 1 <= vectors.shape[1] <= MAX_DIMENSIONS:
+        problems.append(f"{name} has {vectors.shape[1]} dimensions; at most {MAX_DIMENSIONS} are allowed (ensemble.dimensions)")
+    if np.issubdtype(vectors.dtype, np.floating):
+        lengths = np.concatenate([_lengths(vectors[start : start + 65_536]) for start in range(0, max(1, len(vectors)), 65_536)])
+        for wrong, told in (
+            (~np.isfinite(lengths), "hold NaN or infinity"),
+            (np.isfinite(lengths) & (lengths > LONGEST), f"are longer than {LONGEST:.0e}, so that their distances overflow"),
+        ):
+            if wrong.any():
+                first = int(np.argmax(wrong))
+                image = f" ({ids[first]!r})" if first < len(ids) else ""
+                problems.append(f"{name}: {wrong.sum()} rows {told}, the first is row {first}{image}")
+    return problems
+
+
+def _lengths(rows: NDArray) -> NDArray[np.float64]:
+    return np.linalg.norm(rows.astype(np.float64), axis=1)
+
+
+def _id_problems(name: str, ids: list[str], rows: int, expected: list[str] | None) -> list[str]:
+    problems = []
+    if len(ids) != rows:
+        problems.append(f"{name} has {len(ids)} ids for {rows} vectors")
+    seen: set[str] = set()
+    double = [image_id for image_id in ids if image_id in seen or seen.add(image_id)]  # type: ignore[func-returns-value]
+    if double:
+        problems.append(f"{name}: {len(double)} ids stand more than once, the first is {double[0]!r}")
+    if ids != sorted(ids):
+        at = next(row for row in range(1, len(ids)) if ids[row] < ids[row - 1])
+        problems.append(f"{name} is not sorted: {ids[at]!r} follows {ids[at - 1]!r}")
+    if expected is not None:
+        known = set(expected)
+        missing, unknown = sorted(known - seen), sorted(seen - known)
+        if missing:
+            problems.append(f"{name}: {len(missing)} images have no vector, the first is {missing[0]!r}")
+        if unknown:
+            problems.append(f"{name}: {len(unknown)} ids name no image, the first is {unknown[0]!r}")
+    return problems

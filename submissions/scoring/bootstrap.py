@@ -1,0 +1,71 @@
+"""How sure a µAP is: bootstrap over queries, for one submission and for the difference of two."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data.ground_truth import GroundTruth
+from submissions.scoring.metrics import RankedPairs, average_precision
+
+DRAWS = 1000
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The figure on all queries and the bounds that hold 95 % of the bootstrap draws."""
+
+    value: float
+    low: float
+    high: float
+
+
+def micro_average_precision_interval(ranked: RankedPairs, truth: GroundTruth, seed: int = 0, draws: int = DRAWS) -> Interval:
+    """µAP with its 95 % interval: queries are drawn with replacement, each with all its pairs."""
+    return _interval(average_precision(ranked), _draws(ranked, truth, seed, draws))
+
+
+def difference_interval(
+    first: RankedPairs, second: RankedPairs, truth: GroundTruth, seed: int = 0, draws: int = DRAWS
+) -> Interval:
+    """µAP of `second` minus that of `first`, both on the same drawn queries."""
+    values = _draws(second, truth, seed, draws) - _draws(first, truth, seed, draws)
+    return _interval(average_precision(second) - average_precision(first), values)
+
+
+def _draws(ranked: RankedPairs, truth: GroundTruth, seed: int, draws: int) -> NDArray[np.float64]:
+    rng = np.random.default_rng(seed)
+    count = len(truth.query_ids)
+    counted = _Counted.of(ranked, truth)
+    return np.array([counted.precision(rng.multinomial(count, np.full(count, 1 / count))) for _ in range(draws)])
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """rows [m]: each ranked pair's query; true [m]; copies [queries]: true pairs of each query."""
+
+    rows: NDArray[np.int64]
+    true: NDArray[np.bool_]
+    copies: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, ranked: RankedPairs, truth: GroundTruth) -> "_Counted":
+        row = {query_id: number for number, query_id in enumerate(truth.query_ids)}
+        copies = (
+            np.bincount([row[query] for query, _ in truth.pairs], minlength=len(row)) if truth.pairs else np.zeros(len(row), int)
+        )
+        return cls(np.array([row[query_id] for query_id in ranked.query_ids], dtype=np.int64), ranked.true, copies)
+
+    def precision(self, times: NDArray[np.int64]) -> float:
+        """µAP where query i counts times[i] times: its ranks and its true pairs are counted as often."""
+        own = times[self.rows].astype(np.float64)
+        hits = own * self.true
+        found, seen = np.cumsum(hits), np.cumsum(own)
+        precision = np.divide(found, seen, out=np.zeros_like(found), where=seen > 0)
+        true_pairs = float(times @ self.copies)
+        return float((hits * precision).sum() / true_pairs) if true_pairs else 0.0
+
+
+def _interval(value: float, draws: NDArray[np.float64]) -> Interval:
+    low, high = np.percentile(draws, [2.5, 97.5])
+    return Interval(value, float(low), float(high))

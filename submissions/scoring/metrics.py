@@ -1,0 +1,156 @@
+"""The challenge's metrics: micro average precision, recall at 90 % precision, recall at rank."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from data.errors import UserError
+from data.ground_truth import GroundTruth
+from submissions.search.exact import ScoredPairs, exact_distances, search_pairs
+from submissions.vectors.files import Vectors
+
+Search = Callable[[NDArray[np.float32], NDArray[np.float32], int], ScoredPairs]
+PAIRS_PER_QUERY = 10  # the organisers keep 10 × (number of queries) pairs
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Figures in 0…1 and the numbers they were computed from."""
+
+    micro_average_precision: float
+    recall_at_precision_90: float
+    recall_at_rank_1: float
+    recall_at_rank_10: float
+    queries: int
+    references: int
+    true_pairs: int
+
+    def as_dict(self) -> dict[str, float | int]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class RankedPairs:
+    """The pairs that count, best first: ids, squared distances and whether the pair is true; precision and recall at each."""
+
+    query_ids: list[str]
+    reference_ids: list[str]
+    distances: NDArray[np.float64]
+    true: NDArray[np.bool_]
+    precision: NDArray[np.float64]
+    recall: NDArray[np.float64]
+
+
+def evaluate(
+    queries: Vectors, references: Vectors, ground_truth: GroundTruth, search: Search = search_pairs
+) -> tuple[Scores, RankedPairs]:
+    """Score vectors against a ground truth; only queries that it names count. UserError when it names unknown ids.
+
+    search: finds the nearest pairs; another one than `search_pairs` may share the references out.
+    """
+    _check_ids(queries, references, ground_truth)
+    chosen = queries.rows(ground_truth.query_ids)
+    pairs = _readable_pairs(chosen, references, PAIRS_PER_QUERY * len(chosen), search)
+    ranked = rank_pairs(pairs, chosen.ids, references.ids, ground_truth)
+    at_rank_1, at_rank_10 = _recall_at_ranks(chosen, references, ground_truth, (1, 10))
+    scores = Scores(
+        micro_average_precision=average_precision(ranked),
+        recall_at_precision_90=recall_at_precision(ranked, 0.9),
+        recall_at_rank_1=at_rank_1,
+        recall_at_rank_10=at_rank_10,
+        queries=len(chosen),
+        references=len(references),
+        true_pairs=len(ground_truth.pairs),
+    )
+    return scores, ranked
+
+
+def rank_pairs(pairs: ScoredPairs, query_ids: list[str], reference_ids: list[str], ground_truth: GroundTruth) -> RankedPairs:
+    """Order pairs by distance, false before true where distances are equal, and keep 10 per query overall."""
+    true = _is_true(pairs, query_ids, reference_ids, ground_truth)
+    order = np.lexsort((true, pairs.distances))[: PAIRS_PER_QUERY * len(ground_truth.query_ids)]
+    true = true[order]
+    found = np.cumsum(true)
+    return RankedPairs(
+        query_ids=[query_ids[row] for row in pairs.queries[order].tolist()],
+        reference_ids=[reference_ids[row] for row in pairs.references[order].tolist()],
+        distances=pairs.distances[order],
+        true=true,
+        precision=found / np.arange(1, len(true) + 1),
+        recall=found / max(len(ground_truth.pairs), 1),
+    )
+
+
+def _is_true(pairs: ScoredPairs, query_ids: list[str], reference_ids: list[str], ground_truth: GroundTruth) -> NDArray[np.bool_]:
+    """Which pairs are true, by numbers: comparing half a million pairs of strings takes longer than the search's last step."""
+    copied = {reference for _, reference in ground_truth.pairs}
+    query_row = {image_id: row for row, image_id in enumerate(query_ids)}
+    reference_row = {image_id: row for row, image_id in enumerate(reference_ids) if image_id in copied}
+    known = [(query_row[q], reference_row[r]) for q, r in ground_truth.pairs if q in query_row and r in reference_row]
+    width = max(len(reference_ids), 1)
+    codes = np.array([query * width + reference for query, reference in known], dtype=np.int64)
+    return np.isin(pairs.queries * width + pairs.references, codes)
+
+
+def average_precision(ranked: RankedPairs) -> float:
+    """µAP = Σ (recall_i − recall_{i−1}) · precision_i."""
+    return float(np.sum(np.diff(ranked.recall, prepend=0.0) * ranked.precision))
+
+
+def recall_at_precision(ranked: RankedPairs, precision: float) -> float:
+    """The highest recall at any rank whose precision is at least `precision`; 0 if none."""
+    return float(ranked.recall[ranked.precision >= precision].max(initial=0.0))
+
+
+def _check_ids(queries: Vectors, references: Vectors, ground_truth: GroundTruth) -> None:
+    known = set(queries.ids)
+    missing = [image_id for image_id in ground_truth.query_ids if image_id not in known]
+    if missing:
+        raise UserError(
+            f"the ground truth names {len(missing)} queries that the submission lacks, the first is {missing[0]!r}. "
+            "Submission and ground truth must belong to the same data set."
+        )
+    known = set(references.ids)
+    unknown = sorted({reference for _, reference in ground_truth.pairs if reference not in known})
+    if unknown:
+        raise UserError(
+            f"the ground truth names {len(unknown)} references that the submission lacks, the first is {unknown[0]!r}. "
+            "Submission and ground truth must belong to the same data set."
+        )
+
+
+def _readable_pairs(queries: Vectors, references: Vectors, count: int, search: Search) -> ScoredPairs:
+    """The nearest pairs of readable images, with the rows they have in `queries` and `references`."""
+    query_rows, reference_rows = np.flatnonzero(~queries.unreadable), np.flatnonzero(~references.unreadable)
+    pairs = search(queries.readable(), references.readable(), count)
+    return ScoredPairs(query_rows[pairs.queries], reference_rows[pairs.references], pairs.distances)
+
+
+def _recall_at_ranks(queries: Vectors, references: Vectors, ground_truth: GroundTruth, ranks: tuple[int, ...]) -> list[float]:
+    """Share of true pairs with fewer than `rank` false references at the same or a smaller distance."""
+    if not ground_truth.pairs:
+        return [0.0 for _ in ranks]
+    query_rows = {image_id: row for row, image_id in enumerate(queries.ids)}
+    reference_rows = {image_id: row for row, image_id in enumerate(references.ids)}
+    true: dict[int, list[int]] = {}
+    for query, reference in sorted(ground_truth.pairs):
+        row, own = query_rows[query], reference_rows[reference]
+        if not queries.unreadable[row] and not references.unreadable[own]:
+            true.setdefault(row, []).append(own)
+    if not true:
+        return [0.0 for _ in ranks]
+    rows = np.array(sorted(true))
+    spare = 6  # neighbours that rounding might order otherwise than exact distances do
+    depth = min(len(references), max(ranks) + max(map(len, true.values())) + spare + int(references.unreadable.sum()))
+    _, nearest = faiss.knn(np.ascontiguousarray(queries.vectors[rows]), np.ascontiguousarray(references.vectors), depth)
+    hits = np.zeros(len(ranks))
+    for row, found in zip(rows.tolist(), nearest, strict=True):
+        others = np.array([r for r in found if r not in true[row] and not references.unreadable[r]], dtype=np.int64)
+        to_others = exact_distances(queries.vectors, references.vectors, np.full(len(others), row), others)
+        targets = np.array(true[row])
+        for distance in exact_distances(queries.vectors, references.vectors, np.full(len(targets), row), targets):
+            hits += (to_others <= distance).sum() < np.array(ranks)
+    return [float(hit) / len(ground_truth.pairs) for hit in hits]

@@ -1,0 +1,56 @@
+"""The edits beyond the paper: each does something, and more at a higher intensity."""
+
+import cv2
+import numpy as np
+import pytest
+
+from augmentations.composition import FUNCTIONS, OTHER_IMAGE, edits_of
+from augmentations.randomness import generator_for
+from augmentations.settings import AugmentationSettings
+from augmentations.tables.beyond_paper import EXTRA_TABLE
+from augmentations.tables.isc2021 import TABLE, Edit
+from data.procedural.pictures import draw_picture
+
+PICTURE = draw_picture(np.random.default_rng([6, 1]), 160)
+OTHER = draw_picture(np.random.default_rng([6, 2]), 160)
+
+
+def mean_change(edit: Edit, intensity: float) -> float:
+    """Mean absolute difference to the picture over 40 draws, results brought to the picture's size."""
+    total = 0.0
+    for number in range(40):
+        parameters = edit.draw(generator_for(0, number, edit.name), intensity)
+        if edit.needs_overlay:
+            parameters[OTHER_IMAGE[edit.function]] = OTHER
+        result = cv2.resize(FUNCTIONS[edit.function](PICTURE, **parameters), PICTURE.shape[1::-1])
+        total += float(np.abs(result.astype(int) - PICTURE).mean())
+    return total / 40
+
+
+SPREAD_OUT = {"collage": "share", "hide_inside": "size"}  # these move the whole picture at any intensity
+
+
+@pytest.mark.parametrize("edit", [edit for edit in EXTRA_TABLE if edit.name not in SPREAD_OUT], ids=lambda edit: edit.name)
+def test_a_higher_intensity_changes_more(edit: Edit) -> None:
+    weak, strong = mean_change(edit, 0.2), mean_change(edit, 1.0)
+    assert strong > 1.1 * weak and strong > 1.5
+
+
+@pytest.mark.parametrize("edit", [edit for edit in EXTRA_TABLE if edit.name in SPREAD_OUT], ids=lambda edit: edit.name)
+def test_a_higher_intensity_leaves_less_room_for_the_picture(edit: Edit) -> None:
+    def room(intensity: float) -> float:
+        drawn = [edit.draw(generator_for(0, number, edit.name), intensity)[SPREAD_OUT[edit.name]] for number in range(40)]
+        mean = float(np.mean(drawn))
+        return 1 - mean if edit.name == "collage" else mean
+
+    assert room(1.0) < room(0.2) - 0.1
+    assert mean_change(edit, 1.0) > 10
+
+
+def test_the_family_is_switched_on_by_a_key() -> None:
+    assert tuple(edits_of(AugmentationSettings())) == tuple(TABLE)
+    assert tuple(edits_of(AugmentationSettings(extra=True))) == (*TABLE, *EXTRA_TABLE)
+    names = {edit.name for edit in EXTRA_TABLE}
+    assert names == {
+        "photo_filter", "severe_crop", "sticker", "watermark", "border", "collage", "hide_inside", "moire", "double_compression",
+    }  # fmt: skip

@@ -1,0 +1,73 @@
+import numpy as np
+import pytest
+import torch
+
+from augmentations.composition import draw_record, edit_image, replay
+from augmentations.domains import DOMAINS, in_all_domains, to_domain
+from augmentations.randomness import generator_for
+from augmentations.schedule import IntensitySchedule
+from augmentations.settings import AugmentationSettings
+from augmentations.tables.classification import pca_lighting, resized_crop
+
+PICTURE = np.random.default_rng(0).integers(0, 256, (60, 80, 3), dtype=np.uint8)
+
+
+def test_multigrain_full_has_its_four_parts_and_ranges() -> None:
+    full = AugmentationSettings(family="multigrain_full")
+    records = [draw_record(full, generator_for(0, 0, str(number)), []) for number in range(2000)]
+    assert {tuple(entry["edit"] for entry in record) for record in records} == {
+        ("resized_crop", "color_jitter", "pca_lighting"),
+        ("resized_crop", "hflip", "color_jitter", "pca_lighting"),
+    }
+    crops = [record[0] for record in records]
+    areas, ratios = [crop["area"] for crop in crops], [crop["ratio"] for crop in crops]
+    assert 0.08 <= min(areas) < 0.12 and 0.97 < max(areas) <= 1
+    assert 0.75 <= min(ratios) < 0.77 and 1.3 < max(ratios) <= 4 / 3
+    jitter = [entry["contrast"] for record in records for entry in record if entry["edit"] == "color_jitter"]
+    assert min(jitter) >= 0.7 and max(jitter) <= 1.3
+    weights = np.array([record[-1]["weights"] for record in records])
+    assert abs(weights.std() - 0.1) < 0.01
+
+
+def test_resized_crop_has_the_asked_area_and_shape() -> None:
+    part = resized_crop(PICTURE, area=0.25, ratio=1.0, x=1.0, y=0.0)
+    assert part.shape[:2] == (35, 35)
+    assert (part == PICTURE[:35, -35:]).all()
+
+
+def test_lighting_moves_all_pixels_along_one_colour() -> None:
+    grey = np.full((4, 4, 3), 128, np.uint8)
+    moved = pca_lighting(grey, [0.3, 0.0, 0.0]).astype(int) - 128
+    assert (moved == moved[0, 0]).all() and (moved[0, 0] < 0).all()
+    assert (pca_lighting(PICTURE, [0.0, 0.0, 0.0]) == PICTURE).all()
+
+
+def test_auto_augment_replays_and_leaves_torchs_randomness_alone() -> None:
+    settings = AugmentationSettings(family="autoaugment")
+    torch.manual_seed(7)
+    expected = torch.rand(3)
+    torch.manual_seed(7)
+    results = [edit_image(PICTURE, settings, generator_for(0, 0, str(number))) for number in range(20)]
+    assert torch.equal(torch.rand(3), expected)
+    for result in results:
+        assert (replay(PICTURE, result.record) == result.image).all()
+    assert len({result.image.tobytes() for result in results}) == 20
+
+
+def test_domains_are_exact_rotations() -> None:
+    turned = [to_domain(PICTURE, domain) for domain in range(len(DOMAINS))]
+    assert (turned[0] == PICTURE).all() and (turned[2] == PICTURE[::-1, ::-1]).all()
+    assert turned[1].shape == (80, 60, 3) and (to_domain(turned[1], 3) == PICTURE).all()
+    batch = torch.rand(2, 3, 8, 8)
+    everything = in_all_domains(batch)
+    assert everything.shape == (8, 3, 8, 8)
+    assert torch.equal(everything[:2], batch) and torch.equal(everything[4:6], batch.flip(2, 3))
+    square = PICTURE[:60, :60]
+    as_tensor = torch.from_numpy(square.copy()).permute(2, 0, 1)[None]
+    assert (in_all_domains(as_tensor)[1].permute(1, 2, 0).numpy() == to_domain(square, 1)).all()
+
+
+@pytest.mark.parametrize(("epoch", "expected"), [(-4, 0.2), (0, 0.2), (5, 0.5), (10, 0.8), (99, 0.8)])
+def test_the_intensity_rises_linearly_and_stays(epoch: int, expected: float) -> None:
+    assert IntensitySchedule(0.2, 0.8, 11).at(epoch) == pytest.approx(expected)
+    assert IntensitySchedule(0.4, 0.4, 11).at(epoch) == pytest.approx(0.4)

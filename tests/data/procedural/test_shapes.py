@@ -1,0 +1,72 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from data.errors import UserError
+from data.labels import read_labels
+from data.procedural.shapes import CLASSES, HUES, class_names, draw_shape, write_disjoint_shapes, write_shapes
+
+
+def test_every_class_can_be_drawn_at_any_size() -> None:
+    assert len(set(CLASSES)) == len(CLASSES) > 400
+    for number, name in enumerate(CLASSES[::7]):
+        picture = draw_shape(name, np.random.default_rng(number), size=40 + number % 3)
+        assert picture.shape == (40 + number % 3,) * 2 + (3,) and picture.dtype == np.uint8 and picture.std() > 5
+
+
+def test_the_order_of_classes_is_seeded_and_complete() -> None:
+    assert sorted(class_names(0)) == sorted(CLASSES)
+    assert class_names(0) == class_names(0) != class_names(1)
+
+
+def test_sets_are_deterministic_and_their_labels_are_read_back(tmp_path: Path) -> None:
+    one = write_shapes(tmp_path / "one", 5, 3, seed=2, size=48, workers=1)
+    two = write_shapes(tmp_path / "two", 5, 3, seed=2, size=48, workers=2)
+    assert [path.read_bytes() for path in one.images.paths] == [path.read_bytes() for path in two.images.paths]
+    assert len({path.read_bytes() for path in one.images.paths}) == 15
+    assert np.bincount(one.labels).tolist() == [3] * 5 and one.names == sorted(class_names(2)[:5])
+    read = read_labels(tmp_path / "one" / "training_labels.csv", one.images)
+    assert read.names == one.names and (read.labels == one.labels).all()
+    other = write_shapes(tmp_path / "other", 5, 3, seed=3, size=48, workers=1)
+    assert other.names != one.names
+
+
+def test_more_instances_keep_the_first_ones(tmp_path: Path) -> None:
+    few, more = (write_shapes(tmp_path / str(count), 2, count, seed=0, size=48, workers=1) for count in (1, 2))
+    kept = more.images.select(few.images.ids)
+    assert [path.read_bytes() for path in few.images.paths] == [path.read_bytes() for path in kept.paths]
+
+
+def test_training_and_test_classes_are_disjoint(tmp_path: Path) -> None:
+    training, test = write_disjoint_shapes(tmp_path, 4, 3, 2, seed=0, size=32, workers=1)
+    assert len(training) == 8 and len(test) == 6 and not set(training.names) & set(test.names)
+
+
+def test_instances_differ_more_than_a_saved_copy_does() -> None:
+    """An instance is one of its own: two of a class lie far apart where the same one, blurred and smaller, stays near."""
+    name = "heart-plain-pink"
+    pictures = [draw_shape(name, np.random.default_rng([0, number])) for number in range(8)]
+    small = np.array([np.asarray(Image.fromarray(picture).resize((12, 12)), float).ravel() for picture in pictures])
+    copies = np.array(
+        [np.asarray(Image.fromarray(picture).resize((40, 40)).resize((12, 12)), float).ravel() for picture in pictures]
+    )
+    distances = np.linalg.norm(small[:, None] - copies[None], axis=2)
+    assert np.diag(distances).max() * 3 < distances[~np.eye(8, dtype=bool)].min()
+
+
+def test_hues_cannot_be_mistaken() -> None:
+    hues = np.sort(np.array(list(HUES.values())))
+    assert np.diff(np.append(hues, hues[0] + 180)).min() >= 16  # between neighbours; an instance's own shift has σ 3.5
+
+
+@pytest.mark.parametrize(("classes", "instances"), [(0, 1), (10_000, 1), (2, 0), (["pyramid-plain-red"], 1), (-1, 1)])
+def test_impossible_sets_are_refused(tmp_path: Path, classes: int | list[str], instances: int) -> None:
+    with pytest.raises(UserError, match=r"cannot be made|at least one"):
+        write_shapes(tmp_path, classes, instances, seed=0)
+
+
+def test_impossible_disjoint_sets_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot be made"):
+        write_disjoint_shapes(tmp_path, 400, 40, 1, seed=0)

@@ -1,0 +1,110 @@
+"""An ONNX file gives what torch gives, for any number of images, and says what it takes."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from data.errors import UserError
+from models.inference.embed import embed_batch
+from models.inference.onnx_export import Exported, LinearMap, export_onnx, largest_difference
+from models.inference.onnx_extractor import open_onnx
+from models.network.checkpoint import Checkpoint
+from models.network.descriptor import Descriptor
+from models.settings import DescriptorSettings, EmbeddingSettings
+
+SETTINGS = EmbeddingSettings(flip=True, pooling_exponent=4.0)
+
+
+@pytest.fixture(scope="module")
+def checkpoints() -> list[Checkpoint]:
+    """Rotations each with a head of its own at 48 pixels, learnt whitening at 32."""
+    torch.manual_seed(0)
+    small = "test_efficientnet"
+    first = Descriptor(DescriptorSettings(backbone=small, dimensions=16, domains="split"))
+    second = Descriptor(DescriptorSettings(backbone=small, dimensions=8, whiten=True))
+    second.whitening_mean.copy_(torch.randn(8) / 8)
+    second.whitening_matrix.copy_(torch.randn(8, 8))
+    return [Checkpoint(first, 48, {}), Checkpoint(second, 32, {})]
+
+
+def both(checkpoints: list[Checkpoint]) -> list[tuple[Checkpoint, EmbeddingSettings]]:
+    """Only the first one also sees mirror images."""
+    return list(zip(checkpoints, (SETTINGS, SETTINGS.model_copy(update={"flip": False})), strict=True))
+
+
+@pytest.fixture(scope="module")
+def projection() -> LinearMap:
+    rng = np.random.default_rng(0)
+    return LinearMap(*(rng.standard_normal(shape).astype(np.float32) for shape in (24, (24, 10))))
+
+
+@pytest.fixture(scope="module")
+def exported(checkpoints: list[Checkpoint], projection: LinearMap, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("onnx") / "both.onnx"
+    difference = export_onnx(both(checkpoints), projection, {"models": ["first", "second"]}, path)
+    assert 0 < difference <= 1e-4
+    return path
+
+
+def normal(pixels: torch.Tensor, descriptor: Descriptor) -> torch.Tensor:
+    return (pixels / 255 - torch.tensor(descriptor.mean)[:, None, None]) / torch.tensor(descriptor.std)[:, None, None]
+
+
+@pytest.mark.parametrize("count", [1, 4, 7])
+def test_all_models_and_the_projection_as_torch_gives_them(
+    exported: Path, checkpoints: list[Checkpoint], projection: LinearMap, count: int
+) -> None:
+    squares = {size: torch.randint(0, 256, (count, 3, size, size), dtype=torch.uint8) for size in (32, 48)}
+    parts = []
+    for checkpoint in checkpoints:
+        descriptor, size = checkpoint.descriptor.eval(), checkpoint.image_size
+        descriptor.pooling.exponent.data.fill_(4.0)
+        parts.append(embed_batch(descriptor, normal(squares[size], descriptor), [size], flip=size == 48).numpy())
+    expected = (np.concatenate(parts, axis=1) - projection.mean) @ projection.axes
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    network = open_onnx(exported)
+    assert network.sizes == (32, 48) and network.dimensions == 10
+    assert np.abs(network.embed(squares) - expected).max() <= 1e-4
+
+
+def test_the_file_says_how_its_input_is_made(exported: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    metadata = onnxruntime.InferenceSession(exported.read_bytes()).get_modelmeta().custom_metadata_map
+    description = json.loads(metadata["description"])
+    assert description["sizes"] == [32, 48] and description["notes"] == {"models": ["first", "second"]}
+    assert "INTER_AREA" in description["preprocessing"]
+
+
+def test_a_difference_from_torch_is_seen(exported: Path, checkpoints: list[Checkpoint], projection: LinearMap) -> None:
+    other = LinearMap(projection.mean, projection.axes[:, ::-1].copy())
+    assert largest_difference(Exported(both(checkpoints), other), exported) > 1e-2
+
+
+def test_files_of_other_kinds_are_refused(tmp_path: Path, exported: Path) -> None:
+    with pytest.raises(UserError, match="no such ONNX file"):
+        open_onnx(tmp_path / "none.onnx")
+    (tmp_path / "cut.onnx").write_bytes(exported.read_bytes()[:1000])
+    with pytest.raises(UserError, match="not an ONNX file that can be run"):
+        open_onnx(tmp_path / "cut.onnx")
+    onnx = pytest.importorskip("onnx")
+    model = onnx.load(exported)
+    (described,) = (entry for entry in model.metadata_props if entry.key == "description")
+    true = json.loads(described.value)
+    for key, wrong, message in (("dimensions", 5, r"promises \[batch, 5\]"), ("sizes", [7], "promises .'pixels_7'.")):
+        described.value = json.dumps(true | {key: wrong})
+        onnx.save(model, tmp_path / "wrong.onnx")
+        with pytest.raises(UserError, match=message):
+            open_onnx(tmp_path / "wrong.onnx")
+    del model.metadata_props[:]
+    onnx.save(model, tmp_path / "plain.onnx")
+    with pytest.raises(UserError, match="does not describe what it takes"):
+        open_onnx(tmp_path / "plain.onnx")
+
+
+@pytest.mark.slow
+def test_several_scales(checkpoints: list[Checkpoint], tmp_path: Path) -> None:
+    settings = EmbeddingSettings(scales=(1.0, 0.7, 1.3))
+    assert export_onnx([(checkpoints[1], settings)], None, {}, tmp_path / "scales.onnx") <= 1e-4

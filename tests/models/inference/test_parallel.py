@@ -1,0 +1,45 @@
+from collections.abc import Iterator
+from threading import Barrier
+
+import pytest
+import torch
+
+from models.inference.parallel import mapped
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def four_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_results_come_in_order_while_several_run_at_once() -> None:
+    together = Barrier(2, timeout=20)  # broken where one runs after the other
+
+    def work(item: int) -> tuple[int, int]:
+        together.wait()
+        return item * item, torch.get_num_threads()
+
+    assert list(mapped(work, range(10), CPU)) == [(item * item, 1) for item in range(10)]
+    assert torch.get_num_threads() == 4
+
+
+def test_a_gpu_is_given_one_after_the_other_with_all_threads() -> None:
+    assert list(mapped(lambda item: (item, torch.get_num_threads()), range(3), torch.device("cuda"))) == [(0, 4), (1, 4), (2, 4)]
+
+
+def test_an_error_comes_through_and_the_threads_come_back() -> None:
+    def work(item: int) -> int:
+        if item == 2:
+            raise ValueError("the third")
+        return item
+
+    results = mapped(work, range(9), CPU)
+    assert [next(results), next(results)] == [0, 1]
+    with pytest.raises(ValueError, match="the third"):
+        next(results)
+    assert torch.get_num_threads() == 4

@@ -1,0 +1,97 @@
+from pathlib import Path
+
+import pytest
+import torch
+
+from data.errors import UserError
+from models.network.checkpoint import load_descriptor, save_descriptor
+from models.network.descriptor import Descriptor, check_image_sizes
+from models.network.pooling import GeM
+from models.settings import DescriptorSettings
+
+SETTINGS = DescriptorSettings(backbone="test_efficientnet", dimensions=32)
+
+
+def test_gem_is_the_generalised_mean() -> None:
+    features = torch.rand(2, 3, 4, 5) - 0.2
+    for exponent in (1.0, 3.0, 4.5):
+        expected = torch.empty(2, 3)
+        for image in range(2):
+            for channel in range(3):
+                values = [max(float(value), 1e-6) ** exponent for value in features[image, channel].flatten()]
+                expected[image, channel] = (sum(values) / len(values)) ** (1 / exponent)
+        torch.testing.assert_close(GeM(exponent)(features), expected)
+
+
+def test_gem_is_finite_at_large_exponents_in_dead_and_loud_channels() -> None:
+    features = torch.rand(2, 3, 4, 5, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    scaled = features * torch.tensor([0.0, 1e-3, 6e4])[:, None, None]
+    pooling = GeM(10.0)
+    pooled = pooling(scaled)
+    expected = scaled.double().clamp(min=1e-6).pow(10).mean(dim=(2, 3)).pow(0.1)
+    torch.testing.assert_close(pooled.double(), expected, rtol=1e-5, atol=0)
+    pooled.log().sum().backward()
+    exact = torch.tensor(10.0, dtype=torch.double, requires_grad=True)
+    scaled.detach().double().clamp(min=1e-6).pow(exact).mean(dim=(2, 3)).pow(1 / exact).log().sum().backward()
+    assert features.grad is not None and features.grad.isfinite().all() and exact.grad is not None
+    torch.testing.assert_close(pooling.exponent.grad, exact.grad.float(), rtol=1e-4, atol=1e-6)
+
+
+def test_unit_vectors_and_trainable_exponent() -> None:
+    descriptor = Descriptor(SETTINGS)
+    vectors = descriptor(torch.randn(3, 3, 64, 64))
+    assert vectors.shape == (3, 32)
+    torch.testing.assert_close(vectors.norm(dim=1), torch.ones(3))
+    vectors.sum().backward()
+    assert descriptor.pooling.exponent.grad is not None
+    assert descriptor.projection.bias is None
+
+
+def test_checkpoint_round_trip(tmp_path: Path) -> None:
+    descriptor = Descriptor(SETTINGS).eval()
+    save_descriptor(tmp_path / "c.safetensors", descriptor, 64, {"loss": 1.5})
+    loaded = load_descriptor(tmp_path / "c.safetensors")
+    images = torch.randn(2, 3, 64, 64)
+    assert torch.equal(loaded.descriptor.eval()(images), descriptor(images))
+    assert (loaded.image_size, loaded.notes) == (64, {"loss": 1.5})
+
+
+def test_files_that_are_no_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such checkpoint"):
+        load_descriptor(tmp_path / "none.safetensors")
+    (tmp_path / "bad.safetensors").write_bytes(b"garbage")
+    with pytest.raises(UserError, match="not a safetensors file"):
+        load_descriptor(tmp_path / "bad.safetensors")
+
+
+def test_unknown_backbone_names_the_nearest() -> None:
+    with pytest.raises(UserError, match=r"no backbone 'test_eficientnet'. Did you mean test_efficientnet"):
+        Descriptor(DescriptorSettings(backbone="test_eficientnet"))
+
+
+def test_local_weights(tmp_path: Path) -> None:
+    source = Descriptor(SETTINGS)
+    torch.save(source.backbone.state_dict(), tmp_path / "w.pth")
+    settings = SETTINGS.model_copy(update={"weights": str(tmp_path / "w.pth")})
+    loaded = Descriptor(settings)
+    assert torch.equal(loaded.backbone.conv_stem.weight, source.backbone.conv_stem.weight)
+    with pytest.raises(UserError, match="no such weights file"):
+        Descriptor(SETTINGS.model_copy(update={"weights": str(tmp_path / "none.pth")}))
+    other = settings.model_copy(update={"backbone": "test_nfnet"})
+    with pytest.raises(UserError, match="fits 0 of the"):
+        Descriptor(other)
+
+
+def test_pretrained_without_a_network_names_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(UserError, match="name the local file"):
+        Descriptor(SETTINGS.model_copy(update={"weights": "pretrained"}))
+
+
+def test_backbones_without_maps_are_told_before_training() -> None:
+    check_image_sizes(Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16)), [32, 48])
+    for backbone in ("test_vit", "vit_tiny_patch16_224", "swin_tiny_patch4_window7_224"):
+        descriptor = Descriptor(DescriptorSettings(backbone=backbone, dimensions=16))
+        for size in (32, 160, 224):
+            with pytest.raises(UserError, match=f"{backbone}.*at image_size {size}.*Choose a convolutional backbone"):
+                check_image_sizes(descriptor, [size])

@@ -1,0 +1,29 @@
+"""The lean optimisers of the class matrix: what they keep, and which rows they move."""
+
+import pytest
+import torch
+from torch import nn
+
+from models.objectives.arcface import ArcFace
+from models.settings import ArcFaceSettings, OptimizerSettings
+from models.training.schedule import build_optimizers
+
+CLASSES, DIMENSIONS = 2000, 64
+
+
+@pytest.mark.parametrize(("kind", "floats"), [("adafactor", CLASSES + DIMENSIONS + 1), ("plain_sgd", 0)])
+def test_little_is_kept_and_only_rows_that_were_compared_move(kind: str, floats: int) -> None:
+    torch.manual_seed(0)
+    head = ArcFace(DIMENSIONS, CLASSES, ArcFaceSettings(negatives=0.05))
+    settings = OptimizerSettings.model_validate({"class_kind": kind})
+    optimizer = build_optimizers(nn.Linear(1, 1), head, settings)[-1]
+    for _ in range(3):
+        before = head.matrix.detach().clone()
+        head(torch.randn(8, DIMENSIONS), torch.randint(CLASSES, (8,))).loss.backward()
+        compared = head.matrix.grad.any(dim=1)
+        optimizer.step()
+        optimizer.zero_grad()
+        moved = (head.matrix.detach() != before).any(dim=1)
+        assert moved.any() and not (moved & ~compared).any()
+    kept = [value for state in optimizer.state.values() for value in state.values() if isinstance(value, torch.Tensor)]
+    assert sum(value.numel() for value in kept) == floats

@@ -1,0 +1,73 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from models.settings import ModelSettings
+from models.training.plan import _Step, plan_model, this_machine
+
+STAGES = [
+    {"classes": 100, "image_size": 32, "batch_size": 8, "epochs": 3},
+    {"classes": 400, "image_size": 64, "batch_size": 8, "minutes": 0.001},
+]
+
+
+def settings(negatives: float | None = None, **optimizer: object) -> ModelSettings:
+    descriptor = {"backbone": "test_efficientnet", "dimensions": 16}
+    objective = {"kind": "arcface", "negatives": negatives}
+    return ModelSettings.model_validate(
+        {"descriptor": descriptor, "objective": objective, "optimizer": optimizer, "stages": STAGES}
+    )
+
+
+def test_memory_follows_classes_size_optimiser_and_processes() -> None:
+    first, second = plan_model(settings(), 300)
+    assert (first.classes, second.classes) == (100, 300)  # no more than there are
+    assert first.matrix == 2 * 100 * 16 * 4 and second.matrix == 3 * first.matrix
+    assert 2 < second.activations / first.activations < 5  # four times the pixels
+    assert first.optimizer - 4 * 100 * 16 * 4 == second.optimizer - 4 * 300 * 16 * 4 == 2 * first.network
+    assert first.memory == first.matrix + first.optimizer + first.network + first.activations
+    lean, _ = plan_model(settings(class_kind="adafactor"), 300)
+    assert first.optimizer - lean.optimizer == (3 * 100 * 16 - 100 - 16) * 4
+    drawn, _ = plan_model(settings(negatives=0.1), 300)
+    assert drawn.matrix == first.matrix + 2 * (10 + 8) * 16 * 4  # a tenth of the rows and the batch's own, copied
+    shared, _ = plan_model(settings(), 300, processes=4)
+    assert shared.matrix == first.matrix // 4 and shared.activations < first.activations
+
+
+def test_copies_and_labels_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """8 images of 3 classes: repeated three times, or in groups of 4; a classifier has a row a class, pairs have none."""
+    monkeypatch.setattr("models.training.plan._measured_step", lambda *_: _Step(1.0, 0.0, 1000))
+    labels = np.array([0, 0, 0, 0, 0, 1, 1, 2])
+
+    def planned(objective: str, labels: NDArray[np.int64] | None, **sampling: object) -> tuple[float, int, int]:
+        given = {
+            "descriptor": {"backbone": "test_efficientnet", "dimensions": 16},
+            "stages": [{"image_size": 32, "batch_size": 8}],
+        }
+        model = ModelSettings.model_validate(given | {"objective": {"kind": objective}, "sampling": sampling})
+        (plan,) = plan_model(model, 8, processes=2, labels=labels)
+        return plan.epoch_seconds, plan.classes, plan.matrix // (2 * 16 * 4)
+
+    processors = 2 if torch.cuda.is_available() else 1
+    assert planned("multigrain", labels, kind="repeated", copies=3) == (24 / processors, 3, 3)
+    assert planned("triplet", labels, kind="pk", per_class=4) == (16 / processors, 3, 0)
+    assert planned("triplet", None, kind="pk", per_class=4) == (32 / processors, 8, 0)
+    assert planned("arcface", labels, kind="epoch") == (8 / processors, 3, 2)
+
+
+def test_time_is_bounded_by_epochs_and_minutes() -> None:
+    first, second = plan_model(settings(), 400)
+    assert first.most_seconds == pytest.approx(3 * first.epoch_seconds) and first.epoch_seconds > 0
+    assert second.most_seconds == pytest.approx(0.06)
+
+
+def test_processes_without_gpus_share_one_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("models.training.plan.best_device", lambda: torch.device("cpu"))
+    monkeypatch.setattr("models.training.plan._measured_step", lambda *_: _Step(0.01, 0.0, 1000))
+    for alone, together in zip(plan_model(settings(), 300), plan_model(settings(), 300, processes=4), strict=True):
+        assert alone.epoch_seconds == together.epoch_seconds > 0
+    monkeypatch.setattr("os.sysconf", {"SC_AVPHYS_PAGES": 1000, "SC_PAGE_SIZE": 4096}.__getitem__)
+    assert [this_machine(tmp_path, processes).memory for processes in (1, 4)] == [4096000, 1024000]

@@ -1,0 +1,166 @@
+"""Objectives, sampling, domains and whitening through the trainer."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from data.errors import UserError
+from data.images import ImageSet, find_images
+from data.procedural.sample import write_pictures
+from models.network.checkpoint import load_descriptor
+from models.network.descriptor import Descriptor
+from models.network.whitening import folded_logits
+from models.settings import DescriptorSettings, ModelSettings
+from models.training.finishing import has_classifier, load_classifier, whitening_of
+from models.training.trainer import train_model
+
+STAGES = [{"classes": 4, "image_size": 32, "batch_size": 8, "epochs": 2}, {"image_size": 32, "batch_size": 8, "epochs": 1}]
+DESCRIPTOR = {"backbone": "test_efficientnet", "dimensions": 16}
+PK = {"kind": "pk", "per_class": 2}
+TRIPLET = {"objective": {"kind": "triplet"}, "sampling": PK}
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> ImageSet:
+    folder = tmp_path_factory.mktemp("pictures")
+    list(write_pictures(folder, "T", 28, seed=0, workers=1))
+    return find_images(folder)
+
+
+def train(images: ImageSet, folder: Path, **changed: Any) -> list[dict[str, str]]:
+    """Six classes of four images each."""
+    settings = ModelSettings.model_validate({"descriptor": DESCRIPTOR, "workers": 0, "stages": STAGES} | changed)
+    classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
+    train_model(settings, classes, overlays, folder / "model", folder / "cache", seed=0, labels=np.arange(24) % 6)
+    with (folder / "model" / "curve.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("kind", ["contrastive", "triplet", "multi_similarity", "npair", "angular", "margin"])
+def test_pair_objectives_learn_with_svmax_and_domains(images: ImageSet, tmp_path: Path, kind: str) -> None:
+    descriptor = DESCRIPTOR | {"domains": "split"}
+    rows = train(images, tmp_path, objective={"kind": kind}, sampling=PK, svmax={"weight": 0.1}, descriptor=descriptor)
+    assert [row["classes"] for row in rows] == ["4", "4", "6"]
+    lower, s, upper = (float(rows[-1][name]) for name in ("singular_lower", "mean_singular_value", "singular_upper"))
+    assert lower < s < upper == pytest.approx((8 / 4) ** 0.5)  # heads of 4 dimensions, batches of 8
+
+
+def test_s_is_logged_without_the_regulariser(images: ImageSet, tmp_path: Path) -> None:
+    row = train(images, tmp_path)[-1]
+    assert float(row["singular_lower"]) <= float(row["mean_singular_value"]) <= float(row["singular_upper"])
+
+
+def test_multigrain_learns_whitens_and_folds_its_classifier(images: ImageSet, tmp_path: Path) -> None:
+    descriptor = {"backbone": "test_efficientnet", "dimensions": 8, "whiten": True, "train_pooling_exponent": False}
+    repeated = {"kind": "repeated", "copies": 3}
+    rows = train(images, tmp_path, objective={"kind": "multigrain"}, sampling=repeated, descriptor=descriptor)
+    assert {"beta", "margin_loss", "cross_entropy"} <= rows[0].keys()
+    trained = load_descriptor(tmp_path / "model" / "stage-2.safetensors").descriptor.eval()
+    weight, bias = load_classifier(tmp_path / "model" / "stage-2.safetensors")
+    embeddings = trained(torch.randn(5, 3, 32, 32), raw=True).detach()
+    whitening = whitening_of(trained)
+    assert whitening is not None and weight.shape == (6, 8)
+    torch.testing.assert_close(
+        folded_logits(embeddings, whitening, weight, bias), embeddings @ weight.T + bias, rtol=1e-4, atol=1e-4
+    )
+
+
+def test_the_last_validation_is_of_the_whitened_vectors(images: ImageSet, tmp_path: Path) -> None:
+    settings = ModelSettings.model_validate(
+        {"descriptor": DESCRIPTOR | {"whiten": True}, "objective": {"kind": "softmax"}, "workers": 0, "stages": STAGES[1:]}
+    )
+    classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
+
+    def spread(descriptor: Descriptor, size: int) -> float:
+        return float(descriptor.whitening_matrix.detach().abs().sum())
+
+    trained = train_model(settings, classes, overlays, tmp_path / "model", tmp_path / "cache", seed=0, validate=spread)
+    found = load_descriptor(trained)
+    assert found.notes["validation"] == pytest.approx(spread(found.descriptor, 32)) and found.notes["validation"] > 17
+    with (tmp_path / "model" / "curve.csv").open() as file:
+        assert float(list(csv.DictReader(file))[-1]["validation"]) == pytest.approx(found.notes["validation"])
+
+
+def test_without_a_share_of_the_loss_no_classifier_is_left_behind(images: ImageSet, tmp_path: Path) -> None:
+    """It would be the random one that training began with."""
+    train(images, tmp_path, objective={"kind": "multigrain", "weight": 0.0}, sampling={"kind": "repeated", "copies": 3})
+    assert not has_classifier(tmp_path / "model" / "stage-2.safetensors")
+
+
+def test_too_few_images_to_whiten_with_are_told_before_training(images: ImageSet, tmp_path: Path) -> None:
+    """28 images: 4 classes of 4 in the last stage, and 4 overlays."""
+    descriptor = DESCRIPTOR | {"dimensions": 20, "whiten": True}
+    with pytest.raises(UserError, match=r"20 training images cannot whiten 20 dimensions.*Lower descriptor.dimensions"):
+        train(images, tmp_path, objective={"kind": "softmax"}, descriptor=descriptor, stages=STAGES[:1])
+    assert not (tmp_path / "cache").exists()
+
+
+def test_one_image_a_class_is_edited_again_to_make_its_pairs(images: ImageSet, tmp_path: Path) -> None:
+    settings = ModelSettings.model_validate(
+        {"descriptor": DESCRIPTOR, "workers": 0, "objective": {"kind": "triplet"}, "sampling": PK}
+        | {"stages": [{"image_size": 32, "batch_size": 8, "epochs": 1}]}
+    )
+    classes, overlays = images.select(images.ids[:8]), images.select(images.ids[24:])
+    train_model(settings, classes, overlays, tmp_path / "model", tmp_path / "cache", seed=0)
+    with (tmp_path / "model" / "curve.csv").open() as file:
+        assert float(next(csv.DictReader(file))["loss"]) > 0
+
+
+def test_each_head_learns_from_its_own_domain_alone() -> None:
+    descriptor = Descriptor(DescriptorSettings.model_validate(DESCRIPTOR | {"domains": "split"}))
+    parts = descriptor(torch.randn(3, 3, 32, 32), raw=True)
+    assert parts.shape == (4, 3, 4)
+    for domain in range(4):
+        (gradient,) = torch.autograd.grad(parts[domain].sum(), descriptor.projection.weight, retain_graph=True)
+        touched = gradient.reshape(4, 4, -1).abs().sum(dim=(1, 2)) > 0
+        assert touched.tolist() == [number == domain for number in range(4)]
+
+
+def test_the_vector_joins_the_domains_and_a_turned_image_permutes_them() -> None:
+    descriptor = Descriptor(DescriptorSettings.model_validate(DESCRIPTOR | {"domains": "shared"})).eval()
+    image = torch.randn(1, 3, 32, 32)
+    vector, turned = descriptor(image).reshape(4, 4), descriptor(torch.rot90(image, 1, dims=(2, 3))).reshape(4, 4)
+    torch.testing.assert_close(vector.roll(-1, dims=0), turned, atol=1e-5, rtol=1e-4)
+    assert float(vector.detach().norm()) == pytest.approx(1, abs=1e-5)
+
+
+def test_an_image_that_is_no_square_has_its_four_rotations_too() -> None:
+    """As evaluate.py's long_side shows it: each domain is what one turned image alone gives."""
+    descriptor = Descriptor(DescriptorSettings.model_validate(DESCRIPTOR | {"domains": "shared"})).eval()
+    image = torch.randn(2, 3, 40, 64)
+    vector = descriptor(image).reshape(2, 4, 4)
+    alone = Descriptor(DescriptorSettings.model_validate(DESCRIPTOR | {"dimensions": 4})).eval()
+    alone.load_state_dict(descriptor.state_dict())
+    for domain in range(4):
+        expected = alone(torch.rot90(image, domain, dims=(2, 3))) / 2
+        torch.testing.assert_close(vector[:, domain], expected, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"objective": {"kind": "triplet"}}, "set sampling.kind to pk or repeated"),
+        ({"objective": {"kind": "multigrain"}, "sampling": PK}, "set sampling.kind to repeated"),
+        ({"objective": {"kind": "multigrain", "weight": 1.5}}, "less than or equal to 1"),
+        ({"objective": {"kind": "multigrain", "weight": -0.1}}, "greater than or equal to 0"),
+        ({"stages": [{"batch_size": 1}]}, "greater than or equal to 2"),
+        ({"sampling": {"kind": "repeated", "copies": 1}}, "greater than or equal to 2"),
+        ({"sampling": {"kind": "pk", "per_class": 1}}, "greater than or equal to 2"),
+        ({"descriptor": DESCRIPTOR | {"domains": "split"}}, "domains are for objectives that compare pairs"),
+        ({"descriptor": DESCRIPTOR | {"domains": "split", "dimensions": 18}}, "a multiple of 4"),
+        ({"descriptor": DESCRIPTOR | {"domains": "split", "dimensions": 4}}, "at least 8; found 4"),
+        ({"objective": {"kind": "margin"}, "sampling": {"kind": "pk", "per_class": 6}}, "two groups of 6 images"),
+        ({"turn": True, "descriptor": DESCRIPTOR | {"domains": "split"}, **TRIPLET}, "turn would mix"),
+        ({"sampling": {"copies": 3}}, "copies goes with kind repeated, not with kind epoch"),
+        ({**TRIPLET, "sampling": {"kind": "repeated", "per_class": 4}}, "per_class goes with kind pk, not with kind repeated"),
+        ({**TRIPLET, "sampling": {"kind": "pk", "per_class": 3}}, "batch_size 8 is no multiple of the 3 images"),
+        ({"precision": "16", "optimizer": {"class_kind": "adafactor"}}, "needs precision 32 or bf16"),
+    ],
+)
+def test_combinations_that_make_no_sense(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ModelSettings.model_validate({"descriptor": DESCRIPTOR, "stages": STAGES} | changed)

@@ -1,0 +1,88 @@
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from data.errors import UserError
+from models.training.launch import launched
+from models.training.state import Progress, load_state, save_state
+
+ME = {"settings": {"seed": 1, "stages": [{"epochs": 1}]}}
+STATE = {
+    "weights": {"a": torch.arange(6.0).reshape(2, 3), "empty": torch.zeros(0)},
+    "optimizers": [
+        {"state": {0: {"step": torch.tensor(3.0)}, 1: {}}, "param_groups": [{"lr": 0.1, "betas": (0.9, 0.999), "none": None}]}
+    ],
+}
+
+
+def test_a_state_comes_back_with_its_types(tmp_path: Path) -> None:
+    fabric, progress = launched("32"), Progress(stage=1, epoch=2, batch=3, step=40, sums={"loss": 1.5})
+    save_state(tmp_path, ME, progress, STATE, fabric)
+    found = load_state(tmp_path, ME, fabric)
+    assert found is not None
+    again, state = found
+    assert again == progress and state["optimizers"][0]["param_groups"][0] == {"lr": 0.1, "betas": [0.9, 0.999], "none": None}
+    assert torch.equal(state["weights"]["a"], STATE["weights"]["a"]) and len(state["weights"]["empty"]) == 0  # type: ignore[index,call-overload]
+    assert state["optimizers"][0]["state"][0]["step"] == 3 and 1 in state["optimizers"][0]["state"]  # keys stay numbers
+    assert load_state(tmp_path, {"settings": {"seed": 2}}, fabric) is None
+
+
+def test_only_the_newest_state_is_kept(tmp_path: Path) -> None:
+    fabric = launched("32")
+    for step in (1, 2, 3):
+        save_state(tmp_path, ME, Progress(step=step), STATE, fabric)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["state-3-0.safetensors", "state.json"]
+
+
+def test_a_damaged_state_is_named(tmp_path: Path) -> None:
+    fabric = launched("32")
+    save_state(tmp_path, ME, Progress(step=1), STATE, fabric)
+    (tmp_path / "state-1-0.safetensors").write_bytes(b"garbage")
+    with pytest.raises(UserError, match=r"state\.json or a file beside it cannot be read .*Delete it"):
+        load_state(tmp_path, ME, fabric)
+
+
+def test_shards_of_other_processes_are_refused_in_the_middle_of_a_stage(tmp_path: Path) -> None:
+    fabric = launched("32")
+    save_state(tmp_path, ME, Progress(step=1, epoch=1), STATE, fabric)
+    about = json.loads((tmp_path / "state.json").read_text())
+    (tmp_path / "state.json").write_text(json.dumps(about | {"processes": 4}))
+    with pytest.raises(UserError, match="saved in the middle of a stage by 4 processes"):
+        load_state(tmp_path, ME, fabric)
+
+
+FULL = """
+import resource, signal, sys
+from pathlib import Path
+import torch
+from data.errors import UserError
+from models.training.launch import launched
+from models.training.state import Progress, save_state
+ME = {"settings": {"seed": 1, "stages": [{"epochs": 1}]}}
+fabric, folder = launched("32"), Path(sys.argv[1])
+save_state(folder, ME, Progress(step=1), {"a": torch.zeros(10)}, fabric)
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))  # as a full disk would, the system refuses to write on
+try:
+    save_state(folder, ME, Progress(step=2), {"a": torch.zeros(100_000)}, fabric)
+except UserError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(not hasattr(resource, "RLIMIT_FSIZE") or not hasattr(signal, "SIGXFSZ"), reason="needs a limit on file sizes")
+def test_a_full_disk_leaves_the_older_state(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, env=os.environ, cwd=Path(__file__).parents[3]
+    )
+    assert "the training state cannot be written to" in done.stdout and "make room" in done.stdout, done.stdout + done.stderr
+    found = load_state(tmp_path, ME, launched("32"))
+    assert found is not None and found[0].step == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["state-1-0.safetensors", "state.json"]

@@ -1,0 +1,213 @@
+"""Training end to end on tiny pictures: stages, curves, going on after a kill."""
+
+import csv
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from data.errors import UserError
+from data.images import ImageSet, find_images
+from data.procedural.sample import write_pictures
+from models.inference.embed import embed_images
+from models.network.checkpoint import Checkpoint, load_descriptor
+from models.network.descriptor import Descriptor
+from models.settings import EmbeddingSettings, ModelSettings
+from models.training.learner import Learner
+from models.training.trainer import train_model
+
+SETTINGS = ModelSettings.model_validate(
+    {
+        "descriptor": {"backbone": "test_efficientnet", "dimensions": 16},
+        "workers": 0,
+        "stages": [
+            {"classes": 8, "intensity": 0.1, "image_size": 32, "batch_size": 8, "epochs": 2},
+            {"classes": 16, "intensity": 0.3, "image_size": 32, "batch_size": 8, "epochs": 2},
+            {"intensity": 0.5, "image_size": 48, "batch_size": 8, "epochs": 2},
+        ],
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> ImageSet:
+    folder = tmp_path_factory.mktemp("pictures")
+    list(write_pictures(folder, "T", 28, seed=0, workers=1))
+    return find_images(folder)
+
+
+def train(images: ImageSet, folder: Path, settings: ModelSettings = SETTINGS) -> list[dict[str, str]]:
+    classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
+    train_model(settings, classes, overlays, folder / "model", folder / "cache", seed=0, validate=lambda descriptor, size: 0.5)
+    with (folder / "model" / "curve.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_stages_grow_and_are_recorded(images: ImageSet, tmp_path: Path) -> None:
+    rows = train(images, tmp_path)
+    assert [row["classes"] for row in rows] == ["8", "8", "16", "16", "24", "24"]
+    assert [row["ended_by"] for row in rows] == ["", "epochs", "", "epochs", "", "epochs"]
+    assert rows[-1]["validation"] == "0.5" and rows[0]["validation"] == ""
+    assert load_descriptor(tmp_path / "model" / "stage-3.safetensors").image_size == 48
+    assert list((tmp_path / "model" / "tensorboard").iterdir())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"scheduler": {"kind": "warmup_cosine", "warmup_epochs": 1, "decay_epochs": 2}},
+        {"scheduler": {"kind": "steps", "milestones": [1]}},
+        {"turn": True},  # draws from torch's generator at each step
+    ],
+)
+def test_a_killed_training_goes_on_with_the_same_curve(
+    images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, object]
+) -> None:
+    settings = ModelSettings.model_validate(SETTINGS.model_dump(exclude_unset=True) | change)
+    whole = train(images, tmp_path / "whole", settings)
+    import models.training.stage as stage_run
+
+    monkeypatch.setattr(stage_run, "SAVE_EVERY", 0.0)
+    monkeypatch.setattr(stage_run, "SAVING_SHARE", 1e9)
+    monkeypatch.setattr(stage_run, "CHECK_EVERY", 1)
+    learn, calls = Learner.learn, []
+
+    def killed(*arguments: object) -> object:
+        calls.append(1)
+        if len(calls) == 6:  # in the middle of the second stage's first epoch
+            raise KeyboardInterrupt
+        return learn(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Learner, "learn", killed)
+    with pytest.raises(KeyboardInterrupt):
+        train(images, tmp_path / "broken", settings)
+    broken = train(images, tmp_path / "broken", settings)
+    assert len(calls) == 2 * (1 + 2 + 3) + 1  # only the step that was stopped is done twice
+    for column in ("loss", "learning_rate"):
+        assert [row[column] for row in broken] == [row[column] for row in whole]
+
+
+def test_a_stage_ends_when_the_loss_is_low(images: ImageSet, tmp_path: Path) -> None:
+    stages = tuple(stage.model_copy(update={"stop_loss": 1e9}) for stage in SETTINGS.stages)
+    rows = train(images, tmp_path, SETTINGS.model_copy(update={"stages": stages}))
+    assert [row["ended_by"] for row in rows] == ["loss", "loss", "loss"]
+
+
+def test_other_images_or_settings_start_anew(images: ImageSet, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def finished(classes: ImageSet, seed: int) -> bytes:
+        first = SETTINGS.model_copy(update={"stages": SETTINGS.stages[:1]})
+        path = train_model(first, classes, images.select(images.ids[24:]), tmp_path / "m", tmp_path / "cache", seed=seed)
+        return path.read_bytes()
+
+    classes = images.select(images.ids[:12])
+    before = finished(classes, 0)
+    assert finished(classes, 0) == before and "anew" not in capsys.readouterr().out
+    assert finished(images.select(images.ids[11::-1]), 0) != before and "starts anew" in capsys.readouterr().out
+    assert finished(classes, 1) != before
+
+
+def test_a_new_training_begins_a_new_curve(images: ImageSet, tmp_path: Path) -> None:
+    train(images, tmp_path)
+    longer = SETTINGS.stages[0].model_copy(update={"classes": 24})  # its first epoch ends later than those of the one before
+    rows = train(images, tmp_path, SETTINGS.model_copy(update={"stages": (longer,)}))
+    assert [row["step"] for row in rows] == ["3", "6"]
+    assert len(list((tmp_path / "model" / "tensorboard").iterdir())) == 1
+
+
+def test_another_training_does_not_overwrite_an_unfinished_one(
+    images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(descriptor: Descriptor, size: int) -> float:
+        if size == 48:
+            raise KeyboardInterrupt
+        return 0.5
+
+    classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
+    folders = (tmp_path / "model", tmp_path / "cache")
+    with pytest.raises(KeyboardInterrupt):
+        train_model(SETTINGS, classes, overlays, *folders, seed=0, validate=stopped)
+    state = (tmp_path / "model" / "state.json").read_bytes()
+    other = SETTINGS.descriptor.model_copy(update={"backbone": "test_nfnet"})
+    with pytest.raises(UserError, match=r"settings.descriptor.backbone: test_efficientnet → test_nfnet.*delete this file"):
+        train_model(SETTINGS.model_copy(update={"descriptor": other}), classes, overlays, *folders, seed=0)
+    with pytest.raises(UserError, match=r"classes and their order: 24 images, T000000 to T000023.* → 24 images, T000023 to T00"):
+        train_model(SETTINGS, images.select(images.ids[23::-1]), overlays, *folders, seed=0)
+    assert (tmp_path / "model" / "state.json").read_bytes() == state
+    embedding = SETTINGS.model_copy(update={"embedding": EmbeddingSettings(image_size=64), "workers": 1})
+    train_model(embedding, classes, overlays, *folders, seed=0)  # goes on: neither changes what is trained
+
+
+def test_training_goes_on_without_the_weights_it_began_with(images: ImageSet, tmp_path: Path) -> None:
+    weights = tmp_path / "weights.safetensors"
+    save_file(Descriptor(SETTINGS.descriptor).backbone.state_dict(), weights)
+    settings = SETTINGS.model_copy(update={"descriptor": SETTINGS.descriptor.model_copy(update={"weights": str(weights)})})
+    whole = train(images, tmp_path, settings)
+    weights.unlink()
+    assert train(images, tmp_path, settings) == whole
+
+
+def test_too_few_images(images: ImageSet, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = SETTINGS.stages[0].model_copy(update={"classes": 100})
+    rows = train(images, tmp_path, SETTINGS.model_copy(update={"stages": (first,)}))
+    assert "wants 100 classes, but there are 24" in capsys.readouterr().out and rows[-1]["classes"] == "24"
+    with pytest.raises(UserError, match=r"of 1 class\(es\); training needs two"):
+        train_model(SETTINGS, images.select(images.ids[:1]), images, tmp_path / "one", tmp_path / "cache", seed=0)
+
+
+def test_a_loss_that_is_not_a_number_stops_with_step_and_images(
+    images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Descriptor, "forward", lambda self, x, raw=False: torch.full((len(x), 16), torch.nan, requires_grad=True))
+    with pytest.raises(UserError, match=r"the loss is nan at step 1 \(stage 1, images T0000"):
+        train(images, tmp_path)
+    assert not (tmp_path / "model" / "stage-1.safetensors").exists()
+
+
+def test_broken_weights_are_never_saved(images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gradient that is no number, whose loss was one, in the last step of a stage."""
+
+    def broken(self: Learner) -> None:
+        for parameter in self.descriptor.parameters():
+            parameter.grad = torch.full_like(parameter, torch.nan)
+
+    monkeypatch.setattr(Learner, "_clip", broken)
+    with pytest.raises(UserError, match=r"no finite numbers any more after step 1 \(stage 1\).*lower optimizer.learning_rate"):
+        train(images, tmp_path, SETTINGS.model_copy(update={"stages": (SETTINGS.stages[0].model_copy(update={"epochs": 1}),)}))
+    assert not list((tmp_path / "model").glob("*.safetensors"))
+
+
+def test_stages_must_not_shrink() -> None:
+    with pytest.raises(ValueError, match="must not have fewer classes"):
+        ModelSettings.model_validate(
+            {"descriptor": {"backbone": "test_efficientnet"}, "stages": [{"classes": 20}, {"classes": 10}]}
+        )
+
+
+def test_unreadable_training_images_are_left_out_and_told(
+    images: ImageSet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "T000003.jpg").write_bytes(b"")
+    paths = [
+        tmp_path / "T000003.jpg" if image_id == "T000003" else path
+        for image_id, path in zip(images.ids, images.paths, strict=True)
+    ]
+    rows = train(ImageSet(images.ids, paths), tmp_path)
+    assert "1 of 24 training images are left out, the first: T000003 is empty" in capsys.readouterr().out
+    assert [row["classes"] for row in rows] == ["7", "7", "15", "15", "23", "23"]
+
+
+def test_validation_at_another_exponent_leaves_the_learnt_one(images: ImageSet, tmp_path: Path) -> None:
+    seen = []
+
+    def validate(descriptor: Descriptor, size: int) -> float:
+        learnt = float(descriptor.pooling.exponent.detach())
+        settings = EmbeddingSettings(pooling_exponent=7.0, workers=0)
+        vectors = [block.vectors for block in embed_images(Checkpoint(descriptor, size, {}), images, settings)]
+        seen.append((learnt, float(descriptor.pooling.exponent.detach()), len(vectors)))
+        return 0.5
+
+    classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
+    train_model(SETTINGS, classes, overlays, tmp_path / "model", tmp_path / "cache", seed=0, validate=validate)
+    assert [before == after for before, after, _ in seen] == [True] * 3 and seen[0][0] < 7

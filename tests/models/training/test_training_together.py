@@ -1,0 +1,91 @@
+"""Training on 1, 2 and 4 processes: the same curve; a lost process is told, and training goes on from the saved state."""
+
+import csv
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from data.procedural.sample import write_pictures
+from models.network.checkpoint import load_descriptor
+
+PROCESS = Path(__file__).parent / "training_process.py"
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pictures")
+    list(write_pictures(folder, "T", 28, seed=0, workers=1))
+    return folder
+
+
+def start(pictures: Path, folder: Path, ranks: int, last: int = 0, settings: str = "arcface") -> list[subprocess.Popen[str]]:
+    """The processes as torchrun starts them; the second one dies at its step `last`. settings: a name of training_process.py."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    shared = {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    shared |= {"OMP_NUM_THREADS": "1", "GROUP_RANK": "0", "TORCHELASTIC_RUN_ID": "test"}
+    command = [sys.executable, str(PROCESS), str(pictures), str(folder), str(last), settings]
+    return [
+        subprocess.Popen(
+            command,
+            env=os.environ | shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(ranks)
+    ]
+
+
+def curve(folder: Path) -> list[dict[str, str]]:
+    with (folder / "model" / "curve.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def finished(processes: list[subprocess.Popen[str]]) -> list[str]:
+    told = [process.communicate(timeout=240)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0] * len(processes), told
+    return told
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_the_curve_is_that_of_one_process(pictures: Path, tmp_path: Path, ranks: int) -> None:
+    finished(start(pictures, tmp_path / "one", 1))
+    finished(start(pictures, tmp_path / "several", ranks))
+    alone, together = curve(tmp_path / "one"), curve(tmp_path / "several")
+    assert len(alone) == len(together) == 4
+    for one, several in zip(alone, together, strict=True):
+        assert float(one["loss"]) == pytest.approx(float(several["loss"]), rel=1e-5)
+        assert float(one["cosine_to_own_class"]) == pytest.approx(float(several["cosine_to_own_class"]), abs=1e-5)
+        assert (one["step"], one["classes"], one["ended_by"]) == (several["step"], several["classes"], several["ended_by"])
+    assert load_descriptor(tmp_path / "several" / "model" / "stage-2.safetensors").image_size == 32
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", ["svmax", "multigrain", "ideal"])
+def test_other_objectives_have_the_curve_of_one_process(pictures: Path, tmp_path: Path, settings: str) -> None:
+    finished(start(pictures, tmp_path / "one", 1, settings=settings))
+    finished(start(pictures, tmp_path / "two", 2, settings=settings))
+    alone, together = curve(tmp_path / "one"), curve(tmp_path / "two")
+    assert len(alone) == len(together) == 4
+    for one, two in zip(alone, together, strict=True):
+        for name in ("loss", "mean_singular_value", "singular_upper"):
+            assert float(one[name]) == pytest.approx(float(two[name]), rel=1e-3)
+
+
+@pytest.mark.slow
+def test_a_lost_process_is_told_and_training_goes_on(pictures: Path, tmp_path: Path) -> None:
+    finished(start(pictures, tmp_path / "whole", 2))
+    survivor, dead = start(pictures, tmp_path / "broken", 2, last=5)
+    told = survivor.communicate(timeout=120)[0]
+    dead.communicate(timeout=10)
+    assert survivor.returncode == 2 and "a process of the training was lost" in told, told
+    finished(start(pictures, tmp_path / "broken", 2))
+    whole, broken = curve(tmp_path / "whole"), curve(tmp_path / "broken")
+    assert [float(row["loss"]) for row in broken] == pytest.approx([float(row["loss"]) for row in whole], rel=1e-5)

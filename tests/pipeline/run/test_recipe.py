@@ -1,0 +1,76 @@
+from pathlib import Path
+
+import pytest
+
+from data.errors import UserError
+from pipeline.run.recipe import read_recipe, scaled
+
+RECIPES = Path(__file__).parents[3] / "recipes"
+MINIMAL = """
+models:
+  small:
+    descriptor: {backbone: test_efficientnet}
+    stages: [{classes: 10}]
+"""
+
+
+@pytest.mark.parametrize("path", sorted(RECIPES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_recipes_that_come_with_the_project_are_valid(path: Path) -> None:
+    assert read_recipe(path).models
+
+
+def test_the_papers_seven_models() -> None:
+    models = read_recipe(RECIPES / "isc2021.yaml").models
+    table = {(m.stages[-1].image_size, m.stages[-1].classes, m.descriptor.dimensions) for m in models.values()}
+    assert table == {
+        (512, 980_000, 512),
+        (224, 1_200_000, 384),
+        (160, 1_000_000, 384),
+        (160, 1_500_000, 256),
+        (160, 1_800_000, 256),
+    }
+    assert len(models) == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (MINIMAL + "seeed: 1\n", r"seeed: unknown key; did you mean 'seed'"),
+        (MINIMAL.replace("classes", "clases"), r"models.small.stages.0.clases: unknown key; did you mean 'classes'"),
+        (MINIMAL + "ensemble: {dimensions: 300}\n", "the challenge's limit"),
+        (MINIMAL + "split: {validation: 2}\n", "split.validation: Input should be less than 1"),
+        (MINIMAL.replace("classes: 10", "classes: many"), r"stages.0.classes: .*found 'many'"),
+        (MINIMAL + "    objective: {kind: triplet}\n", r"models.small: objective triplet compares images .* pk or repeated$"),
+        ("seed: 1\n", "models: Field required"),
+        ("- a\n", "must hold keys and values"),
+        ("a: [\n", "not valid YAML"),
+    ],
+)
+def test_each_mistake_gets_a_message_with_key_and_file(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=message) as caught:
+        read_recipe(path)
+    assert "mine.yaml" in str(caught.value)
+
+
+def test_missing_recipe(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such recipe"):
+        read_recipe(tmp_path / "none.yaml")
+
+
+def test_all_problems_are_listed(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(MINIMAL + "sed: 1\nsearching: {}\n")
+    with pytest.raises(UserError, match=r"2 problem\(s\)"):
+        read_recipe(path)
+
+
+def test_a_scaled_recipe_has_fewer_classes_and_epochs() -> None:
+    recipe = read_recipe(RECIPES / "isc2021.yaml")
+    small = scaled(recipe, 0.001)
+    assert [stage.classes for stage in small.models["v2l-512"].stages] == [50, 100, 200, 500, 980]
+    assert {stage.epochs for model in small.models.values() for stage in model.stages} == {2}
+    assert (small.queries.count, small.queries.copies) == (20, 4)
+    assert [model.descriptor for model in small.models.values()] == [model.descriptor for model in recipe.models.values()]
+    assert scaled(recipe, 1e-9).models["v2l-512"].stages[0].classes == 2

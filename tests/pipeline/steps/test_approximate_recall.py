@@ -1,0 +1,39 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data.errors import UserError
+from pipeline.run.recipe import read_recipe
+from pipeline.run.stage import Run
+from pipeline.steps.approximate_recall import print_index_recall
+from submissions.vectors.files import write_vectors
+
+RECIPE = Path(__file__).parents[3] / "recipes" / "sample.yaml"
+
+
+def stored(path: Path, count: int, seed: int) -> None:
+    values = np.random.default_rng(seed).standard_normal((count, 8)).astype(np.float32)
+    write_vectors(path, [f"{path.stem}{row}" for row in range(count)], [values])
+
+
+def test_an_index_is_kept_until_references_or_factory_change(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run = Run(tmp_path, read_recipe(RECIPE), tmp_path)
+    with pytest.raises(UserError, match="step 03_ensemble has not been done"):
+        print_index_recall(run, "IVF4,Flat", None, False)
+    for name, count in (("ensemble/training", 400), ("ensemble/reference", 300), ("normalized/query", 20)):
+        stored(tmp_path / f"{name}.h5", count, count)
+
+    def told(factory: str, probes: int | None = None) -> str:
+        print_index_recall(run, factory, probes, False)
+        return capfd.readouterr().out
+
+    first = told("IVF4,Flat")
+    assert "index: starting" in first and "IVF4,Flat, 2 of 4 lists looked into: recall at 1" in first
+    again = told("IVF4,Flat", 4)
+    assert again.startswith("06_score index: up to date")
+    assert "4 of 4 lists looked into: recall at 1 1.000, at 10 1.000 against exact search of 20 queries among 300" in again
+    assert "parameter factory changed" in told("IVF4,SQ8")
+    stored(tmp_path / "ensemble/reference.h5", 310, 1)
+    changed = told("IVF4,SQ8")
+    assert "input reference changed" in changed and "among 310 references" in changed

@@ -1,0 +1,78 @@
+"""evaluate.py as a process, on folders that the test makes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from data.procedural.sample import write_pictures
+from data.readers.holidays import read_holidays
+from models.network.checkpoint import save_descriptor
+from models.network.descriptor import Descriptor
+from models.settings import DescriptorSettings
+
+TOP = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("model")
+    save_descriptor(folder / "c.safetensors", Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16)), 32, {})
+    save_file({"weight": torch.randn(3, 16), "bias": torch.zeros(3)}, folder / "classifier.safetensors")
+    return folder / "c.safetensors"
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("pictures")
+    list(write_pictures(folder, "T", 12, seed=0, workers=1))
+    return sorted(folder.iterdir())
+
+
+def evaluate(checkpoint: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(TOP / "pipeline" / "evaluate.py"), "--checkpoint", str(checkpoint), *map(str, arguments)]
+    return subprocess.run(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=120)
+
+
+def test_holidays_by_the_protocol_that_keeps_the_shape(checkpoint: Path, pictures: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "jpg").mkdir()
+    for number, path in enumerate(pictures):
+        (tmp_path / "jpg" / f"{100_000 + 100 * (number // 3) + number % 3}.jpg").write_bytes(path.read_bytes())
+    assert len(read_holidays(tmp_path).queries) == 4
+    done = evaluate(checkpoint, "--set", "holidays", "--root", tmp_path, "--protocol", "long_side", "--image-size", 64)
+    assert "mAP" in done.stdout and "64 px, long_side" in done.stdout, done.stderr
+
+
+def test_class_folders_with_a_classifier(checkpoint: Path, pictures: list[Path], tmp_path: Path) -> None:
+    for number, path in enumerate(pictures):
+        folder = tmp_path / "abc"[number % 3]
+        folder.mkdir(exist_ok=True)
+        (folder / path.name).write_bytes(path.read_bytes())
+    shown = ("--protocol", "center_crop", "--pooling-exponent", 5)
+    done = evaluate(checkpoint, "--set", "class_folders", "--root", tmp_path, *shown)
+    for figure in ("Recall@1", "NMI", "s: upper bound", "top-1", "top-5", "p 5.00"):
+        assert figure in done.stdout, done.stdout + done.stderr
+
+
+def test_what_is_left_out_is_told(checkpoint: Path, pictures: list[Path], tmp_path: Path) -> None:
+    for number, path in enumerate(pictures[:8]):
+        folder = tmp_path / "ab"[number % 2]
+        folder.mkdir(exist_ok=True)
+        (folder / path.name).write_bytes(path.read_bytes() if number else b"broken")
+    done = evaluate(checkpoint, "--set", "class_folders", "--root", tmp_path)
+    assert "1 of 8 images cannot be read and match nothing, the first is" in done.stdout, done.stderr
+    assert "no top-1: the classifier tells 3 classes apart" in done.stdout and pictures[0].name in done.stdout
+
+
+def test_wrong_input_is_told(checkpoint: Path, tmp_path: Path) -> None:
+    done = evaluate(checkpoint, "--set", "holidays", "--root", tmp_path)
+    assert done.returncode == 2 and "jpg/" in done.stderr and "Traceback" not in done.stderr
+    done = evaluate(checkpoint, "--set", "ukb", "--root", tmp_path, "--distractors", tmp_path)
+    assert done.returncode == 2 and "goes with --set copydays" in done.stderr
+    done = evaluate(checkpoint, "--set", "ukb", "--root", tmp_path, "--pooling-exponent", "nan")
+    assert done.returncode == 2 and "--pooling-exponent nan" in done.stderr

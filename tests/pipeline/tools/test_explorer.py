@@ -1,0 +1,270 @@
+"""The explorer's answers are the run's own, and nothing that is sent can harm it."""
+
+import asyncio
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from PIL import Image
+
+from data.decode import decode_rgb
+from data.errors import UserError
+from data.images import ImageSet
+from pipeline.explore import parser
+from pipeline.run.recipe import read_recipe
+from pipeline.run.stage import Run
+from pipeline.tools.explorer import app as application
+from pipeline.tools.explorer.answers import Explorer, answer, open_explorer
+from pipeline.tools.explorer.app import make_app
+from pipeline.tools.explorer.edits import EDITS, edited, offered
+from pipeline.tools.explorer.pictures import KEPT, Pictures
+from pipeline.tools.explorer.serving import explore, listening
+from pipeline.tools.extractor import run_describer
+
+TOP = Path(__file__).parents[3]
+BYTES = {"content-type": "application/octet-stream"}
+
+
+@pytest.fixture(scope="module")
+def run(small_run: Path) -> Run:
+    return Run(small_run, read_recipe(small_run / "recipe.yaml"), small_run.parent / "data")
+
+
+@pytest.fixture(scope="module")
+def explorer(run: Run) -> Explorer:
+    return open_explorer(run, 0.01)
+
+
+@pytest.fixture
+def client(explorer: Explorer) -> TestClient:
+    return TestClient(make_app(explorer), base_url="http://127.0.0.1")
+
+
+def encoded(image: Image.Image, form: str = "PNG") -> bytes:
+    target = io.BytesIO()
+    image.save(target, form)
+    return target.getvalue()
+
+
+def send(client: TestClient, content: bytes) -> Any:
+    return client.post("/api/pictures", content=content, headers=BYTES)
+
+
+def test_an_answer_is_what_the_run_would_say(explorer: Explorer, run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "query.png"  # no JPEG: those are decoded at a scale that follows the network's size
+    Image.open(run.data / "query_images" / "Q000003.jpg").save(path)
+    given = answer(explorer, decode_rgb(path), None, 0.5, 0)
+    describer = run_describer(run)
+    query = describer.vectors(ImageSet(["q"], [path])).vectors
+    moved = describer.normalized(query)[0].astype(np.float64)
+    scores = -((moved - explorer.references.vectors.astype(np.float64)) ** 2).sum(axis=1)
+    order = np.argsort(-scores, kind="stable")[:12]
+    assert [item["id"] for item in given["nearest"]] == [explorer.references.ids[row] for row in order]
+    assert np.allclose([item["score"] for item in given["nearest"]], scores[order], atol=1e-5)
+    plain = -((query[0].astype(np.float64) - explorer.references.vectors.astype(np.float64)) ** 2).sum(axis=1)
+    assert np.allclose([item["unnormalized"] for item in given["nearest"]], plain[order], atol=1e-5)
+    done = given["normalization"]
+    assert done["method"] == "method2" and done["first"][0]["id"] == explorer.references.ids[int(plain.argmax())]
+    assert done["moved"] == pytest.approx(float(np.linalg.norm(moved - query[0])), abs=1e-5)
+    training = describer.normalizer.training.vectors @ query[0]  # type: ignore[union-attr]
+    assert done["similarity"] == pytest.approx(max(0.0, float(np.sort(training)[-3:].mean())), abs=1e-5)
+    threshold = explorer.threshold()
+    assert threshold is not None and [item["copy"] for item in given["nearest"]] == [s >= threshold for s in scores[order]]
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_every_edit_can_be_shown_and_shown_again(explorer: Explorer, name: str) -> None:
+    image = decode_rgb(explorer.pictures["query"].paths[0])
+    first, again, other = (edited(image, name, 0.7, draw, explorer.others) for draw in (0, 0, 1))
+    assert np.array_equal(first.image, again.image) and first.record == again.record
+    assert first.record[0]["edit"] == name
+    grade = next(row["grade"] for row in offered(explorer.others) if row["name"] == name)
+    assert (first.record == other.record) == (grade == "none")
+
+
+@pytest.mark.parametrize("name", ["blur_or_sharpen", "opacity", "overlay_emoji", "double_compression"])
+def test_the_slider_makes_edits_harder(explorer: Explorer, name: str) -> None:
+    image = decode_rgb(explorer.pictures["query"].paths[1])
+
+    def change(intensity: float) -> float:
+        shown = edited(image, name, intensity, 0, explorer.others).image
+        small = np.asarray(Image.fromarray(shown).resize(image.shape[1::-1]), np.float64)
+        return float(np.abs(small - image).mean())
+
+    assert change(0.05) < change(0.95)
+
+
+def test_edits_that_paste_need_images(explorer: Explorer) -> None:
+    image = decode_rgb(explorer.pictures["query"].paths[0])
+    with pytest.raises(UserError, match="pastes other images"):
+        edited(image, "overlay_image", 0.5, 0, None)
+    assert [row["name"] for row in offered(None) if not row["usable"]] == [
+        edit.name for edit in EDITS.values() if edit.needs_overlay
+    ]
+
+
+def test_upload_edit_answer(client: TestClient, run: Run) -> None:
+    about = client.get("/api/about").json()
+    assert about["references"] == 15 and about["threshold"] < 0 and len(about["edits"]) == len(EDITS) + 1
+    picture = send(client, (run.data / "reference_images" / "R000004.jpg").read_bytes()).json()["picture"]
+    for edit in (None, "composition", "rotate"):
+        question = {"picture": picture, "edit": edit, "intensity": 0.8, "draw": 3}
+        answered = client.post("/api/answers", json=question).json()
+        assert len(answered["nearest"]) == 12 and answered["picture"].startswith("data:image/jpeg;base64,")
+        assert edit != "rotate" or answered["record"][0]["edit"] == "rotate"
+    picked = client.post("/api/picks/Q000002").json()["picture"]
+    assert client.post("/api/answers", json={"picture": picked}).status_code == 200
+    shown = client.get("/api/pictures/reference/R000004")
+    assert shown.headers["content-type"] == "image/jpeg" and Image.open(io.BytesIO(shown.content)).size <= (240, 240)
+    for page in ("/", "/style.css", "/page/explorer.js", "/page/explorer.css"):
+        assert client.get(page).status_code == 200
+        assert "script-src 'self'" in client.get(page).headers["content-security-policy"]
+
+
+SVG = b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b"no image at all", "is not an image"),
+        (SVG, "is not an image"),
+        (encoded(Image.effect_noise((90, 90), 60))[:3000], "is damaged"),
+        (encoded(Image.new("1", (20_000, 10_000))), "larger than 100,000,000 pixels"),
+        (encoded(Image.new("RGB", (64, 64)), "EPS"), "is not an image"),
+        (encoded(Image.new("RGB", (3, 900))), "short side must be at least 8"),
+    ],
+)
+def test_hostile_uploads_get_a_message(client: TestClient, content: bytes, message: str) -> None:
+    response = send(client, content)
+    assert response.status_code == 400
+    assert message in response.json()["message"]
+    assert str(TOP) not in response.text and "<bytes>" not in response.text
+    assert client.get("/api/about").status_code == 200
+
+
+def test_too_large_and_endless_requests_are_not_read(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(application, "LARGEST", 1000)
+    assert send(client, bytes(1001)).status_code == 413
+    assert client.post("/api/answers", content=b" " * 1001, headers={"content-type": "application/json"}).status_code == 413
+    endless = client.post("/api/pictures", content=iter([b"x"] * 10), headers=BYTES)
+    assert endless.status_code == 411 and "how long" in endless.json()["message"]
+
+
+def test_who_sends_more_than_was_said_is_refused(explorer: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(application, "LARGEST", 1000)
+    client = TestClient(make_app(explorer), base_url="http://127.0.0.1")
+    answered = client.post("/api/pictures", content=iter([bytes(100)] * 100), headers=BYTES | {"content-length": "5"})
+    assert answered.status_code == 413
+
+
+@pytest.mark.parametrize(
+    ("question", "status"),
+    [
+        ({"picture": "../../etc/passwd"}, 400),
+        ({"picture": "0" * 64}, 400),
+        ({"picture": "0" * 65}, 422),
+        ({"picture": "0" * 64, "intensity": 2}, 422),
+        ({"picture": "0" * 64, "draw": -1}, 422),
+        ({"picture": "0" * 64, "more": 1}, 422),
+        ({}, 422),
+    ],
+)
+def test_wrong_questions_get_a_message(client: TestClient, question: dict[str, object], status: int) -> None:
+    response = client.post("/api/answers", json=question)
+    assert response.status_code == status and response.json()["message"]
+
+
+def test_unknown_edits_get_a_message(client: TestClient, run: Run) -> None:
+    picture = send(client, (run.data / "query_images" / "Q000001.jpg").read_bytes()).json()["picture"]
+    response = client.post("/api/answers", json={"picture": picture, "edit": "__class__"})
+    assert response.status_code == 400 and "There is no edit" in response.json()["message"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/pictures/reference/..%2F..%2Frecipe.yaml",
+        "/api/pictures/reference/%2e%2e/%2e%2e/run/recipe.yaml",
+        "/api/pictures/elsewhere/R000001",
+        "/page/..%2Fapp.py",
+        "/page/%2e%2e/app.py",
+    ],
+)
+def test_names_lead_to_no_file(client: TestClient, path: str) -> None:
+    assert client.get(path).status_code in (404, 422)
+    assert client.post("/api/picks/" + path.rsplit("/", 1)[1]).status_code in (400, 405)
+
+
+def test_other_sites_are_not_answered(client: TestClient) -> None:
+    assert client.get("/api/about", headers={"host": "evil.example"}).status_code == 400
+    form = client.post("/api/pictures", content=b"x", headers={"content-type": "text/plain", "origin": "http://evil.example"})
+    assert form.status_code == 400 and "octet-stream" in form.json()["message"]
+    assert "access-control-allow-origin" not in client.get("/api/about").headers
+    assert client.get("/page/explorer.js").headers["cross-origin-resource-policy"] == "same-origin"
+    for site in ("cross-site", "same-site"):
+        headers = {"sec-fetch-site": site}
+        assert client.post("/api/picks/Q000002", headers=headers).status_code == 403
+        assert client.get("/api/pictures/reference/R000004", headers=headers).status_code == 403
+    assert client.post("/api/picks/Q000002", headers={"sec-fetch-site": "same-origin"}).status_code == 200
+
+
+def test_a_page_that_is_closed_while_it_sends_is_no_error(explorer: Explorer) -> None:
+    heads = {"host": "127.0.0.1", "content-type": BYTES["content-type"], "content-length": "1000"}
+    parts = [{"type": "http.request", "body": b"abc", "more_body": True}, {"type": "http.disconnect"}]
+    request = {
+        "type": "http",
+        "method": "POST",
+        "path": "/api/pictures",
+        "query_string": b"",
+        "headers": [(name.encode(), value.encode()) for name, value in heads.items()],
+    }
+
+    async def receive() -> dict[str, Any]:
+        return parts.pop(0) if len(parts) > 1 else parts[0]
+
+    async def send(_: object) -> None:
+        pass
+
+    asyncio.run(make_app(explorer)(request, receive, send))  # type: ignore[arg-type]
+
+
+def test_a_removed_image_is_said(explorer: Explorer, tmp_path: Path) -> None:
+    gone = ImageSet(["Q"], [tmp_path / "gone.jpg"])
+    missing = Explorer(**{**vars(explorer), "pictures": dict.fromkeys(("reference", "training", "query"), gone)})
+    client = TestClient(make_app(missing), base_url="http://127.0.0.1")
+    assert "cannot be read" in client.post("/api/picks/Q").json()["message"]
+    assert client.get("/api/pictures/reference/Q").status_code == 404
+
+
+def test_pictures_are_forgotten_in_order_of_use() -> None:
+    pictures = Pictures()
+    names = [pictures.add(encoded(Image.new("L", (16, 16), shade))) for shade in range(KEPT)]
+    pictures.get(names[0])
+    pictures.add(encoded(Image.new("L", (16, 16), 200)))
+    assert pictures.get(names[0]).shape == (16, 16, 3)
+    with pytest.raises(UserError, match="Send the image again"):
+        pictures.get(names[1])
+
+
+def test_the_port_is_this_machines_alone() -> None:
+    with listening(0) as door:
+        host, port = door.getsockname()
+        assert host == "127.0.0.1"
+        with pytest.raises(UserError, match="Choose another one"):
+            listening(port)
+    with pytest.raises(UserError, match="Choose another one"):
+        listening(70_000)
+
+
+@pytest.mark.parametrize(("arguments", "message"), [([], "there is no run"), (["--false-alarms", "1"], "between 0 and 1")])
+def test_wrong_options_give_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=message):
+        explore(parser().parse_args(["--port", "0", *arguments]))

@@ -1,0 +1,259 @@
+"""Matching folders with a small checkpoint: copies found, known contents not embedded again, kills survived."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from data.errors import UserError
+from data.procedural.sample import write_pictures
+from models.network.checkpoint import save_descriptor
+from models.network.descriptor import Descriptor
+from models.settings import DescriptorSettings
+from pipeline.match import check, parser
+from pipeline.tools import match_folders as matching
+from pipeline.tools.export_onnx import export_checkpoint
+from pipeline.tools.extractor import checkpoint_describer
+from pipeline.tools.match_command import alone, match
+from pipeline.tools.match_folders import Added, add_folder, forget_missing, match_folder, match_within
+from submissions.index.matches import Rule
+from submissions.index.store import open_store, stored_files
+
+TOP = Path(__file__).parents[3]
+RULE = Rule(score=-0.05, tail=None, rate=0.001, most=5)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "small.safetensors"
+    save_descriptor(path, Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16)), 32, {})
+    return path
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    """references/ with 8 pictures and one that cannot be read; queries/ with a copy, a re-encoded copy and another picture."""
+    list(write_pictures(tmp_path / "references", "R", 8, seed=1, workers=1))
+    list(write_pictures(tmp_path / "queries", "Q", 1, seed=2, workers=1))
+    (tmp_path / "references" / "broken.jpg").write_bytes(b"no image")
+    first, second = sorted((tmp_path / "references").glob("R*"))[:2]
+    shutil.copy(first, tmp_path / "queries" / "same <b>.jpg")
+    with Image.open(second) as image:
+        image.save(tmp_path / "queries" / "again.jpg", quality=95)
+    return tmp_path
+
+
+def test_copies_are_found_by_content_and_by_sight(pictures: Path, checkpoint: Path) -> None:
+    describer = checkpoint_describer(checkpoint)
+    with open_store(pictures / "index", describer.identity, describer.dimensions) as store:
+        assert add_folder(store, describer, pictures / "references") == Added(9, 9, [])
+        assert add_folder(store, describer, pictures / "references") == Added(9, 0, [])
+        shutil.copy(pictures / "references" / "R000003.jpg", pictures / "references" / "double.jpg")
+        assert add_folder(store, describer, pictures / "references") == Added(10, 0, [])
+        matches = match_folder(store, describer, pictures / "queries", RULE)
+        found = {(match.query.name, match.reference.name) for match in matches.pairs}
+        assert {("same <b>.jpg", "R000000.jpg"), ("again.jpg", "R000001.jpg")} <= found
+        assert matches.pairs[0].score == 0 and matches.references == 8
+        assert [path.name for path in matches.unreadable] == ["broken.jpg"]
+        (pictures / "references" / "R000000.jpg").unlink()
+        forget_missing(store, pictures / "references")
+        assert len(stored_files(store)) == 9
+        assert "R000000.jpg" not in {m.reference.name for m in match_folder(store, describer, pictures / "queries", RULE).pairs}
+
+
+def test_within_one_folder_each_pair_is_listed_once(pictures: Path, checkpoint: Path) -> None:
+    describer = checkpoint_describer(checkpoint)
+    shutil.copytree(pictures / "references", pictures / "all")
+    shutil.copytree(pictures / "queries", pictures / "all", dirs_exist_ok=True)
+    with open_store(pictures / "index", describer.identity, describer.dimensions) as store:
+        add_folder(store, describer, pictures / "all")
+        matches = match_within(store, describer, RULE)
+    pairs = [frozenset((match.query.name, match.reference.name)) for match in matches.pairs]
+    assert len(pairs) == len(set(pairs)) and all(len(pair) == 2 for pair in pairs)
+    assert {frozenset(("same <b>.jpg", "R000000.jpg")), frozenset(("again.jpg", "R000001.jpg"))} <= set(pairs)
+    assert [path.name for path in matches.unreadable] == ["broken.jpg"]
+
+
+def test_a_query_that_is_a_reference_itself_takes_no_place(pictures: Path, checkpoint: Path) -> None:
+    describer = checkpoint_describer(checkpoint)
+    with open_store(pictures / "index", describer.identity, describer.dimensions) as store:
+        add_folder(store, describer, pictures / "references")
+        matches = match_folder(store, describer, pictures / "references", Rule(score=None, tail=None, rate=0.001, most=1))
+    assert len(matches.pairs) == len({match.query for match in matches.pairs}) == 8
+    assert all(match.query != match.reference for match in matches.pairs)
+
+
+def test_a_file_that_cannot_be_opened_stops_no_one(pictures: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = pictures / "references" / "R000002.jpg"
+    digest_of = matching.digest_of
+
+    def denied(path: Path) -> bytes:
+        return digest_of(path if path.name != closed.name else path / "denied")
+
+    monkeypatch.setattr(matching, "digest_of", denied)
+    describer = checkpoint_describer(checkpoint)
+    with open_store(pictures / "index", describer.identity, describer.dimensions) as store:
+        assert add_folder(store, describer, pictures / "references") == Added(9, 8, [closed])
+        assert closed not in stored_files(store)
+
+
+def run_match(*arguments: object) -> None:
+    options = parser().parse_args(list(map(str, arguments)))
+    check(options)
+    match(options)
+
+
+def test_the_command_writes_csv_and_gallery(
+    pictures: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(pictures)
+    options = ["--checkpoint", checkpoint, "--queries", "queries", "--references", "references", "--threshold", "-0.05"]
+    run_match(*options)
+    table = pd.read_csv(pictures / "matches" / "matches.csv")
+    assert list(table.columns) == ["query", "reference", "score", "expected_false_alarms"]
+    assert np.all(np.diff(table["score"]) <= 0) and table["score"].iloc[0] == 0
+    page = (pictures / "matches" / "gallery" / "index.html").read_text()
+    assert "same &lt;b&gt;.jpg" in page and "<b>.jpg" not in page
+    assert f"Queries lie in <b>{pictures / 'queries'}</b>" in page and "query<br>again.jpg<" in page
+    capsys.readouterr()
+    run_match(*options)
+    assert "9 images, 0 of them embedded" in capsys.readouterr().out
+
+
+def test_a_kept_index_is_added_to_searched_and_removed_from(
+    pictures: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(pictures)
+    index = ["--checkpoint", checkpoint, "--index", "kept"]
+    run_match(*index, "--add", "references")
+    assert "9 images, 9 of them embedded" in capsys.readouterr().out
+    run_match(*index, "--queries", "queries", "--threshold", "-0.05")
+    assert "3 queries, 8 different references" in capsys.readouterr().out
+    run_match(*index, "--remove", "references/R000000.jpg", "elsewhere")
+    told = capsys.readouterr().out
+    assert "removed 1 files" in told and "elsewhere is not in it" in told and "R000000" not in told
+    (pictures / "references" / "link.jpg").symlink_to("R000001.jpg")
+    run_match(*index, "--add", "references")
+    run_match(*index, "--remove", "references/link.jpg")
+    assert "removed 1 files" in capsys.readouterr().out
+    shutil.move("references", "moved")
+    run_match(*index, "--remove", "references")
+    assert "removed 9 files" in capsys.readouterr().out
+
+
+def test_the_outputs_own_index_follows_another_checkpoint(
+    pictures: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(pictures)
+    save_descriptor(Path("other.safetensors"), Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=8)), 32, {})
+    folders = ["--queries", "queries", "--references", "references", "--threshold", "-0.05"]
+    for model in (checkpoint, "other.safetensors"):
+        run_match("--checkpoint", model, *folders)
+        assert {"again.jpg"} <= {Path(name).name for name in pd.read_csv("matches/matches.csv")["query"]}
+    with pytest.raises(UserError, match="another run or checkpoint"):
+        run_match("--checkpoint", checkpoint, "--index", "matches/index", "--queries", "queries")
+
+
+def test_a_gallery_takes_the_place_of_a_gallery_only(pictures: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(pictures)
+    arguments = ["--checkpoint", checkpoint, "--queries", "queries", "--threshold", "-0.05"]
+    for _ in range(2):
+        run_match(*arguments)
+    own = Path("album/gallery/summer.jpg")
+    own.parent.mkdir(parents=True)
+    own.touch()
+    with pytest.raises(UserError, match=r"left alone\. Choose another --output"):
+        run_match(*arguments, "--output", "album")
+    assert own.is_file() and not Path("album/index").exists()
+
+
+def test_two_do_not_write_into_one_folder(pictures: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(pictures)
+    arguments = ["--checkpoint", checkpoint, "--queries", "queries", "--threshold", "-0.05"]
+    with alone(Path("matches")), pytest.raises(UserError, match=r"another match\.py is writing into matches"):
+        run_match(*arguments)
+    run_match(*arguments)
+
+
+def test_without_a_threshold_the_nearest_are_listed_and_a_folder_calibrates_one(
+    pictures: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(pictures)
+    list(write_pictures(pictures / "unrelated", "U", 40, seed=5, workers=1))
+    options = ["--checkpoint", checkpoint, "--queries", "queries", "--references", "references"]
+    run_match(*options, "--most", "2")
+    assert "6 nearest pairs listed" in capsys.readouterr().out
+    run_match(*options, "--unrelated", "unrelated", "--false-alarms", "0.01")
+    assert "(0.01 false alarms per query to be expected)" in capsys.readouterr().out
+    assert (pd.read_csv("matches/matches.csv")["expected_false_alarms"] <= 0.01).all()
+
+
+def test_an_exported_checkpoint_finds_the_same(pictures: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(pictures)
+    export_checkpoint(checkpoint, Path("small.onnx"))
+    folders = ["--queries", "queries", "--references", "references"]
+    run_match("--checkpoint", checkpoint, *folders, "--output", "torch")
+    run_match("--onnx", "small.onnx", *folders, "--output", "onnx")
+    expected, found = (pd.read_csv(f"{name}/matches.csv").sort_values(["query", "reference"]) for name in ("torch", "onnx"))
+    assert len(found) == 24 and np.allclose(found["score"], expected["score"], atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--add", "x"], "name it with --index"),
+        ([], "with --queries DIR"),
+        (["--queries", "q", "--false-alarms", "2"], "between 0 and 1"),
+        (["--queries", "q", "--threshold", "0.5"], "0 for the very same vector"),
+        (["--queries", "q", "--threshold", "nan"], "0 for the very same vector"),
+        (["--queries", "q", "--index", "i", "--references", "r"], "--index DIR --add DIR"),
+        (["--queries", "q", "--onnx", "o", "--checkpoint", "c"], "exclude each other"),
+        (["--queries", "q", "--onnx", "none.onnx"], "no such ONNX file"),
+        (["--queries", "q"], "there is no run"),
+        (["--queries", "q", "--checkpoint", "none.safetensors"], "no such checkpoint"),
+        (["--queries", "q", "--run", "none"], "none is not a run"),
+        (["--queries", "q", "--run", "none", "--data", "q"], "none is not a run"),
+        (["--queries", "none"], "none is not a folder"),
+        (["--queries", "loop"], "loop is not a folder"),
+        (["--queries", "q", "--references", "empty"], "empty holds no image"),
+        (["--queries", "q", "--index", "none"], "none holds no index"),
+        (["--index", "none", "--remove", "q"], "none holds no index"),
+    ],
+)
+def test_wrong_options_give_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("q", "r", "empty"):
+        Path(name).mkdir()
+    for name in ("q", "r"):
+        (Path(name) / "picture.jpg").touch()
+    Path("loop").symlink_to("loop")
+    with pytest.raises(UserError, match=message):
+        run_match(*arguments)
+    assert not Path("matches").exists() and not Path("none").exists()
+
+
+def test_a_run_whose_data_set_was_moved_is_used_with_its_new_place(
+    small_run: Path, pictures: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(pictures)
+    shutil.copytree(small_run, "run")
+    Path("run/run.json").write_text(json.dumps({"data": str(pictures / "gone")}))
+    arguments = ["--run", "run", "--queries", "queries", "--references", "references", "--false-alarms", "0.01"]
+    with pytest.raises(UserError, match="Name it with --data"):
+        run_match(*arguments)
+    run_match(*arguments, "--data", small_run.parent / "data")
+    assert "(0.01 false alarms per query to be expected)" in capsys.readouterr().out
+
+
+def test_the_script_prints_the_message_and_exits_with_2(tmp_path: Path) -> None:
+    command = [sys.executable, str(TOP / "pipeline" / "match.py"), "--add", "x"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.startswith("error: ")

@@ -1,0 +1,100 @@
+"""choose_exponent.py in a run with a classifier, and on a checkpoint without."""
+
+import json
+import runpy
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from data.procedural.sample import write_pictures
+from models.network.checkpoint import save_descriptor
+from models.network.descriptor import Descriptor
+from models.settings import DescriptorSettings
+
+SCRIPT = Path(__file__).parents[3] / "pipeline" / "choose_exponent.py"
+RECIPE = """
+split: {validation: 0.2, overlay: 0.1}
+models:
+  one:
+    descriptor: {backbone: test_efficientnet, dimensions: 16, train_pooling_exponent: false}
+    objective: {kind: multigrain}
+    sampling: {kind: repeated, copies: 3}
+    stages: [{image_size: 32}]
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose classes are its 14 training images that are neither overlays nor for validation."""
+    torch.manual_seed(0)
+    where = tmp_path_factory.mktemp("run")
+    list(write_pictures(where / "data" / "training_images", "T", 20, seed=0, workers=1))
+    (where / "run").mkdir()
+    (where / "run" / "recipe.yaml").write_text(RECIPE)
+    (where / "run" / "run.json").write_text(json.dumps({"data": str(where / "data")}))
+    model = where / "run" / "models" / "one"
+    network = Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16))
+    save_descriptor(model / "stage-1.safetensors", network, 32, {})
+    save_file({"weight": 100 * torch.randn(14, 16), "bias": torch.zeros(14)}, model / "classifier.safetensors")
+    return where
+
+
+def choose(*arguments: object) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("sys.argv", [str(SCRIPT), "--workers", "0", *map(str, arguments)])
+        runpy.run_path(str(SCRIPT), run_name="__main__")
+
+
+def test_search_scores_every_exponent_at_every_size(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint = run / "run" / "models" / "one" / "stage-1.safetensors"
+    choose("--checkpoint", checkpoint, "--sizes", 32, 48, "--exponents", 2, 3, 7, "--images", 6)
+    told = capsys.readouterr().out
+    for part in ("5 edited copies of each of 6 training images", "32 px", "48 px", "trained at 32 px with p 3.00"):
+        assert part in told
+    assert [line.split("│")[1].strip() for line in told.splitlines() if line.startswith("│")] == ["2", "3", "7"]
+    assert told.count(" *") == 2  # one mark a size
+    assert "embedding: {image_size: 48, pooling_exponent: " in told
+
+
+def test_sgd_learns_by_the_classes_of_the_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint = run / "run" / "models" / "one" / "stage-1.safetensors"
+    choose("--checkpoint", checkpoint, "--sizes", 48, "--method", "sgd", "--learning-rate", 0.5)
+    told = capsys.readouterr().out
+    assert "one pass over 14 training images of 14 classes" in told and "pooling_exponent: " in told
+    assert "pooling_exponent: 3}" not in told
+
+
+def test_what_is_missing_is_told(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint = run / "run" / "models" / "one" / "stage-1.safetensors"
+    alone = tmp_path / "stage-1.safetensors"
+    alone.write_bytes(checkpoint.read_bytes())
+    (tmp_path / "none").mkdir()
+    earlier = tmp_path / "two" / "stage-1.safetensors"
+    earlier.parent.mkdir()
+    for name in (earlier.name, "stage-2.safetensors", "classifier.safetensors"):
+        source = checkpoint if name.startswith("stage") else checkpoint.parent / name
+        (earlier.parent / name).write_bytes(source.read_bytes())
+    cases: list[tuple[Path, tuple[object, ...], str]] = [
+        (alone, (), "lies in no run; name the training images with --data"),
+        (alone, ("--method", "sgd", "--data", run / "data"), "Use --method search"),
+        (earlier, ("--method", "sgd", "--data", run / "data"), "stage-1.safetensors is followed by stage-2.safetensors"),
+        (checkpoint, ("--method", "sgd", "--data", run / "data"), "tells 14 classes apart; found no training_labels.csv"),
+        (checkpoint, ("--data", tmp_path / "none"), "holds no image"),
+        (checkpoint, ("--sizes", 8), "at least 16 pixels"),
+        (checkpoint, ("--exponents", 0), "above 0"),
+        (checkpoint, ("--images", 1), "two at least"),
+        (checkpoint, ("--learning-rate", 0), "above 0"),
+        (tmp_path / "other.safetensors", (), "no such checkpoint"),
+    ]
+    for path, arguments, message in cases:
+        with pytest.raises(SystemExit) as stopped:
+            choose("--checkpoint", path, *arguments)
+        assert stopped.value.code == 2 and message in capsys.readouterr().err
+
+
+def test_help_names_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        choose("--help")
+    assert capsys.readouterr().out.count("default: ") >= 7

@@ -1,0 +1,72 @@
+"""Both methods against a slow literal rewriting of the paper's equations."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data.errors import UserError
+from submissions.ensemble.normalization import (
+    append_zero,
+    find_neighbours,
+    normalize_queries,
+    normalize_scores,
+    subtract_negatives,
+)
+from submissions.ensemble.projection import unit_length
+
+
+def literal(query: np.ndarray, training: np.ndarray, method: str, beta: float, k: int) -> np.ndarray:
+    query, training = query.astype(np.float64), training.astype(np.float64)
+    order = np.argsort(-(training @ query))
+    similarity = max(0.0, float(np.mean([training[i] @ query for i in order[:3]])))  # Eq. 9 and 11
+    if method == "method1":
+        return query * (1 + beta * np.sqrt(similarity))  # Eq. 10
+    direction = sum((query - training[i]) / np.linalg.norm(query - training[i]) for i in order[:k]) / k  # Eq. 12
+    direction = direction / np.linalg.norm(direction)  # Eq. 13
+    return query + beta * np.sqrt(similarity) * direction  # Eq. 14
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 10**6), st.sampled_from(["method1", "method2"]), st.floats(0.1, 3), st.integers(3, 20))
+def test_methods_equal_the_equations(seed: int, method: str, beta: float, k: int) -> None:
+    rng = np.random.default_rng(seed)
+    queries, training = (unit_length(rng.standard_normal((n, 8)).astype(np.float32)) for n in (5, 40))
+    neighbours = find_neighbours(queries, training, k)
+    moved = normalize_queries(queries, training, neighbours, method, beta)  # type: ignore[arg-type]
+    for row, query in enumerate(queries):
+        np.testing.assert_allclose(moved[row], literal(query, training, method, beta, k), atol=2e-4)
+
+
+def test_none_and_zero_rows_stay() -> None:
+    training = unit_length(np.random.default_rng(1).standard_normal((30, 4)).astype(np.float32))
+    queries = np.concatenate([training[:1], np.zeros((1, 4), np.float32)])
+    neighbours = find_neighbours(queries, training, 10)
+    assert normalize_queries(queries, training, neighbours, "none", 0) is queries
+    moved = normalize_queries(queries, training, neighbours, "method2", 1.8)
+    assert np.isfinite(moved).all() and not moved[1].any()  # row 0 equals a training vector: no division by zero
+
+
+def test_too_few_training_vectors() -> None:
+    with pytest.raises(UserError, match=r"looks at 100 training neighbours, but there are 7"):
+        find_neighbours(np.eye(4, dtype=np.float32), np.ones((7, 4), np.float32), 100)
+
+
+def test_score_normalisation_shifts_each_querys_distances() -> None:
+    rng = np.random.default_rng(5)
+    queries, training, references = (unit_length(rng.standard_normal((n, 6)).astype(np.float32)) for n in (4, 50, 9))
+    moved, against = normalize_scores(queries, training, alpha=0.8), append_zero(references)
+    before = ((queries[:, None] - references[None]) ** 2).sum(axis=2)
+    after = ((moved[:, None] - against[None]) ** 2).sum(axis=2)
+    nearest = np.sort(queries @ training.T, axis=1)[:, -3:].mean(axis=1)  # Eq. 1, with S = −D² = 2 (cos − 1)
+    np.testing.assert_allclose(after - before, np.repeat(2 * 0.8 * np.maximum(nearest, 0)[:, None], 9, axis=1), atol=1e-4)
+
+
+def test_negative_embedding_subtraction_is_literal() -> None:
+    rng = np.random.default_rng(6)
+    vectors, training = (unit_length(rng.standard_normal((n, 6)).astype(np.float32)) for n in (4, 50))
+    moved = subtract_negatives(vectors, training, beta=0.35, neighbours=10)
+    for row, vector in enumerate(vectors):
+        nearest = training[np.argsort(-(training @ vector))[:10]]
+        expected = vector - 0.35 * nearest.mean(axis=0)
+        np.testing.assert_allclose(moved[row], expected / np.linalg.norm(expected), atol=1e-5)

@@ -1,0 +1,68 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.decomposition import PCA
+
+from data.errors import UserError
+from submissions.ensemble.projection import fit_projection, load_projection, save_projection, unit_length
+
+
+def correlated(rows: int, dimensions: int) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    return (rng.standard_normal((rows, dimensions)) @ rng.standard_normal((dimensions, dimensions))).astype(np.float32)
+
+
+@pytest.mark.parametrize("power", [0.0, -0.5, -0.25])
+def test_equals_scikit_learn_up_to_signs(power: float) -> None:
+    training = correlated(300, 12)
+    reference = PCA(8, svd_solver="full").fit(training)
+    ours = fit_projection(training).apply(training[:50], 8, power)
+    theirs = unit_length(reference.transform(training[:50]) * reference.explained_variance_**power)
+    np.testing.assert_allclose(np.abs(ours), np.abs(theirs), atol=2e-3)
+    np.testing.assert_allclose(np.linalg.norm(ours, axis=1), 1, atol=1e-5)
+
+
+def test_saved_projection_gives_the_same_vectors(tmp_path: Path) -> None:
+    projection = fit_projection(correlated(100, 6))
+    save_projection(tmp_path / "projection.h5", projection)
+    vectors = correlated(5, 6)
+    assert (
+        load_projection(tmp_path / "projection.h5").apply(vectors, 4, -0.5).tobytes()
+        == projection.apply(vectors, 4, -0.5).tobytes()
+    )
+    (tmp_path / "projection.h5").write_bytes(b"not HDF5")
+    with pytest.raises(UserError, match="Run step 03 again"):
+        load_projection(tmp_path / "projection.h5")
+
+
+def test_zero_rows_stay_zero_and_wrong_shapes_are_named() -> None:
+    projection = fit_projection(correlated(100, 6))
+    assert not projection.apply(np.zeros((2, 6), np.float32), 4, -0.5).any()
+    with pytest.raises(UserError, match="have 5 dimensions, the projection was fitted on 6"):
+        projection.apply(np.zeros((1, 5), np.float32), 4, 0)
+    with pytest.raises(UserError, match="7 were asked for"):
+        projection.apply(np.zeros((1, 6), np.float32), 7, 0)
+
+
+def test_fewer_training_vectors_than_dimensions() -> None:
+    projection = fit_projection(correlated(10, 30))
+    assert len(projection.axes) == 10
+    assert np.isfinite(projection.apply(correlated(4, 30), 9, -0.5)).all()
+    with pytest.raises(UserError, match="cannot fit a PCA"):
+        fit_projection(correlated(1, 4))
+    with pytest.raises(UserError, match=r"10 training vectors of 30 dimensions .* of 10 dimensions, 16 are .* add training"):
+        fit_projection(correlated(10, 30), 16)
+    for rows in (40, 14):  # more images alone would not help
+        with pytest.raises(UserError, match=rf"{rows} training vectors of 12 dim.* at most 12, or join more or longer models"):
+            fit_projection(correlated(rows, 12), 16)
+
+
+def test_weights_in_blocks_of_coordinates_are_the_weighted_axes(monkeypatch: pytest.MonkeyPatch) -> None:
+    projection, vectors = fit_projection(correlated(100, 6)), correlated(50, 6)
+    expected = unit_length((vectors - projection.mean) @ projection.weighted_axes(4, -0.5))
+    whole = projection.apply(vectors, 4, -0.5)
+    np.testing.assert_allclose(whole, expected, atol=1e-5)
+    monkeypatch.setattr("submissions.ensemble.projection.BLOCK", 7)
+    again = projection.weighted(projection.coordinates(vectors, 6)[:, :4], -0.5)
+    np.testing.assert_allclose(again, whole, atol=1e-6)

@@ -1,0 +1,133 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data.errors import UserError
+from data.ground_truth import GroundTruth
+from submissions.ensemble.candidates import Candidates, project_candidates
+from submissions.ensemble.concatenated import BLOCK, JoinedVectors, join_files
+from submissions.ensemble.projection import fit_projection, unit_length
+from submissions.ensemble.selection import best_beta, choose_variant, read_choice, write_choice
+from submissions.settings import EnsembleSettings, NormalizationSettings
+from submissions.vectors.files import write_vectors
+
+
+def stored(path: Path, prefix: str, values: np.ndarray) -> JoinedVectors:
+    write_vectors(path, [f"{prefix}{i}" for i in range(len(values))], [values.astype(np.float32)])
+    return join_files([path])
+
+
+def ids(*rows: int) -> list[str]:
+    return [f"T{row}" for row in range(*rows)]
+
+
+@pytest.fixture
+def candidates(tmp_path: Path) -> Candidates:
+    rng = np.random.default_rng(0)
+    signal = rng.standard_normal((300, 6))
+    noise = 40 * rng.standard_normal((300, 2))  # large useless variance: whitening must win over plain PCA
+    training = stored(tmp_path / "training.h5", "T", np.concatenate([signal, noise], axis=1))
+    copied = np.concatenate([signal[:60] + 0.3 * rng.standard_normal((60, 6)), 40 * rng.standard_normal((60, 2))], axis=1)
+    return project_candidates(training, ids(60), ids(100), stored(tmp_path / "synthetic.h5", "Q", copied), 8, 1000, 0)
+
+
+TRUTH = GroundTruth([f"Q{i}" for i in range(60)], frozenset((f"Q{i}", f"T{i}") for i in range(60)))
+
+
+def test_the_best_candidate_on_the_synthetic_queries_wins(tmp_path: Path, candidates: Candidates) -> None:
+    variant, table = choose_variant(
+        candidates,
+        TRUTH,
+        EnsembleSettings(dimensions=[4, 8], eigen_power=[0.0, -0.5]),
+        NormalizationSettings(beta1=[1.0, 2.0], direction_neighbours=20),
+    )
+    assert (variant.dimensions, variant.eigen_power) == (8, -0.5)
+    assert len(table) == 2 * 2 * (1 + 2 + 1)
+    assert table["micro_average_precision"].is_monotonic_decreasing
+    write_choice(tmp_path, variant, table)
+    again, read = read_choice(tmp_path)
+    assert again == variant
+    assert best_beta(read, variant, "method1") in (1.0, 2.0)
+
+
+def test_candidates_are_what_all_vectors_at_once_give(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    several = 2 * BLOCK + 90
+    values, asked = (rng.standard_normal((rows, 6)).astype(np.float32) for rows in (several, 20))
+    training, synthetic = stored(tmp_path / "t.h5", "T", values), stored(tmp_path / "s.h5", "Q", asked)
+    found = project_candidates(training, ids(5, 15), ids(30), synthetic, 5, several, 0)
+    whole = fit_projection(values[30:])
+    for rows, part in ((asked, 0), (values[5:15], 1), (values[30:], 2)):
+        made = found.under(4, -0.5)[part]
+        np.testing.assert_allclose(made if part == 2 else made.vectors, whole.apply(rows, 4, -0.5), atol=1e-5)
+    assert found.references.ids == ids(5, 15)
+    fewer = project_candidates(training, ids(5, 15), ids(30), synthetic, 5, 20, 0)
+    assert not np.allclose(fewer.projection.mean, found.projection.mean)  # fitted on a sample of 20
+    assert len(fewer.training) == several - 30
+
+
+MEASURED = """
+import resource, sys
+from pathlib import Path
+from data.ground_truth import GroundTruth
+from submissions.ensemble.concatenated import join_files
+from submissions.ensemble.selection import choose_variant
+from submissions.settings import EnsembleSettings, NormalizationSettings
+from submissions.ensemble.candidates import project_candidates
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+training, before = join_files([Path(sys.argv[1]), Path(sys.argv[1])]), peak()
+synthetic = join_files([Path(sys.argv[2]), Path(sys.argv[2])])
+candidates = project_candidates(training, training.ids[:100], training.ids[:200], synthetic, 16, 2000, 0)
+truth = GroundTruth(synthetic.ids, frozenset(zip(synthetic.ids, training.ids[:100])))
+choose_variant(candidates, truth, EnsembleSettings(dimensions=[8, 16], eigen_power=[0, -0.5]), NormalizationSettings())
+print((peak() - before) * (1 if sys.platform == "darwin" else 1024))
+"""
+
+
+def test_several_candidates_never_hold_the_training_vectors(tmp_path: Path) -> None:
+    block = np.random.default_rng(0).standard_normal((10_000, 256)).astype(np.float32)
+    write_vectors(tmp_path / "t.h5", ids(200_000), [block] * 20)
+    write_vectors(tmp_path / "s.h5", [f"Q{i}" for i in range(100)], [block[:100]])
+    command = [sys.executable, "-c", MEASURED, str(tmp_path / "t.h5"), str(tmp_path / "s.h5")]
+    done = subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 0.75 * 200_000 * 512 * 4  # blocks and a sample; all at once took more than twice the vectors
+
+
+def test_real_queries_and_references_cannot_reach_the_choice(tmp_path: Path) -> None:
+    """The function takes training vectors and synthetic queries only; its PCA sees no held-out row."""
+    rng = np.random.default_rng(1)
+    values = unit_length(rng.standard_normal((120, 6)).astype(np.float32))
+    moved = values.copy()
+    moved[:20] = unit_length(rng.standard_normal((20, 6)).astype(np.float32))  # other distractors, not references
+    synthetic = stored(tmp_path / "synthetic.h5", "Q", values[30:31])
+    truth = GroundTruth(["Q0"], frozenset({("Q0", "T30")}))
+    tables = [
+        choose_variant(
+            project_candidates(stored(tmp_path / "training.h5", "T", rows), ids(20, 40), ids(40), synthetic, 4, 1000, 0),
+            truth,
+            EnsembleSettings(dimensions=4),
+            NormalizationSettings(direction_neighbours=10),
+        )[1]
+        for rows in (values, moved)
+    ]
+    assert tables[0].equals(tables[1])
+
+
+def test_too_few_training_vectors_are_named_with_their_file(tmp_path: Path, candidates: Candidates) -> None:
+    with pytest.raises(UserError, match=r"training\.h5 without the 100 validation images: .* at 300 .* there are 200 training v"):
+        choose_variant(candidates, TRUTH, EnsembleSettings(), NormalizationSettings(methods="method2", direction_neighbours=300))
+    training = join_files([tmp_path / "training.h5"])
+    with pytest.raises(UserError, match=r"training\.h5 without the 296 validation images: 4 training vectors of 8 dimensions"):
+        project_candidates(training, ids(60), ids(296), training, 8, 1000, 0)
+    with pytest.raises(UserError, match=r"training\.h5: 1 images have no vector, the first is 'T300'"):
+        project_candidates(training, ids(301), ids(60), training, 8, 1000, 0)
+
+
+@pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "dimensions,eigen_power,method,beta\n"])
+def test_a_broken_choice_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "choice.csv").write_text(text)
+    with pytest.raises(UserError, match=r"choice\.csv is not the choice that step 03 wrote .*do step 03 again"):
+        read_choice(tmp_path)

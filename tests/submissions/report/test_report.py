@@ -1,0 +1,121 @@
+"""The report: whole, self-contained, and safe with ids that hold HTML."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from data.errors import UserError
+from data.ground_truth import GroundTruth
+from data.images import ImageSet
+from submissions.report.inputs import Distribution, ReportInputs, StepDone
+from submissions.report.page import write_report
+from submissions.report.place import check_place
+from submissions.scoring.bootstrap import Interval
+from submissions.scoring.metrics import evaluate
+from submissions.scoring.query_scores import query_scores
+from submissions.vectors.files import Vectors
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> ReportInputs:
+    ids = {"Q": [f"Q{i}" for i in range(8)], "R": [f"R{i}" for i in range(8)]}
+    ids["Q"][0] = "Q<script>alert(1)</script>"
+    sets = {}
+    for kind, names in ids.items():
+        paths = []
+        for number, _ in enumerate(names):
+            path = tmp_path / f"{kind}{number}.png"
+            Image.fromarray(np.random.default_rng(number).integers(0, 255, (300, 400, 3), dtype=np.uint8)).save(path)
+            paths.append(path)
+        sets[kind] = ImageSet(names, paths)
+    (tmp_path / "R7.png").write_bytes(b"no image")
+    rng = np.random.default_rng(0)
+    references = rng.standard_normal((8, 4)).astype(np.float32)
+    queries = references + 0.8 * rng.standard_normal((8, 4)).astype(np.float32)
+    truth = GroundTruth(ids["Q"], frozenset(zip(ids["Q"][:5], ids["R"][:5], strict=True)))
+    plain = np.zeros(8, bool)
+    scores, ranked = evaluate(Vectors(ids["Q"], queries, plain), Vectors(ids["R"], references, plain), truth)
+    (tmp_path / "edits.csv").write_text("query_id,edits\nQ1,crop blur\nQ2,crop\n")
+    return ReportInputs(
+        title="a <b>bold</b> run",
+        variants=[{"name": "ensemble & more", "submitted": True} | scores.as_dict()],
+        scores=scores.as_dict(),
+        interval=Interval(0.5, 0.4, 0.6),
+        ranked=ranked,
+        ground_truth=truth,
+        queries=sets["Q"],
+        references=sets["R"],
+        edits_file=tmp_path / "edits.csv",
+        recipe="seed: 0  # <i>",
+        code="abc",
+        distributions=[
+            Distribution(
+                title, query_scores(Vectors(ids["Q"], queries, plain), Vectors(ids["R"], references, plain), truth), -1.0
+            )
+            for title in ("before normalisation", "after normalisation")
+        ],
+        curves={"net <b>$1$": pd.DataFrame({"stage": [1, 2], "loss": [3.0, 2.0]}), "untrained": pd.DataFrame()},
+        steps=[StepDone("01_train-net", 1.5, "abc <i>")],
+        versions={"Python": "3.11"},
+    )
+
+
+def test_page_is_whole_and_every_picture_exists(inputs: ReportInputs, tmp_path: Path) -> None:
+    page = write_report(inputs, tmp_path / "report")
+    html = page.read_text()
+    pictures = re.findall(r'src="([^"]+)"', html)
+    assert pictures and all((page.parent / name).is_file() for name in pictures)
+    assert all('loading="lazy"' in tag for tag in re.findall(r"<img[^>]*>", html))
+    assert "ensemble &amp; more" in html and "Recall by edit" in html
+    for section in ("Found copies", "Hardest misses", "Most confident false alarms"):
+        assert section in html
+    for chart in ("µAP of every step", "precision over recall", "after normalisation", "training of net"):
+        assert f'aria-label="{chart}' in html or f'scores, {chart}"' in html
+    assert html.count("<svg") == 5 and "Python 3.11" in html and "01_train-net" in html
+    for path in page.parent.rglob("*.jpg"):
+        with Image.open(path) as picture:
+            assert max(picture.size) <= 200
+
+
+def test_without_90_percent_precision_no_threshold_is_spoken_of(inputs: ReportInputs, tmp_path: Path) -> None:
+    def words(shown: ReportInputs, folder: str) -> str:
+        return write_report(shown, tmp_path / folder).read_text()
+
+    low = replace(
+        inputs,
+        ranked=replace(inputs.ranked, precision=np.minimum(inputs.ranked.precision, 0.8)),
+        distributions=[replace(one, threshold=None) for one in inputs.distributions],
+    )
+    assert "precision never reaches 90 %" in words(low, "low") and "dashed line" not in words(low, "low")
+    assert "precision never reaches" not in words(inputs, "high")
+
+
+def test_nothing_from_outside_runs_or_loads(inputs: ReportInputs, tmp_path: Path) -> None:
+    html = write_report(inputs, tmp_path / "report").read_text()
+    assert "<script" not in html and "<b>bold" not in html and "<b>$1" not in html and "<i>" not in html
+    assert not re.findall(r'(?:src|href)="(?:https?:)?//', html)
+
+
+def test_a_second_report_takes_the_place_of_the_first(inputs: ReportInputs, tmp_path: Path) -> None:
+    write_report(inputs, tmp_path / "report")
+    (tmp_path / "report" / "old.txt").write_text("x")
+    write_report(inputs, tmp_path / "report")
+    assert not (tmp_path / "report" / "old.txt").exists()
+
+
+def test_a_page_takes_the_place_of_a_page_only(inputs: ReportInputs, tmp_path: Path) -> None:
+    for place in (tmp_path / "new", tmp_path / "empty"):
+        (tmp_path / "empty").mkdir(exist_ok=True)
+        check_place(place, "--report")
+        write_report(inputs, place)
+        check_place(place, "--report")
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "index.html").write_text("<h1>My own pages</h1>")
+    for place in (tmp_path, tmp_path / "site", tmp_path / "edits.csv"):
+        with pytest.raises(UserError, match=r"left alone\. Choose another --report"):
+            check_place(place, "--report")

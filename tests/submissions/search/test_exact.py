@@ -1,0 +1,86 @@
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from submissions.search import exact as search
+from submissions.search.exact import search_pairs, search_pairs_on_ranks
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 10**6), st.integers(1, 30), st.integers(1, 50), st.integers(1, 400), st.integers(1, 60), st.booleans())
+def test_the_nearest_pairs_and_all_that_tie(seed: int, n: int, m: int, count: int, block: int, ties: bool) -> None:
+    rng = np.random.default_rng(seed)
+    make = (lambda size: rng.integers(0, 3, size)) if ties else rng.standard_normal
+    queries, references = make((n, 4)).astype(np.float32), make((m, 4)).astype(np.float32)
+    difference = queries[:, None].astype(np.float64) - references[None]
+    distances = (difference**2).sum(axis=2)
+    cut = np.sort(distances.ravel())[min(count, n * m) - 1]
+    expected = {(int(q), int(r)) for q, r in zip(*np.nonzero(distances <= cut), strict=True)}
+    found = search_pairs(queries, references, count, block)
+    assert {(int(q), int(r)) for q, r in zip(found.queries, found.references, strict=True)} == expected
+    assert len(found) == len(expected)
+    assert (np.diff(found.distances) >= 0).all()
+    np.testing.assert_allclose(found.distances, distances[found.queries, found.references], atol=1e-12)
+
+
+def test_blocks_do_not_change_a_bit() -> None:
+    rng = np.random.default_rng(0)
+    queries, references = rng.standard_normal((2100, 16)).astype(np.float32), rng.standard_normal((700, 16)).astype(np.float32)
+    one, other = search_pairs(queries, references, 5000, 700), search_pairs(queries, references, 5000, 33)
+    assert one.distances.tobytes() == other.distances.tobytes()
+    assert (one.queries == other.queries).all() and (one.references == other.references).all()
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_processes_merge_to_the_same_bits(tmp_path: Path, ranks: int) -> None:
+    rng = np.random.default_rng(2)
+    queries, references = (rng.integers(0, 4, (n, 5)).astype(np.float32) for n in (30, 101))
+    whole = search_pairs(queries, references, 400)
+    with ThreadPoolExecutor(ranks) as pool:
+        futures = [
+            pool.submit(search_pairs_on_ranks, queries, references, 400, rank, ranks, tmp_path / "parts") for rank in range(ranks)
+        ]
+        merged, *others = [future.result() for future in futures]
+    assert merged is not None and others == [None] * (ranks - 1)
+    assert merged.distances.tobytes() == whole.distances.tobytes()
+    assert (merged.queries == whole.queries).all() and (merged.references == whole.references).all()
+
+
+def test_rounding_never_loses_a_pair() -> None:
+    """Thousands of nearly equal distances around the cut: the exact ones decide."""
+    rng = np.random.default_rng(3)
+    base = rng.standard_normal(64).astype(np.float32)
+    queries = base + 1e-4 * rng.standard_normal((40, 64)).astype(np.float32)
+    references = base + 1e-4 * rng.standard_normal((60, 64)).astype(np.float32)
+    exact = ((queries[:, None].astype(np.float64) - references[None]) ** 2).sum(axis=2)
+    expected = np.sort(exact.ravel())[:500]
+    np.testing.assert_array_equal(search_pairs(queries, references, 500, 7).distances, expected)
+
+
+def test_a_far_vector_changes_neither_the_result_nor_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unreadable images lie 1,000 away in a submission: rounding of their distances must not keep all other pairs."""
+    rng = np.random.default_rng(4)
+    queries, references = ((rng.standard_normal((n, 16)) / 4).astype(np.float32) for n in (300, 2000))
+    queries[7], references[11] = 0, 0
+    queries[7, 0], references[11, 0] = 1000, -1000
+    held = []
+    add = search._Candidates.add
+
+    def counted(self: search._Candidates, *block: Any) -> None:
+        add(self, *block)
+        held.append(self._held)
+
+    monkeypatch.setattr(search._Candidates, "add", counted)
+    found = search_pairs(queries, references, 500, 300)
+    exact = ((queries[:, None].astype(np.float64) - references[None]) ** 2).sum(axis=2)
+    np.testing.assert_allclose(found.distances, np.sort(exact.ravel())[:500], atol=1e-12)
+    assert max(held) <= 2 * 500
+
+
+def test_nothing_to_search() -> None:
+    assert len(search_pairs(np.zeros((0, 4), np.float32), np.zeros((3, 4), np.float32), 10)) == 0
