@@ -9,26 +9,43 @@ from PIL import Image as Pillow
 from PIL import ImageDraw
 
 from augmentations.composition import OTHER_IMAGE, edit_image, replay
-from augmentations.query_set import LONG_SIDE, FileOverlays, fit
+from augmentations.query_set import LONG_SIDE, fit
 from augmentations.randomness import generator_for
 from augmentations.settings import AugmentationSettings
 from augmentations.tables.beyond_paper import EXTRA_TABLE
 from augmentations.tables.isc2021 import TABLE, Edit
 from data.decode import decode_rgb
+from data.errors import ImageError, UserError
 from data.files import whole_file
 from data.images import ImageSet
 from data.loader import resize_square
 
 Image = NDArray[np.uint8]
 CELL, LABEL = 144, 16
+OVERLAYS = 64  # images that the sheets paste from
 EDIT_INTENSITIES, COMPOSITION_INTENSITIES = (0.25, 0.6, 1.0), (0.25, 0.5, 0.75, 1.0)
 
 
+class _Material:
+    """A few images to paste, in memory."""
+
+    def __init__(self, images: dict[str, Image]) -> None:
+        self.ids, self._images = list(images), images
+
+    def __call__(self, image_id: str) -> Image:
+        return self._images[image_id]
+
+
 def draw_contact_sheets(images: ImageSet, overlays: ImageSet, count: int, seed: int, folder: Path) -> None:
-    """Write `edits.jpg` and `compositions.jpg` into `folder`, from the first `count` readable images."""
-    other_images = FileOverlays(overlays)
-    chosen = [fit(decode_rgb(path, short_side=LONG_SIDE // 2), LONG_SIDE) for path in images.paths[: max(1, count)]]
-    edits = [*TABLE, *EXTRA_TABLE]
+    """Write `edits.jpg` and `compositions.jpg` into `folder`, from the first `count` readable images.
+
+    Edits that paste other images are left out where no overlay can be read. UserError: no image can be read.
+    """
+    chosen = list(_first_readable(images, max(1, count)).values())
+    if not chosen:
+        raise UserError(f"no contact sheet: none of {len(images)} images can be read, the first is {images.paths[0]}.")
+    other_images = _Material(_first_readable(overlays, OVERLAYS))
+    edits = [edit for edit in (*TABLE, *EXTRA_TABLE) if other_images.ids or not edit.needs_overlay]
     cells = []
     for number, edit in enumerate(edits):
         image = chosen[number % len(chosen)]
@@ -46,7 +63,20 @@ def draw_contact_sheets(images: ImageSet, overlays: ImageSet, count: int, seed: 
     _save(folder / "compositions.jpg", compositions, columns=1)
 
 
-def _row(edit: Edit, image: Image, seed: int, other_images: FileOverlays) -> list[Image]:
+def _first_readable(images: ImageSet, count: int) -> dict[str, Image]:
+    """Up to `count` images by id, passing over those that cannot be read."""
+    found: dict[str, Image] = {}
+    for image_id, path in zip(images.ids, images.paths, strict=True):
+        if len(found) == count:
+            break
+        try:
+            found[image_id] = fit(decode_rgb(path, short_side=LONG_SIDE // 2), LONG_SIDE)
+        except ImageError:
+            continue
+    return found
+
+
+def _row(edit: Edit, image: Image, seed: int, other_images: _Material) -> list[Image]:
     """One draw at every intensity: of eight, the one that shows most at I = 1, for a drawn edit may be next to nothing."""
 
     def edited(attempt: int, intensity: float) -> Image:

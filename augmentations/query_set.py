@@ -29,13 +29,17 @@ Task = tuple[str, str, Path]  # query id, source id, source path
 
 
 class FileOverlays:
-    """Overlay material decoded when it is needed."""
+    """Overlay material decoded when it is needed; an image that cannot be read leaves `ids` when it is asked for (ImageError)."""
 
     def __init__(self, images: ImageSet) -> None:
         self.ids, self._paths = images.ids, dict(zip(images.ids, images.paths, strict=True))
 
     def __call__(self, image_id: str) -> NDArray[np.uint8]:
-        return fit(decode_rgb(self._paths[image_id], short_side=LONG_SIDE // 2), LONG_SIDE)
+        try:
+            return fit(decode_rgb(self._paths[image_id], short_side=LONG_SIDE // 2), LONG_SIDE)
+        except ImageError:
+            self.ids = [other for other in self.ids if other != image_id]
+            raise
 
 
 def make_query_set(
@@ -51,7 +55,8 @@ def make_query_set(
     """Write `query_images/`, the ground truth, `query_edits.csv` and `query_records.jsonl` into `folder`.
 
     `copies` of the `count` queries are made from references (each at most once while they last), the others from distractors.
-    Every query has at least one edit. Images that cannot be read are passed over and listed. UserError when none can be read.
+    Every query has at least one edit. Images that cannot be read are passed over and listed, as overlays replaced by others.
+    UserError when none can be read.
     """
     if copies > count:
         raise UserError(f"{copies} copies do not fit into {count} queries; lower queries.copies in the recipe.")
@@ -91,9 +96,9 @@ def _write_query(
     other_images = FileOverlays(overlays)
     try:
         image = fit(decode_rgb(path, short_side=LONG_SIDE // 2), LONG_SIDE)
-        edited = _edited(image, settings, seed, query_id, source_id, other_images)
     except ImageError as error:
         return str(error)
+    edited = _edited(image, settings, seed, query_id, source_id, other_images)
     Image.fromarray(fit(edited.image, 2 * LONG_SIDE)).save(folder / f"{query_id}.jpg", quality=85)
     return edited.record
 
@@ -101,12 +106,18 @@ def _write_query(
 def _edited(
     image: NDArray[np.uint8], settings: AugmentationSettings, seed: int, query_id: str, source_id: str, other_images: FileOverlays
 ) -> Edited:
-    """The first drawn composition that holds an edit; an image is never pasted into its own copy."""
-    for attempt in range(1000):
+    """The first drawn composition that holds an edit, from readable overlays; an image is never pasted into its own copy."""
+    attempt = 0
+    while attempt < 1000:
         rng = generator_for(seed, attempt, query_id)
         record = draw_record(settings, rng, [image_id for image_id in other_images.ids if image_id != source_id])
-        if record:
+        if not record:
+            attempt += 1
+            continue
+        try:
             return Edited(replay(image, record, other_images), record)
+        except ImageError:
+            continue  # the same draw again, from the overlays that are left
     return Edited(image, [])  # family "none" has no edits
 
 
