@@ -1,17 +1,26 @@
 """A recipe: one YAML file that says everything about a run, validated whole before any work."""
 
 import difflib
+import re
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from augmentations.settings import AugmentationSettings
 from data.errors import UserError
 from data.settings import Settings
 from models.settings import EmbeddingSettings, ModelSettings
 from submissions.settings import EnsembleSettings, NormalizationSettings
+
+PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def _plain_name(name: str) -> str:
+    if not PLAIN_NAME.fullmatch(name):
+        raise ValueError("a model's name names its folder: 1 to 64 letters, digits, '.', '_' and '-', first a letter or digit")
+    return name
 
 
 class SplitSettings(Settings):
@@ -41,7 +50,7 @@ class Recipe(Settings):
     split: SplitSettings = SplitSettings()
     extra_classes: ClassSettings = ClassSettings()
     queries: QuerySettings = QuerySettings()
-    models: dict[str, ModelSettings] = Field(min_length=1)
+    models: dict[Annotated[str, AfterValidator(_plain_name)], ModelSettings] = Field(min_length=1)
     embedding: EmbeddingSettings = EmbeddingSettings()
     ensemble: EnsembleSettings = EnsembleSettings()
     normalization: NormalizationSettings = NormalizationSettings()
@@ -84,9 +93,9 @@ def scaled(recipe: Recipe, share: float) -> Recipe:
 
 
 def _problem(item: dict[str, Any]) -> str:
-    where = ".".join(map(str, item["loc"]))
-    if item["type"] == "value_error" and isinstance(item["input"], dict):  # the message says what was found, of a whole section
-        return f"{where}: {item['ctx']['error']}"
+    where = ".".join(str(part) if str(part).isprintable() else repr(part) for part in item["loc"] if part != "[key]")
+    if item["type"] == "value_error":  # of a whole section, the message says what was found
+        return f"{where}: {item['ctx']['error']}" + ("" if isinstance(item["input"], dict) else f" (found {item['input']!r})")
     if item["type"] != "extra_forbidden":
         return f"{where}: {item['msg']} (found {item['input']!r})"
     nearest = difflib.get_close_matches(str(item["loc"][-1]), _all_keys(), n=1)

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 from data.errors import UserError
 from pipeline.run.recipe import read_recipe, scaled
@@ -52,6 +53,20 @@ def test_each_mistake_gets_a_message_with_key_and_file(tmp_path: Path, text: str
     with pytest.raises(UserError, match=message) as caught:
         read_recipe(path)
     assert "mine.yaml" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["/some/folder", "..", "../../x", "", ".", "a/b", "a\\b", "a\0", "a\n", "a b", "-a", "x" * 65, "é"]
+)
+def test_a_models_name_is_a_plain_one(tmp_path: Path, name: str) -> None:
+    """It names folders that --force deletes."""
+    path = tmp_path / "mine.yaml"
+    model = {"descriptor": {"backbone": "test_efficientnet"}, "stages": [{"classes": 10}]}
+    path.write_text(yaml.safe_dump({"models": {name: model}}))
+    with pytest.raises(UserError, match="a model's name names its folder"):
+        read_recipe(path)
+    path.write_text(yaml.safe_dump({"models": {"v2l-512_b.1": model}}))
+    assert list(read_recipe(path).models) == ["v2l-512_b.1"]
 
 
 def test_missing_recipe(tmp_path: Path) -> None:
