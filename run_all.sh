@@ -27,6 +27,7 @@ while [ $# -gt 0 ]; do
     --help | -h) usage; exit 0 ;;
     --data | --photos | --recipe | --run | --scale)
       [ $# -ge 2 ] || fail "$1 needs a value; see bash run_all.sh --help"
+      [ -n "$2" ] || fail "$1 is empty (an unset variable?); see bash run_all.sh --help"
       case "$1" in --data) data=$2 ;; --photos) photos=$2 ;; --recipe) recipe=$2 ;; --run) run=$2 ;; --scale) scale=$2 ;; esac
       shift 2 ;;
     *) fail "unknown option $1; see bash run_all.sh --help" ;;

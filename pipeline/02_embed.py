@@ -10,6 +10,7 @@ from pathlib import Path
 from data.errors import UserError
 from data.images import ImageSet, find_images
 from models.settings import EmbeddingSettings
+from pipeline.run.paths import named_path
 from pipeline.run.stage import Run, clear_errors, command_line, open_run, require, run_step, say
 from pipeline.run.staleness import step_parameters, tell_stale
 from pipeline.run.training_roles import images_to_embed
@@ -53,9 +54,11 @@ def embed_folder(checkpoint: Path, folder: Path, output: Path) -> None:
 
 if __name__ == "__main__":
     parser = command_line(__doc__ or "")
-    parser.add_argument("--checkpoint", type=Path, metavar="FILE", help="embed --images with this checkpoint instead of a run")
-    parser.add_argument("--images", type=Path, metavar="DIR", help="folder to embed with --checkpoint")
-    parser.add_argument("--output", type=Path, metavar="FILE.h5", help="vectors file to write with --checkpoint")
+    parser.add_argument(
+        "--checkpoint", type=named_path, metavar="FILE", help="embed --images with this checkpoint instead of a run"
+    )
+    parser.add_argument("--images", type=named_path, metavar="DIR", help="folder to embed with --checkpoint")
+    parser.add_argument("--output", type=named_path, metavar="FILE.h5", help="vectors file to write with --checkpoint")
     arguments = parser.parse_args()
     outside = (arguments.checkpoint, arguments.images, arguments.output)
     with clear_errors():

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from data.errors import UserError
+from pipeline.run.paths import named_path
 from pipeline.run.stage import Run, clear_errors, command_line, open_run, require, run_step
 from pipeline.run.staleness import step_parameters, tell_stale
 
@@ -50,7 +51,7 @@ def check(path: Path, data: Path | None) -> None:
 
 if __name__ == "__main__":
     parser = command_line(__doc__ or "")
-    parser.add_argument("--check", type=Path, metavar="FILE", help="only validate this file, against --data where given")
+    parser.add_argument("--check", type=named_path, metavar="FILE", help="only validate this file, against --data where given")
     arguments = parser.parse_args()
     with clear_errors():
         if arguments.check is not None:

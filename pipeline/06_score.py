@@ -5,10 +5,10 @@ Under torchrun the references of a --submission are shared out over processes, w
 
 import argparse
 import json
-from pathlib import Path
 
 from data.errors import UserError
 from data.layout import open_isc_folder
+from pipeline.run.paths import named_path
 from pipeline.run.stage import Run, clear_errors, command_line, open_run, require, run_step, write_text
 from pipeline.run.staleness import step_parameters, tell_stale
 
@@ -77,19 +77,21 @@ def score_file(options: argparse.Namespace) -> None:
 
 if __name__ == "__main__":
     parser = command_line(__doc__ or "")
-    parser.add_argument("--submission", type=Path, metavar="FILE", help="score this .h5, or matching track's .csv")
+    parser.add_argument("--submission", type=named_path, metavar="FILE", help="score this .h5, or matching track's .csv")
     parser.add_argument(
         "--compare",
-        type=Path,
+        type=named_path,
         nargs="+",
         metavar="OTHER",
         help="report what the run won and lost against this run or file, or the second against the first",
     )
-    parser.add_argument("--report", type=Path, metavar="DIR", help="with --compare: where its page goes, if not into the run")
-    parser.add_argument("--ground-truth", type=Path, metavar="CSV", help="query_id,reference_id; needed with files alone")
-    parser.add_argument("--output", type=Path, metavar="JSON", help="also write the figures of --submission here")
-    parser.add_argument("--details", type=Path, metavar="DIR", help="with --submission: precision-recall, recall by edit")
-    parser.add_argument("--edits", type=Path, metavar="CSV", help="query_id,edits; for --details, --compare")
+    parser.add_argument(
+        "--report", type=named_path, metavar="DIR", help="with --compare: where its page goes, if not into the run"
+    )
+    parser.add_argument("--ground-truth", type=named_path, metavar="CSV", help="query_id,reference_id; needed with files alone")
+    parser.add_argument("--output", type=named_path, metavar="JSON", help="also write the figures of --submission here")
+    parser.add_argument("--details", type=named_path, metavar="DIR", help="with --submission: precision-recall, recall by edit")
+    parser.add_argument("--edits", type=named_path, metavar="CSV", help="query_id,edits; for --details, --compare")
     parser.add_argument("--index", metavar="FACTORY", help="only keep the run's references in this Faiss index, print its recall")
     parser.add_argument("--nprobe", type=int, metavar="N", help="with --index: lists a query looks into; √lists if not given")
     arguments = parser.parse_args()

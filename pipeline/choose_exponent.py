@@ -8,18 +8,18 @@ FILE is models/<model>/stage-<n>.safetensors of a run; --data names other traini
 
 import argparse
 import math
-from pathlib import Path
 
 from data.errors import UserError
+from pipeline.run.paths import named_path
 from pipeline.run.stage import clear_errors
 
 
 def parser() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--checkpoint", type=Path, metavar="FILE", required=True, help="the trained network")
+    options.add_argument("--checkpoint", type=named_path, metavar="FILE", required=True, help="the trained network")
     options.add_argument(
         "--data",
-        type=Path,
+        type=named_path,
         metavar="DIR",
         help="training images: a folder in the ISC2021 layout, of class folders, or of images "
         "(default: those that the checkpoint's run learnt from)",

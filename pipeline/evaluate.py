@@ -9,9 +9,9 @@ evaluate.py --checkpoint FILE --set class_folders --root DIR   the same, and top
 
 import argparse
 import math
-from pathlib import Path
 
 from data.errors import UserError
+from pipeline.run.paths import named_path
 from pipeline.run.stage import clear_errors
 
 SETS = ("holidays", "copydays", "ukb", "cub", "cars", "online_products", "class_folders")
@@ -20,11 +20,11 @@ SETS = ("holidays", "copydays", "ukb", "cub", "cars", "online_products", "class_
 def parser() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument(
-        "--checkpoint", type=Path, metavar="FILE", required=True, help="models/<model>/stage-<n>.safetensors of a run"
+        "--checkpoint", type=named_path, metavar="FILE", required=True, help="models/<model>/stage-<n>.safetensors of a run"
     )
     options.add_argument("--set", choices=SETS, required=True, help="which data set")
-    options.add_argument("--root", type=Path, metavar="DIR", required=True, help="the unpacked archive")
-    options.add_argument("--distractors", type=Path, metavar="DIR", help="with copydays: further images to search in")
+    options.add_argument("--root", type=named_path, metavar="DIR", required=True, help="the unpacked archive")
+    options.add_argument("--distractors", type=named_path, metavar="DIR", help="with copydays: further images to search in")
     options.add_argument("--image-size", type=int, metavar="PIXELS", help="default: the size it was trained at")
     options.add_argument(
         "--protocol",

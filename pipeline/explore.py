@@ -5,15 +5,15 @@ explore.py --run DIR --port 9000
 """
 
 import argparse
-from pathlib import Path
 
 from pipeline.run.known_run import add_data_option
+from pipeline.run.paths import named_path
 from pipeline.run.stage import clear_errors
 
 
 def parser() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--run", type=Path, metavar="DIR", help="run folder; without it the latest run under runs/")
+    options.add_argument("--run", type=named_path, metavar="DIR", help="run folder; without it the latest run under runs/")
     options.add_argument("--port", type=int, default=8765, help="of 127.0.0.1; default 8765")
     options.add_argument("--false-alarms", type=float, default=0.001, metavar="RATE", help="per query; default 0.001")
     add_data_option(options)

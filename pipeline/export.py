@@ -11,15 +11,18 @@ import argparse
 from pathlib import Path
 
 from pipeline.run.known_run import add_data_option
+from pipeline.run.paths import named_path
 from pipeline.run.stage import clear_errors
 
 
 def parser() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     source = options.add_mutually_exclusive_group()
-    source.add_argument("--run", type=Path, metavar="DIR", help="run folder; without it the latest run under runs/")
-    source.add_argument("--checkpoint", type=Path, metavar="FILE", help="one .safetensors checkpoint")
-    options.add_argument("--output", type=Path, metavar="FILE", default=Path("descriptor.onnx"), help="default: descriptor.onnx")
+    source.add_argument("--run", type=named_path, metavar="DIR", help="run folder; without it the latest run under runs/")
+    source.add_argument("--checkpoint", type=named_path, metavar="FILE", help="one .safetensors checkpoint")
+    options.add_argument(
+        "--output", type=named_path, metavar="FILE", default=Path("descriptor.onnx"), help="default: descriptor.onnx"
+    )
     add_data_option(options)
     return options
 

@@ -7,13 +7,14 @@ from pathlib import Path
 from data.errors import UserError
 from data.files import whole_folder
 from data.images import find_images
+from pipeline.run.paths import named_path
 from pipeline.run.stage import clear_errors, fingerprint, read_json, write_text
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("--photos", type=Path, metavar="DIR", help="pictures to share out; without it the sample is drawn")
-    parser.add_argument("--output", type=Path, metavar="DIR", default=Path("runs/data/sample"), help="folder to make")
+    parser.add_argument("--photos", type=named_path, metavar="DIR", help="pictures to share out; without it the sample is drawn")
+    parser.add_argument("--output", type=named_path, metavar="DIR", default=Path("runs/data/sample"), help="folder to make")
     parser.add_argument("--seed", type=int, default=0, help="of the pictures, the shares and the edits")
     options = parser.parse_args()
     with clear_errors():

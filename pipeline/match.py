@@ -11,24 +11,31 @@ from pathlib import Path
 
 from data.errors import UserError
 from pipeline.run.known_run import add_data_option
+from pipeline.run.paths import named_path
 from pipeline.run.stage import clear_errors
 
 
 def parser() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--run", type=Path, metavar="DIR", help="run folder; without it the latest run under runs/")
-    options.add_argument("--queries", type=Path, metavar="DIR", help="images that may be copies")
-    options.add_argument("--references", type=Path, metavar="DIR", help="images that may have been copied")
-    options.add_argument("--index", type=Path, metavar="DIR", help="a reference index to keep; made when it is new")
-    options.add_argument("--add", type=Path, nargs="+", metavar="DIR", default=[], help="with --index: add all images below")
-    options.add_argument("--remove", type=Path, nargs="+", metavar="PATH", default=[], help="with --index: files or folders")
-    options.add_argument("--checkpoint", type=Path, metavar="FILE", help="describe images with this .safetensors, no run")
-    options.add_argument("--onnx", type=Path, metavar="FILE", help="describe images with this .onnx (export.py), no run")
+    options.add_argument("--run", type=named_path, metavar="DIR", help="run folder; without it the latest run under runs/")
+    options.add_argument("--queries", type=named_path, metavar="DIR", help="images that may be copies")
+    options.add_argument("--references", type=named_path, metavar="DIR", help="images that may have been copied")
+    options.add_argument("--index", type=named_path, metavar="DIR", help="a reference index to keep; made when it is new")
+    options.add_argument(
+        "--add", type=named_path, nargs="+", metavar="DIR", default=[], help="with --index: add all images below"
+    )
+    options.add_argument(
+        "--remove", type=named_path, nargs="+", metavar="PATH", default=[], help="with --index: files or folders"
+    )
+    options.add_argument("--checkpoint", type=named_path, metavar="FILE", help="describe images with this .safetensors, no run")
+    options.add_argument("--onnx", type=named_path, metavar="FILE", help="describe images with this .onnx (export.py), no run")
     options.add_argument("--false-alarms", type=float, default=0.001, metavar="RATE", help="per query; default 0.001")
     options.add_argument("--threshold", type=float, metavar="SCORE", help="lowest score of a copy, instead of --false-alarms")
-    options.add_argument("--unrelated", type=Path, metavar="DIR", help="calibrate on these pictures, no copies of each other")
+    options.add_argument(
+        "--unrelated", type=named_path, metavar="DIR", help="calibrate on these pictures, no copies of each other"
+    )
     options.add_argument("--most", type=int, default=10, metavar="N", help="references per query at most; default 10")
-    options.add_argument("--output", type=Path, default=Path("matches"), metavar="DIR", help="default: matches")
+    options.add_argument("--output", type=named_path, default=Path("matches"), metavar="DIR", help="default: matches")
     add_data_option(options)
     return options
 

@@ -4,11 +4,12 @@ import argparse
 from pathlib import Path
 
 from data.errors import UserError
+from pipeline.run.paths import named_path
 from pipeline.run.stage import Run, latest_run, open_run
 
 
 def add_data_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data", type=Path, metavar="DIR", help="the run's data set, where it has been moved")
+    parser.add_argument("--data", type=named_path, metavar="DIR", help="the run's data set, where it has been moved")
 
 
 def open_known_run(folder: Path | None, data: Path | None) -> Run:

@@ -19,6 +19,7 @@ from typing import Any
 from data.errors import UserError
 from data.files import whole_file
 from data.images import ImageSet
+from pipeline.run.paths import named_path
 from pipeline.run.provenance import versions
 from pipeline.run.recipe import Recipe, read_recipe, scaled
 
@@ -39,9 +40,9 @@ class Run:
 def command_line(description: str) -> argparse.ArgumentParser:
     """A parser with the options that every step has."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("--run", type=Path, metavar="DIR", help="run folder; without it the latest run under runs/")
-    parser.add_argument("--recipe", type=Path, metavar="FILE", help="recipe of a new run, or a changed one for this run")
-    parser.add_argument("--data", type=Path, metavar="DIR", help="data set of a new run, in the ISC2021 layout")
+    parser.add_argument("--run", type=named_path, metavar="DIR", help="run folder; without it the latest run under runs/")
+    parser.add_argument("--recipe", type=named_path, metavar="FILE", help="recipe of a new run, or a changed one for this run")
+    parser.add_argument("--data", type=named_path, metavar="DIR", help="data set of a new run, in the ISC2021 layout")
     parser.add_argument(
         "--scale", type=float, metavar="SHARE", help="of a new run: this share of the recipe's classes, at most 2 epochs a stage"
     )

@@ -231,6 +231,7 @@ def test_run_all_refuses_wrong_options(tmp_path: Path) -> None:
     for arguments in (
         ["--dat", "x"],
         ["--data"],
+        ["--data", ""],
         ["--data", "a", "--photos", "b"],
         ["--photos", "nowhere"],
         ["--data", "nowhere"],
