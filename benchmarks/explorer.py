@@ -35,7 +35,7 @@ from pipeline.tools.explorer.edits import EDITS
 from pipeline.tools.explorer.serving import listening
 from pipeline.tools.extractor import Describer, Normalizer
 from submissions.ensemble.projection import unit_length
-from submissions.ensemble.selection import Variant
+from submissions.ensemble.variant import Variant
 from submissions.index.calibration import Tail
 from submissions.settings import NormalizationSettings
 from submissions.vectors.files import Vectors

@@ -28,7 +28,7 @@ from pipeline.run.known_run import open_known_run
 from pipeline.tools.extractor import Normalizer, calibrate, fit_tail_of_readable, run_describer
 from pipeline.tools.match_folders import add_folder, match_folder, match_within
 from submissions.ensemble.projection import unit_length
-from submissions.ensemble.selection import Variant
+from submissions.ensemble.variant import Variant
 from submissions.index.matches import Rule, write_matches_csv
 from submissions.index.store import open_store
 from submissions.report.matches_page import write_matches_page

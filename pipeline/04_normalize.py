@@ -30,20 +30,16 @@ def normalize(run: Run, options: argparse.Namespace) -> None:
 
 def _normalize(run: Run) -> None:
     # imported here: an up-to-date step must return at once
-    from submissions.ensemble.normalization import find_neighbours, normalize_queries
+    from submissions.ensemble.normalization import normalize_by_variant
     from submissions.ensemble.rules import require_training_only
-    from submissions.ensemble.selection import read_choice
+    from submissions.ensemble.variant import read_choice
     from submissions.vectors.files import read_vectors, write_vectors
 
     variant, _ = read_choice(run.folder / "ensemble")
     queries, training = (read_vectors(run.folder / "ensemble" / f"{name}.h5") for name in ("query", "training"))
     require_training_only(training.ids, {"query": queries.ids})
-    settings, targets = run.recipe.normalization, training.readable()
-    needed = {"none": 1, "method1": settings.similarity_neighbours, "method2": settings.direction_neighbours}
-    count = max(settings.similarity_neighbours, needed[variant.method]) if variant.method != "none" else 1
     with naming(run.folder / "ensemble" / "training.h5"):
-        neighbours = find_neighbours(queries.vectors, targets, count)
-    moved = normalize_queries(queries.vectors, targets, neighbours, variant.method, variant.beta, settings.similarity_neighbours)
+        moved = normalize_by_variant(queries.vectors, training.readable(), variant, run.recipe.normalization)
     write_vectors(run.folder / "normalized" / "query.h5", queries.ids, [moved], queries.unreadable)
 
 

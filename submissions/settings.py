@@ -8,6 +8,10 @@ from data.settings import Settings
 
 MAX_DIMENSIONS = 256  # the challenge's rule
 Method = Literal["none", "method1", "method2"]
+# ISC2021 paper, section 2.7: β of Eq. 10 and 14, k of Eq. 9 and 11, k of Eq. 12.
+PAPER_BETA: dict[Method, float] = {"none": 0.0, "method1": 2.0, "method2": 1.8}
+PAPER_SIMILARITY_NEIGHBOURS = 3
+PAPER_DIRECTION_NEIGHBOURS = 100
 
 
 class EnsembleSettings(Settings):
@@ -35,17 +39,27 @@ class EnsembleSettings(Settings):
 
 
 class NormalizationSettings(Settings):
-    """Query normalisation against the training vectors (ISC2021 paper, section 2.7). Lists give candidates.
+    """Query normalisation against the training vectors (ISC2021 paper, section 2.7); the defaults are the paper's.
 
-    beta1, beta2: strengths of method 1 and 2 (the paper: 2.0 and 1.8). similarity_neighbours: the k of Eq. 9 and 11.
-    direction_neighbours: the k of Eq. 12.
+    A list gives candidates; the synthetic query set chooses among them.
+
+    Attributes:
+        methods: "none", "method1" (queries become longer) and "method2" (queries move away from their neighbours).
+        beta1: strength β of method 1 (Eq. 10).
+        beta2: strength β of method 2 (Eq. 14).
+        similarity_neighbours: k of Eq. 9 and 11, from 1 on: how many nearest training vectors the mean cosine C is taken over.
+        direction_neighbours: k of Eq. 12, from 1 on: how many nearest training vectors method 2 moves a query away from.
     """
 
     methods: tuple[Method, ...] = ("none", "method1", "method2")
-    beta1: tuple[float, ...] = (2.0,)
-    beta2: tuple[float, ...] = (1.8,)
-    similarity_neighbours: int = Field(3, ge=1)
-    direction_neighbours: int = Field(100, ge=1)
+    beta1: tuple[float, ...] = (PAPER_BETA["method1"],)
+    beta2: tuple[float, ...] = (PAPER_BETA["method2"],)
+    similarity_neighbours: int = Field(PAPER_SIMILARITY_NEIGHBOURS, ge=1)
+    direction_neighbours: int = Field(PAPER_DIRECTION_NEIGHBOURS, ge=1)
+
+    def betas(self, method: Method) -> tuple[float, ...]:
+        """The candidates of β for `method`; 0 alone without normalisation."""
+        return {"none": (PAPER_BETA["none"],), "method1": self.beta1, "method2": self.beta2}[method]
 
     @field_validator("methods", "beta1", "beta2", mode="before")
     @classmethod

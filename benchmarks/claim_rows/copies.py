@@ -16,6 +16,7 @@ from models.training.trainer import train_model
 from submissions.ensemble.normalization import find_neighbours, normalize_queries
 from submissions.ensemble.projection import fit_projection
 from submissions.scoring.metrics import evaluate
+from submissions.settings import NormalizationSettings
 from submissions.vectors.files import Vectors
 
 CLASSES, OVERLAYS, SIZE = 2000, 300, 48
@@ -42,8 +43,9 @@ def rows(data: IscFolder, folder: Path, minutes: float, seeds: range) -> list[Ro
         projection = fit_projection(joined["training"])
         sets = {part: projection.apply(vectors, min(256, joined["training"].shape[1]), 0.0) for part, vectors in joined.items()}
         near = find_neighbours(sets["query"], sets["training"], NEIGHBOURS)
-        for method in ("none", "method1", "method2"):
-            queries = normalize_queries(sets["query"], sets["training"], near, method, BETA)
+        settings = NormalizationSettings(direction_neighbours=NEIGHBOURS)
+        for method in settings.methods:
+            queries = normalize_queries(sets["query"], sets["training"], near, method, BETA, settings)
             score.setdefault(method, []).append(_score(queries, sets["reference"], chosen, truth))
     best = [max(pair) for pair in zip(score["drip"], score["nfnet"], strict=True)]
     ran = (

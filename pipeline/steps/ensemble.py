@@ -13,9 +13,11 @@ from pipeline.run.staleness import SETS
 from pipeline.run.training_roles import Roles, training_roles
 from submissions.ensemble.candidates import Candidates, project_candidates
 from submissions.ensemble.concatenated import JoinedVectors, join_files
+from submissions.ensemble.normalization import neighbours_needed
 from submissions.ensemble.projection import Projection, fit_projection, save_projection
 from submissions.ensemble.rules import require_training_only
-from submissions.ensemble.selection import Variant, choose_variant, only_candidate, usable_methods, write_choice
+from submissions.ensemble.selection import choose_variant, only_candidate, usable_methods
+from submissions.ensemble.variant import Variant, write_choice
 from submissions.vectors.files import describe_vectors, write_vectors
 
 
@@ -66,12 +68,13 @@ def _choice(run: Run, training: JoinedVectors) -> tuple[Variant, pd.DataFrame]:
         return only
     roles = training_roles(run)
     others = len(training) - len(roles.references) - len(roles.distractors)
-    left_out = set(recipe.normalization.methods) - set(usable_methods(recipe.normalization, others))
-    if left_out:
-        print(
-            f"  left out: {', '.join(sorted(left_out))} looks at {recipe.normalization.direction_neighbours} training "
-            f"neighbours, there are {others}. Add training images or lower normalization.direction_neighbours in the recipe."
-        )
+    usable = usable_methods(recipe.normalization, others)
+    for method in recipe.normalization.methods:
+        if method not in usable:
+            print(
+                f"  left out: {method} looks at {neighbours_needed(recipe.normalization, method)} training neighbours, there are "
+                f"{others}. Add training images or lower the neighbours of normalization in the recipe."
+            )
     return choose_variant(
         synthetic_candidates(run, training, roles, max(recipe.ensemble.dimensions)),
         read_ground_truth(run.folder / "queries" / "public_ground_truth.csv"),

@@ -17,7 +17,8 @@ from data.layout import IscFolder, open_isc_folder
 from pipeline.run.stage import Run, fingerprint, write_text
 from pipeline.steps.report import write_run_report
 from submissions.ensemble.projection import fit_projection
-from submissions.ensemble.selection import best_beta, normalized_candidates, read_choice
+from submissions.ensemble.selection import best_beta, normalized_candidates
+from submissions.ensemble.variant import read_choice
 from submissions.formats.matching_track import evaluate_matches
 from submissions.formats.submission import read_submission
 from submissions.scoring.baselines import Described, describe, grey_pixels, perceptual_hash

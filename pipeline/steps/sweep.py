@@ -13,15 +13,15 @@ from pipeline.run.stage import Run
 from pipeline.run.training_roles import training_roles
 from pipeline.steps.ensemble import joined, synthetic_candidates
 from submissions.ensemble.normalization import (
-    Neighbours,
     append_zero,
     find_neighbours,
     normalize_queries,
     normalize_scores,
     subtract_negatives,
 )
-from submissions.ensemble.selection import read_choice
+from submissions.ensemble.variant import read_choice
 from submissions.scoring.metrics import evaluate
+from submissions.settings import PAPER_SIMILARITY_NEIGHBOURS, NormalizationSettings
 from submissions.vectors.files import Vectors
 
 BETAS = (0.25, 0.5, 1.0, 1.8, 2.5)
@@ -55,12 +55,15 @@ def _candidates(queries: Rows, references: Rows, training: Rows) -> Iterator[tup
     yield "none", queries, references
     most = min(100, len(training))
     nearest = find_neighbours(queries, training, most)
+    similar = min(PAPER_SIMILARITY_NEIGHBOURS, most)
     for k in sorted({min(k, most) for k in (3, 10, 30, 100)}):
-        neighbours = Neighbours(nearest.cosines[:, :k], nearest.rows[:, :k])
+        settings = NormalizationSettings(similarity_neighbours=similar, direction_neighbours=k)
         for beta in BETAS:
-            yield f"method 2, β {beta:g}, k {k}", normalize_queries(queries, training, neighbours, "method2", beta), references
+            moved = normalize_queries(queries, training, nearest, "method2", beta, settings)
+            yield f"method 2, β {beta:g}, k {k}", moved, references
+    settings = NormalizationSettings(similarity_neighbours=similar)
     for beta in BETAS:
-        yield f"method 1, β {beta:g}", normalize_queries(queries, training, nearest, "method1", beta), references
+        yield f"method 1, β {beta:g}", normalize_queries(queries, training, nearest, "method1", beta, settings), references
         yield f"score normalisation, α {beta:g}, k 3", normalize_scores(queries, training, beta), append_zero(references)
     for beta in (0.2, 0.35, 0.5):
         moved, against = (subtract_negatives(side, training, beta, min(10, most)) for side in (queries, references))

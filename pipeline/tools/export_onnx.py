@@ -11,7 +11,7 @@ from pipeline.run.known_run import open_known_run
 from pipeline.run.stage import Run, code_version, require
 from pipeline.tools.extractor import run_checkpoints, run_embeddings
 from submissions.ensemble.projection import load_projection
-from submissions.ensemble.selection import read_choice
+from submissions.ensemble.variant import read_choice
 
 
 def export(options: argparse.Namespace) -> None:

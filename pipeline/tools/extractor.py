@@ -21,9 +21,9 @@ from models.settings import EmbeddingSettings
 from pipeline.run.stage import Run, require
 from pipeline.run.staleness import tell_stale
 from pipeline.run.training_roles import training_roles
-from submissions.ensemble.normalization import Neighbours, find_neighbours, normalize_queries
+from submissions.ensemble.normalization import Neighbours, find_neighbours, neighbours_needed, normalize_by_variant
 from submissions.ensemble.projection import load_projection
-from submissions.ensemble.selection import Variant, read_choice
+from submissions.ensemble.variant import Variant, read_choice
 from submissions.index.calibration import Tail, fit_tail
 from submissions.settings import NormalizationSettings
 from submissions.vectors.files import Vectors, read_vectors
@@ -45,18 +45,14 @@ class Normalizer:
         return self.training.readable()
 
     def neighbours(self, queries: NDArray[np.float32]) -> Neighbours:
-        needed = {"none": 1, "method1": 1, "method2": self.settings.direction_neighbours}
-        count = max(self.settings.similarity_neighbours, needed[self.variant.method])
+        """The training vectors that the run's method looks at, for queries [n, d]."""
         with naming("ensemble/training.h5 of the run"):
-            return find_neighbours(queries, self.readable, count)
+            return find_neighbours(queries, self.readable, neighbours_needed(self.settings, self.variant.method))
 
     def __call__(self, queries: NDArray[np.float32]) -> NDArray[np.float32]:
         """Queries [n, d] as they are searched."""
-        method, beta = self.variant.method, self.variant.beta
-        if method == "none" or not len(queries):
-            return queries
-        near = self.neighbours(queries)
-        return normalize_queries(queries, self.readable, near, method, beta, self.settings.similarity_neighbours)
+        with naming("ensemble/training.h5 of the run"):
+            return normalize_by_variant(queries, self.readable, self.variant, self.settings)
 
 
 @dataclass(frozen=True)

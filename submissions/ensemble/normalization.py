@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from data.errors import UserError
 from submissions.ensemble.projection import unit_length
-from submissions.settings import Method
+from submissions.ensemble.variant import Variant
+from submissions.settings import Method, NormalizationSettings
 
 BLOCK = 4096
 
@@ -19,6 +20,17 @@ class Neighbours:
 
     cosines: NDArray[np.float32]
     rows: NDArray[np.int64]
+
+
+def neighbours_needed(settings: NormalizationSettings, method: Method) -> int:
+    """How many nearest training vectors `method` looks at: the k of Eq. 9 or 11, and for method 2 that of Eq. 12 as well."""
+    match method:
+        case "none":
+            return 0
+        case "method1":
+            return settings.similarity_neighbours
+        case "method2":
+            return max(settings.similarity_neighbours, settings.direction_neighbours)
 
 
 def find_neighbours(queries: NDArray[np.float32], training: NDArray[np.float32], count: int) -> Neighbours:
@@ -43,25 +55,54 @@ def normalize_queries(
     neighbours: Neighbours,
     method: Method,
     beta: float,
-    similarity_neighbours: int = 3,
+    settings: NormalizationSettings,
 ) -> NDArray[np.float32]:
-    """Queries [n, d] after method 1 (Eq. 9-10) or 2 (Eq. 11-14); "none" gives them back. Zero rows stay zero.
+    """Queries [n, d] after method 1 (Eq. 9-10) or 2 (Eq. 11-14); "none" returns them as they are. Zero rows stay zero.
 
     C = mean cosine to the nearest `similarity_neighbours`, clipped at 0. Method 1: q (1 + β √C). Method 2: q + β √C · direction,
-    where direction is the unit mean of (q − t) / ‖q − t‖ over all `neighbours`.
+    where direction is the unit mean of (q − t) / ‖q − t‖ over the nearest `direction_neighbours`.
+
+    Args:
+        queries: [n, d] float32, unit length.
+        training: [m, d] float32, unit length; the vectors in which `neighbours` were found.
+        neighbours: of the queries among `training`, at least as many as the method looks at.
+        method: which of the paper's methods.
+        beta: the strength β of Eq. 10 or 14.
+        settings: how many of the neighbours make C and the direction.
+
+    Raises:
+        ValueError: fewer neighbours were searched than the method looks at.
     """
     if method == "none":
         return queries
-    similarity = np.maximum(neighbours.cosines[:, :similarity_neighbours].mean(axis=1, keepdims=True), 0)
+    needed, found = neighbours_needed(settings, method), neighbours.rows.shape[1]
+    if found < needed:
+        raise ValueError(f"{method} looks at {needed} neighbours, {found} were searched")
+    similarity = np.maximum(neighbours.cosines[:, : settings.similarity_neighbours].mean(axis=1, keepdims=True), 0)
     strength = (beta * np.sqrt(similarity)).astype(np.float32)
     if method == "method1":
         return queries * (1 + strength)
-    moved = np.empty_like(queries)
+    nearest, moved = neighbours.rows[:, : settings.direction_neighbours], np.empty_like(queries)
     for start in range(0, len(queries), BLOCK):
         part = slice(start, start + BLOCK)
-        moved[part] = queries[part] + strength[part] * _direction(queries[part], training, neighbours.rows[part])
+        moved[part] = queries[part] + strength[part] * _direction(queries[part], training, nearest[part])
     moved[~queries.any(axis=1)] = 0
     return moved
+
+
+def normalize_by_variant(
+    queries: NDArray[np.float32], training: NDArray[np.float32], variant: Variant, settings: NormalizationSettings
+) -> NDArray[np.float32]:
+    """Queries [n, d] as the chosen variant searches them, normalised against training vectors [m, d]; all of unit length.
+
+    Raises:
+        UserError: there are fewer training vectors than the method looks at.
+    """
+    needed = neighbours_needed(settings, variant.method)
+    if not needed or not len(queries):
+        return queries
+    neighbours = find_neighbours(queries, training, needed)
+    return normalize_queries(queries, training, neighbours, variant.method, variant.beta, settings)
 
 
 def _direction(queries: NDArray[np.float32], training: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:

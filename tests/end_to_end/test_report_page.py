@@ -13,7 +13,7 @@ import pytest
 
 from data.procedural.sample import write_pictures
 from submissions.ensemble.projection import unit_length
-from submissions.ensemble.selection import Variant, write_choice
+from submissions.ensemble.variant import Variant, write_choice
 from submissions.formats.submission import write_submission
 from submissions.index.calibration import Tail
 from submissions.index.matches import Match, Matches, Rule

@@ -9,17 +9,22 @@ from data.errors import UserError
 from submissions.ensemble.normalization import (
     append_zero,
     find_neighbours,
+    neighbours_needed,
+    normalize_by_variant,
     normalize_queries,
     normalize_scores,
     subtract_negatives,
 )
 from submissions.ensemble.projection import unit_length
+from submissions.ensemble.selection import normalized_candidates
+from submissions.ensemble.variant import Variant
+from submissions.settings import Method, NormalizationSettings
 
 
-def literal(query: np.ndarray, training: np.ndarray, method: str, beta: float, k: int) -> np.ndarray:
+def literal(query: np.ndarray, training: np.ndarray, method: str, beta: float, k: int, similar: int = 3) -> np.ndarray:
     query, training = query.astype(np.float64), training.astype(np.float64)
     order = np.argsort(-(training @ query))
-    similarity = max(0.0, float(np.mean([training[i] @ query for i in order[:3]])))  # Eq. 9 and 11
+    similarity = max(0.0, float(np.mean([training[i] @ query for i in order[:similar]])))  # Eq. 9 and 11
     if method == "method1":
         return query * (1 + beta * np.sqrt(similarity))  # Eq. 10
     direction = sum((query - training[i]) / np.linalg.norm(query - training[i]) for i in order[:k]) / k  # Eq. 12
@@ -29,11 +34,11 @@ def literal(query: np.ndarray, training: np.ndarray, method: str, beta: float, k
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 10**6), st.sampled_from(["method1", "method2"]), st.floats(0.1, 3), st.integers(3, 20))
-def test_methods_equal_the_equations(seed: int, method: str, beta: float, k: int) -> None:
+def test_methods_equal_the_equations(seed: int, method: Method, beta: float, k: int) -> None:
     rng = np.random.default_rng(seed)
     queries, training = (unit_length(rng.standard_normal((n, 8)).astype(np.float32)) for n in (5, 40))
     neighbours = find_neighbours(queries, training, k)
-    moved = normalize_queries(queries, training, neighbours, method, beta)  # type: ignore[arg-type]
+    moved = normalize_queries(queries, training, neighbours, method, beta, NormalizationSettings(direction_neighbours=k))
     for row, query in enumerate(queries):
         np.testing.assert_allclose(moved[row], literal(query, training, method, beta, k), atol=2e-4)
 
@@ -42,9 +47,34 @@ def test_none_and_zero_rows_stay() -> None:
     training = unit_length(np.random.default_rng(1).standard_normal((30, 4)).astype(np.float32))
     queries = np.concatenate([training[:1], np.zeros((1, 4), np.float32)])
     neighbours = find_neighbours(queries, training, 10)
-    assert normalize_queries(queries, training, neighbours, "none", 0) is queries
-    moved = normalize_queries(queries, training, neighbours, "method2", 1.8)
+    settings = NormalizationSettings(direction_neighbours=10)
+    assert normalize_queries(queries, training, neighbours, "none", 0, settings) is queries
+    moved = normalize_queries(queries, training, neighbours, "method2", 1.8, settings)
     assert np.isfinite(moved).all() and not moved[1].any()  # row 0 equals a training vector: no division by zero
+
+
+@pytest.mark.parametrize("method", ["none", "method1", "method2"])
+@pytest.mark.parametrize(("similar", "k"), [(3, 12), (12, 3), (5, 5)])
+def test_each_mean_has_its_own_neighbours(method: Method, similar: int, k: int) -> None:
+    """More neighbours for the similarity than for the direction leave Eq. 12 as it is; every way to normalise agrees."""
+    rng = np.random.default_rng(4)
+    queries, training = (unit_length(rng.standard_normal((n, 8)).astype(np.float32)) for n in (5, 40))
+    settings = NormalizationSettings(methods=method, similarity_neighbours=similar, direction_neighbours=k, beta1=0.9, beta2=0.9)
+    moved = normalize_by_variant(queries, training, Variant(8, 0.0, method, 0.9), settings)
+    expected = queries if method == "none" else [literal(query, training, method, 0.9, k, similar) for query in queries]
+    np.testing.assert_allclose(moved, expected, atol=2e-5)
+    ((_, _, candidate),) = normalized_candidates(queries, training, settings)
+    np.testing.assert_array_equal(candidate, moved)
+    both = NormalizationSettings(**settings.model_dump(exclude={"methods"}), methods=("none", "method1", "method2"))
+    by_method = {found: vectors for found, _, vectors in normalized_candidates(queries, training, both)}
+    np.testing.assert_allclose(by_method[method], moved if method != "none" else queries, atol=1e-6)
+    assert neighbours_needed(settings, method) == {"none": 0, "method1": similar, "method2": max(similar, k)}[method]
+
+
+def test_neighbours_that_were_not_searched_are_missed() -> None:
+    training = np.eye(4, dtype=np.float32)
+    with pytest.raises(ValueError, match=r"method2 looks at 100 neighbours, 2 were searched"):
+        normalize_queries(training, training, find_neighbours(training, training, 2), "method2", 1, NormalizationSettings())
 
 
 def test_too_few_training_vectors() -> None:

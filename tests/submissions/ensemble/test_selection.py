@@ -10,7 +10,8 @@ from data.ground_truth import GroundTruth
 from submissions.ensemble.candidates import Candidates, project_candidates
 from submissions.ensemble.concatenated import BLOCK, JoinedVectors, join_files
 from submissions.ensemble.projection import fit_projection, unit_length
-from submissions.ensemble.selection import best_beta, choose_variant, read_choice, write_choice
+from submissions.ensemble.selection import best_beta, choose_variant
+from submissions.ensemble.variant import read_choice, write_choice
 from submissions.settings import EnsembleSettings, NormalizationSettings
 from submissions.vectors.files import write_vectors
 

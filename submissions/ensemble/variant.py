@@ -1,0 +1,46 @@
+"""The variant of the ensemble that is submitted, and the file `choice.csv` that keeps the choice."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from data.errors import UserError
+from submissions.settings import Method
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way from concatenated embeddings to submitted vectors.
+
+    Attributes:
+        dimensions: how many PCA dimensions are kept.
+        eigen_power: each kept dimension is multiplied by eigenvalue ** eigen_power; −0.5 whitens.
+        method: the query normalisation.
+        beta: its strength β; 0 without normalisation.
+    """
+
+    dimensions: int
+    eigen_power: float
+    method: Method
+    beta: float
+
+
+def write_choice(folder: Path, variant: Variant, table: pd.DataFrame) -> None:
+    """`choice.csv`: every candidate, the chosen one first."""
+    table.assign(chosen=[True, *[False] * (len(table) - 1)]).to_csv(folder / "choice.csv", index=False)
+
+
+def read_choice(folder: Path) -> tuple[Variant, pd.DataFrame]:
+    """The chosen variant and the table of all candidates that `write_choice` wrote.
+
+    Raises:
+        UserError: the file is missing or is not a table of candidates.
+    """
+    path = folder / "choice.csv"
+    try:
+        table = pd.read_csv(path)
+        best = table.iloc[0]
+        return Variant(int(best["dimensions"]), float(best["eigen_power"]), best["method"], float(best["beta"])), table
+    except (OSError, ValueError, KeyError, IndexError) as error:  # pandas' parser errors are ValueErrors
+        raise UserError(f"{path} is not the choice that step 03 wrote ({error!r}). Delete it and do step 03 again.") from error
