@@ -5,6 +5,7 @@ Under torchrun the references of a --submission are shared out over processes, w
 
 import argparse
 import json
+from typing import Any
 
 from data.errors import UserError
 from data.layout import open_isc_folder
@@ -46,7 +47,7 @@ def _score_run(run: Run) -> None:
     score_variants(run)
 
 
-def _print_table(scores: dict) -> None:
+def _print_table(scores: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+from cv2.typing import MatLike
 from numpy.typing import NDArray
 from PIL import Image as Pillow
 from PIL import ImageDraw, ImageFont
@@ -74,7 +75,7 @@ def meme_format(image: Image, text: str, font: int, caption: float, background: 
     size = max(2, int(mask.shape[1] * fit)), max(2, int(mask.shape[0] * fit))
     mask = cv2.resize(mask, size, interpolation=cv2.INTER_AREA)  # type: ignore[assignment]
     x, y = (width - size[0]) / 2 / width, (room - size[1]) / 2 / meme.shape[0]
-    return _blend(meme, np.array(colour, np.uint8), mask[..., None].astype(np.float32) / 255, x, y)
+    return _blend(meme, np.array(colour, np.uint8), mask[..., None].astype(np.float32) / np.float32(255), x, y)
 
 
 def onto_screenshot(image: Image, template: int) -> Image:
@@ -157,7 +158,7 @@ def text_mask(text: str, font: int) -> NDArray[np.uint8]:
     return np.asarray(canvas)
 
 
-def _blend(image: Image, top: NDArray[np.uint8], cover: NDArray[np.float32] | np.float32, x: float, y: float) -> Image:
+def _blend(image: Image, top: MatLike, cover: NDArray[np.float32] | np.float32, x: float, y: float) -> Image:
     """`top` ([h, w, 3] or one colour) over the image at (x, y); what lies outside is cut. cover: 0…1, a number or [h, w, 1]."""
     height, width = (np.shape(cover) if np.ndim(cover) else top.shape)[:2]
     left, upper = int(x * image.shape[1]), int(y * image.shape[0])
@@ -178,7 +179,8 @@ def _stripes(height: int, width: int, line: float, degrees: float, density: floa
     y = (np.arange(height) - height / 2)[:, None] * (2 * np.pi * np.cos(turn) / distance)
     x = (np.arange(width) - width / 2) * (2 * np.pi * np.sin(turn) / distance)
     waves = np.cos(y) * np.cos(x) - np.sin(y) * np.sin(x)  # cos(x + y) from rows and columns alone
-    return waves > np.cos(np.pi * line)
+    inside: NDArray[np.bool_] = waves > np.cos(np.pi * line)
+    return inside
 
 
 def _assets() -> Path:

@@ -49,8 +49,9 @@ def double_compression(image: Image, factor: float, first: int, second: int) -> 
     """JPEG at a smaller size, then again at the original size, as images wander between platforms."""
     height, width = image.shape[:2]
     small = cv2.resize(image, (max(8, round(width * factor)), max(8, round(height * factor))), interpolation=cv2.INTER_AREA)
-    again = cv2.resize(encoding_quality(small, first), (width, height), interpolation=cv2.INTER_LINEAR)
-    return encoding_quality(again, second)  # type: ignore[arg-type]
+    smaller = encoding_quality(np.asarray(small, np.uint8), first)
+    again = cv2.resize(smaller, (width, height), interpolation=cv2.INTER_LINEAR)
+    return encoding_quality(np.asarray(again, np.uint8), second)
 
 
 def moire(image: Image, period: float, degrees: float, strength: float) -> Image:

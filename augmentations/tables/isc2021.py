@@ -39,7 +39,7 @@ def _times(share: float) -> Callable[[float], float]:
 
 
 def _colour(rng: np.random.Generator) -> list[int]:
-    return rng.integers(0, 256, 3).tolist()
+    return [int(channel) for channel in rng.integers(0, 256, 3)]
 
 
 def _color_jitter(rng: np.random.Generator, intensity: float) -> Parameters:

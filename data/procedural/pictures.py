@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import cv2
 import numpy as np
+from cv2.typing import MatLike
 from numpy.typing import NDArray
 
 Picture = NDArray[np.uint8]
@@ -30,18 +31,21 @@ def draw_picture(rng: np.random.Generator, long_side: int = 192) -> Picture:
         _write_words(rng, canvas, palette)
     light = 0.75 + 0.5 * _ramp(rng, height, width)[..., None]
     noise = rng.standard_normal((height, width, 1), dtype=np.float32) * rng.uniform(0, 8)
-    return np.clip(canvas * light + noise, 0, 255).astype(np.uint8)
+    picture: Picture = np.clip(canvas * light + noise, 0, 255).astype(np.uint8)
+    return picture
 
 
 def _palette(rng: np.random.Generator) -> Colour:
     """Six related colours [6, 3]: a few hues with free saturation and brightness."""
     hue = (rng.uniform(0, 180) + rng.choice([0, 15, 40, 90], size=6) * rng.choice([-1, 1], size=6)) % 180
     hsv = np.stack([hue, rng.uniform(20, 230, 6), rng.uniform(30, 250, 6)], axis=1).astype(np.uint8)
-    return cv2.cvtColor(hsv[None], cv2.COLOR_HSV2RGB)[0].astype(np.float32)
+    palette: Colour = cv2.cvtColor(hsv[None], cv2.COLOR_HSV2RGB)[0].astype(np.float32)
+    return palette
 
 
 def _colour(rng: np.random.Generator, palette: Colour) -> Colour:
-    return np.clip(palette[rng.integers(len(palette))] + rng.normal(0, 14, 3), 0, 255).astype(np.float32)
+    colour: Colour = np.clip(palette[rng.integers(len(palette))] + rng.normal(0, 14, 3), 0, 255).astype(np.float32)
+    return colour
 
 
 def _ramp(rng: np.random.Generator, height: int, width: int) -> NDArray[np.float32]:
@@ -63,7 +67,7 @@ def _texture(rng: np.random.Generator, height: int, width: int, first: Colour, s
     cosine, sine = np.float32(np.cos(angle)), np.float32(np.sin(angle))
     along, across = x * cosine + y * sine, y * cosine - x * sine
     kind = rng.integers(6)
-    weight: NDArray[np.floating]
+    weight: MatLike
     if kind == 0:
         weight = 0.5 + 0.5 * np.sin(along * np.float32(2 * np.pi / period))
     elif kind == 1:

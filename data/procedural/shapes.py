@@ -107,14 +107,15 @@ def _scene(rng: np.random.Generator, size: int) -> Field:
     """A picture of its own behind the shape [size, size, 3], paler than the shape more often than not."""
     picture = cv2.resize(draw_picture(rng, size), (size, size), interpolation=cv2.INTER_LINEAR).astype(np.float32)
     mean = picture.mean(axis=(0, 1))
-    return mean + np.float32(rng.uniform(0.35, 0.9)) * (picture - mean)
+    paler: Field = mean + np.float32(rng.uniform(0.35, 0.9)) * (picture - mean)
+    return paler
 
 
 def _colours(rng: np.random.Generator, hue: int) -> Field:
     """Two colours [2, 3] of a hue, one light and one dark, shifted a little."""
     shifted = (hue + rng.normal(0, 3.5)) % 180
     hsv = [[shifted, rng.uniform(110, 240), rng.uniform(190, 255)], [shifted, rng.uniform(140, 255), rng.uniform(60, 120)]]
-    colours = cv2.cvtColor(np.array([hsv], np.uint8), cv2.COLOR_HSV2RGB)[0].astype(np.float32)
+    colours: Field = cv2.cvtColor(np.array([hsv], np.uint8), cv2.COLOR_HSV2RGB)[0].astype(np.float32)
     return colours[:: rng.choice([-1, 1])]
 
 
@@ -153,4 +154,5 @@ def _texture(rng: np.random.Generator, kind: str, u: Field, v: Field) -> Field:
         wave = np.sin(2 * np.pi * (waves * np.hypot(u, v) / 1.5 + phase[0]))
     else:
         wave = np.sin(round(waves * 2) * np.arctan2(v, u) + 2 * np.pi * phase[0])
-    return np.clip(0.5 + 2 * wave, 0, 1).astype(np.float32)
+    weights: Field = np.clip(0.5 + 2 * wave, 0, 1).astype(np.float32)
+    return weights

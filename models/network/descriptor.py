@@ -51,11 +51,15 @@ class Descriptor(nn.Module):
     def features(self, images: Tensor) -> Tensor:
         """The backbone's maps of images [n, 3, h, w]: [n, c, h', w'], or with domains [4 n, c, h', w']."""
         if not self.settings.domains:
-            return self.backbone.forward_features(images)
+            return self._maps(images)
         if images.shape[2] == images.shape[3]:
-            return self.backbone.forward_features(in_all_domains(images))
-        maps = [self.backbone.forward_features(torch.rot90(images, domain, dims=(2, 3))) for domain in range(len(DOMAINS))]
+            return self._maps(in_all_domains(images))
+        maps = [self._maps(torch.rot90(images, domain, dims=(2, 3))) for domain in range(len(DOMAINS))]
         return torch.cat([part.mT if domain % 2 else part for domain, part in enumerate(maps)])  # pooling sees no difference
+
+    def _maps(self, images: Tensor) -> Tensor:
+        maps: Tensor = self.backbone.forward_features(images)
+        return maps
 
     def described(self, features: Tensor, raw: bool = False) -> Tensor:
         """The rest of the way, from features to what `forward` gives; the pooling exponent counts here only."""
@@ -64,7 +68,7 @@ class Descriptor(nn.Module):
             if self.settings.domains:
                 parts = self._heads(pooled.float())
                 return parts if raw else functional.normalize(functional.normalize(parts, dim=2).transpose(0, 1).flatten(1))
-            embeddings = self.projection(pooled.float()) if self.settings.dimensions is not None else pooled.float()
+            embeddings: Tensor = self.projection(pooled.float()) if self.settings.dimensions is not None else pooled.float()
             if raw:
                 return embeddings
             if self.settings.whiten:

@@ -43,4 +43,5 @@ def folded_logits(embeddings: Tensor, whitening: Whitening, weight: Tensor, bias
     """Logits [n, c] of the classifier (weight [c, d], bias [c]) from Φ(e): ‖e‖ (⟨S^{−T} w, Φ(e)⟩ + ⟨w, µ⟩) + bias."""
     folded = torch.linalg.solve(whitening.matrix.T.double(), weight.T.double()).T
     inside = whitening(embeddings).double() @ folded.T + weight.double() @ whitening.mean.double()
-    return (embeddings.norm(dim=1, keepdim=True) * inside + bias).to(embeddings)
+    logits: Tensor = embeddings.norm(dim=1, keepdim=True) * inside + bias
+    return logits.to(embeddings)

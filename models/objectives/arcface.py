@@ -53,7 +53,8 @@ class ArcFace(nn.Module):
             own_part = gathered(labels) - self.rows.start  # outside 0 … rows of this process: another one's class
             matrix, own_part = self._sampled(own_part) if self.settings.negatives else (self.matrix, own_part)
             logs = {"share_of_classes": len(matrix) / max(1, len(self.matrix))} if self.settings.negatives else {}
-            own, others = _ClassSums.apply(unit, matrix, own_part, self.settings.scale, self.settings.chunk, half)
+            sums = _ClassSums.apply(unit, matrix, own_part, self.settings.scale, self.settings.chunk, half)  # type: ignore[no-untyped-call]
+            own, others = sums
             target = angular_margin(own, self.settings.margin)
             loss = functional.softplus(others - self.settings.scale * target).mean()
         return ObjectiveOutput(loss, {"cosine_to_own_class": own.detach().mean(), **logs})

@@ -63,14 +63,16 @@ def positive_pairs(labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _loss(settings: PairSettings) -> nn.Module:
+    loss: nn.Module
     match settings:
         case ContrastiveSettings():  # mean over the positive pairs plus mean over the negative ones
-            return losses.ContrastiveLoss(settings.positive_margin, settings.negative_margin, reducer=reducers.MeanReducer())
+            loss = losses.ContrastiveLoss(settings.positive_margin, settings.negative_margin, reducer=reducers.MeanReducer())
         case TripletSettings():  # mean over the triplets that violate the margin, as the library has it
-            return losses.TripletMarginLoss(settings.margin)
+            loss = losses.TripletMarginLoss(settings.margin)
         case MultiSimilaritySettings():
-            return losses.MultiSimilarityLoss(settings.alpha, settings.beta, settings.base)
+            loss = losses.MultiSimilarityLoss(settings.alpha, settings.beta, settings.base)
         case AngularSettings():
-            return losses.AngularLoss(settings.angle)
+            loss = losses.AngularLoss(settings.angle)
         case NPairSettings():
-            return NPairLoss()
+            loss = NPairLoss()
+    return loss

@@ -29,7 +29,10 @@ def gathered(local: Tensor) -> Tensor:
     Backward: the gradient of a loss that all processes compute from all rows, for the own rows, times the number of processes:
     data parallelism then averages the backbone's gradients over the processes, which gives that loss's own gradient.
     """
-    return local if process_count() == 1 else _Gather.apply(local)
+    if process_count() == 1:
+        return local
+    rows: Tensor = _Gather.apply(local)  # type: ignore[no-untyped-call]
+    return rows
 
 
 def summed(local: Tensor) -> Tensor:

@@ -49,7 +49,8 @@ class Svmax(nn.Module):
 
 def mean_singular_value(matrix: Tensor) -> Tensor:
     """The mean of the min(b, d) singular values of [b, d]: a collapsed batch has a finite gradient too."""
-    return _NuclearNorm.apply(matrix) / min(matrix.shape)
+    nuclear: Tensor = _NuclearNorm.apply(matrix)  # type: ignore[no-untyped-call]
+    return nuclear / min(matrix.shape)
 
 
 def singular_bounds(batch: int, dimensions: int) -> tuple[float, float]:
@@ -86,18 +87,20 @@ class _NuclearNorm(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: torch.autograd.function.FunctionCtx, matrix: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(ctx: torch.autograd.function.FunctionCtx, matrix: Tensor) -> Tensor:
         rows = (matrix if len(matrix) <= matrix.shape[1] else matrix.T).double()
         if not ctx.needs_input_grad[0]:  # type: ignore[attr-defined]
-            return torch.linalg.eigvalsh(rows @ rows.T).clamp(min=0).sqrt().sum().to(matrix)
+            squares: Tensor = torch.linalg.eigvalsh(rows @ rows.T)
+            return squares.clamp(min=0).sqrt().sum().to(matrix)
         squares, left = torch.linalg.eigh(rows @ rows.T)
-        values = squares.clamp(min=0).sqrt()
+        values: Tensor = squares.clamp(min=0).sqrt()
         kept = values > values[-1] * max(matrix.shape) * torch.finfo(torch.float32).eps
         direction = (left * torch.where(kept, 1 / values, 0.0)) @ (left.T @ rows)
         ctx.save_for_backward((direction if len(matrix) <= matrix.shape[1] else direction.T).to(matrix))
         return values.sum().to(matrix)
 
     @staticmethod
-    def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> Tensor:
+        direction: Tensor
         (direction,) = ctx.saved_tensors  # type: ignore[attr-defined]
         return gradient * direction

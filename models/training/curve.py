@@ -36,8 +36,8 @@ class EpochRow:
 
     def columns(self) -> dict[str, Any]:
         """All figures by column name."""
-        row = asdict(self)
-        logs = row.pop("logs")
+        row: dict[str, Any] = asdict(self)
+        logs: dict[str, float] = row.pop("logs")
         last = {name: row.pop(name) for name in LAST}
         return row | logs | last
 

@@ -39,7 +39,7 @@ def class_centroids(
         for dataset, epoch in passes:
             keys = [(epoch, row, 0) for row in rows]
             first = 0
-            for pixels, _ in DataLoader(dataset, batch_size, sampler=keys, num_workers=workers):  # type: ignore[arg-type]
+            for pixels, _ in DataLoader(dataset, batch_size, sampler=keys, num_workers=workers):
                 with autocast(device, precision):
                     vectors = descriptor(normalized(pixels.to(device), descriptor.mean, descriptor.std))
                 total.index_add_(0, place[first : first + len(vectors)].to(device), vectors.float())

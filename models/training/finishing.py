@@ -43,7 +43,7 @@ def learn_whitening(
     for squares, rows in parts:
         keys = [(0, row, 0) for row in rows][: WHITENING_IMAGES - sum(map(len, found))]
         clean = EditedImages(squares, AugmentationSettings(family="none"), size, seed)
-        loader = DataLoader(clean, 128, sampler=keys, num_workers=settings.workers)  # type: ignore[arg-type]
+        loader = DataLoader(clean, 128, sampler=keys, num_workers=settings.workers)
         for pixels, _ in tqdm(loader, desc="whitening", unit="batch", leave=False):
             found.append(descriptor(normalized(pixels.to(device), descriptor.mean, descriptor.std), raw=True).float())
     whitening = fit_whitening(torch.cat(found))

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from lightning_fabric import Fabric
-from timm.layers import convert_sync_batchnorm
+from timm.layers.norm_act import convert_sync_batchnorm
 from torch import Tensor, nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
@@ -71,7 +71,8 @@ class Learner:
                 labels, instances = gathered(labels), gathered(instances)
             if self.descriptor.settings.domains:
                 return within_domains(self.objective, embeddings, labels, instances)
-            return self.objective(embeddings, labels, instances)
+            output: ObjectiveOutput = self.objective(embeddings, labels, instances)
+            return output
 
     def learn(
         self, batches: Iterable[tuple[Tensor, Tensor, Tensor]], count: int, check: Callable[[float, Tensor], None]

@@ -70,7 +70,7 @@ def run_stage(run: StageRun, progress: Progress) -> list[EpochRow]:
     workers, fabric = run.settings.workers, run.learner.fabric
     loader = DataLoader(
         run.edited,
-        batch_sampler=run.batches,  # type: ignore[arg-type]
+        batch_sampler=run.batches,
         num_workers=workers,
         pin_memory=fabric.device.type == "cuda",
         prefetch_factor=4 if workers else None,

@@ -164,4 +164,4 @@ def _restored(value: Any, tensors: dict[str, Tensor]) -> Any:
 
 def _metadata(path: Path) -> str:
     with safe_open(path, framework="pt") as file:
-        return file.metadata()["state"]
+        return str(file.metadata()["state"])

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from lightning_fabric import Fabric
 from numpy.typing import NDArray
@@ -49,7 +50,7 @@ def train_model(
     cache: Path,
     seed: int,
     validate: Validate | None = None,
-    labels: NDArray | None = None,
+    labels: NDArray[np.int64] | None = None,
 ) -> Path:
     """Train from the last saved step in `folder` to the end; returns the path of the last stage's checkpoint.
 

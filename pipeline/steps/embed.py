@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +53,7 @@ def embed_to_file(checkpoint: Path, images: ImageSet, settings: EmbeddingSetting
     _wait_for_all(ranks)  # so that the next step finds the whole file
 
 
-def _embed_shard(loaded: Checkpoint, images: ImageSet, settings: EmbeddingSettings, path: Path, bar: tqdm) -> None:
+def _embed_shard(loaded: Checkpoint, images: ImageSet, settings: EmbeddingSettings, path: Path, bar: "tqdm[NoReturn]") -> None:
     unreadable = np.zeros(len(images), bool)
 
     def vectors() -> Iterator[NDArray[np.float32]]:

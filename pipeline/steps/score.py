@@ -144,7 +144,7 @@ def _ensemble_variants(run: Run, truth: GroundTruth) -> list[Scored]:
     queries, references, training = (read_vectors(folder / f"{name}.h5") for name in ("query", "reference", "training"))
     betas = {"none": 0.0, "method1": best_beta(table, variant, "method1"), "method2": best_beta(table, variant, "method2")}
     chosen = NormalizationSettings(
-        methods=tuple(betas),  # type: ignore[arg-type]
+        methods=tuple(betas),
         beta1=(betas.get("method1", 0.0),),
         beta2=(betas.get("method2", 0.0),),
         similarity_neighbours=settings.similarity_neighbours,

@@ -81,7 +81,8 @@ def normalize_queries(
     similarity = np.maximum(neighbours.cosines[:, : settings.similarity_neighbours].mean(axis=1, keepdims=True), 0)
     strength = (beta * np.sqrt(similarity)).astype(np.float32)
     if method == "method1":
-        return queries * (1 + strength)
+        longer: NDArray[np.float32] = queries * (1 + strength)
+        return longer
     nearest, moved = neighbours.rows[:, : settings.direction_neighbours], np.empty_like(queries)
     for start in range(0, len(queries), BLOCK):
         part = slice(start, start + BLOCK)
@@ -112,7 +113,8 @@ def _direction(queries: NDArray[np.float32], training: NDArray[np.float32], rows
         away = queries - training[column]
         length = np.linalg.norm(away, axis=1, keepdims=True)
         total += np.where(length > 1e-6, away / np.maximum(length, 1e-6), 0)
-    return total / np.maximum(np.linalg.norm(total, axis=1, keepdims=True), 1e-12)
+    total /= np.maximum(np.linalg.norm(total, axis=1, keepdims=True), 1e-12)
+    return total
 
 
 def subtract_negatives(

@@ -112,8 +112,9 @@ def _vector_problems(name: str, vectors: h5py.Dataset, ids: list[str]) -> list[s
     return problems
 
 
-def _lengths(rows: NDArray) -> NDArray[np.float64]:
-    return np.linalg.norm(rows.astype(np.float64), axis=1)
+def _lengths(rows: NDArray[np.floating]) -> NDArray[np.float64]:
+    lengths: NDArray[np.float64] = np.linalg.norm(rows.astype(np.float64), axis=1)
+    return lengths
 
 
 def _id_problems(name: str, ids: list[str], rows: int, expected: list[str] | None) -> list[str]:

@@ -7,13 +7,14 @@ from typing import Any
 import matplotlib
 from markupsafe import Markup
 from matplotlib.figure import Figure
+from matplotlib.typing import RcKeyType
 
 WIDTH = 5.0  # inches: on a phone the text stays readable, on a desk two figures stand side by side
 
 # Colours that Matplotlib draws with, each standing for one of the page's, which change with the reader's light or dark mode.
 INK, SOFT, FIRST, SECOND, THIRD = "#000000", "#010000", "#020000", "#030000", "#040000"
 _PAGE = {INK: "currentColor", SOFT: "var(--soft)", FIRST: "var(--bar)", SECOND: "var(--second)", THIRD: "var(--good)"}
-_STYLE = {
+_STYLE: dict[RcKeyType, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "report",
     "font.family": "sans-serif",

@@ -162,14 +162,15 @@ def _augmented(vectors: NDArray[np.float32], squares: NDArray[np.float32], first
 
 
 def _squares(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    return np.einsum("nd,nd->n", vectors, vectors)
+    squares: NDArray[np.float32] = np.einsum("nd,nd->n", vectors, vectors)
+    return squares
 
 
 def _gpus() -> int:
     return int(faiss.get_num_gpus()) if hasattr(faiss, "pairwise_distance_gpu") else 0
 
 
-def _awaited(path: Path, seconds: float = 3600) -> dict[str, NDArray]:
+def _awaited(path: Path, seconds: float = 3600) -> dict[str, NDArray[Any]]:
     """The arrays of a file that another process is about to write."""
     limit = time.monotonic() + seconds
     while not path.is_file():

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -131,7 +132,7 @@ def iterate_vectors(path: Path | str, block: int = BLOCK) -> Iterator[NDArray[np
             yield rows
 
 
-def read_ids(stored: h5py.Dataset | NDArray) -> list[str]:
+def read_ids(stored: h5py.Dataset | NDArray[Any]) -> list[str]:
     """Ids as str, whether they are stored as variable or fixed strings."""
     return [item.decode("utf-8") if isinstance(item, bytes) else str(item) for item in stored[:]]
 

@@ -140,4 +140,4 @@ def _training_ids(normalizer: Normalizer, rows: list[int]) -> list[str]:
 def _scores(query: NDArray[np.float32], references: NDArray[np.float32]) -> list[float]:
     """−‖q − r‖² in float64."""
     difference = query.astype(np.float64) - references.astype(np.float64)
-    return (-np.einsum("md,md->m", difference, difference)).tolist()
+    return [float(score) for score in -np.einsum("md,md->m", difference, difference)]
