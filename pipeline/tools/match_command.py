@@ -27,13 +27,15 @@ def match(options: argparse.Namespace) -> None:
     check_place(options.output / GALLERY, "--output")
     run, describer = _describer(options)
     if options.queries is None:
-        with open_store(options.index, describer.identity, describer.dimensions) as store:
+        with open_store(options.index, describer.identity, describer.dimensions, new=bool(options.add)) as store:
             _change(store, describer, options)
         return
     with alone(options.output):
         private = options.index is None
         folder = options.output / "index" if private else options.index
-        with open_store(folder, describer.identity, describer.dimensions, anew=private) as store:
+        with open_store(
+            folder, describer.identity, describer.dimensions, anew=private, new=private or bool(options.add)
+        ) as store:
             _change(store, describer, options)
             rule = Rule(options.threshold, _tail(options, run, describer), options.false_alarms, options.most)
             references = options.references or options.queries
@@ -52,7 +54,12 @@ def _check_folders(options: argparse.Namespace) -> None:
     for folder in (options.queries, options.references, options.unrelated, *options.add):
         if folder is not None:
             images_below(folder)
-    if options.index is not None and not options.add and not (options.index / FILE).exists():
+    if options.index is None:
+        return
+    database = options.index / FILE
+    if options.add and database.is_file() and not database.stat().st_size:
+        print(f"{database} is empty, as a killed or damaged one is: a new index is made")
+    if not options.add and not database.exists():
         raise UserError(
             f"{options.index} holds no index. Make it with: python pipeline/match.py --index {options.index} --add DIR"
         )

@@ -79,7 +79,7 @@ def _keep(index: faiss.Index, folder: Path, state: str) -> None:
     content = faiss.serialize_index(index)
     path = folder / _name(state, hashlib.sha256(content.data).digest())
     with whole_file(path) as temporary:
-        content.tofile(temporary)
+        temporary.write_bytes(content.data)  # not tofile, which does not say that the disk is full
     for old in folder.glob("vectors-*.faiss"):
         if old != path:
             old.unlink(missing_ok=True)

@@ -7,6 +7,7 @@ made again.
 import hashlib
 import os
 import sqlite3
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +23,8 @@ WAIT = 60.0  # seconds for another process that is writing
 READ_BLOCK = 4096
 SCHEMA = (
     "CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
-    "CREATE TABLE contents (content INTEGER PRIMARY KEY AUTOINCREMENT, digest BLOB NOT NULL UNIQUE, vector BLOB)",
+    "CREATE TABLE contents "
+    "(content INTEGER PRIMARY KEY AUTOINCREMENT, digest BLOB NOT NULL UNIQUE, vector BLOB, checksum INTEGER)",
     "CREATE TABLE files (path BLOB PRIMARY KEY, content INTEGER NOT NULL REFERENCES contents (content)) WITHOUT ROWID",
     "CREATE INDEX files_of_content ON files (content)",
     *(
@@ -61,9 +63,9 @@ def digest_of(path: Path) -> bytes:
 
 
 @contextmanager
-def open_store(folder: Path, describer: str, dimensions: int, anew: bool = False) -> Iterator[Store]:
-    """Open an index, or make a new one. One that was made with another describer (a digest of what makes the vectors) is emptied
-    where `anew` allows it, otherwise UserError; so it is where the index cannot be used.
+def open_store(folder: Path, describer: str, dimensions: int, anew: bool = False, new: bool = True) -> Iterator[Store]:
+    """Open an index, or make one where `new` allows it. One that was made with another describer (a digest of what makes the
+    vectors) is emptied where `anew` allows it, otherwise UserError; so it is where the index cannot be used or the disk is full.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -73,16 +75,29 @@ def open_store(folder: Path, describer: str, dimensions: int, anew: bool = False
     try:
         database = sqlite3.connect(path, timeout=WAIT, isolation_level=None)
         try:
+            database.create_function("checksum", 1, _checksum, deterministic=True)
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA foreign_keys = ON")
-            _prepare(database, folder, describer, dimensions, anew)
+            _prepare(database, folder, describer, dimensions, anew, new)
             yield Store(folder, database, dimensions)
         finally:
             database.close()
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter from messages that quote a damaged file
-        raise UserError(
-            f"{path} cannot be used ({error}). It must be writable; if it is damaged, remove {folder} and add the images anew."
-        ) from error
+        raise _unusable(path, error) from error
+
+
+def _unusable(path: Path, error: sqlite3.DatabaseError | UnicodeDecodeError) -> UserError:
+    """What to do depends on who is to blame: the disk, the file's surroundings, or the file."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF  # the lowest byte is the primary code
+    if code == sqlite3.SQLITE_FULL:
+        return UserError(
+            f"{path} cannot be written: the disk is full. What it held is whole: make room and give the same command again."
+        )
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return UserError(f"{path} cannot be used ({error}): another process has been writing for {WAIT:g} s. Try again later.")
+    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PERM):
+        return UserError(f"{path} cannot be used ({error}): the folder must be writable and the disk must have room.")
+    return UserError(f"{path} cannot be used ({error}). It is damaged: remove {path.parent} and add the images again.")
 
 
 def contents_of(store: Store, digests: Iterable[bytes]) -> dict[bytes, int]:
@@ -99,7 +114,10 @@ def add_files(store: Store, files: dict[Path, bytes], contents: Iterable[Content
     with _writing(store):
         for content in contents:
             vector = None if content.vector is None else np.ascontiguousarray(content.vector, np.float32).tobytes()
-            store.database.execute("INSERT OR IGNORE INTO contents (digest, vector) VALUES (?, ?)", (content.digest, vector))
+            store.database.execute(
+                "INSERT OR IGNORE INTO contents (digest, vector, checksum) VALUES (?1, ?2, checksum(?2))",
+                (content.digest, vector),
+            )
         store.database.executemany(
             "INSERT INTO files SELECT ?, content FROM contents WHERE digest = ? "
             "ON CONFLICT (path) DO UPDATE SET content = excluded.content",
@@ -137,14 +155,31 @@ def unreadable_files(store: Store) -> list[Path]:
 
 
 def stored_vectors(store: Store) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-    """Blocks of content numbers [m] and vectors [m, d] of all readable contents, in the order of their numbers."""
-    rows = store.database.execute("SELECT content, vector FROM contents WHERE vector IS NOT NULL ORDER BY content")
+    """Blocks of content numbers [m] and vectors [m, d] of all readable contents, in the order of their numbers.
+
+    UserError names the first file whose vector is damaged.
+    """
+    rows = store.database.execute("SELECT content, vector, checksum FROM contents WHERE vector IS NOT NULL ORDER BY content")
     while block := rows.fetchmany(READ_BLOCK):
-        numbers = np.array([number for number, _ in block], np.int64)
-        joined = b"".join(vector for _, vector in block)
-        if len(joined) != 4 * len(block) * store.dimensions:
-            raise sqlite3.DatabaseError("it holds vectors of another length")
-        yield numbers, np.frombuffer(joined, np.float32).reshape(len(block), store.dimensions)
+        for number, vector, checksum in block:
+            if len(vector) != 4 * store.dimensions or checksum not in (None, _checksum(vector)):
+                raise _damaged(store, number)
+        numbers = np.array([number for number, _, _ in block], np.int64)
+        yield numbers, np.frombuffer(b"".join(vector for _, vector, _ in block), np.float32).reshape(-1, store.dimensions)
+
+
+def _damaged(store: Store, content: int) -> UserError:
+    files = files_of_content(store, content)
+    if not files:
+        return UserError(f"{store.folder / FILE} holds a damaged vector of no file: remove {store.folder}, add the images again.")
+    return UserError(
+        f"{store.folder / FILE} holds a damaged vector, of {files[0]}. Take the file out (--remove) and add it again (--add)."
+    )
+
+
+def _checksum(vector: bytes | None) -> int | None:
+    """CRC-32: finds flipped bytes, not forgeries."""
+    return None if vector is None else zlib.crc32(vector)
 
 
 def changes(store: Store) -> int:
@@ -155,15 +190,20 @@ def changes(store: Store) -> int:
     return int(number)
 
 
-def _prepare(database: sqlite3.Connection, folder: Path, describer: str, dimensions: int, anew: bool) -> None:
+def _prepare(database: sqlite3.Connection, folder: Path, describer: str, dimensions: int, anew: bool, new: bool) -> None:
     about = {"describer": describer, "dimensions": str(dimensions)}
     database.execute("BEGIN IMMEDIATE")  # of two processes that find no index, one makes it
     try:
         if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'about'").fetchone():
+            if not new:
+                raise UserError(f"{folder / FILE} is empty: it holds no index. Remove it and add the images again (--add).")
             for statement in SCHEMA:
                 database.execute(statement)
             database.executemany("INSERT INTO about VALUES (?, ?)", (about | {"changes": "0"}).items())
-        elif anew and _about(database, "describer") != describer:
+        elif not database.execute("SELECT 1 FROM pragma_table_info('contents') WHERE name = 'checksum'").fetchone():
+            database.execute("ALTER TABLE contents ADD COLUMN checksum INTEGER")  # made before vectors carried one
+            database.execute("UPDATE contents SET checksum = checksum(vector)")
+        if anew and _about(database, "describer") != describer:
             database.execute("DELETE FROM files")
             database.executemany("UPDATE about SET value = ?2 WHERE key = ?1", about.items())
             database.execute("UPDATE about SET value = value + 1 WHERE key = 'changes'")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -113,7 +114,6 @@ def test_an_index_that_may_be_made_anew_is_emptied_for_another_describer(store: 
     [
         "UPDATE about SET value = 'some' WHERE key = 'changes'",
         "DELETE FROM about WHERE key = 'changes'",
-        "UPDATE contents SET vector = x'00'",
         "DROP TABLE contents",
     ],
 )
@@ -135,6 +135,66 @@ def test_a_damaged_database_is_named(tmp_path: Path) -> None:
     (tmp_path / "references.sqlite").write_bytes(b"no database at all" * 100)
     with pytest.raises(UserError, match="cannot be used"), open_store(tmp_path, "describer", 8):
         pass
+
+
+@pytest.mark.parametrize("content", [b"", None])
+def test_an_empty_database_is_no_index_of_nothing(tmp_path: Path, content: bytes | None) -> None:
+    """It was taken for a new one: a search found 0 references."""
+    if content is None:
+        with closing(sqlite3.connect(tmp_path / "references.sqlite")) as database:
+            database.execute("PRAGMA journal_mode = WAL")
+    else:
+        (tmp_path / "references.sqlite").write_bytes(content)
+    with pytest.raises(UserError, match=r"references\.sqlite is empty"), open_store(tmp_path, "describer", 8, new=False):
+        pass
+    with open_store(tmp_path, "describer", 8) as store:
+        add(store, 1)
+    with open_store(tmp_path, "describer", 8, new=False) as store:
+        assert len(stored_files(store)) == 1
+
+
+def test_a_full_disk_is_no_damage(store: Store) -> None:
+    add(store, 1)
+    pages = store.database.execute("PRAGMA page_count").fetchone()[0]
+    full = pytest.raises(UserError, match=r"the disk is full\. .* same command again")
+    with full as caught, open_store(store.folder, "describer", 8) as other:
+        other.database.execute(f"PRAGMA max_page_count = {pages}")
+        add(other, *range(2, 20), prefix="/a long name" * 40)
+    assert "remove" not in str(caught.value)
+    assert len(stored_files(store)) == 1
+
+
+def test_another_process_that_writes_is_no_damage(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("submissions.index.store.WAIT", 0.1)
+    store.database.execute("BEGIN IMMEDIATE")
+    waiting = pytest.raises(UserError, match=r"another process has been writing for 0\.1 s")
+    with waiting as caught, open_store(store.folder, "describer", 8):
+        pass
+    assert "remove" not in str(caught.value)
+
+
+def test_flipped_bytes_of_a_vector_are_found(store: Store) -> None:
+    add(store, 1, 2)
+    bytes_of_2 = VECTORS[2].tobytes()
+    flipped = bytes([bytes_of_2[0] ^ 1]) + bytes_of_2[1:]
+    store.database.execute("UPDATE contents SET vector = ? WHERE digest = x'32'", (flipped,))
+    with pytest.raises(UserError, match=r"damaged vector, of /a/2\.jpg.*--remove"):
+        open_search(store)
+    remove_files(store, [Path("/a/2.jpg")])
+    add(store, 2)
+    assert open_search(store).ntotal == 2
+
+
+def test_an_index_made_before_vectors_had_checksums_opens(store: Store) -> None:
+    add(store, 1, 2)
+    store.database.execute("ALTER TABLE contents DROP COLUMN checksum")
+    with open_store(store.folder, "describer", 8, new=False) as opened:
+        add(opened, 3)
+        assert open_search(opened).ntotal == 3
+        opened.database.execute("UPDATE contents SET vector = zeroblob(32) WHERE digest = x'31'")
+        add(opened, 4)
+        with pytest.raises(UserError, match=r"damaged vector, of /a/1\.jpg"):
+            open_search(opened)
 
 
 def test_the_faiss_file_is_made_again_when_it_is_stale_lost_or_damaged(store: Store) -> None:
