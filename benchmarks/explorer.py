@@ -33,7 +33,7 @@ from pipeline.tools.explorer.answers import Explorer, reference_index
 from pipeline.tools.explorer.app import make_app
 from pipeline.tools.explorer.edits import EDITS
 from pipeline.tools.explorer.serving import listening
-from pipeline.tools.extractor import Describer, Normalizer
+from pipeline.tools.extractor import Extractor, Normalizer
 from submissions.ensemble.projection import unit_length
 from submissions.ensemble.variant import Variant
 from submissions.index.calibration import Tail
@@ -69,11 +69,11 @@ def opened(count: int, backbone: str, size: int) -> Explorer:
         save_descriptor(checkpoint, Descriptor(DescriptorSettings(backbone=backbone, dimensions=DIMENSIONS)), size, {})
         network = torch_network(checkpoint, settings)
     normalizer = Normalizer(training, Variant(DIMENSIONS, 0.0, "method2", 1.0), NormalizationSettings())
-    describer = Describer([network], settings, lambda vectors: vectors, DIMENSIONS, "simulated", normalizer)
+    extractor = Extractor([network], settings, lambda vectors: vectors, DIMENSIONS, "simulated", normalizer)
     nothing = ImageSet([], [])
     pictures = {"reference": nothing, "training": nothing, "query": nothing}
     tail = Tail(1.5, 0.1, 0.005, 10**6)
-    return Explorer("simulated", describer, references, reference_index(references), tail, "", 0.001, pictures, Pasted())
+    return Explorer("simulated", extractor, references, reference_index(references), tail, "", 0.001, pictures, Pasted())
 
 
 def post(url: str, body: bytes, kind: str) -> Any:

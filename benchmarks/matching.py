@@ -25,7 +25,8 @@ from data.ground_truth import read_ground_truth
 from data.images import ImageSet
 from models.inference.embed import EmbeddedBlock
 from pipeline.run.known_run import open_known_run
-from pipeline.tools.extractor import Normalizer, calibrate, fit_tail_of_readable, run_describer
+from pipeline.tools.extractor import Normalizer, run_extractor
+from pipeline.tools.match_calibration import calibrate_on_run, fit_tail_of_readable
 from pipeline.tools.match_folders import add_folder, match_folder, match_within
 from submissions.ensemble.projection import unit_length
 from submissions.ensemble.variant import Variant
@@ -42,12 +43,12 @@ CONSOLE = Console(width=120)
 
 @dataclass(frozen=True)
 class Simulated:
-    """A describer that knows every file's vector by its name."""
+    """A extractor that knows every file's vector by its name."""
 
     by_name: dict[str, NDArray[np.float32]]
-    normalized: Normalizer
+    normalize: Normalizer
 
-    def images(self, images: ImageSet) -> Iterator[EmbeddedBlock]:
+    def extract(self, images: ImageSet) -> Iterator[EmbeddedBlock]:
         vectors = np.stack([self.by_name[path.name] for path in images.paths])
         yield EmbeddedBlock(0, vectors, np.zeros(len(vectors), bool))
 
@@ -92,22 +93,22 @@ def speed() -> None:
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        describer = simulated(folder)
-        held_out = describer.normalized.training.rows(describer.normalized.training.ids[:2000])
+        extractor = simulated(folder)
+        held_out = extractor.normalize.training.rows(extractor.normalized.training.ids[:2000])
         with open_store(folder / "index", "simulated", DIMENSIONS) as store:
-            timed("hash and store the references", lambda: add_folder(store, describer, folder / "references"))
+            timed("hash and store the references", lambda: add_folder(store, extractor, folder / "references"))
             tail = timed("calibrate on 2,000 × 2,000", lambda: fit_tail_of_readable(held_out, held_out, np.arange(2000)))
             rule = Rule(None, tail, 0.001, 10)
             matches = timed(
-                "Faiss file, normalise, search, judge", lambda: match_folder(store, describer, folder / "queries", rule)
+                "Faiss file, normalise, search, judge", lambda: match_folder(store, extractor, folder / "queries", rule)
             )
             timed("CSV", lambda: write_matches_csv(folder / "matches.csv", matches))
             timed("gallery of the best 300", lambda: write_matches_page(folder / "gallery", matches, rule))
             table.add_row("all", f"{total:.2f}", end_section=True)
             found = sum(match.query.name[1:] == match.reference.name[1:] for match in matches.pairs)
             wrong = len({match.query for match in matches.pairs if int(match.query.stem[1:]) >= QUERIES // 2})
-            timed("again, nothing new", lambda: add_folder(store, describer, folder / "references"))
-            timed("copies within the references", lambda: match_within(store, describer, rule))
+            timed("again, nothing new", lambda: add_folder(store, extractor, folder / "references"))
+            timed("copies within the references", lambda: match_within(store, extractor, rule))
     CONSOLE.print(table)
     CONSOLE.print(f"{found} of {QUERIES // 2} copies found, {wrong} of {QUERIES // 2} others matched")
 
@@ -117,7 +118,7 @@ def promises(folders: list[Path]) -> None:
     table = Table("run", "stated", "queries that copy nothing", "of them matched", "measured", "÷ stated", "copies found")
     for folder in folders:
         run = open_known_run(folder, None)
-        tail = calibrate(run, run_describer(run))
+        tail = calibrate_on_run(run, run_extractor(run))
         truth = read_ground_truth(run.data / "public_ground_truth.csv")
         queries, references = read_vectors(folder / "normalized" / "query.h5"), read_vectors(folder / "ensemble" / "reference.h5")
         nearest, true = distances(queries, references, truth.pairs)

@@ -10,7 +10,8 @@ from pathlib import Path
 from data.errors import UserError
 from pipeline.run.known_run import open_known_run
 from pipeline.run.stage import Run
-from pipeline.tools.extractor import Describer, calibrate, calibrate_on, checkpoint_describer, onnx_describer, run_describer
+from pipeline.tools.extractor import Extractor, checkpoint_extractor, onnx_extractor, run_extractor
+from pipeline.tools.match_calibration import calibrate_on_images, calibrate_on_run
 from pipeline.tools.match_folders import Added, add_folder, forget_missing, images_below, indexed_path, match_folder, match_within
 from submissions.index.calibration import Tail
 from submissions.index.matches import Matches, Rule, counted, write_matches_csv
@@ -25,27 +26,27 @@ def match(options: argparse.Namespace) -> None:
     """Change the index, search it, write `matches.csv` and `gallery/index.html`."""
     _check_folders(options)
     check_place(options.output / GALLERY, "--output")
-    run, describer = _describer(options)
+    run, extractor = _extractor(options)
     if options.queries is None:
-        with open_store(options.index, describer.identity, describer.dimensions, new=bool(options.add)) as store:
-            _change(store, describer, options)
+        with open_store(options.index, extractor.identity, extractor.dimensions, new=bool(options.add)) as store:
+            _change(store, extractor, options)
         return
     with alone(options.output):
         private = options.index is None
         folder = options.output / "index" if private else options.index
         with open_store(
-            folder, describer.identity, describer.dimensions, anew=private, new=private or bool(options.add)
+            folder, extractor.identity, extractor.dimensions, replace=private, new=private or bool(options.add)
         ) as store:
-            _change(store, describer, options)
-            rule = Rule(options.threshold, _tail(options, run, describer), options.false_alarms, options.most)
+            _change(store, extractor, options)
+            rule = Rule(options.threshold, _tail(options, run, extractor), options.false_alarms, options.most)
             references = options.references or options.queries
             if private:
-                _tell_added(references, add_folder(store, describer, references))
+                _tell_added(references, add_folder(store, extractor, references))
                 forget_missing(store, references)
             if private and options.references is None:
-                matches = match_within(store, describer, rule)
+                matches = match_within(store, extractor, rule)
             else:
-                matches = match_folder(store, describer, options.queries, rule)
+                matches = match_folder(store, extractor, options.queries, rule)
         _write(options, matches, rule)
 
 
@@ -83,29 +84,29 @@ def alone(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _describer(options: argparse.Namespace) -> tuple[Run | None, Describer]:
+def _extractor(options: argparse.Namespace) -> tuple[Run | None, Extractor]:
     if options.checkpoint is not None:
-        return None, checkpoint_describer(options.checkpoint)
+        return None, checkpoint_extractor(options.checkpoint)
     if options.onnx is not None:
-        return None, onnx_describer(options.onnx)
+        return None, onnx_extractor(options.onnx)
     run = open_known_run(options.run, options.data)
-    return run, run_describer(run)
+    return run, run_extractor(run)
 
 
-def _tail(options: argparse.Namespace, run: Run | None, describer: Describer) -> Tail | None:
+def _tail(options: argparse.Namespace, run: Run | None, extractor: Extractor) -> Tail | None:
     if options.unrelated is not None:
-        return calibrate_on(describer, images_below(options.unrelated))
+        return calibrate_on_images(extractor, images_below(options.unrelated))
     try:
-        return calibrate(run, describer) if run is not None else None
+        return calibrate_on_run(run, extractor) if run is not None else None
     except UserError:
         if options.threshold is not None:
             return None  # the rates are not known; the threshold is the user's own
         raise
 
 
-def _change(store: Store, describer: Describer, options: argparse.Namespace) -> None:
+def _change(store: Store, extractor: Extractor, options: argparse.Namespace) -> None:
     for folder in options.add:
-        _tell_added(folder, add_folder(store, describer, folder))
+        _tell_added(folder, add_folder(store, extractor, folder))
     if options.remove:
         removed = remove_files(store, map(indexed_path, options.remove))
         print(f"removed {sum(removed.values())} files from {store.folder}")

@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from data.errors import UserError
 from data.images import ImageSet, find_images
-from pipeline.tools.extractor import Describer
+from pipeline.tools.extractor import Extractor
 from submissions.index.matches import Match, Matches, Rule
 from submissions.index.search import content_numbers, nearest, open_search, vectors_of
 from submissions.index.store import (
@@ -49,7 +49,7 @@ def indexed_path(path: Path) -> Path:
     return Path(os.path.realpath(path.parent)) / path.name  # a link to a file is known by its own name
 
 
-def add_folder(store: Store, describer: Describer, folder: Path) -> Added:
+def add_folder(store: Store, extractor: Extractor, folder: Path) -> Added:
     """Add every image below the folder; only contents that the index lacks are embedded."""
     images = images_below(folder)
     known, embedded = stored_files(store), 0
@@ -63,7 +63,7 @@ def add_folder(store: Store, describer: Describer, folder: Path) -> Added:
             lacking = set(new.values()) - contents_of(store, new.values()).keys()
             first = {digest: path for path, digest in reversed(new.items()) if digest in lacking}
             if new:
-                add_files(store, new, list(_embedded(describer, first)))
+                add_files(store, new, list(_embedded(extractor, first)))
             embedded += len(first)
             bar.update(len(paths))
     return Added(len(images), embedded, closed)
@@ -77,7 +77,7 @@ def forget_missing(store: Store, folder: Path) -> None:
         remove_files(store, gone)
 
 
-def match_folder(store: Store, describer: Describer, folder: Path, rule: Rule) -> Matches:
+def match_folder(store: Store, extractor: Extractor, folder: Path, rule: Rule) -> Matches:
     """Which references the images below the folder copy."""
     images = images_below(folder)
     index = open_search(store)
@@ -85,11 +85,11 @@ def match_folder(store: Store, describer: Describer, folder: Path, rule: Rule) -
     pairs: list[Match] = []
     unreadable: list[Path] = []
     with tqdm(total=len(images), desc="embedding queries", unit="image", leave=False) as bar:
-        for block in describer.images(images):
+        for block in extractor.extract(images):
             paths = images.paths[block.first : block.first + len(block.vectors)]
             unreadable += [path for path, bad in zip(paths, block.unreadable, strict=True) if bad]
             readable = np.flatnonzero(~block.unreadable)
-            found = nearest(index, describer.normalized(block.vectors[readable]), rule.most + 1)  # it may find itself
+            found = nearest(index, extractor.normalize(block.vectors[readable]), rule.most + 1)  # it may find itself
             for row, contents, distances in zip(readable.tolist(), found.contents, found.distances, strict=True):
                 judged = _judged(store, paths[row], contents.tolist(), distances.tolist(), rule, threshold, index.ntotal)
                 twins = _twins(store, paths[row])
@@ -99,7 +99,7 @@ def match_folder(store: Store, describer: Describer, folder: Path, rule: Rule) -
     return Matches(_ordered(pairs), threshold, len(images), index.ntotal, unreadable + unreadable_files(store))
 
 
-def match_within(store: Store, describer: Describer, rule: Rule) -> Matches:
+def match_within(store: Store, extractor: Extractor, rule: Rule) -> Matches:
     """Which files of the index are copies of each other; each pair once, with the better of its two scores."""
     index = open_search(store)
     threshold = rule.threshold(index.ntotal)
@@ -107,7 +107,7 @@ def match_within(store: Store, describer: Describer, rule: Rule) -> Matches:
     numbers = content_numbers(index)
     for start in range(0, len(numbers), TOGETHER):
         part = numbers[start : start + TOGETHER]
-        found = nearest(index, describer.normalized(vectors_of(index, part)), rule.most + 1)
+        found = nearest(index, extractor.normalize(vectors_of(index, part)), rule.most + 1)
         for content, contents, distances in zip(part.tolist(), found.contents, found.distances, strict=True):
             paths = files_of_content(store, content)
             if not paths:
@@ -125,11 +125,11 @@ def match_within(store: Store, describer: Describer, rule: Rule) -> Matches:
     return Matches(_ordered(list(best.values())), threshold, files, index.ntotal, unreadable_files(store))
 
 
-def _embedded(describer: Describer, files: dict[bytes, Path]) -> Iterator[Content]:
+def _embedded(extractor: Extractor, files: dict[bytes, Path]) -> Iterator[Content]:
     if not files:
         return
     digests, paths = list(files), list(files.values())
-    for block in describer.images(ImageSet([str(path) for path in paths], paths)):
+    for block in extractor.extract(ImageSet([str(path) for path in paths], paths)):
         for row, (vector, bad) in enumerate(zip(block.vectors, block.unreadable, strict=True)):
             yield Content(digests[block.first + row], None if bad else vector)
 

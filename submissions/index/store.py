@@ -63,9 +63,18 @@ def digest_of(path: Path) -> bytes:
 
 
 @contextmanager
-def open_store(folder: Path, describer: str, dimensions: int, anew: bool = False, new: bool = True) -> Iterator[Store]:
-    """Open an index, or make one where `new` allows it. One that was made with another describer (a digest of what makes the
-    vectors) is emptied where `anew` allows it, otherwise UserError; so it is where the index cannot be used or the disk is full.
+def open_store(folder: Path, identity: str, dimensions: int, replace: bool = False, new: bool = True) -> Iterator[Store]:
+    """Open an index, or make a new one.
+
+    Args:
+        folder: where the index lies.
+        identity: a digest of everything that makes the vectors (`Extractor.identity`).
+        dimensions: of the vectors.
+        replace: empty an index that was made with another extractor.
+        new: make the index where there is none.
+
+    Raises:
+        UserError: the index cannot be used, is missing, or was made with another extractor; or the disk is full.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -78,7 +87,7 @@ def open_store(folder: Path, describer: str, dimensions: int, anew: bool = False
             database.create_function("checksum", 1, _checksum, deterministic=True)
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA foreign_keys = ON")
-            _prepare(database, folder, describer, dimensions, anew, new)
+            _prepare(database, folder, identity, dimensions, replace, new)
             yield Store(folder, database, dimensions)
         finally:
             database.close()
@@ -190,8 +199,8 @@ def changes(store: Store) -> int:
     return int(number)
 
 
-def _prepare(database: sqlite3.Connection, folder: Path, describer: str, dimensions: int, anew: bool, new: bool) -> None:
-    about = {"describer": describer, "dimensions": str(dimensions)}
+def _prepare(database: sqlite3.Connection, folder: Path, identity: str, dimensions: int, replace: bool, new: bool) -> None:
+    about = {"describer": identity, "dimensions": str(dimensions)}
     database.execute("BEGIN IMMEDIATE")  # of two processes that find no index, one makes it
     try:
         if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'about'").fetchone():
@@ -203,7 +212,7 @@ def _prepare(database: sqlite3.Connection, folder: Path, describer: str, dimensi
         elif not database.execute("SELECT 1 FROM pragma_table_info('contents') WHERE name = 'checksum'").fetchone():
             database.execute("ALTER TABLE contents ADD COLUMN checksum INTEGER")  # made before vectors carried one
             database.execute("UPDATE contents SET checksum = checksum(vector)")
-        if anew and _about(database, "describer") != describer:
+        if replace and _about(database, "describer") != identity:
             database.execute("DELETE FROM files")
             database.executemany("UPDATE about SET value = ?2 WHERE key = ?1", about.items())
             database.execute("UPDATE about SET value = value + 1 WHERE key = 'changes'")
@@ -211,7 +220,7 @@ def _prepare(database: sqlite3.Connection, folder: Path, describer: str, dimensi
     except BaseException:
         database.execute("ROLLBACK")
         raise
-    if _about(database, "describer") != describer:
+    if _about(database, "describer") != identity:
         raise UserError(
             f"{folder} was made with another run or checkpoint; its vectors cannot be compared with this one's. "
             "Name the run it was made with, or another folder with --index."

@@ -17,7 +17,8 @@ from pipeline.run.stage import Run, require
 from pipeline.run.training_roles import training_roles
 from pipeline.tools.explorer.edits import edited
 from pipeline.tools.explorer.pictures import data_url
-from pipeline.tools.extractor import Describer, Normalizer, calibrate, run_describer
+from pipeline.tools.extractor import Extractor, Normalizer, run_extractor
+from pipeline.tools.match_calibration import calibrate_on_run
 from submissions.index.calibration import Tail
 from submissions.index.search import nearest
 from submissions.vectors.files import Vectors, read_vectors
@@ -33,7 +34,7 @@ class Explorer:
     each kind by their id, as far as they are there; others: what edits may paste."""
 
     title: str
-    describer: Describer
+    extractor: Extractor
     references: Vectors
     index: faiss.Index
     tail: Tail | None
@@ -49,16 +50,16 @@ class Explorer:
 
 def open_explorer(run: Run, rate: float) -> Explorer:
     """UserError names the step that the run lacks. Without enough pairs to calibrate there is no threshold."""
-    describer = run_describer(run)
+    extractor = run_extractor(run)
     references = read_vectors(require(run.folder / "ensemble" / "reference.h5", "03_ensemble", run))
     try:
-        tail, uncalibrated = calibrate(run, describer), ""
+        tail, uncalibrated = calibrate_on_run(run, extractor), ""
     except UserError as error:
         tail, uncalibrated = None, str(error)
     data, roles = open_isc_folder(run.data), training_roles(run)
     return Explorer(
         title=str(run.folder),
-        describer=describer,
+        extractor=extractor,
         references=references,
         index=reference_index(references),
         tail=tail,
@@ -82,8 +83,8 @@ def answer(explorer: Explorer, picture: NDArray[np.uint8], edit: str | None, int
     started = time.perf_counter()
     made = None if edit is None else edited(picture, edit, intensity, draw, explorer.others)
     pixels = picture if made is None else made.image
-    query = explorer.describer.picture(pixels)
-    searched = explorer.describer.normalized(query)
+    query = explorer.extractor.extract_picture(pixels)
+    searched = explorer.extractor.normalize(query)
     found = nearest(explorer.index, searched, SHOWN)
     rows, distances = found.contents[0].tolist() if found.contents.size else [], found.distances.ravel()
     alarms = explorer.tail.false_alarms(distances, explorer.index.ntotal).tolist() if explorer.tail else [None] * len(rows)
@@ -110,7 +111,7 @@ def answer(explorer: Explorer, picture: NDArray[np.uint8], edit: str | None, int
 
 def _normalization(explorer: Explorer, query: NDArray[np.float32], searched: NDArray[np.float32]) -> dict[str, Any] | None:
     """similarity: C, the mean cosine to the nearest training images; moved: ‖q' − q‖; first: what was nearest before."""
-    normalizer = explorer.describer.normalizer
+    normalizer = explorer.extractor.normalizer
     if normalizer is None or normalizer.variant.method == "none":
         return None
     near = normalizer.neighbours(query)

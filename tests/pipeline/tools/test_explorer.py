@@ -22,7 +22,7 @@ from pipeline.tools.explorer.app import make_app
 from pipeline.tools.explorer.edits import EDITS, edited, offered
 from pipeline.tools.explorer.pictures import KEPT, Pictures
 from pipeline.tools.explorer.serving import explore, listening
-from pipeline.tools.extractor import run_describer
+from pipeline.tools.extractor import run_extractor
 
 TOP = Path(__file__).parents[3]
 BYTES = {"content-type": "application/octet-stream"}
@@ -57,9 +57,9 @@ def test_an_answer_is_what_the_run_would_say(explorer: Explorer, run: Run, tmp_p
     path = tmp_path / "query.png"  # no JPEG: those are decoded at a scale that follows the network's size
     Image.open(run.data / "query_images" / "Q000003.jpg").save(path)
     given = answer(explorer, decode_rgb(path), None, 0.5, 0)
-    describer = run_describer(run)
-    query = describer.vectors(ImageSet(["q"], [path])).vectors
-    moved = describer.normalized(query)[0].astype(np.float64)
+    extractor = run_extractor(run)
+    query = extractor.extract_all(ImageSet(["q"], [path])).vectors
+    moved = extractor.normalize(query)[0].astype(np.float64)
     scores = -((moved - explorer.references.vectors.astype(np.float64)) ** 2).sum(axis=1)
     order = np.argsort(-scores, kind="stable")[:12]
     assert [item["id"] for item in given["nearest"]] == [explorer.references.ids[row] for row in order]
@@ -69,7 +69,7 @@ def test_an_answer_is_what_the_run_would_say(explorer: Explorer, run: Run, tmp_p
     done = given["normalization"]
     assert done["method"] == "method2" and done["first"][0]["id"] == explorer.references.ids[int(plain.argmax())]
     assert done["moved"] == pytest.approx(float(np.linalg.norm(moved - query[0])), abs=1e-5)
-    training = describer.normalizer.training.vectors @ query[0]  # type: ignore[union-attr]
+    training = extractor.normalizer.training.vectors @ query[0]  # type: ignore[union-attr]
     assert done["similarity"] == pytest.approx(max(0.0, float(np.sort(training)[-3:].mean())), abs=1e-5)
     threshold = explorer.threshold()
     assert threshold is not None and [item["copy"] for item in given["nearest"]] == [s >= threshold for s in scores[order]]

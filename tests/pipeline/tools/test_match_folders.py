@@ -19,7 +19,7 @@ from models.settings import DescriptorSettings
 from pipeline.match import check, parser
 from pipeline.tools import match_folders as matching
 from pipeline.tools.export_onnx import export_checkpoint
-from pipeline.tools.extractor import checkpoint_describer
+from pipeline.tools.extractor import checkpoint_extractor
 from pipeline.tools.match_command import alone, match
 from pipeline.tools.match_folders import Added, add_folder, forget_missing, match_folder, match_within
 from submissions.index.matches import Rule
@@ -50,13 +50,13 @@ def pictures(tmp_path: Path) -> Path:
 
 
 def test_copies_are_found_by_content_and_by_sight(pictures: Path, checkpoint: Path) -> None:
-    describer = checkpoint_describer(checkpoint)
-    with open_store(pictures / "index", describer.identity, describer.dimensions) as store:
-        assert add_folder(store, describer, pictures / "references") == Added(9, 9, [])
-        assert add_folder(store, describer, pictures / "references") == Added(9, 0, [])
+    extractor = checkpoint_extractor(checkpoint)
+    with open_store(pictures / "index", extractor.identity, extractor.dimensions) as store:
+        assert add_folder(store, extractor, pictures / "references") == Added(9, 9, [])
+        assert add_folder(store, extractor, pictures / "references") == Added(9, 0, [])
         shutil.copy(pictures / "references" / "R000003.jpg", pictures / "references" / "double.jpg")
-        assert add_folder(store, describer, pictures / "references") == Added(10, 0, [])
-        matches = match_folder(store, describer, pictures / "queries", RULE)
+        assert add_folder(store, extractor, pictures / "references") == Added(10, 0, [])
+        matches = match_folder(store, extractor, pictures / "queries", RULE)
         found = {(match.query.name, match.reference.name) for match in matches.pairs}
         assert {("same <b>.jpg", "R000000.jpg"), ("again.jpg", "R000001.jpg")} <= found
         assert matches.pairs[0].score == 0 and matches.references == 8
@@ -64,16 +64,16 @@ def test_copies_are_found_by_content_and_by_sight(pictures: Path, checkpoint: Pa
         (pictures / "references" / "R000000.jpg").unlink()
         forget_missing(store, pictures / "references")
         assert len(stored_files(store)) == 9
-        assert "R000000.jpg" not in {m.reference.name for m in match_folder(store, describer, pictures / "queries", RULE).pairs}
+        assert "R000000.jpg" not in {m.reference.name for m in match_folder(store, extractor, pictures / "queries", RULE).pairs}
 
 
 def test_within_one_folder_each_pair_is_listed_once(pictures: Path, checkpoint: Path) -> None:
-    describer = checkpoint_describer(checkpoint)
+    extractor = checkpoint_extractor(checkpoint)
     shutil.copytree(pictures / "references", pictures / "all")
     shutil.copytree(pictures / "queries", pictures / "all", dirs_exist_ok=True)
-    with open_store(pictures / "index", describer.identity, describer.dimensions) as store:
-        add_folder(store, describer, pictures / "all")
-        matches = match_within(store, describer, RULE)
+    with open_store(pictures / "index", extractor.identity, extractor.dimensions) as store:
+        add_folder(store, extractor, pictures / "all")
+        matches = match_within(store, extractor, RULE)
     pairs = [frozenset((match.query.name, match.reference.name)) for match in matches.pairs]
     assert len(pairs) == len(set(pairs)) and all(len(pair) == 2 for pair in pairs)
     assert {frozenset(("same <b>.jpg", "R000000.jpg")), frozenset(("again.jpg", "R000001.jpg"))} <= set(pairs)
@@ -81,10 +81,10 @@ def test_within_one_folder_each_pair_is_listed_once(pictures: Path, checkpoint: 
 
 
 def test_a_query_that_is_a_reference_itself_takes_no_place(pictures: Path, checkpoint: Path) -> None:
-    describer = checkpoint_describer(checkpoint)
-    with open_store(pictures / "index", describer.identity, describer.dimensions) as store:
-        add_folder(store, describer, pictures / "references")
-        matches = match_folder(store, describer, pictures / "references", Rule(score=None, tail=None, rate=0.001, most=1))
+    extractor = checkpoint_extractor(checkpoint)
+    with open_store(pictures / "index", extractor.identity, extractor.dimensions) as store:
+        add_folder(store, extractor, pictures / "references")
+        matches = match_folder(store, extractor, pictures / "references", Rule(score=None, tail=None, rate=0.001, most=1))
     assert len(matches.pairs) == len({match.query for match in matches.pairs}) == 8
     assert all(match.query != match.reference for match in matches.pairs)
 
@@ -97,9 +97,9 @@ def test_a_file_that_cannot_be_opened_stops_no_one(pictures: Path, checkpoint: P
         return digest_of(path if path.name != closed.name else path / "denied")
 
     monkeypatch.setattr(matching, "digest_of", denied)
-    describer = checkpoint_describer(checkpoint)
-    with open_store(pictures / "index", describer.identity, describer.dimensions) as store:
-        assert add_folder(store, describer, pictures / "references") == Added(9, 8, [closed])
+    extractor = checkpoint_extractor(checkpoint)
+    with open_store(pictures / "index", extractor.identity, extractor.dimensions) as store:
+        assert add_folder(store, extractor, pictures / "references") == Added(9, 8, [closed])
         assert closed not in stored_files(store)
 
 

@@ -33,7 +33,7 @@ VECTORS = RNG.standard_normal((20, 8)).astype(np.float32)
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    with open_store(tmp_path / "index", "describer", 8) as opened:
+    with open_store(tmp_path / "index", "extractor", 8) as opened:
         yield opened
 
 
@@ -92,19 +92,19 @@ def test_unreadable_and_strangely_named_files(store: Store) -> None:
     assert contents_of(store, [b"x"])
 
 
-def test_another_describer_is_refused(store: Store) -> None:
+def test_another_extractor_is_refused(store: Store) -> None:
     with pytest.raises(UserError, match="another run or checkpoint"), open_store(store.folder, "other", 8):
         pass
 
 
-def test_an_index_that_may_be_made_anew_is_emptied_for_another_describer(store: Store) -> None:
+def test_an_index_that_may_be_replaced_is_emptied_for_another_extractor(store: Store) -> None:
     add(store, 1, 2)
     before = {path.name for path in store.folder.glob("*.faiss") if open_search(store)}
-    with open_store(store.folder, "other", 4, anew=True) as other:
+    with open_store(store.folder, "other", 4, replace=True) as other:
         assert open_search(other).ntotal == 0 and contents_of(other, [b"1"]) == {}
         add_files(other, {Path("/a/1.jpg"): b"1"}, [Content(b"1", VECTORS[1, :4])])
         assert open_search(other).ntotal == 1
-    with open_store(store.folder, "other", 4, anew=True) as again:
+    with open_store(store.folder, "other", 4, replace=True) as again:
         assert open_search(again).ntotal == 1
     assert before.isdisjoint(path.name for path in store.folder.glob("*.faiss"))
 
@@ -121,19 +121,19 @@ def test_a_database_that_makes_no_sense_is_named(store: Store, damage: str) -> N
     add(store, 1, 2)
     store.database.execute("PRAGMA foreign_keys = OFF")
     store.database.execute(damage)
-    with pytest.raises(UserError, match="cannot be used"), open_store(store.folder, "describer", 8) as opened:
+    with pytest.raises(UserError, match="cannot be used"), open_store(store.folder, "extractor", 8) as opened:
         open_search(opened)
 
 
 def test_a_file_is_no_index(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match="is a file"), open_store(tmp_path / "file", "describer", 8):
+    with pytest.raises(UserError, match="is a file"), open_store(tmp_path / "file", "extractor", 8):
         pass
 
 
 def test_a_damaged_database_is_named(tmp_path: Path) -> None:
     (tmp_path / "references.sqlite").write_bytes(b"no database at all" * 100)
-    with pytest.raises(UserError, match="cannot be used"), open_store(tmp_path, "describer", 8):
+    with pytest.raises(UserError, match="cannot be used"), open_store(tmp_path, "extractor", 8):
         pass
 
 
@@ -145,11 +145,11 @@ def test_an_empty_database_is_no_index_of_nothing(tmp_path: Path, content: bytes
             database.execute("PRAGMA journal_mode = WAL")
     else:
         (tmp_path / "references.sqlite").write_bytes(content)
-    with pytest.raises(UserError, match=r"references\.sqlite is empty"), open_store(tmp_path, "describer", 8, new=False):
+    with pytest.raises(UserError, match=r"references\.sqlite is empty"), open_store(tmp_path, "extractor", 8, new=False):
         pass
-    with open_store(tmp_path, "describer", 8) as store:
+    with open_store(tmp_path, "extractor", 8) as store:
         add(store, 1)
-    with open_store(tmp_path, "describer", 8, new=False) as store:
+    with open_store(tmp_path, "extractor", 8, new=False) as store:
         assert len(stored_files(store)) == 1
 
 
@@ -157,7 +157,7 @@ def test_a_full_disk_is_no_damage(store: Store) -> None:
     add(store, 1)
     pages = store.database.execute("PRAGMA page_count").fetchone()[0]
     full = pytest.raises(UserError, match=r"the disk is full\. .* same command again")
-    with full as caught, open_store(store.folder, "describer", 8) as other:
+    with full as caught, open_store(store.folder, "extractor", 8) as other:
         other.database.execute(f"PRAGMA max_page_count = {pages}")
         add(other, *range(2, 20), prefix="/a long name" * 40)
     assert "remove" not in str(caught.value)
@@ -168,7 +168,7 @@ def test_another_process_that_writes_is_no_damage(store: Store, monkeypatch: pyt
     monkeypatch.setattr("submissions.index.store.WAIT", 0.1)
     store.database.execute("BEGIN IMMEDIATE")
     waiting = pytest.raises(UserError, match=r"another process has been writing for 0\.1 s")
-    with waiting as caught, open_store(store.folder, "describer", 8):
+    with waiting as caught, open_store(store.folder, "extractor", 8):
         pass
     assert "remove" not in str(caught.value)
 
@@ -188,7 +188,7 @@ def test_flipped_bytes_of_a_vector_are_found(store: Store) -> None:
 def test_an_index_made_before_vectors_had_checksums_opens(store: Store) -> None:
     add(store, 1, 2)
     store.database.execute("ALTER TABLE contents DROP COLUMN checksum")
-    with open_store(store.folder, "describer", 8, new=False) as opened:
+    with open_store(store.folder, "extractor", 8, new=False) as opened:
         add(opened, 3)
         assert open_search(opened).ntotal == 3
         opened.database.execute("UPDATE contents SET vector = zeroblob(32) WHERE digest = x'31'")
@@ -231,7 +231,7 @@ from pathlib import Path
 import numpy as np
 from submissions.index.search import open_search
 from submissions.index.store import *
-with open_store(Path(sys.argv[1]), "describer", 8) as store:
+with open_store(Path(sys.argv[1]), "extractor", 8) as store:
     print("open", flush=True)
     for turn in range(100_000):
         rows = range(turn * 50, turn * 50 + 50)
@@ -254,7 +254,7 @@ def test_a_kill_at_any_moment_leaves_a_whole_state(tmp_path: Path) -> None:
         process.wait()
         with sqlite3.connect(tmp_path / "references.sqlite") as plain:
             assert plain.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-        with open_store(tmp_path, "describer", 8) as store:
+        with open_store(tmp_path, "extractor", 8) as store:
             files = stored_files(store)
             assert len(files) % 50 == 0
             index = open_search(store)

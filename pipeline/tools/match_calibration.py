@@ -1,0 +1,56 @@
+"""The tail of unrelated pairs' distances, from a run's own data or from a folder of pictures."""
+
+import json
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data.errors import naming
+from data.images import ImageSet
+from pipeline.run.stage import Run, require
+from pipeline.run.training_roles import training_roles
+from pipeline.tools.extractor import Extractor, Normalizer
+from submissions.index.calibration import Tail, fit_tail
+from submissions.vectors.files import Vectors, read_vectors
+
+
+def calibrate_on_run(run: Run, extractor: Extractor) -> Tail:
+    """Fit the tail on the run's own data.
+
+    The synthetic queries of step 00 are compared with the held-out training images that they were not made from, normalised
+    against the other training images as the choice of the variant was.
+
+    Raises:
+        UserError: steps 00 to 03 have not been done, or there are too few pairs.
+    """
+    normalizer = extractor.normalizer
+    if normalizer is None:
+        raise ValueError("only a run's extractor can be calibrated on the run")
+    records = require(run.folder / "queries" / "query_records.jsonl", "00_augment", run)
+    synthetic = read_vectors(require(run.folder / "ensemble" / "synthetic.h5", "03_ensemble", run))
+    roles, training = training_roles(run), normalizer.training
+    with naming(run.folder / "ensemble" / "training.h5"):
+        held_out = training.rows(roles.references.ids + roles.distractors.ids)
+        outside = set(held_out.ids)
+        others = training.rows([image_id for image_id in training.ids if image_id not in outside])
+        queries = Normalizer(others, normalizer.variant, normalizer.settings)(synthetic.vectors)
+    sources = {line["query_id"]: line["source_id"] for line in map(json.loads, records.read_text("utf-8").splitlines())}
+    where = {image_id: row for row, image_id in enumerate(held_out.ids)}
+    own = np.array([where[sources[query_id]] for query_id in synthetic.ids], np.int64)
+    return fit_tail_of_readable(Vectors(synthetic.ids, queries, synthetic.unreadable), held_out, own)
+
+
+def calibrate_on_images(extractor: Extractor, images: ImageSet) -> Tail:
+    """Fit the tail on unedited pictures that are no copies of each other: each is compared with all others."""
+    vectors = extractor.extract_all(images)
+    rows = np.arange(len(vectors))
+    queries = Vectors(vectors.ids, extractor.normalize(vectors.vectors), vectors.unreadable)
+    return fit_tail_of_readable(queries, vectors, rows)
+
+
+def fit_tail_of_readable(queries: Vectors, references: Vectors, own: NDArray[np.int64]) -> Tail:
+    """Fit the tail without the rows of unreadable images; `own` [n] is the related reference's row, −1 for none."""
+    readable = np.flatnonzero(~references.unreadable)
+    place = np.full(len(references) + 1, -1)  # the last one stands for "related to none"
+    place[readable] = np.arange(len(readable))
+    return fit_tail(queries.readable(), references.readable(), place[own[~queries.unreadable]])
