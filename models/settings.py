@@ -9,6 +9,7 @@ from augmentations.settings import Family
 from data.settings import Settings
 from models.objectives.settings import MultiGrainSettings, PaperObjectiveSettings, SvmaxSettings
 
+SMALLEST_IMAGE, LARGEST_IMAGE = 16, 8192  # pixels a side
 PAIRWISE = ("contrastive", "triplet", "multi_similarity", "npair", "angular", "margin")
 
 
@@ -24,7 +25,7 @@ class DescriptorSettings(Settings):
 
     backbone: str
     weights: str = "none"
-    dimensions: int | None = Field(256, ge=2)
+    dimensions: int | None = Field(256, ge=2, le=65_536)
     pooling_exponent: float = Field(3.0, gt=0)
     train_pooling_exponent: bool = True
     domains: Literal["split", "shared"] | None = None
@@ -113,7 +114,7 @@ class StageSettings(Settings):
     classes: int | None = Field(None, ge=2)
     intensity: float = Field(0.5, ge=0, le=1)
     last_intensity: float | None = Field(None, ge=0, le=1)
-    image_size: int = Field(160, ge=16)
+    image_size: int = Field(160, ge=SMALLEST_IMAGE, le=LARGEST_IMAGE)
     batch_size: int = Field(64, ge=2)
     epochs: int = Field(100, ge=1)
     minutes: float | None = Field(None, gt=0)
@@ -128,7 +129,7 @@ class EmbeddingSettings(Settings):
     these multiples of image_size; flip: also mirrored; the vector is the unit mean of all. pooling_exponent: GeM's p here.
     """
 
-    image_size: int | None = Field(None, ge=16)
+    image_size: int | None = Field(None, ge=SMALLEST_IMAGE, le=LARGEST_IMAGE)
     scales: tuple[float, ...] = Field((1.0,), min_length=1)
     batch_size: int = Field(128, ge=1)
     flip: bool = False

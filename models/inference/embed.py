@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from augmentations.dataset import normalized
+from data.errors import UserError
 from data.images import ImageSet
 from data.loader import CleanImages
 from models.inference.parallel import mapped
@@ -51,8 +52,19 @@ def embed_images(checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSe
     first = 0
     with _exponent(descriptor, settings.pooling_exponent):
         for vectors, unreadable in mapped(embed, loader, device):
+            check_finite(vectors, images, first)
             yield EmbeddedBlock(first, vectors, unreadable)
             first += len(vectors)
+
+
+def check_finite(vectors: NDArray[np.float32], images: ImageSet, first: int) -> None:
+    """UserError names the first image, of those from row `first` on, whose vector [d] holds NaN or infinity."""
+    broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if len(broken):
+        raise UserError(
+            f"the network's vector of {images.paths[first + broken[0]]} is not finite: its weights are damaged, its training "
+            "diverged, or precision 16 is too narrow for it (embedding.precision: bf16 or 32)."
+        )
 
 
 @contextmanager

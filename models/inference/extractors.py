@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 from augmentations.dataset import normalized
 from data.images import ImageSet
 from data.loader import CleanImages
-from models.inference.embed import EmbeddedBlock, embed_batch, image_sizes
+from models.inference.embed import EmbeddedBlock, check_finite, embed_batch, image_sizes
 from models.network.checkpoint import load_descriptor
 from models.network.device import best_device
 from models.settings import EmbeddingSettings
@@ -59,6 +59,7 @@ def embed_with_all(networks: list[Network], images: ImageSet, settings: Embeddin
         unreadable = ~np.logical_and.reduce([readable.numpy() for _, readable in batches])
         vectors = np.concatenate([network.embed(squares) for network in networks], axis=1)
         vectors[unreadable] = 0
+        check_finite(vectors, images, first)
         yield EmbeddedBlock(first, vectors, unreadable)
         first += len(vectors)
 

@@ -5,13 +5,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+from pydantic import Field, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from data.errors import UserError
+from data.errors import UserError, naming
 from data.files import whole_file
+from data.settings import Settings
 from models.network.descriptor import Descriptor
-from models.settings import DescriptorSettings
+from models.settings import LARGEST_IMAGE, SMALLEST_IMAGE, DescriptorSettings
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,14 @@ class Checkpoint:
 
     descriptor: Descriptor
     image_size: int
+    notes: dict[str, Any]
+
+
+class _Description(Settings):
+    """What a checkpoint says of itself."""
+
+    descriptor: DescriptorSettings
+    image_size: int = Field(ge=SMALLEST_IMAGE, le=LARGEST_IMAGE)
     notes: dict[str, Any]
 
 
@@ -32,21 +43,40 @@ def save_descriptor(path: Path, descriptor: Descriptor, image_size: int, notes: 
 
 
 def load_descriptor(path: Path) -> Checkpoint:
-    """Build the descriptor that the file describes and load its weights; UserError when the file is another thing."""
+    """Build the descriptor that the file describes and load its weights; UserError when the file is another thing, or when not
+    all weights are finite."""
     if not path.is_file():
         raise UserError(f"{path}: no such checkpoint. Train one with step 01.")
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
-    except SafetensorError as error:
+    except (SafetensorError, OSError) as error:
         raise UserError(f"{path} is not a safetensors file ({error}). Train the model again (step 01).") from error
     if "description" not in metadata:
         raise UserError(f"{path} holds weights without a description; it is not a checkpoint of this project.")
-    description = json.loads(metadata["description"])
-    descriptor = Descriptor(DescriptorSettings.model_validate(description["descriptor"]), load_weights=False)
+    description = _read_description(path, metadata["description"])
+    with naming(path):
+        descriptor = Descriptor(description.descriptor, load_weights=False)
     try:
         descriptor.load_state_dict(weights)
     except RuntimeError as error:
         raise UserError(f"{path} does not fit its own description, perhaps made with another timm: {error}") from error
-    return Checkpoint(descriptor, description["image_size"], description["notes"])
+    broken = [name for name, tensor in weights.items() if not torch.isfinite(tensor).all()]
+    if broken:
+        raise UserError(
+            f"{path} holds NaN or infinite weights ({broken[0]}): its training diverged or the file is damaged. Take an earlier "
+            "stage's checkpoint, or train again with a lower learning rate."
+        )
+    return Checkpoint(descriptor, description.image_size, description.notes)
+
+
+def _read_description(path: Path, text: str) -> _Description:
+    try:
+        return _Description.model_validate(json.loads(text))
+    except ValidationError as error:
+        first = error.errors()[0]
+        problem = f"{'.'.join(map(str, first['loc'])) or 'description'}: {first['msg']}"
+    except (ValueError, RecursionError) as error:
+        problem = f"no JSON ({error})"
+    raise UserError(f"{path} describes itself wrongly, {problem}. It was not written by this project, or is damaged.")

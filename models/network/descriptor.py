@@ -1,6 +1,7 @@
 """Image → vector: a timm backbone, GeM, a linear layer without bias, unit length (ISC2021 paper, 2.2)."""
 
 import difflib
+import pickle
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -131,12 +132,17 @@ def _load_local(backbone: nn.Module, path: Path) -> None:
     if not path.is_file():
         raise UserError(f"{path}: no such weights file.")
     try:
-        state: dict[str, Any] = (
-            load_file(path) if path.suffix == ".safetensors" else torch.load(path, map_location="cpu", weights_only=True)
-        )
+        state: Any = load_file(path) if path.suffix == ".safetensors" else torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise UserError(
+            f"{path} is refused: it is damaged, or holds Python objects beside tensors, which could run code when it is read. "
+            "Take the weights as .safetensors."
+        ) from error
     except Exception as error:  # damaged files raise many kinds
         raise UserError(f"{path} is not a weights file that can be read: {error}") from error
-    state = state.get("state_dict", state)
+    state = state.get("state_dict", state) if isinstance(state, dict) else state
+    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise UserError(f"{path} holds no weights by name (a state_dict of tensors).")
     own = backbone.state_dict()
     fitting = {key: value.float() for key, value in state.items() if key in own and value.shape == own[key].shape}
     if len(fitting) < len(own):

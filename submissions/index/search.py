@@ -45,6 +45,8 @@ def nearest(index: faiss.Index, queries: NDArray[np.float32], count: int) -> Nea
     if not depth or not len(queries):
         return Nearest(np.full((len(queries), 0), -1), np.zeros((len(queries), 0)))
     _, numbers = index.search(np.ascontiguousarray(queries, np.float32), depth)
+    if (numbers < 0).any():
+        raise UserError("the index or a query holds vectors that are not finite: add its images again, with a whole network.")
     unique, places = np.unique(numbers, return_inverse=True)
     vectors = vectors_of(index, unique)
     rows = np.repeat(np.arange(len(queries)), depth)

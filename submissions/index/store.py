@@ -122,6 +122,8 @@ def add_files(store: Store, files: dict[Path, bytes], contents: Iterable[Content
     """
     with _writing(store):
         for content in contents:
+            if content.vector is not None and not np.isfinite(content.vector).all():
+                raise ValueError("a vector that is not finite would stop every search")
             vector = None if content.vector is None else np.ascontiguousarray(content.vector, np.float32).tobytes()
             store.database.execute(
                 "INSERT OR IGNORE INTO contents (digest, vector, checksum) VALUES (?1, ?2, checksum(?2))",

@@ -1,7 +1,9 @@
+import json
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from data.errors import UserError
 from models.network.checkpoint import load_descriptor, save_descriptor
@@ -62,6 +64,55 @@ def test_files_that_are_no_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "bad.safetensors").write_bytes(b"garbage")
     with pytest.raises(UserError, match="not a safetensors file"):
         load_descriptor(tmp_path / "bad.safetensors")
+
+
+WHOLE = {"descriptor": SETTINGS.model_dump(mode="json"), "image_size": 64, "notes": {}}
+
+
+@pytest.mark.parametrize(
+    ("description", "problem"),
+    [
+        ("{", "no JSON"),
+        ("", "no JSON"),
+        ("[" * 100_000, "no JSON"),
+        ('{"image_size": %s}' % ("9" * 5000), "no JSON"),
+        ("[]", "valid dictionary"),
+        ("{}", "descriptor: Field required"),
+        (json.dumps({**WHOLE, "descriptor": {}}), r"descriptor\.backbone: Field required"),
+        (json.dumps({key: value for key, value in WHOLE.items() if key != "image_size"}), "image_size: Field required"),
+        (json.dumps({**WHOLE, "image_size": -5}), "image_size: Input should be greater"),
+        (json.dumps({**WHOLE, "image_size": 10**9}), "image_size: Input should be less"),
+        (json.dumps({**WHOLE, "descriptor": {**WHOLE["descriptor"], "dimensions": 10**12}}), r"descriptor\.dimensions: .* less"),
+    ],
+)
+def test_a_description_that_makes_no_sense_is_named(tmp_path: Path, description: str, problem: str) -> None:
+    path = tmp_path / "c.safetensors"
+    save_file({"weight": torch.zeros(2)}, path, metadata={"description": description})
+    with pytest.raises(UserError, match=rf"c\.safetensors describes itself wrongly, .*{problem}"):
+        load_descriptor(path)
+
+
+def test_weights_that_are_not_finite_are_refused(tmp_path: Path) -> None:
+    descriptor = Descriptor(SETTINGS)
+    with torch.no_grad():
+        descriptor.projection.weight[0, 0] = float("nan")
+    save_descriptor(tmp_path / "c.safetensors", descriptor, 64, {})
+    with pytest.raises(UserError, match=r"c\.safetensors holds NaN or infinite weights \(projection\.weight\)"):
+        load_descriptor(tmp_path / "c.safetensors")
+
+
+class Malicious:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return Path.touch, (Path("run-by-pickle"),)  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("content", [Malicious(), {"weight": Malicious()}, [torch.zeros(2)], {"state_dict": {"epoch": 3}}])
+def test_weights_that_are_more_than_tensors_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: object) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.save(content, "weights.pth")
+    with pytest.raises(UserError, match=r"weights\.pth (is refused|holds no weights by name)"):
+        Descriptor(DescriptorSettings(backbone="test_efficientnet", weights="weights.pth"))
+    assert not Path("run-by-pickle").exists()
 
 
 def test_unknown_backbone_names_the_nearest() -> None:

@@ -4,15 +4,18 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.typing import NDArray
 from PIL import Image
 
 from data.errors import UserError
 from data.procedural.sample import write_pictures
+from models.inference.extractors import Squares
 from models.network.checkpoint import save_descriptor
 from models.network.descriptor import Descriptor
 from models.settings import DescriptorSettings
@@ -171,6 +174,22 @@ def test_a_gallery_takes_the_place_of_a_gallery_only(pictures: Path, checkpoint:
     with pytest.raises(UserError, match=r"left alone\. Choose another --output"):
         run_match(*arguments, "--output", "album")
     assert own.is_file() and not Path("album/index").exists()
+
+
+def test_vectors_that_are_not_finite_never_reach_the_index(
+    pictures: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extractor = checkpoint_extractor(checkpoint)
+    network = extractor.networks[0]
+
+    def broken(squares: Squares) -> NDArray[np.float32]:
+        return np.full_like(network.embed(squares), np.nan)
+
+    extractor = replace(extractor, networks=[replace(network, embed=broken)])
+    with open_store(pictures / "index", extractor.identity, extractor.dimensions) as store:
+        with pytest.raises(UserError, match=r"vector of .*references/.* is not finite"):
+            add_folder(store, extractor, pictures / "references")
+        assert not stored_files(store)
 
 
 def test_two_do_not_write_into_one_folder(pictures: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
