@@ -1,30 +1,21 @@
 """Compositions of edits: draw which edits and parameters, apply them, keep a record that replays to the same image."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from augmentations.edits import colour, geometry, overlays, quality
+from augmentations.edits.registry import FUNCTIONS, OTHER_IMAGE, Image
 from augmentations.settings import AugmentationSettings
-from augmentations.tables import classification
 from augmentations.tables.beyond_paper import EXTRA_TABLE
 from augmentations.tables.classification import AUTO_AUGMENT, MULTIGRAIN_FULL
-from augmentations.tables.isc2021 import REFERENCE_TABLE, TABLE, Edit
+from augmentations.tables.isc2021 import QUERY_TABLE, REFERENCE_TABLE
+from augmentations.tables.row import Edit
 
-Image = NDArray[np.uint8]
 Record = list[dict[str, Any]]
-FUNCTIONS: dict[str, Callable[..., Image]] = {
-    name: value
-    for module in (geometry, colour, quality, overlays, classification)
-    for name, value in vars(module).items()
-    if callable(value) and not name.startswith("_") and getattr(value, "__module__", "") == module.__name__
-}
-OTHER_IMAGE = {"overlay_image": "overlay", "overlay_onto_image": "background", "collage": "overlay", "sticker": "overlay"}
 FAMILIES: dict[str, Sequence[Edit]] = {
-    "query": TABLE,
+    "query": QUERY_TABLE,
     "reference": REFERENCE_TABLE,
     "multigrain_full": MULTIGRAIN_FULL,
     "autoaugment": AUTO_AUGMENT,
@@ -72,10 +63,7 @@ def draw_record(settings: AugmentationSettings, rng: np.random.Generator, other_
             continue
         if edit.needs_overlay and not other_ids:
             continue
-        entry = {"edit": edit.name, "function": edit.function} | edit.draw(rng, settings.intensity)
-        if edit.needs_overlay:
-            entry[OTHER_IMAGE[entry["function"]]] = other_ids[int(rng.integers(len(other_ids)))]
-        record.append(entry)
+        record.append(edit.draw_entry(rng, settings.intensity, other_ids))
         done.add(edit.name)
     return record
 

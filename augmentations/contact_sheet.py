@@ -4,23 +4,23 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image as Pillow
 from PIL import ImageDraw
 
-from augmentations.composition import OTHER_IMAGE, edit_image, replay
-from augmentations.query_set import LONG_SIDE, fit
+from augmentations.composition import edit_image, replay
+from augmentations.edits.registry import TUNED_SIDE, Image
+from augmentations.query_set import fit
 from augmentations.randomness import generator_for
 from augmentations.settings import AugmentationSettings
 from augmentations.tables.beyond_paper import EXTRA_TABLE
-from augmentations.tables.isc2021 import TABLE, Edit
+from augmentations.tables.isc2021 import QUERY_TABLE
+from augmentations.tables.row import Edit
 from data.decode import decode_rgb
 from data.errors import ImageError, UserError
 from data.files import whole_file
 from data.images import ImageSet
 from data.loader import resize_square
 
-Image = NDArray[np.uint8]
 CELL, LABEL = 144, 16
 OVERLAYS = 64  # images that the sheets paste from
 EDIT_INTENSITIES, COMPOSITION_INTENSITIES = (0.25, 0.6, 1.0), (0.25, 0.5, 0.75, 1.0)
@@ -45,7 +45,7 @@ def draw_contact_sheets(images: ImageSet, overlays: ImageSet, count: int, seed: 
     if not chosen:
         raise UserError(f"no contact sheet: none of {len(images)} images can be read, the first is {images.paths[0]}.")
     other_images = _Material(_first_readable(overlays, OVERLAYS))
-    edits = [edit for edit in (*TABLE, *EXTRA_TABLE) if other_images.ids or not edit.needs_overlay]
+    edits = [edit for edit in (*QUERY_TABLE, *EXTRA_TABLE) if other_images.ids or not edit.needs_overlay]
     cells = []
     for number, edit in enumerate(edits):
         image = chosen[number % len(chosen)]
@@ -70,7 +70,7 @@ def _first_readable(images: ImageSet, count: int) -> dict[str, Image]:
         if len(found) == count:
             break
         try:
-            found[image_id] = fit(decode_rgb(path, short_side=LONG_SIDE // 2), LONG_SIDE)
+            found[image_id] = fit(decode_rgb(path, short_side=TUNED_SIDE // 2), TUNED_SIDE)
         except ImageError:
             continue
     return found
@@ -81,10 +81,7 @@ def _row(edit: Edit, image: Image, seed: int, other_images: _Material) -> list[I
 
     def edited(attempt: int, intensity: float) -> Image:
         rng = generator_for(seed, attempt, edit.name)
-        entry = {"edit": edit.name, "function": edit.function} | edit.draw(rng, intensity)
-        if edit.needs_overlay:
-            entry[OTHER_IMAGE[entry["function"]]] = other_images.ids[rng.integers(len(other_images.ids))]
-        return replay(image, [entry], other_images)
+        return replay(image, [edit.draw_entry(rng, intensity, other_images.ids)], other_images)
 
     def change(attempt: int) -> float:
         return float(np.abs(resize_square(edited(attempt, 1.0), CELL).astype(int) - resize_square(image, CELL)).mean())

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from augmentations.composition import OTHER_IMAGE, OverlaySource, Record, replay
+from augmentations.composition import OverlaySource, Record, replay
+from augmentations.edits.registry import OTHER_IMAGE
 
 Call = Callable[..., Image.Image]
 OURS_ONLY = frozenset({"perspective", "meme_format", "invert_channels", "swap_channels", "shift_channels"})  # fail or lack there

@@ -15,6 +15,7 @@ from PIL import Image
 from tqdm import tqdm
 
 from augmentations.composition import Edited, draw_record, replay
+from augmentations.edits.registry import TUNED_SIDE
 from augmentations.randomness import generator_for
 from augmentations.settings import AugmentationSettings
 from data.decode import decode_rgb
@@ -24,7 +25,6 @@ from data.ground_truth import write_ground_truth
 from data.images import ImageSet
 from data.layout import GROUND_TRUTH, QUERY, QUERY_EDITS
 
-LONG_SIDE = 384  # the size the paper's edits were tuned at
 Task = tuple[str, str, Path]  # query id, source id, source path
 
 
@@ -36,7 +36,7 @@ class FileOverlays:
 
     def __call__(self, image_id: str) -> NDArray[np.uint8]:
         try:
-            return fit(decode_rgb(self._paths[image_id], short_side=LONG_SIDE // 2), LONG_SIDE)
+            return fit(decode_rgb(self._paths[image_id], short_side=TUNED_SIDE // 2), TUNED_SIDE)
         except ImageError:
             self.ids = [other for other in self.ids if other != image_id]
             raise
@@ -95,11 +95,11 @@ def _write_query(
     query_id, source_id, path = task
     other_images = FileOverlays(overlays)
     try:
-        image = fit(decode_rgb(path, short_side=LONG_SIDE // 2), LONG_SIDE)
+        image = fit(decode_rgb(path, short_side=TUNED_SIDE // 2), TUNED_SIDE)
     except ImageError as error:
         return str(error)
     edited = _edited(image, settings, seed, query_id, source_id, other_images)
-    Image.fromarray(fit(edited.image, 2 * LONG_SIDE)).save(folder / f"{query_id}.jpg", quality=85)
+    Image.fromarray(fit(edited.image, 2 * TUNED_SIDE)).save(folder / f"{query_id}.jpg", quality=85)
     return edited.record
 
 

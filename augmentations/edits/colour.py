@@ -4,9 +4,14 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-Image = NDArray[np.uint8]
+from augmentations.edits.registry import Image, edit
+
+# Principal components of ImageNet's colours (A. Krizhevsky et al., 2012), as MultiGrain's `full` set uses them.
+LIGHTING_VALUES = np.array([0.2175, 0.0188, 0.0045], np.float32)
+LIGHTING_VECTORS = np.array([[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]], np.float32)
 
 
+@edit
 def color_jitter(image: Image, brightness: float, contrast: float, saturation: float) -> Image:
     """Brightness, contrast (about the mean grey) and saturation (about each pixel's grey), in this order; 1 changes nothing.
 
@@ -21,27 +26,32 @@ def color_jitter(image: Image, brightness: float, contrast: float, saturation: f
     return cv2.transform(image, matrix)  # type: ignore[return-value]
 
 
+@edit
 def grayscale(image: Image) -> Image:
     """Luminosity in all three channels."""
     return cv2.cvtColor(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB)  # type: ignore[return-value]
 
 
+@edit
 def opacity(image: Image, level: float) -> Image:
     """Blend with white: 1 keeps the image."""
     return cv2.convertScaleAbs(image, alpha=level, beta=255 * (1 - level))  # type: ignore[return-value]
 
 
+@edit
 def invert_channels(image: Image, red: bool, green: bool, blue: bool) -> Image:
     values = np.arange(256, dtype=np.uint8)[:, None] ^ np.array([255 * red, 255 * green, 255 * blue], np.uint8)
     return cv2.LUT(image, values[None])  # type: ignore[return-value]
 
 
+@edit
 def swap_channels(image: Image, order: list[int]) -> Image:
     """Channel i becomes the image's channel order[i]; a channel may stand more than once."""
     channels = cv2.split(image)
     return cv2.merge([channels[index] for index in order])  # type: ignore[return-value]
 
 
+@edit
 def shift_channels(image: Image, down: float, right: float) -> Image:
     """Move red by (down, right) and blue by the opposite, shares of the short side; the border is cropped."""
     height, width = image.shape[:2]
@@ -56,6 +66,15 @@ def shift_channels(image: Image, down: float, right: float) -> Image:
     return np.stack([part(0, i, j), part(1, 0, 0), part(2, -i, -j)], axis=2)
 
 
+@edit
+def pca_lighting(image: Image, weights: list[float]) -> Image:
+    """Add weights · eigenvalues along the principal colours of ImageNet."""
+    shift = 255 * LIGHTING_VECTORS @ (np.array(weights, np.float32) * LIGHTING_VALUES)
+    values = np.arange(256, dtype=np.float32)[:, None] + shift
+    return cv2.LUT(image, np.clip(values.round(), 0, 255).astype(np.uint8)[None])  # type: ignore[return-value]
+
+
+@edit
 def photo_filter(image: Image, tint: list[float], gamma: float, fade: float, vignette: float) -> Image:
     """A photo app's filter: a tint per channel, gamma, faded blacks, darker corners."""
     curve = np.arange(256, dtype=np.float32)[:, None] / 255

@@ -4,25 +4,29 @@ import math
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
-Image = NDArray[np.uint8]
+from augmentations.edits.registry import Image, edit
+
 MIN_SIDE = 8
 
 
+@edit
 def scale(image: Image, factor: float) -> Image:
     """Make the image smaller by `factor`."""
     return _resized(image, round(image.shape[1] * factor), round(image.shape[0] * factor))
 
 
+@edit
 def hflip(image: Image) -> Image:
     return _uint8(cv2.flip(image, 1))
 
 
+@edit
 def vflip(image: Image) -> Image:
     return _uint8(cv2.flip(image, 0))
 
 
+@edit
 def rotate(image: Image, degrees: float) -> Image:
     """Turn counter-clockwise and keep the largest upright rectangle without black corners."""
     height, width = image.shape[:2]
@@ -34,6 +38,7 @@ def rotate(image: Image, degrees: float) -> Image:
     return _uint8(cv2.warpAffine(image, matrix, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101))
 
 
+@edit
 def perspective(image: Image, corner_shifts: list[list[float]], crop_border: bool) -> Image:
     """Move the four corners (top left, top right, bottom right, bottom left) by shares of the short side [4, 2].
 
@@ -51,6 +56,7 @@ def perspective(image: Image, corner_shifts: list[list[float]], crop_border: boo
     return _uint8(warped)
 
 
+@edit
 def crop(image: Image, x1: float, y1: float, x2: float, y2: float) -> Image:
     """Keep the part between the corners, given as shares of width and height; at least 8 pixels a side."""
     height, width = image.shape[:2]
@@ -59,12 +65,24 @@ def crop(image: Image, x1: float, y1: float, x2: float, y2: float) -> Image:
     return image[top:bottom, left:right].copy()  # a crop of whole rows would else be a view of the input
 
 
+@edit
+def resized_crop(image: Image, area: float, ratio: float, x: float, y: float) -> Image:
+    """A part with `area` of the image's area and the aspect `ratio` (width / height), at shares (x, y) of the room left."""
+    height, width = image.shape[:2]
+    part_width = int(np.clip(round((area * height * width * ratio) ** 0.5), 2, width))
+    part_height = int(np.clip(round((area * height * width / ratio) ** 0.5), 2, height))
+    left, top = round(x * (width - part_width)), round(y * (height - part_height))
+    return image[top : top + part_height, left : left + part_width].copy()  # never a view of the input
+
+
+@edit
 def pad(image: Image, width_share: float, height_share: float, colour: list[int]) -> Image:
     """Add a border of one colour: shares of width and height on each side."""
     x, y = round(image.shape[1] * width_share), round(image.shape[0] * height_share)
     return _uint8(cv2.copyMakeBorder(image, y, y, x, x, cv2.BORDER_CONSTANT, value=colour))
 
 
+@edit
 def pad_to_square(image: Image, colour: list[int]) -> Image:
     height, width = image.shape[:2]
     x, y = max(0, height - width), max(0, width - height)

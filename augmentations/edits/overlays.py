@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 from PIL import Image as Pillow
 from PIL import ImageDraw, ImageFont
 
-Image = NDArray[np.uint8]
+from augmentations.edits.registry import Image, edit, pasting_edit
+
 GLYPH_PIXELS = 40
 
 
+@pasting_edit("overlay")
 def overlay_image(image: Image, overlay: Image, opacity: float, size: float, x: float, y: float) -> Image:
     """Put `overlay` on the image: its height is `size` of the image's, its upper left corner at (x, y)."""
     height = max(2, round(image.shape[0] * size))
@@ -24,6 +26,7 @@ def overlay_image(image: Image, overlay: Image, opacity: float, size: float, x: 
     return _blend(image, small, np.float32(opacity), x, y)
 
 
+@pasting_edit("background")
 def overlay_onto_image(image: Image, background: Image, opacity: float, size: float, x: float, y: float) -> Image:
     """Put the image on `background`, wholly inside: (x, y) is a share of the room that is left."""
     height = max(8, round(background.shape[0] * size))
@@ -33,6 +36,7 @@ def overlay_onto_image(image: Image, background: Image, opacity: float, size: fl
     return _blend(background, small, np.float32(opacity), x * left, y * top)
 
 
+@edit
 def overlay_emoji(image: Image, emoji: int, opacity: float, size: float, x: float, y: float) -> Image:
     """Put AugLy's emoji number `emoji` (modulo their number) on the image: its height is `size` of the image's."""
     side = max(2, round(image.shape[0] * size))
@@ -40,6 +44,7 @@ def overlay_emoji(image: Image, emoji: int, opacity: float, size: float, x: floa
     return _blend(image, picture[:, :, :3], picture[:, :, 3:].astype(np.float32) * np.float32(opacity / 255), x, y)
 
 
+@edit
 def overlay_text(image: Image, text: str, font: int, size: float, colour: list[int], opacity: float, x: float, y: float) -> Image:
     """Write `text` in one of AugLy's fonts: its height is `size` of the short side, its upper left corner at (x, y)."""
     mask = text_mask(text, font)
@@ -49,6 +54,7 @@ def overlay_text(image: Image, text: str, font: int, size: float, colour: list[i
     return _blend(image, np.array(colour, np.uint8), mask[..., None].astype(np.float32) * np.float32(opacity / 255), x, y)
 
 
+@edit
 def overlay_stripes(
     image: Image, width: float, degrees: float, density: float, line: str, opacity: float, colour: list[int]
 ) -> Image:
@@ -63,6 +69,7 @@ def overlay_stripes(
     return cv2.copyTo(covered, mask.view(np.uint8), image.copy())  # type: ignore[return-value]
 
 
+@edit
 def meme_format(image: Image, text: str, font: int, caption: float, background: list[int], colour: list[int]) -> Image:
     """A caption of `caption` × the image's height above the image."""
     height, width = image.shape[:2]
@@ -78,6 +85,7 @@ def meme_format(image: Image, text: str, font: int, caption: float, background: 
     return _blend(meme, np.array(colour, np.uint8), mask[..., None].astype(np.float32) / np.float32(255), x, y)
 
 
+@edit
 def onto_screenshot(image: Image, template: int) -> Image:
     """Put the image into one of AugLy's screenshots (`template` modulo their number), which is scaled to the image."""
     picture, (left, top, right, bottom) = _screenshots()[template % len(_screenshots())]
@@ -94,6 +102,7 @@ def onto_screenshot(image: Image, template: int) -> Image:
     return page  # type: ignore[return-value]
 
 
+@edit
 def border(image: Image, width: float, colour: list[int], bar: float) -> Image:
     """An app's frame: a border of one colour and a bar with round buttons below; shares of the short side."""
     side = min(image.shape[:2])
@@ -106,6 +115,7 @@ def border(image: Image, width: float, colour: list[int], bar: float) -> Image:
     return framed  # type: ignore[return-value]
 
 
+@edit
 def watermark(image: Image, text: str, font: int, opacity: float, size: float, degrees: float) -> Image:
     """The same words all over the image, turned."""
     height, width = image.shape[:2]
@@ -121,6 +131,7 @@ def watermark(image: Image, text: str, font: int, opacity: float, size: float, d
     return _blend(image, np.full(3, 255, np.uint8), cover, 0, 0)
 
 
+@pasting_edit("overlay")
 def collage(image: Image, overlay: Image, side_by_side: bool, first: bool, share: float) -> Image:
     """Join the image and another one in a row or a column; the other takes `share` of the result's length."""
     height, width = image.shape[:2]
@@ -132,6 +143,7 @@ def collage(image: Image, overlay: Image, side_by_side: bool, first: bool, share
     return np.concatenate([image, other] if first else [other, image], axis=1 if side_by_side else 0)
 
 
+@pasting_edit("overlay")
 def sticker(image: Image, overlay: Image, size: float, x: float, y: float, seed: int) -> Image:
     """A cut-out of another image, with a white rim, on the image: its height is `size` of the image's."""
     side = max(8, round(image.shape[0] * size))

@@ -2,13 +2,13 @@
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
-Image = NDArray[np.uint8]
-TUNED_SIDE = 384
+from augmentations.edits.registry import TUNED_SIDE, Image, edit
+
 SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32) / 13  # the smoothing of Pillow's sharpness
 
 
+@edit
 def encoding_quality(image: Image, quality: int) -> Image:
     """Encode as JPEG at `quality` 1…100 and decode again."""
     _, encoded = cv2.imencode(
@@ -17,18 +17,21 @@ def encoding_quality(image: Image, quality: int) -> Image:
     return cv2.imdecode(encoded, cv2.IMREAD_COLOR_RGB)  # type: ignore[return-value]
 
 
+@edit
 def blur(image: Image, radius: float) -> Image:
     """Gaussian blur; `radius` in pixels of an image with a short side of 384, smaller images in proportion."""
     sigma = radius * min(image.shape[:2]) / TUNED_SIDE
     return cv2.GaussianBlur(image, (0, 0), sigma) if sigma > 0.1 else image.copy()  # type: ignore[return-value]
 
 
+@edit
 def sharpen(image: Image, factor: float) -> Image:
     """Move away from a smoothed copy; 1 changes nothing."""
     smooth = cv2.filter2D(image, -1, SMOOTH)
     return cv2.addWeighted(image, factor, smooth, 1 - factor, 0)  # type: ignore[return-value]
 
 
+@edit
 def shuffle_pixels(image: Image, share: float, seed: int) -> Image:
     """Exchange a share of the pixels with each other."""
     flat = image.reshape(-1, 3).copy()
@@ -38,6 +41,7 @@ def shuffle_pixels(image: Image, share: float, seed: int) -> Image:
     return flat.reshape(image.shape)
 
 
+@edit
 def pixelization(image: Image, ratio: float) -> Image:
     """Shrink by `ratio` and enlarge again in blocks."""
     height, width = image.shape[:2]
@@ -45,6 +49,7 @@ def pixelization(image: Image, ratio: float) -> Image:
     return cv2.resize(small, (width, height), interpolation=cv2.INTER_NEAREST)  # type: ignore[return-value]
 
 
+@edit
 def double_compression(image: Image, factor: float, first: int, second: int) -> Image:
     """JPEG at a smaller size, then again at the original size, as images wander between platforms."""
     height, width = image.shape[:2]
@@ -54,6 +59,7 @@ def double_compression(image: Image, factor: float, first: int, second: int) -> 
     return encoding_quality(np.asarray(again, np.uint8), second)
 
 
+@edit
 def moire(image: Image, period: float, degrees: float, strength: float) -> Image:
     """A photographed screen: fine colour stripes that beat with the pixels; `period` in pixels at 384."""
     height, width = image.shape[:2]

@@ -1,28 +1,30 @@
 """Edits beyond the paper: what the challenge's analysis found hardest, and what people do today. Each with its intensity."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from augmentations.tables.isc2021 import Edit, Parameters, sentence
+from augmentations.edits import colour, geometry, overlays, quality
+from augmentations.tables.isc2021 import draw_sentence
+from augmentations.tables.row import Edit, Parameters, rising
 
 
-def _severe_crop(rng: np.random.Generator, intensity: float) -> Parameters:
+def _draw_severe_crop(rng: np.random.Generator, intensity: float) -> Parameters:
     width, height = 1 - intensity * rng.uniform(0.3, 0.65, 2)
     x, y = rng.uniform(0, 1 - width), rng.uniform(0, 1 - height)
     return {"x1": x, "y1": y, "x2": x + width, "y2": y + height}
 
 
-def _hide(rng: np.random.Generator, intensity: float) -> Parameters:
+def _draw_hide(rng: np.random.Generator, intensity: float) -> Parameters:
     return {"opacity": 1.0, "size": 0.8 - 0.5 * intensity * rng.random(), "x": rng.random(), "y": rng.random()}
 
 
-def _border(rng: np.random.Generator, intensity: float) -> Parameters:
+def _draw_border(rng: np.random.Generator, intensity: float) -> Parameters:
     shade = int(rng.choice([0, 18, 240, 255]))
     return {"width": 0.1 * intensity * rng.random(), "colour": [shade] * 3, "bar": 0.25 * intensity * rng.random()}
 
 
-def _filter(rng: np.random.Generator, intensity: float) -> Parameters:
+def _draw_filter(rng: np.random.Generator, intensity: float) -> Parameters:
     return {
         "tint": (1 + intensity * rng.uniform(-0.3, 0.3, 3)).tolist(),
         "gamma": float(np.exp(intensity * rng.uniform(-0.6, 0.6))),
@@ -31,9 +33,9 @@ def _filter(rng: np.random.Generator, intensity: float) -> Parameters:
     }
 
 
-def _watermark(rng: np.random.Generator, intensity: float) -> Parameters:
+def _draw_watermark(rng: np.random.Generator, intensity: float) -> Parameters:
     return {
-        "text": sentence(rng),
+        "text": draw_sentence(rng),
         "font": int(rng.integers(10_000)),
         "opacity": 0.2 + 0.6 * intensity * rng.random(),
         "size": rng.uniform(0.06, 0.15),
@@ -41,21 +43,21 @@ def _watermark(rng: np.random.Generator, intensity: float) -> Parameters:
     }
 
 
-def _moire(rng: np.random.Generator, intensity: float) -> Parameters:
+def _draw_moire(rng: np.random.Generator, intensity: float) -> Parameters:
     return {"period": rng.uniform(6, 40), "degrees": rng.uniform(0, 180), "strength": 0.35 * intensity * rng.random()}
 
 
-def _double_compression(rng: np.random.Generator, intensity: float) -> Parameters:
+def _draw_double_compression(rng: np.random.Generator, intensity: float) -> Parameters:
     first, second = (100 - intensity * rng.uniform(40, 90, 2)).round().astype(int).tolist()
     return {"factor": 1 - 0.6 * intensity * rng.random(), "first": first, "second": second}
 
 
-def _collage(rng: np.random.Generator, intensity: float) -> Parameters:
+def _draw_collage(rng: np.random.Generator, intensity: float) -> Parameters:
     side, first = (rng.random(2) < 0.5).tolist()
     return {"side_by_side": side, "first": first, "share": 0.2 + 0.35 * intensity * rng.random()}
 
 
-def _sticker(rng: np.random.Generator, intensity: float) -> Parameters:
+def _draw_sticker(rng: np.random.Generator, intensity: float) -> Parameters:
     return {
         "size": 0.15 + 0.4 * intensity * rng.random(),
         "x": rng.uniform(0, 0.8),
@@ -64,25 +66,20 @@ def _sticker(rng: np.random.Generator, intensity: float) -> Parameters:
     }
 
 
-def _often(share: float) -> Callable[[float], float]:
-    return lambda intensity: share * intensity
-
-
 EXTRA_TABLE: Sequence[Edit] = (
-    Edit("photo_filter", "photo_filter", _often(0.15), _filter),
-    Edit("severe_crop", "crop", _often(0.12), _severe_crop, not_after=("crop", "perspective")),
-    Edit("sticker", "sticker", _often(0.08), _sticker, needs_overlay="overlay"),
-    Edit("watermark", "watermark", _often(0.06), _watermark),
-    Edit("border", "border", _often(0.08), _border),
-    Edit("collage", "collage", _often(0.05), _collage, not_after=("overlay_image", "severe_crop"), needs_overlay="overlay"),
+    Edit("photo_filter", colour.photo_filter, rising(0.15), _draw_filter),
+    Edit("severe_crop", geometry.crop, rising(0.12), _draw_severe_crop, not_after=("crop", "perspective")),
+    Edit("sticker", overlays.sticker, rising(0.08), _draw_sticker),
+    Edit("watermark", overlays.watermark, rising(0.06), _draw_watermark),
+    Edit("border", overlays.border, rising(0.08), _draw_border),
+    Edit("collage", overlays.collage, rising(0.05), _draw_collage, not_after=("overlay_image", "severe_crop")),
     Edit(
         "hide_inside",
-        "overlay_onto_image",
-        _often(0.10),
-        _hide,
+        overlays.overlay_onto_image,
+        rising(0.10),
+        _draw_hide,
         not_after=("overlay_image", "severe_crop", "collage", "onto_screenshot", "meme_format"),
-        needs_overlay="background",
     ),
-    Edit("moire", "moire", _often(0.05), _moire),
-    Edit("double_compression", "double_compression", _often(0.10), _double_compression),
+    Edit("moire", quality.moire, rising(0.05), _draw_moire),
+    Edit("double_compression", quality.double_compression, rising(0.10), _draw_double_compression),
 )

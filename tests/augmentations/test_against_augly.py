@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from augmentations.composition import FUNCTIONS
+from augmentations.edits.registry import FUNCTIONS
 from augmentations.plain_augly import augly_calls
-from augmentations.tables.isc2021 import TABLE
+from augmentations.tables.isc2021 import QUERY_TABLE
 from data.procedural.pictures import draw_picture
 
 PICTURE = cv2.GaussianBlur(cv2.resize(draw_picture(np.random.default_rng([4, 2]), 384), (512, 384)), (0, 0), 1.0)
@@ -60,7 +60,7 @@ def test_every_edit_of_the_table_is_compared_or_named() -> None:
     """Text, shuffled pixels and screenshots draw their own randomness or layout; the rest is not AugLy's."""
     compared = {name for name, *_ in CASES} | {"overlay_text", "shuffle_pixels", "onto_screenshot"}
     ours = {"perspective", "meme_format", "invert_channels", "swap_channels", "shift_channels"}
-    assert {edit.function for edit in TABLE} <= compared | ours
+    assert {function.__name__ for edit in QUERY_TABLE for function in edit.functions} <= compared | ours
 
 
 def test_augly_leaves_our_randomness_alone() -> None:

@@ -11,11 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kstest, norm, uniform
 
-from augmentations.composition import FUNCTIONS, draw_record, edit_image, edits_of, replay
+from augmentations.composition import draw_record, edit_image, edits_of, replay
+from augmentations.edits.registry import FUNCTIONS, OTHER_IMAGE
 from augmentations.randomness import generator_for
 from augmentations.settings import AugmentationSettings
 from augmentations.tables.beyond_paper import EXTRA_TABLE
-from augmentations.tables.isc2021 import TABLE, Edit
+from augmentations.tables.isc2021 import QUERY_TABLE
+from augmentations.tables.row import Edit
 from data.loader import resize_square
 
 DRAWS = 6000
@@ -55,15 +57,13 @@ def test_any_size_gives_rgb_and_the_record_replays(seed: int, height: int, width
 
 @pytest.mark.parametrize("edit", edits_of(EVERYTHING), ids=lambda edit: edit.name)
 @pytest.mark.parametrize("shape", [(8, 8), (8, 200), (64, 64), (120, 90)])
-def test_every_edit_on_extreme_shapes(edit: object, shape: tuple[int, int]) -> None:
+def test_every_edit_on_extreme_shapes(edit: Edit, shape: tuple[int, int]) -> None:
     image = picture(*shape)
     for number in range(12):
-        rng = generator_for(number, 0, edit.name)  # type: ignore[attr-defined]
-        drawn = edit.draw(rng, [0.0, 0.5, 1.0][number % 3])  # type: ignore[attr-defined]
-        function = drawn.pop("function", edit.function)  # type: ignore[attr-defined]
-        if edit.needs_overlay:  # type: ignore[attr-defined]
-            drawn["background" if function == "overlay_onto_image" else "overlay"] = Others()("b")
-        result = FUNCTIONS[function](image, **drawn)
+        function, drawn = edit.draw(generator_for(number, 0, edit.name), [0.0, 0.5, 1.0][number % 3])
+        if edit.needs_overlay:
+            drawn[OTHER_IMAGE[function.__name__]] = Others()("b")
+        result = function(image, **drawn)
         assert result.dtype == np.uint8 and result.shape[2] == 3 and min(result.shape[:2]) >= 2
         assert not np.shares_memory(result, image)
 
@@ -106,7 +106,7 @@ def test_frequencies_are_the_tables(intensity: float) -> None:
     for name, share in expected.items():
         deviation = (DRAWS * share * (1 - share)) ** 0.5
         assert abs(counts[name] - DRAWS * share) < 4 * deviation, (name, counts[name] / DRAWS, share)
-    assert set(counts) == set(expected) == {edit.name for edit in TABLE}
+    assert set(counts) == set(expected) == {edit.name for edit in QUERY_TABLE}
 
 
 def test_order_and_exclusions() -> None:
@@ -202,10 +202,10 @@ def test_extra_edits_grow_with_intensity(edit: Edit) -> None:
     def change(intensity: float) -> float:
         total = 0.0
         for number in range(40):
-            drawn = edit.draw(generator_for(number, 0, edit.name), intensity)
+            function, drawn = edit.draw(generator_for(number, 0, edit.name), intensity)
             if edit.needs_overlay:
-                drawn[edit.needs_overlay] = Others()("b")
-            edited = resize_square(FUNCTIONS[edit.function](smooth, **drawn), 96)
+                drawn[OTHER_IMAGE[function.__name__]] = Others()("b")
+            edited = resize_square(function(smooth, **drawn), 96)
             total += float(np.abs(edited.astype(int) - smooth).mean())
         return total / 40
 

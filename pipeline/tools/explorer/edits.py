@@ -4,17 +4,19 @@ from typing import Any, Literal
 
 import numpy as np
 
-from augmentations.composition import OTHER_IMAGE, Edited, Image, OverlaySource, edit_image, replay
-from augmentations.query_set import LONG_SIDE, fit
+from augmentations.composition import Edited, OverlaySource, edit_image, replay
+from augmentations.edits.registry import TUNED_SIDE, EditFunction, Image
+from augmentations.query_set import fit
 from augmentations.randomness import generator_for
 from augmentations.settings import AugmentationSettings
 from augmentations.tables.beyond_paper import EXTRA_TABLE
-from augmentations.tables.isc2021 import TABLE, Edit, Parameters
+from augmentations.tables.isc2021 import QUERY_TABLE
+from augmentations.tables.row import Edit, Parameters
 from data.errors import UserError
 from data.loader import resize_square
 
 COMPOSITION = "composition"
-EDITS: dict[str, Edit] = {edit.name: edit for edit in (*TABLE, *EXTRA_TABLE)}
+EDITS: dict[str, Edit] = {edit.name: edit for edit in (*QUERY_TABLE, *EXTRA_TABLE)}
 SEED = 0
 DRAWS = 9  # compared where the table's intensity says only how often an edit is drawn
 COMPARED_SIDE = 48  # pixels a side
@@ -26,7 +28,7 @@ def offered(others: OverlaySource | None) -> list[dict[str, Any]]:
     rows = [
         {
             "name": edit.name,
-            "group": "the paper's edits" if edit in TABLE else "edits beyond the paper",
+            "group": "the paper's edits" if edit in QUERY_TABLE else "edits beyond the paper",
             "grade": grade_of(edit),
             "usable": not edit.needs_overlay or others is not None,
         }
@@ -39,7 +41,7 @@ def grade_of(edit: Edit) -> Grade:
     """What makes the edit harder: the table's intensity; where that is but a probability, the mildest to the hardest of some
     draws; or nothing, for an edit that has one form."""
 
-    def drawn(intensity: float, draw: int) -> Parameters:
+    def drawn(intensity: float, draw: int) -> tuple[EditFunction, Parameters]:
         return edit.draw(generator_for(SEED, draw, edit.name), intensity)
 
     if drawn(0.2, 0) != drawn(1.0, 0):
@@ -51,7 +53,7 @@ def edited(image: Image, name: str, intensity: float, draw: int, others: Overlay
     """The image [h, w, 3], shrunk to the size at which edits are tuned, with one edit or a composition; `draw` chooses among its
     random parameters. UserError: no such edit, or it pastes other images and there are none.
     """
-    image = fit(image, LONG_SIDE)
+    image = fit(image, TUNED_SIDE)
     if name == COMPOSITION:
         settings = AugmentationSettings(intensity=intensity, extra=True)
         return edit_image(image, settings, generator_for(SEED, draw, name), others)
@@ -68,9 +70,7 @@ def edited(image: Image, name: str, intensity: float, draw: int, others: Overlay
 
 def _once(image: Image, edit: Edit, intensity: float, draw: int, others: OverlaySource | None) -> Edited:
     rng = generator_for(SEED, draw, edit.name)
-    entry = {"edit": edit.name, "function": edit.function} | edit.draw(rng, intensity)
-    if edit.needs_overlay and others is not None:
-        entry[OTHER_IMAGE[entry["function"]]] = others.ids[int(rng.integers(len(others.ids)))]
+    entry = edit.draw_entry(rng, intensity, others.ids if others is not None else ())
     return Edited(replay(image, [entry], others), [entry])
 
 

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from augmentations.query_set import LONG_SIDE, fit
+from augmentations.edits.registry import TUNED_SIDE
+from augmentations.query_set import fit
 from data.decode import decode_rgb
 from data.errors import ImageError, UserError
 
 KEPT = 32
-KEPT_SIDE = 2 * LONG_SIDE
+KEPT_SIDE = 2 * TUNED_SIDE
 SHOWN_SIDE = 240
 NO_PICTURE = "Send the image again: the explorer keeps only the last ones."
 
@@ -31,7 +32,7 @@ class Pictures:
         name = hashlib.sha256(content).hexdigest()
         if name not in self.kept:
             try:
-                self.kept[name] = fit(decode_rgb(content, short_side=LONG_SIDE), KEPT_SIDE)
+                self.kept[name] = fit(decode_rgb(content, short_side=TUNED_SIDE), KEPT_SIDE)
             except ImageError as error:
                 raise UserError(f"The file {error.problem}.") from error
         self.kept.move_to_end(name)
@@ -54,6 +55,6 @@ def jpeg(pixels: NDArray[np.uint8], long_side: int = SHOWN_SIDE) -> bytes:
     return target.getvalue()
 
 
-def data_url(pixels: NDArray[np.uint8], long_side: int = LONG_SIDE) -> str:
+def data_url(pixels: NDArray[np.uint8], long_side: int = TUNED_SIDE) -> str:
     """The picture as text that an <img> shows."""
     return "data:image/jpeg;base64," + base64.b64encode(jpeg(pixels, long_side)).decode()

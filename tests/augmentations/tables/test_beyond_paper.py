@@ -4,11 +4,13 @@ import cv2
 import numpy as np
 import pytest
 
-from augmentations.composition import FUNCTIONS, OTHER_IMAGE, edits_of
+from augmentations.composition import edits_of
+from augmentations.edits.registry import OTHER_IMAGE
 from augmentations.randomness import generator_for
 from augmentations.settings import AugmentationSettings
 from augmentations.tables.beyond_paper import EXTRA_TABLE
-from augmentations.tables.isc2021 import TABLE, Edit
+from augmentations.tables.isc2021 import QUERY_TABLE
+from augmentations.tables.row import Edit
 from data.procedural.pictures import draw_picture
 
 PICTURE = draw_picture(np.random.default_rng([6, 1]), 160)
@@ -19,10 +21,10 @@ def mean_change(edit: Edit, intensity: float) -> float:
     """Mean absolute difference to the picture over 40 draws, results brought to the picture's size."""
     total = 0.0
     for number in range(40):
-        parameters = edit.draw(generator_for(0, number, edit.name), intensity)
+        function, parameters = edit.draw(generator_for(0, number, edit.name), intensity)
         if edit.needs_overlay:
-            parameters[OTHER_IMAGE[edit.function]] = OTHER
-        result = cv2.resize(FUNCTIONS[edit.function](PICTURE, **parameters), PICTURE.shape[1::-1])
+            parameters[OTHER_IMAGE[function.__name__]] = OTHER
+        result = cv2.resize(function(PICTURE, **parameters), PICTURE.shape[1::-1])
         total += float(np.abs(result.astype(int) - PICTURE).mean())
     return total / 40
 
@@ -39,7 +41,7 @@ def test_a_higher_intensity_changes_more(edit: Edit) -> None:
 @pytest.mark.parametrize("edit", [edit for edit in EXTRA_TABLE if edit.name in SPREAD_OUT], ids=lambda edit: edit.name)
 def test_a_higher_intensity_leaves_less_room_for_the_picture(edit: Edit) -> None:
     def room(intensity: float) -> float:
-        drawn = [edit.draw(generator_for(0, number, edit.name), intensity)[SPREAD_OUT[edit.name]] for number in range(40)]
+        drawn = [edit.draw(generator_for(0, number, edit.name), intensity)[1][SPREAD_OUT[edit.name]] for number in range(40)]
         mean = float(np.mean(drawn))
         return 1 - mean if edit.name == "collage" else mean
 
@@ -48,8 +50,8 @@ def test_a_higher_intensity_leaves_less_room_for_the_picture(edit: Edit) -> None
 
 
 def test_the_family_is_switched_on_by_a_key() -> None:
-    assert tuple(edits_of(AugmentationSettings())) == tuple(TABLE)
-    assert tuple(edits_of(AugmentationSettings(extra=True))) == (*TABLE, *EXTRA_TABLE)
+    assert tuple(edits_of(AugmentationSettings())) == tuple(QUERY_TABLE)
+    assert tuple(edits_of(AugmentationSettings(extra=True))) == (*QUERY_TABLE, *EXTRA_TABLE)
     names = {edit.name for edit in EXTRA_TABLE}
     assert names == {
         "photo_filter", "severe_crop", "sticker", "watermark", "border", "collage", "hide_inside", "moire", "double_compression",

@@ -7,7 +7,6 @@ from augmentations.domains import DOMAINS, in_all_domains, to_domain
 from augmentations.randomness import generator_for
 from augmentations.schedule import IntensitySchedule
 from augmentations.settings import AugmentationSettings
-from augmentations.tables.classification import pca_lighting, resized_crop
 
 PICTURE = np.random.default_rng(0).integers(0, 256, (60, 80, 3), dtype=np.uint8)
 
@@ -27,19 +26,6 @@ def test_multigrain_full_has_its_four_parts_and_ranges() -> None:
     assert min(jitter) >= 0.7 and max(jitter) <= 1.3
     weights = np.array([record[-1]["weights"] for record in records])
     assert abs(weights.std() - 0.1) < 0.01
-
-
-def test_resized_crop_has_the_asked_area_and_shape() -> None:
-    part = resized_crop(PICTURE, area=0.25, ratio=1.0, x=1.0, y=0.0)
-    assert part.shape[:2] == (35, 35)
-    assert (part == PICTURE[:35, -35:]).all()
-
-
-def test_lighting_moves_all_pixels_along_one_colour() -> None:
-    grey = np.full((4, 4, 3), 128, np.uint8)
-    moved = pca_lighting(grey, [0.3, 0.0, 0.0]).astype(int) - 128
-    assert (moved == moved[0, 0]).all() and (moved[0, 0] < 0).all()
-    assert (pca_lighting(PICTURE, [0.0, 0.0, 0.0]) == PICTURE).all()
 
 
 def test_auto_augment_replays_and_leaves_torchs_randomness_alone() -> None:

@@ -1,0 +1,27 @@
+"""AutoAugment's ImageNet policy as one edit: the only edit that needs torch, which it imports when it is applied."""
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from augmentations.edits.registry import Image, edit
+
+
+@edit
+def auto_augment(image: Image, seed: int) -> Image:
+    """AutoAugment with ImageNet's policy, from torchvision; its draws follow `seed` alone."""
+    import torch  # here: only this edit needs torch
+
+    pixels = torch.from_numpy(np.ascontiguousarray(image)).permute(2, 0, 1)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        edited = _policy()(pixels)
+    return np.ascontiguousarray(edited.permute(1, 2, 0).numpy())
+
+
+@lru_cache(maxsize=1)
+def _policy() -> Any:
+    from torchvision.transforms import AutoAugment, AutoAugmentPolicy
+
+    return AutoAugment(AutoAugmentPolicy.IMAGENET)

@@ -1,0 +1,94 @@
+"""Names of edit functions stand in records on disk; the parameters that the tables draw are those that the functions take."""
+
+import inspect
+import json
+
+import numpy as np
+import pytest
+
+from augmentations.composition import FAMILIES, replay
+from augmentations.edits.registry import FUNCTIONS, OTHER_IMAGE, Image, edit
+from augmentations.randomness import generator_for
+from augmentations.tables.beyond_paper import EXTRA_TABLE
+from augmentations.tables.row import Edit
+
+ROWS = {
+    f"{table}-{row.name}": row for table, rows in (*FAMILIES.items(), ("extra", EXTRA_TABLE)) for row in rows
+}  # row by a name for messages
+# As they were when the first records were written: a name that is gone makes old query sets impossible to replay.
+NAMES = {
+    "auto_augment", "blur", "border", "collage", "color_jitter", "crop", "double_compression", "encoding_quality", "grayscale",
+    "hflip", "invert_channels", "meme_format", "moire", "onto_screenshot", "opacity", "overlay_emoji", "overlay_image",
+    "overlay_onto_image", "overlay_stripes", "overlay_text", "pad", "pad_to_square", "pca_lighting", "perspective",
+    "photo_filter", "pixelization", "resized_crop", "rotate", "scale", "sharpen",
+    "shift_channels", "shuffle_pixels", "sticker", "swap_channels",
+    "vflip", "watermark",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+@pytest.mark.parametrize("intensity", [0.0, 0.3, 0.75, 1.0])
+def test_drawn_parameters_fit_the_function(row: Edit, intensity: float) -> None:
+    image = np.zeros((8, 8, 3), np.uint8)
+    drawn_functions = set()
+    for number in range(20):
+        function, parameters = row.draw(generator_for(5, number, row.name), intensity)
+        drawn_functions.add(function)
+        assert json.loads(json.dumps(parameters)) == parameters
+        pasted = {OTHER_IMAGE[function.__name__]: image} if function.__name__ in OTHER_IMAGE else {}
+        assert not pasted.keys() & parameters.keys()
+        signature = inspect.signature(function)
+        signature.bind(image, **parameters, **pasted)  # TypeError where one is missing or unknown
+        assert signature.parameters.keys() == {"image", *parameters, *pasted}  # no default takes a drawn value's place
+    assert drawn_functions == set(row.functions)
+
+
+def test_the_registered_names_are_those_of_old_records() -> None:
+    assert set(FUNCTIONS) == NAMES
+    assert all(function.__name__ == name for name, function in FUNCTIONS.items())
+    assert OTHER_IMAGE == {
+        "overlay_image": "overlay",
+        "overlay_onto_image": "background",
+        "collage": "overlay",
+        "sticker": "overlay",
+    }
+
+
+def test_every_function_stands_in_a_table() -> None:
+    assert {function.__name__ for row in ROWS.values() for function in row.functions} == NAMES
+
+
+def test_rows_say_whether_they_paste() -> None:
+    assert {row.name for row in ROWS.values() if row.needs_overlay} == {"overlay_image", "sticker", "collage", "hide_inside"}
+
+
+def test_an_entry_is_a_records_line_that_replays() -> None:
+    row, image = ROWS["query-overlay_image"], np.random.default_rng(0).integers(0, 256, (40, 40, 3), dtype=np.uint8)
+
+    class Others:
+        ids = ("a", "b")
+
+        def __call__(self, image_id: str) -> Image:
+            return np.full((20, 30, 3), 100 * Others.ids.index(image_id), np.uint8)
+
+    entries = [row.draw_entry(generator_for(1, number, "x"), 0.5, Others.ids) for number in range(20)]
+    assert {(entry["edit"], entry["function"]) for entry in entries} == {
+        ("overlay_image", "overlay_image"),
+        ("overlay_image", "overlay_onto_image"),
+    }
+    assert {entry.get("overlay", entry.get("background")) for entry in entries} == {"a", "b"}
+    for entry in entries:
+        function = FUNCTIONS[entry["function"]]
+        parameters = {key: value for key, value in entry.items() if key not in ("edit", "function")}
+        name = OTHER_IMAGE[entry["function"]]
+        expected = function(image, **parameters | {name: Others()(parameters[name])})
+        np.testing.assert_array_equal(replay(image, [entry], Others()), expected)
+
+
+def test_a_name_is_given_once() -> None:
+    def crop(image: Image) -> Image:
+        return image
+
+    with pytest.raises(ValueError, match="two edits named crop"):
+        edit(crop)
+    assert FUNCTIONS["crop"] is not crop
