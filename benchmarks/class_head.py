@@ -18,6 +18,7 @@ from class_head_step import print_whole_step
 from torch import Tensor, nn
 from torch.nn import functional
 
+from models.objectives import ObjectiveOutput
 from models.objectives.arcface import ArcFace, angular_margin
 from models.settings import ArcFaceSettings, OptimizerSettings
 from models.training.schedule import build_optimizers
@@ -36,7 +37,8 @@ def plain(head: ArcFace, embeddings: Tensor, labels: Tensor) -> Tensor:
 
 def chunked(head: ArcFace, half: bool, embeddings: Tensor, labels: Tensor) -> Tensor:
     with torch.autocast("cpu", torch.bfloat16, enabled=half):
-        return head(embeddings, labels).loss
+        output: ObjectiveOutput = head(embeddings, labels)
+        return output.loss
 
 
 def resident(field: str) -> int:

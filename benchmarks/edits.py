@@ -13,6 +13,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -23,7 +24,7 @@ from PIL import Image
 from rich.console import Console
 from rich.table import Table
 
-from augmentations.composition import draw_record, replay
+from augmentations.composition import Record, draw_record, replay
 from augmentations.dataset import CachedOverlays, EditedImages, EpochBatches, normalized
 from augmentations.plain_augly import augly_calls, replay_with_augly
 from augmentations.randomness import generator_for
@@ -65,19 +66,19 @@ def to_tensor(pixels: np.ndarray, mean: tuple[float, ...], std: tuple[float, ...
     return values.sub_(torch.tensor(mean)[:, None, None]).div_(torch.tensor(std)[:, None, None])
 
 
-def with_augly(path: Path, record: list[dict], others: Others) -> torch.Tensor:
+def with_augly(path: Path, record: Record, others: Others) -> torch.Tensor:
     with Image.open(path) as stored:
         image = stored.convert("RGB").resize((AUGLY_SIDE, AUGLY_SIDE), Image.Resampling.BILINEAR)
     edited = replay_with_augly(image, record, others).resize((SIZE, SIZE), Image.Resampling.BILINEAR)
     return to_tensor(np.asarray(edited), MEAN, STD)
 
 
-def with_ours(path: Path, record: list[dict], others: Others) -> torch.Tensor:
+def with_ours(path: Path, record: Record, others: Others) -> torch.Tensor:
     image = resize_square(decode_rgb(path, short_side=WORKING), WORKING)
     return to_tensor(resize_square(replay(image, record, others), SIZE), MEAN, STD)
 
 
-def from_cache(square: np.ndarray, record: list[dict], others: Others) -> torch.Tensor:
+def from_cache(square: np.ndarray, record: Record, others: Others) -> torch.Tensor:
     return to_tensor(resize_square(replay(np.asarray(square), record, others), SIZE), MEAN, STD)
 
 
@@ -93,7 +94,7 @@ def compare(images: ImageSet, count: int) -> tuple[dict[str, float], dict[str, l
         with_ours(images.paths[0], record, small)
     for start in range(0, count, 20):
         turn = [(number % len(images), records[number]) for number in range(start, min(start + 20, count))]
-        sides: dict[str, Callable[[int, list[dict]], object]] = {
+        sides: dict[str, Callable[[int, Record], object]] = {
             "AugLy": lambda row, record: with_augly(images.paths[row], record, large),
             "ours": lambda row, record: with_ours(images.paths[row], record, small),
             "ours, cached": lambda row, record: from_cache(squares[row], record, small),
@@ -107,16 +108,18 @@ def compare(images: ImageSet, count: int) -> tuple[dict[str, float], dict[str, l
     return spent, by_function(images, records, large, small)
 
 
-def by_function(images: ImageSet, records: list[list[dict]], large: Others, small: Others) -> dict[str, list[float]]:
+def by_function(images: ImageSet, records: list[Record], large: Others, small: Others) -> dict[str, list[float]]:
     """Median milliseconds of each edit alone: AugLy's at 384, ours at 240."""
     first = Image.fromarray(large(large.ids[0]))
     times: dict[str, list[list[float]]] = {}
     for entry in [entry for record in records for entry in record]:
         pair = times.setdefault(entry["function"], [[], []])
         if len(pair[0]) < 25:
-            for side, work in enumerate(
-                (lambda e=entry: replay_with_augly(first, [e], large), lambda e=entry: replay(small(small.ids[0]), [e], small))
-            ):
+            sides: tuple[Callable[[], object], ...] = (
+                partial(replay_with_augly, first, [entry], large),
+                partial(replay, small(small.ids[0]), [entry], small),
+            )
+            for side, work in enumerate(sides):
                 began = time.perf_counter()
                 work()
                 pair[side].append(1000 * (time.perf_counter() - began))
@@ -132,7 +135,8 @@ def waiting_share(images: ImageSet, folder: Path, steps: int = 30) -> tuple[floa
     dataset = EditedImages(squares, SETTINGS, 64, 0, overlays)
     batches = EpochBatches(list(range(len(squares))), 32, 0, 10_000, 0)
     stream = iter(torch.utils.data.DataLoader(dataset, batch_sampler=batches, num_workers=2, prefetch_factor=4))
-    network = timm.create_model("tf_efficientnetv2_b0", num_classes=256).to(memory_format=torch.channels_last).train()
+    network = timm.create_model("tf_efficientnetv2_b0", num_classes=256).train()
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
     optimizer = torch.optim.Adam(network.parameters())
     next(stream)
     waited, seen, began = 0.0, 0, time.perf_counter()

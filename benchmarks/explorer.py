@@ -15,7 +15,7 @@ import threading
 import time
 import urllib.request
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import uvicorn
@@ -71,7 +71,11 @@ def opened(count: int, backbone: str, size: int) -> Explorer:
     normalizer = Normalizer(training, Variant(DIMENSIONS, 0.0, "method2", 1.0), NormalizationSettings())
     extractor = Extractor([network], settings, lambda vectors: vectors, DIMENSIONS, "simulated", normalizer)
     nothing = ImageSet([], [])
-    pictures = {"reference": nothing, "training": nothing, "query": nothing}
+    pictures: dict[Literal["reference", "training", "query"], ImageSet] = {
+        "reference": nothing,
+        "training": nothing,
+        "query": nothing,
+    }
     tail = Tail(1.5, 0.1, 0.005, 10**6)
     return Explorer("simulated", extractor, references, reference_index(references), tail, "", 0.001, pictures, Pasted())
 

@@ -11,9 +11,10 @@ the gallery. --run: the run's queries that copy nothing, of which some match all
 import argparse
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import cv2
 import numpy as np
@@ -24,8 +25,9 @@ from rich.table import Table
 from data.ground_truth import read_ground_truth
 from data.images import ImageSet
 from models.inference.embed import EmbeddedBlock
+from models.settings import EmbeddingSettings
 from pipeline.run.known_run import open_known_run
-from pipeline.tools.extractor import Normalizer, run_extractor
+from pipeline.tools.extractor import Extractor, Normalizer, run_extractor
 from pipeline.tools.match_calibration import calibrate_on_run, fit_tail_of_readable
 from pipeline.tools.match_folders import add_folder, match_folder, match_within
 from submissions.ensemble.projection import unit_length
@@ -39,14 +41,18 @@ from submissions.vectors.files import Vectors, read_vectors
 QUERIES, REFERENCES, TRAINING, DIMENSIONS = 1000, 10_000, 10_000, 256
 RATES = (0.001, 0.003, 0.01, 0.03, 0.1)
 CONSOLE = Console(width=120)
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Simulated:
-    """A extractor that knows every file's vector by its name."""
+class Simulated(Extractor):
+    """An extractor that knows every file's vector by its name.
 
-    by_name: dict[str, NDArray[np.float32]]
-    normalize: Normalizer
+    Attributes:
+        by_name: file name → unit vector [d].
+    """
+
+    by_name: dict[str, NDArray[np.float32]] = field(default_factory=dict)
 
     def extract(self, images: ImageSet) -> Iterator[EmbeddedBlock]:
         vectors = np.stack([self.by_name[path.name] for path in images.paths])
@@ -72,7 +78,8 @@ def simulated(folder: Path) -> Simulated:
             by_name[file] = vector
     ids = [f"t{row}" for row in range(TRAINING)]
     training = Vectors(ids, unit(rng, TRAINING), np.zeros(TRAINING, bool))
-    return Simulated(by_name, Normalizer(training, Variant(DIMENSIONS, 0.0, "method2", 1.0), NormalizationSettings()))
+    normalizer = Normalizer(training, Variant(DIMENSIONS, 0.0, "method2", 1.0), NormalizationSettings())
+    return Simulated([], EmbeddingSettings(), unit_length, DIMENSIONS, "simulated", normalizer, by_name)
 
 
 def speed() -> None:
@@ -82,7 +89,7 @@ def speed() -> None:
     )
     total = 0.0
 
-    def timed(name: str, work: Callable[[], object]) -> object:
+    def timed(name: str, work: Callable[[], Result]) -> Result:
         nonlocal total
         start = time.perf_counter()
         result = work()
@@ -94,7 +101,9 @@ def speed() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         extractor = simulated(folder)
-        held_out = extractor.normalize.training.rows(extractor.normalized.training.ids[:2000])
+        assert extractor.normalizer is not None
+        training = extractor.normalizer.training
+        held_out = training.rows(training.ids[:2000])
         with open_store(folder / "index", "simulated", DIMENSIONS) as store:
             timed("hash and store the references", lambda: add_folder(store, extractor, folder / "references"))
             tail = timed("calibrate on 2,000 × 2,000", lambda: fit_tail_of_readable(held_out, held_out, np.arange(2000)))
@@ -135,7 +144,7 @@ def promises(folders: list[Path]) -> None:
 
 
 def distances(
-    queries: Vectors, references: Vectors, pairs: list[tuple[str, str]]
+    queries: Vectors, references: Vectors, pairs: Collection[tuple[str, str]]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Squared distances of every query to its nearest reference [n], and of the true pairs."""
     readable = references.rows([image for image, bad in zip(references.ids, references.unreadable, strict=True) if not bad])

@@ -10,7 +10,7 @@ images of each class or, for MultiGrain, four copies of each image. "s logged" i
 import argparse
 import time
 from statistics import median
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from pydantic import TypeAdapter
@@ -55,7 +55,7 @@ def objectives(kinds: tuple[str, ...], dimensions: int, device: torch.device) ->
 
 
 def measure(
-    descriptor: Descriptor, images: Tensor, tried: dict[str, nn.Module], rounds: int, repeats: int, bar: tqdm
+    descriptor: Descriptor, images: Tensor, tried: dict[str, nn.Module], rounds: int, repeats: int, bar: "tqdm[NoReturn]"
 ) -> tuple[list[float], Seconds]:
     """Seconds of the network's pass in each round, and of each objective's loss and gradient, the median of the repeats."""
     device, labels = images.device, torch.arange(len(images), device=images.device) // GROUP

@@ -145,8 +145,8 @@ def _vectors(path: Path, images: ImageSet) -> NDArray[np.float32]:
 def _score(
     queries: NDArray[np.float32], references: NDArray[np.float32], chosen: dict[str, ImageSet], truth: GroundTruth
 ) -> float:
-    sides = [
+    found, among = (
         Vectors(chosen[part].ids, vectors, np.zeros(len(vectors), bool))
         for part, vectors in (("query", queries), ("reference", references))
-    ]
-    return evaluate(*sides, truth)[0].micro_average_precision
+    )
+    return evaluate(found, among, truth)[0].micro_average_precision

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from claim_rows.row import Row, gaps, listed
 from claim_rows.training import SIZE, Bench, Trained, train, vectors_of
+from numpy.typing import NDArray
 
 from models.network.whitening import folded_logits
 from models.training.finishing import load_classifier, whitening_of
@@ -145,5 +146,6 @@ def _measure(bench: Bench, trained: Trained) -> dict[str, float]:
     }
 
 
-def _unit(vectors: np.ndarray) -> np.ndarray:
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    unit: NDArray[np.float32] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return unit

@@ -102,7 +102,9 @@ def vectors_of(
     turns: int = 0,
 ) -> NDArray[np.float32]:
     """Vectors [n, d], or raw embeddings [n, d] ([4, n, d / 4] with domains), of images turned by so many quarters."""
-    dataset: Dataset = CleanImages(images, size) if isinstance(images, ImageSet) else InAugImages(images, size)
+    dataset: Dataset[tuple[Tensor, bool]] = (
+        CleanImages(images, size) if isinstance(images, ImageSet) else InAugImages(images, size)
+    )
     before = float(descriptor.pooling.exponent)
     if exponent is not None:
         descriptor.pooling.exponent.data.fill_(exponent)

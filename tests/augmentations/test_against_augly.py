@@ -1,5 +1,7 @@
 """Our edits' pixels against the plain AugLy edit at the same resolution, within a stated mean absolute difference (of 255)."""
 
+from typing import Any
+
 import cv2
 import numpy as np
 import pytest
@@ -43,15 +45,15 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "parameters", "tolerance"), CASES, ids=[f"{name}-{i}" for i, (name, *_) in enumerate(CASES)])
-def test_pixels_are_those_of_augly(name: str, parameters: dict, tolerance: float) -> None:
+def test_pixels_are_those_of_augly(name: str, parameters: dict[str, Any], tolerance: float) -> None:
     ours = FUNCTIONS[name](PICTURE, **parameters)
     theirs_parameters = {key: Image.fromarray(v) if isinstance(v, np.ndarray) else v for key, v in parameters.items()}
     if name == "overlay_emoji":
         theirs_parameters["emoji_"] = theirs_parameters.pop("emoji")
     theirs = np.asarray(augly_calls()[name](Image.fromarray(PICTURE), **theirs_parameters).convert("RGB"))
     assert abs(ours.shape[0] - theirs.shape[0]) <= 1 and abs(ours.shape[1] - theirs.shape[1]) <= 1
-    ours = cv2.resize(ours, theirs.shape[1::-1]) if ours.shape != theirs.shape else ours
-    difference = np.abs(ours.astype(int) - theirs.astype(int)).mean()
+    sized = cv2.resize(ours, theirs.shape[1::-1]) if ours.shape != theirs.shape else ours
+    difference = np.abs(sized.astype(int) - theirs.astype(int)).mean()
     assert difference <= tolerance
     assert theirs.shape != PICTURE.shape or np.abs(theirs.astype(int) - PICTURE).mean() > 0.4  # the edit changes the picture
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kstest, norm, uniform
 
-from augmentations.composition import draw_record, edit_image, edits_of, replay
+from augmentations.composition import Record, draw_record, edit_image, edits_of, replay
 from augmentations.edits.registry import FUNCTIONS, OTHER_IMAGE
 from augmentations.randomness import generator_for
 from augmentations.settings import AugmentationSettings
@@ -77,7 +77,7 @@ def test_a_crop_of_whole_rows_is_no_view() -> None:
         assert not np.shares_memory(whole, image)
 
 
-def records(chosen: AugmentationSettings, count: int = DRAWS) -> list[list[dict]]:
+def records(chosen: AugmentationSettings, count: int = DRAWS) -> list[Record]:
     return [draw_record(chosen, generator_for(1, 0, str(number)), Others().ids) for number in range(count)]
 
 
@@ -121,7 +121,7 @@ def test_order_and_exclusions() -> None:
 
 
 def test_parameters_stay_in_the_tables_ranges() -> None:
-    entries: dict[str, list[dict]] = {}
+    entries: dict[str, Record] = {}
     for record in records(AugmentationSettings(intensity=0.75)):
         for entry in record:
             entries.setdefault(entry["function"], []).append(entry)
@@ -196,8 +196,8 @@ def test_parameters_are_distributed_as_in_the_table() -> None:
 @pytest.mark.parametrize("edit", EXTRA_TABLE, ids=lambda edit: edit.name)
 def test_extra_edits_grow_with_intensity(edit: Edit) -> None:
     """Rarer and milder at low I: averaged over draws, the picture changes more at I = 1 than at I = 0.1."""
-    smooth = cv2.GaussianBlur(picture(96, 96), (0, 0), 4)
-    smooth = cv2.normalize(smooth, None, 0, 255, cv2.NORM_MINMAX)
+    smooth = np.asarray(cv2.GaussianBlur(picture(96, 96), (0, 0), 4), np.uint8)
+    cv2.normalize(smooth, smooth, 0, 255, cv2.NORM_MINMAX)
 
     def change(intensity: float) -> float:
         total = 0.0

@@ -89,8 +89,8 @@ def test_query_set_is_complete_and_reproducible(images: ImageSet, tmp_path: Path
     assert {reference for _, reference in truth.pairs} == set(references.ids)
     names = sorted(path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*") if path.is_file())
     assert len(names) == 23
-    for name in names:
-        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+    for path in names:
+        assert (tmp_path / "one" / path).read_bytes() == (tmp_path / "two" / path).read_bytes()
     edits = (tmp_path / "one" / "query_edits.csv").read_text().splitlines()[1:]
     assert all(line.split(",")[1] for line in edits)  # every query was edited
 

@@ -1,12 +1,14 @@
 from collections import Counter
+from collections.abc import Callable, Iterable
 
 import pytest
 
+from augmentations.dataset import Key
 from augmentations.sampling import pk_batches, repeated_batches
 from data.errors import UserError
 
 
-def test_repeated_batches_hold_every_image_as_often_as_asked_and_epochs_differ():
+def test_repeated_batches_hold_every_image_as_often_as_asked_and_epochs_differ() -> None:
     batches = repeated_batches(range(10), 11, 3, 0, 2, seed=1)
     drawn = list(batches)
     assert len(drawn) == len(batches) == 6
@@ -19,7 +21,7 @@ def test_repeated_batches_hold_every_image_as_often_as_asked_and_epochs_differ()
     assert drawn[3:] == list(repeated_batches(range(10), 11, 3, 1, 2, seed=1))
 
 
-def test_pk_batches_hold_p_classes_of_k_images_and_see_every_image():
+def test_pk_batches_hold_p_classes_of_k_images_and_see_every_image() -> None:
     rows, labels = list(range(20, 41)), [0] * 9 + [1] * 4 + [2] * 7 + [3]
     batches = list(pk_batches(rows, labels, 2, 4, 0, 1, seed=1))
     label_of = dict(zip(rows, labels, strict=True))
@@ -44,8 +46,8 @@ def test_no_pk_batch_lacks_classes_however_unequal_their_sizes(sizes: list[int],
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
-def test_processes_share_every_batch_by_whole_groups(ranks):
-    def made(rank: int = 0, of: int = 1) -> list:
+def test_processes_share_every_batch_by_whole_groups(ranks: int) -> None:
+    def made(rank: int = 0, of: int = 1) -> list[list[Key]]:
         return list(pk_batches(range(24), [row // 2 for row in range(24)], 6, 2, 0, 2, 1, rank, of))
 
     parts = [made(rank, ranks) for rank in range(ranks)]
@@ -54,8 +56,12 @@ def test_processes_share_every_batch_by_whole_groups(ranks):
         assert all(len({key[1] // 2 for key in share}) == len(share) // 2 for share in shares)
 
 
-def test_groups_that_hold_no_pair_are_errors():
-    for make in (lambda: repeated_batches(range(4), 8, 1, 0, 1, 0), lambda: pk_batches([0], [0], 2, 1, 0, 1, 0)):
+def test_groups_that_hold_no_pair_are_errors() -> None:
+    makes: list[Callable[[], Iterable[object]]] = [
+        lambda: repeated_batches(range(4), 8, 1, 0, 1, 0),
+        lambda: pk_batches([0], [0], 2, 1, 0, 1, 0),
+    ]
+    for make in makes:
         with pytest.raises(UserError, match="pair"):
             make()
     with pytest.raises(UserError, match="processes"):

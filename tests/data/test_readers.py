@@ -15,6 +15,9 @@ from data.readers.holidays import read_holidays
 from data.readers.online_products import read_online_products
 from data.readers.ukb import read_ukb
 
+Read = Callable[[Path], object]
+Make = Callable[[Path], None]
+
 
 def touch(root: Path, *names: str) -> None:
     for name in names:
@@ -115,7 +118,7 @@ def test_online_products(tmp_path: Path) -> None:
         assert found.test.images.paths[0].is_file()
 
 
-READERS: list[tuple[Callable, Callable, str]] = [
+READERS: list[tuple[Read, Make, str]] = [
     (read_holidays, make_holidays, r"lacks jpg/ .*jpg/100000\.jpg"),
     (read_ukb, make_ukb, r"holds no image"),
     (read_copydays, make_copydays, r"lacks original/, strong/ .*root of the unpacked archive"),
@@ -126,7 +129,7 @@ READERS: list[tuple[Callable, Callable, str]] = [
 
 
 @pytest.mark.parametrize(("read", "make", "message"), READERS)
-def test_missing_and_other_folders_are_told(tmp_path: Path, read: Callable, make: Callable, message: str) -> None:
+def test_missing_and_other_folders_are_told(tmp_path: Path, read: Read, make: Make, message: str) -> None:
     with pytest.raises(UserError, match=r"is not a folder\. Name the root of the unpacked archive"):
         read(tmp_path / "nowhere")
     (tmp_path / "notes.txt").write_text("x")
@@ -148,7 +151,7 @@ def test_missing_and_other_folders_are_told(tmp_path: Path, read: Callable, make
         (read_online_products, make_online_products, "Stanford_Online_Products/sofa_final/222_0.JPG", "1 of them are not there"),
     ],
 )
-def test_what_is_gone_is_named(tmp_path: Path, read: Callable, make: Callable, gone: str, message: str) -> None:
+def test_what_is_gone_is_named(tmp_path: Path, read: Read, make: Make, gone: str, message: str) -> None:
     make(tmp_path)
     (tmp_path / gone).unlink()
     with pytest.raises(UserError, match=message):

@@ -7,12 +7,18 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pytest
 from PIL import Image
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+if TYPE_CHECKING:
+    from playwright import sync_api
+else:
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+Scheme = Literal["light", "dark"]
 TOP = Path(__file__).parents[2]
 CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on the PATH")
@@ -46,7 +52,7 @@ def page(browser: "sync_api.Browser", address: str) -> Iterator["sync_api.Page"]
     troubles: list[str] = []
     opened.on("pageerror", lambda error: troubles.append(str(error)))
     opened.on("dialog", lambda dialog: troubles.append(f"dialog {dialog.message}"))
-    opened.on("request", lambda r: r.url.startswith((address, "data:")) or troubles.append(f"request to {r.url}"))
+    opened.on("request", lambda r: troubles.extend([] if r.url.startswith((address, "data:")) else [f"request to {r.url}"]))
     opened.goto(address)
     opened.wait_for_selector("#picks button")
     yield opened
@@ -156,7 +162,7 @@ def test_a_name_that_climbs_writes_nothing(page: "sync_api.Page", small_run: Pat
 
 @pytest.mark.parametrize("width", [360, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_is_wider_than_the_screen(browser: "sync_api.Browser", address: str, width: int, scheme: str) -> None:
+def test_nothing_is_wider_than_the_screen(browser: "sync_api.Browser", address: str, width: int, scheme: Scheme) -> None:
     with browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme) as context:
         page = context.new_page()
         page.goto(address)

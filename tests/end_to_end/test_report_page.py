@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pandas as pd
@@ -20,7 +21,12 @@ from submissions.index.matches import Match, Matches, Rule
 from submissions.report.matches_page import write_matches_page
 from submissions.vectors.files import Vectors, write_vectors
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+if TYPE_CHECKING:
+    from playwright import sync_api
+else:
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+Scheme = Literal["light", "dark"]
 TOP = Path(__file__).parents[2]
 CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on the PATH")
@@ -127,17 +133,17 @@ def browser() -> Iterator["sync_api.Browser"]:
 @pytest.mark.parametrize("width", [390, 1400])
 @pytest.mark.parametrize("name", ["report", "comparison", "matches"])
 def test_a_page_opens_from_disk_whole(
-    browser: "sync_api.Browser", pages: dict[str, Path], tmp_path: Path, name: str, width: int, scheme: str
+    browser: "sync_api.Browser", pages: dict[str, Path], tmp_path: Path, name: str, width: int, scheme: Scheme
 ) -> None:
     """No message on the console, every image loads, nothing is asked of a network, nothing is wider than the screen."""
     folder = shutil.copytree(pages[name].parent, tmp_path / "copied away")
     troubles: list[str] = []
-    with browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme) as context:  # type: ignore[arg-type]
+    with browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme) as context:
         page = context.new_page()
         page.on("pageerror", lambda error: troubles.append(str(error)))
         page.on("console", lambda message: troubles.append(message.text))
         page.on("requestfailed", lambda request: troubles.append(f"failed: {request.url}"))
-        page.on("request", lambda r: r.url.startswith(folder.as_uri()) or troubles.append(f"request to {r.url}"))
+        page.on("request", lambda r: troubles.extend([] if r.url.startswith(folder.as_uri()) else [f"request to {r.url}"]))
         page.goto((folder / "index.html").as_uri())
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         ink, ground = (page.evaluate(f"getComputedStyle(document.body).{style}") for style in ("color", "backgroundColor"))
@@ -152,8 +158,8 @@ def test_a_page_opens_from_disk_whole(
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_charts_take_the_colours_of_the_page(browser: "sync_api.Browser", pages: dict[str, Path], scheme: str) -> None:
-    with browser.new_context(color_scheme=scheme) as context:  # type: ignore[arg-type]
+def test_charts_take_the_colours_of_the_page(browser: "sync_api.Browser", pages: dict[str, Path], scheme: Scheme) -> None:
+    with browser.new_context(color_scheme=scheme) as context:
         page = context.new_page()
         page.goto(pages["report"].as_uri())
         names = page.locator("figure.chart").evaluate_all("charts => charts.map(chart => chart.getAttribute('aria-label'))")

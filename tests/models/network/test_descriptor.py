@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -66,7 +67,7 @@ def test_files_that_are_no_checkpoint(tmp_path: Path) -> None:
         load_descriptor(tmp_path / "bad.safetensors")
 
 
-WHOLE = {"descriptor": SETTINGS.model_dump(mode="json"), "image_size": 64, "notes": {}}
+WHOLE: dict[str, Any] = {"descriptor": SETTINGS.model_dump(mode="json"), "image_size": 64, "notes": {}}
 
 
 @pytest.mark.parametrize(

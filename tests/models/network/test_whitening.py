@@ -12,7 +12,7 @@ def seeded(*shape: int) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)))
 
 
-def test_whitened_embeddings_are_white_and_the_folded_classifier_is_the_original():
+def test_whitened_embeddings_are_white_and_the_folded_classifier_is_the_original() -> None:
     x = seeded(400, 16) @ seeded(16, 16) + 1
     whitening = fit_whitening(x)
     assert torch.allclose(torch.cov(whitening(x).T, correction=0), torch.eye(16), atol=1e-2)
@@ -20,7 +20,7 @@ def test_whitened_embeddings_are_white_and_the_folded_classifier_is_the_original
     assert torch.allclose(folded_logits(x, whitening, weight, bias), x @ weight.T + bias, atol=1e-4)
 
 
-def test_dead_dimensions_stay_out_and_folding_stays_exact():
+def test_dead_dimensions_stay_out_and_folding_stays_exact() -> None:
     x = (seeded(400, 16) @ seeded(16, 16)).relu()
     x[:, [3, 11]] = 0
     x[:, 5] = x[:, 4]  # one axis without variance that is no dimension of its own
@@ -32,14 +32,14 @@ def test_dead_dimensions_stay_out_and_folding_stays_exact():
     assert torch.allclose(folded_logits(x, whitening, weight, bias), x @ weight.T + bias, atol=1e-4, rtol=1e-4)
 
 
-def test_too_few_and_equal_embeddings_are_errors():
+def test_too_few_and_equal_embeddings_are_errors() -> None:
     with pytest.raises(UserError, match="more images"):
         fit_whitening(seeded(16, 16))
     with pytest.raises(UserError, match="all the same"):
         fit_whitening(torch.ones(20, 16) / 3)
 
 
-def test_a_domain_neither_sees_nor_moves_another():
+def test_a_domain_neither_sees_nor_moves_another() -> None:
     objective, labels = PairObjective(MultiSimilaritySettings()), torch.arange(12) // 2
     vectors = seeded(4, 12, 8).requires_grad_()
     within_domains(objective, vectors, labels, labels).loss.backward()

@@ -32,13 +32,14 @@ def test_loss_and_gradients_equal_the_plain_head(seed: int, classes: int, batch:
         head.matrix.mul_(torch.rand(classes, 1) + 0.5)
     labels = torch.randint(classes, (batch,))
     raw = torch.randn(batch, 8)
-    results = []
+    results: list[tuple[torch.Tensor, ...]] = []
     for lean in (True, False):
         leaf = raw.clone().requires_grad_()
         head.matrix.grad = None
         embeddings = functional.normalize(leaf)
         loss = head(embeddings, labels).loss if lean else plain_loss(embeddings, head.matrix, labels, margin, 16)
         loss.backward()
+        assert leaf.grad is not None and isinstance(head.matrix.grad, torch.Tensor)
         results.append((loss.detach().double(), leaf.grad.double(), head.matrix.grad.double()))
     for ours, theirs in zip(*results, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
@@ -92,6 +93,7 @@ def test_sampled_negatives_compare_with_a_share_of_the_classes() -> None:
     output = sampled(raw, labels)
     loss = output.loss.detach()
     output.loss.backward()
+    assert sampled.matrix.grad is not None
     touched = sampled.matrix.grad.abs().sum(dim=1) > 0
     assert touched[labels].all() and 20 <= int(touched.sum()) <= 23
     assert output.logs["share_of_classes"] == int(touched.sum()) / 200 and "share_of_classes" not in exact(raw, labels).logs

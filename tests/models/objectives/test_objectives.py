@@ -1,6 +1,7 @@
 """Every objective against a slow literal rewriting of its formula."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from data.errors import UserError
-from models.objectives.building import build_objective
+from models.objectives.building import ObjectiveSettings, build_objective
 from models.objectives.domains import within_domains
 from models.objectives.margin import MarginLoss, negative_weights
 from models.objectives.multigrain import MultiGrain
@@ -21,13 +22,14 @@ from models.objectives.settings import (
     MultiGrainSettings,
     MultiSimilaritySettings,
     NPairSettings,
+    PairSettings,
     PaperObjectiveSettings,
     SoftmaxSettings,
     TripletSettings,
 )
 from models.settings import ArcFaceSettings
 
-ALL = [
+ALL: list[ObjectiveSettings] = [
     ArcFaceSettings(),
     ContrastiveSettings(),
     TripletSettings(),
@@ -108,12 +110,14 @@ def angular(x: Tensor, labels: Tensor) -> float:
         (AngularSettings(), angular),
     ],
 )
-def test_pair_objectives_equal_their_formulas(settings, literal, vectors):
+def test_pair_objectives_equal_their_formulas(
+    settings: PairSettings, literal: Callable[[Tensor, Tensor], float], vectors: Tensor
+) -> None:
     loss = PairObjective(settings)(vectors, LABELS, INSTANCES).loss
     assert float(loss) == pytest.approx(literal(functional.normalize(vectors.double()), LABELS), rel=1e-4)
 
 
-def test_margin_loss_equals_its_formula_with_two_classes_of_which_one_negative_can_be_drawn():
+def test_margin_loss_equals_its_formula_with_two_classes_of_which_one_negative_can_be_drawn() -> None:
     vectors = torch.randn(3, 5, generator=torch.Generator().manual_seed(2))
     labels = torch.tensor([0, 0, 1])
     x = functional.normalize(vectors.double())
@@ -123,7 +127,7 @@ def test_margin_loss_equals_its_formula_with_two_classes_of_which_one_negative_c
     assert loss.item() == pytest.approx(sum(terms) / 4, rel=1e-5)
 
 
-def test_margin_loss_is_its_expectation_over_the_drawn_negatives_on_average(vectors):
+def test_margin_loss_is_its_expectation_over_the_drawn_negatives_on_average(vectors: Tensor) -> None:
     x, objective = functional.normalize(vectors.double()), MarginLoss(MarginSettings(log_cap=3.0), 0)
 
     def log_q(z: float) -> float:
@@ -140,7 +144,7 @@ def test_margin_loss_is_its_expectation_over_the_drawn_negatives_on_average(vect
     assert float(drawn.std()) > 0
 
 
-def test_domains_are_compared_within_themselves_only(vectors):
+def test_domains_are_compared_within_themselves_only(vectors: Tensor) -> None:
     """IDEAL: the mean over the domains of the loss written out, each on its own vectors."""
     domains = torch.stack([vectors, 2 * vectors.flip(1), vectors.roll(3, 0), -vectors[:, [1, 0, 3, 2, 5, 4, 7, 6]] + 1])
     for settings, literal in ((ContrastiveSettings(), contrastive), (MultiSimilaritySettings(), multi_similarity)):
@@ -149,13 +153,13 @@ def test_domains_are_compared_within_themselves_only(vectors):
         assert float(loss) == pytest.approx(expected, rel=1e-4)
 
 
-def test_negatives_are_drawn_in_inverse_proportion_to_the_density_of_their_distance():
+def test_negatives_are_drawn_in_inverse_proportion_to_the_density_of_their_distance() -> None:
     z, d = torch.tensor([[0.0, 0.7, 1.0, 1.3]]), 6
     labels = torch.tensor([0, 1, 2, 3])
     weights = negative_weights(z.expand(4, 4), labels, d, log_cap=50.0)[0]
 
     def q(z: float) -> float:
-        return z ** (d - 2) * (1 - z * z / 4) ** ((d - 3) / 2)
+        return float(z ** (d - 2) * (1 - z * z / 4) ** ((d - 3) / 2))
 
     expected = torch.tensor([0.0, 1 / q(0.7), 1 / q(1.0), 1 / q(1.3)])
     assert torch.allclose(weights / weights.sum(), expected / expected.sum(), atol=1e-5)
@@ -164,7 +168,7 @@ def test_negatives_are_drawn_in_inverse_proportion_to_the_density_of_their_dista
     assert negative_weights(z.expand(4, 4), labels, 4096, 10.0).isfinite().all()
 
 
-def test_beta_learns_and_a_resumed_margin_loss_draws_the_same(vectors):
+def test_beta_learns_and_a_resumed_margin_loss_draws_the_same(vectors: Tensor) -> None:
     whole, first = MarginLoss(MarginSettings(), 3), MarginLoss(MarginSettings(), 3)
     losses = [whole(vectors, LABELS).loss.item() for _ in range(4)]
     _ = [first(vectors, LABELS) for _ in range(2)]
@@ -176,7 +180,7 @@ def test_beta_learns_and_a_resumed_margin_loss_draws_the_same(vectors):
     assert whole.beta.grad is not None and whole.parameter_rates() == {"beta": 0.1}
 
 
-def test_multigrain_joins_its_two_losses_by_its_weight(vectors):
+def test_multigrain_joins_its_two_losses_by_its_weight(vectors: Tensor) -> None:
     for weight in (0.0, 0.3, 1.0):
         joint = MultiGrain(8, 6, MultiGrainSettings(weight=weight), 5)
         assert (joint.softmax is None) == (weight == 0)
@@ -189,7 +193,7 @@ def test_multigrain_joins_its_two_losses_by_its_weight(vectors):
 
 
 @pytest.mark.parametrize("settings", ALL, ids=lambda settings: settings.kind)
-def test_every_objective_is_float32_under_autocast_and_has_finite_gradients(settings, vectors):
+def test_every_objective_is_float32_under_autocast_and_has_finite_gradients(settings: ObjectiveSettings, vectors: Tensor) -> None:
     objective = build_objective(settings, 8, 6, 0)
     for rows in (vectors, torch.ones(12, 8)):
         rows = rows.to(torch.bfloat16).requires_grad_()
@@ -200,13 +204,13 @@ def test_every_objective_is_float32_under_autocast_and_has_finite_gradients(sett
 
 
 @pytest.mark.parametrize("settings", [s for s in ALL if s.kind not in ("arcface", "softmax")], ids=lambda settings: settings.kind)
-def test_a_batch_without_a_positive_pair_is_an_error(settings, vectors):
+def test_a_batch_without_a_positive_pair_is_an_error(settings: ObjectiveSettings, vectors: Tensor) -> None:
     with pytest.raises(UserError, match="PK batches"):
         build_objective(settings, 8, 12, 0)(vectors, torch.arange(12), torch.arange(12))
 
 
-def test_settings_are_told_apart_by_kind_and_checked():
-    adapter = TypeAdapter(PaperObjectiveSettings)
+def test_settings_are_told_apart_by_kind_and_checked() -> None:
+    adapter: TypeAdapter[ObjectiveSettings] = TypeAdapter(PaperObjectiveSettings)
     for settings in ALL[1:]:
         assert adapter.validate_python(settings.model_dump()) == settings
     for wrong in ({"kind": "multigrain", "weight": 1.5}, {"kind": "angular", "angle": 90}, {"kind": "triplets"}):

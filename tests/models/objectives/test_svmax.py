@@ -1,4 +1,5 @@
 import math
+from typing import Literal
 
 import pytest
 import torch
@@ -16,13 +17,13 @@ LABELS = torch.arange(12) // 2
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(2, 20), st.integers(2, 20), st.integers(0, 1000))
-def test_the_mean_singular_value_lies_between_its_bounds(batch, dimensions, seed):
+def test_the_mean_singular_value_lies_between_its_bounds(batch: int, dimensions: int, seed: int) -> None:
     rows = functional.normalize(torch.randn(batch, dimensions, generator=torch.Generator().manual_seed(seed)))
     lower, upper = singular_bounds(batch, dimensions)
     assert lower - 1e-5 <= float(mean_singular_value(rows)) <= upper + 1e-5
 
 
-def test_the_bounds_are_reached():
+def test_the_bounds_are_reached() -> None:
     for batch, dimensions in ((12, 4), (4, 12)):
         lower, upper = singular_bounds(batch, dimensions)
         assert float(mean_singular_value(torch.eye(dimensions).repeat(3, 1)[:batch])) == pytest.approx(upper)
@@ -32,7 +33,9 @@ def test_the_bounds_are_reached():
 @pytest.mark.parametrize("dimensions", [5, 30])
 @pytest.mark.parametrize("form", ["bounded", "unbounded", None])
 @pytest.mark.parametrize("half", [False, True])
-def test_the_loss_is_the_formula_in_float32_and_s_is_always_logged(dimensions, form, half):
+def test_the_loss_is_the_formula_in_float32_and_s_is_always_logged(
+    dimensions: int, form: Literal["bounded", "unbounded"] | None, half: bool
+) -> None:
     rows = torch.randn(12, dimensions, generator=torch.Generator().manual_seed(1)) * 3
     inner = PairObjective(ContrastiveSettings())
     base = float(inner(rows, LABELS).loss)
@@ -48,13 +51,13 @@ def test_the_loss_is_the_formula_in_float32_and_s_is_always_logged(dimensions, f
 
 
 @pytest.mark.parametrize("shape", [(12, 5), (5, 12)])
-def test_the_gradient_is_that_of_the_singular_values(shape):
+def test_the_gradient_is_that_of_the_singular_values(shape: tuple[int, int]) -> None:
     rows = torch.randn(shape, generator=torch.Generator().manual_seed(2), dtype=torch.double).requires_grad_()
     assert torch.autograd.gradcheck(mean_singular_value, rows)
 
 
 @pytest.mark.parametrize("shape", [(12, 5), (5, 12)])
-def test_the_gradient_of_equal_rows_is_that_of_the_singular_values_above_rounding(shape):
+def test_the_gradient_of_equal_rows_is_that_of_the_singular_values_above_rounding(shape: tuple[int, int]) -> None:
     generator = torch.Generator().manual_seed(4)
     rows = (torch.randn(shape[0], 3, generator=generator) @ torch.randn(3, shape[1], generator=generator)).requires_grad_()
     mean_singular_value(rows).backward()
@@ -65,7 +68,7 @@ def test_the_gradient_of_equal_rows_is_that_of_the_singular_values_above_roundin
 
 
 @pytest.mark.parametrize("form", ["bounded", "unbounded"])
-def test_a_collapsed_batch_has_a_finite_gradient_even_under_autocast(form):
+def test_a_collapsed_batch_has_a_finite_gradient_even_under_autocast(form: Literal["bounded", "unbounded"]) -> None:
     rows = torch.ones(12, 8, dtype=torch.bfloat16, requires_grad=True)
     with torch.autocast("cpu", torch.bfloat16):
         output = Svmax(PairObjective(ContrastiveSettings()), SvmaxSettings(form=form))(rows, LABELS, LABELS)
@@ -73,14 +76,14 @@ def test_a_collapsed_batch_has_a_finite_gradient_even_under_autocast(form):
     assert output.loss.dtype == torch.float32 and rows.grad is not None and rows.grad.isfinite().all()
 
 
-def test_a_batch_of_one_is_an_error():
+def test_a_batch_of_one_is_an_error() -> None:
     with pytest.raises(UserError, match="larger"):
         Svmax(PairObjective(ContrastiveSettings()))(torch.ones(1, 8), torch.zeros(1), torch.zeros(1))
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 1000), st.sampled_from([0.0, 0.1, 1.0, 100.0]))
-def test_losses_of_one_pair_a_class_lie_between_their_bounds(seed, spread):
+def test_losses_of_one_pair_a_class_lie_between_their_bounds(seed: int, spread: float) -> None:
     generator = torch.Generator().manual_seed(seed)
     rows = torch.randn(6, 4, generator=generator).repeat_interleave(2, 0) + spread * torch.randn(12, 4, generator=generator)
     lower, upper = npair_bounds(12)
@@ -91,6 +94,6 @@ def test_losses_of_one_pair_a_class_lie_between_their_bounds(seed, spread):
     assert spread > 0 or loss <= upper + 1e-4  # the paper's upper bound takes anchor and positive as equal
 
 
-def test_the_bounds_are_the_papers():
+def test_the_bounds_are_the_papers() -> None:
     assert npair_bounds(12) == pytest.approx((math.log(math.e**2 + 10) - 2, math.log(math.e**2 * 10 + 1)))
     assert angular_bounds(12) == pytest.approx((math.log(math.e**-12 * 10 + 1), math.log(math.e**4 * 10 + 1)))

@@ -20,6 +20,7 @@ def test_little_is_kept_and_only_rows_that_were_compared_move(kind: str, floats:
     for _ in range(3):
         before = head.matrix.detach().clone()
         head(torch.randn(8, DIMENSIONS), torch.randint(CLASSES, (8,))).loss.backward()
+        assert head.matrix.grad is not None
         compared = head.matrix.grad.any(dim=1)
         optimizer.step()
         optimizer.zero_grad()

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from models.training.launch import launched
 from models.training.state import Progress, load_state, save_state
 
 ME = {"settings": {"seed": 1, "stages": [{"epochs": 1}]}}
-STATE = {
+STATE: dict[str, Any] = {
     "weights": {"a": torch.arange(6.0).reshape(2, 3), "empty": torch.zeros(0)},
     "optimizers": [
         {"state": {0: {"step": torch.tensor(3.0)}, 1: {}}, "param_groups": [{"lr": 0.1, "betas": (0.9, 0.999), "none": None}]}
@@ -29,7 +30,7 @@ def test_a_state_comes_back_with_its_types(tmp_path: Path) -> None:
     assert found is not None
     again, state = found
     assert again == progress and state["optimizers"][0]["param_groups"][0] == {"lr": 0.1, "betas": [0.9, 0.999], "none": None}
-    assert torch.equal(state["weights"]["a"], STATE["weights"]["a"]) and len(state["weights"]["empty"]) == 0  # type: ignore[index,call-overload]
+    assert torch.equal(state["weights"]["a"], STATE["weights"]["a"]) and len(state["weights"]["empty"]) == 0
     assert state["optimizers"][0]["state"][0]["step"] == 3 and 1 in state["optimizers"][0]["state"]  # keys stay numbers
     assert load_state(tmp_path, {"settings": {"seed": 2}}, fabric) is None
 

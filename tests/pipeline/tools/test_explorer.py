@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -215,7 +216,7 @@ def test_other_sites_are_not_answered(client: TestClient) -> None:
 
 def test_a_page_that_is_closed_while_it_sends_is_no_error(explorer: Explorer) -> None:
     heads = {"host": "127.0.0.1", "content-type": BYTES["content-type"], "content-length": "1000"}
-    parts = [{"type": "http.request", "body": b"abc", "more_body": True}, {"type": "http.disconnect"}]
+    parts: list[dict[str, Any]] = [{"type": "http.request", "body": b"abc", "more_body": True}, {"type": "http.disconnect"}]
     request = {
         "type": "http",
         "method": "POST",
@@ -224,13 +225,16 @@ def test_a_page_that_is_closed_while_it_sends_is_no_error(explorer: Explorer) ->
         "headers": [(name.encode(), value.encode()) for name, value in heads.items()],
     }
 
+    sent: list[MutableMapping[str, Any]] = []
+
     async def receive() -> dict[str, Any]:
         return parts.pop(0) if len(parts) > 1 else parts[0]
 
-    async def send(_: object) -> None:
-        pass
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
 
-    asyncio.run(make_app(explorer)(request, receive, send))  # type: ignore[arg-type]
+    asyncio.run(make_app(explorer)(request, receive, send))
+    assert [message.get("status") for message in sent] == [400, None]  # answered as a bad request, nothing raised
 
 
 def test_a_removed_image_is_said(explorer: Explorer, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from pipeline.tools.extractor import checkpoint_extractor
 from pipeline.tools.match_command import alone, match
 from pipeline.tools.match_folders import Added, add_folder, forget_missing, match_folder, match_within
 from submissions.index.matches import Rule
-from submissions.index.store import open_store, stored_files
+from submissions.index.store import digest_of, open_store, stored_files
 
 TOP = Path(__file__).parents[3]
 RULE = Rule(score=-0.05, tail=None, rate=0.001, most=5)
@@ -94,7 +94,6 @@ def test_a_query_that_is_a_reference_itself_takes_no_place(pictures: Path, check
 
 def test_a_file_that_cannot_be_opened_stops_no_one(pictures: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     closed = pictures / "references" / "R000002.jpg"
-    digest_of = matching.digest_of
 
     def denied(path: Path) -> bytes:
         return digest_of(path if path.name != closed.name else path / "denied")

@@ -26,10 +26,12 @@ def literal(query: np.ndarray, training: np.ndarray, method: str, beta: float, k
     order = np.argsort(-(training @ query))
     similarity = max(0.0, float(np.mean([training[i] @ query for i in order[:similar]])))  # Eq. 9 and 11
     if method == "method1":
-        return query * (1 + beta * np.sqrt(similarity))  # Eq. 10
+        longer: np.ndarray = query * (1 + beta * np.sqrt(similarity))  # Eq. 10
+        return longer
     direction = sum((query - training[i]) / np.linalg.norm(query - training[i]) for i in order[:k]) / k  # Eq. 12
     direction = direction / np.linalg.norm(direction)  # Eq. 13
-    return query + beta * np.sqrt(similarity) * direction  # Eq. 14
+    moved: np.ndarray = query + beta * np.sqrt(similarity) * direction  # Eq. 14
+    return moved
 
 
 @settings(deadline=None, max_examples=40)

@@ -61,9 +61,9 @@ def test_candidates_are_what_all_vectors_at_once_give(tmp_path: Path) -> None:
     training, synthetic = stored(tmp_path / "t.h5", "T", values), stored(tmp_path / "s.h5", "Q", asked)
     found = project_candidates(training, ids(5, 15), ids(30), synthetic, 5, several, 0)
     whole = fit_projection(values[30:])
-    for rows, part in ((asked, 0), (values[5:15], 1), (values[30:], 2)):
-        made = found.under(4, -0.5)[part]
-        np.testing.assert_allclose(made if part == 2 else made.vectors, whole.apply(rows, 4, -0.5), atol=1e-5)
+    synthetic_queries, references, trained = found.under(4, -0.5)
+    for rows, made in ((asked, synthetic_queries.vectors), (values[5:15], references.vectors), (values[30:], trained)):
+        np.testing.assert_allclose(made, whole.apply(rows, 4, -0.5), atol=1e-5)
     assert found.references.ids == ids(5, 15)
     fewer = project_candidates(training, ids(5, 15), ids(30), synthetic, 5, 20, 0)
     assert not np.allclose(fewer.projection.mean, found.projection.mean)  # fitted on a sample of 20

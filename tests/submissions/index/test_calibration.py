@@ -2,14 +2,16 @@
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from data.errors import UserError
 from submissions.index.calibration import Tail, fit_tail
 
 
-def unit(rng: np.random.Generator, count: int, dimensions: int = 24) -> np.ndarray:
+def unit(rng: np.random.Generator, count: int, dimensions: int = 24) -> NDArray[np.float32]:
     vectors = rng.standard_normal((count, dimensions)).astype(np.float32)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.1, 0.3])

@@ -3,7 +3,7 @@
 import numpy as np
 
 from data.ground_truth import GroundTruth
-from submissions.report.gallery import false_alarms, found_copies, missed_copies
+from submissions.report.gallery import Card, false_alarms, found_copies, missed_copies
 from submissions.scoring.metrics import RankedPairs
 from submissions.scoring.query_scores import QueryScores
 
@@ -19,7 +19,7 @@ def ranked() -> RankedPairs:
     return RankedPairs(list(queries), list(references), np.array(distances), np.array(true), precision, found / len(TRUTH.pairs))
 
 
-def shown(cards: list) -> list[list[tuple[str, str, str]]]:
+def shown(cards: list[Card]) -> list[list[tuple[str, str, str]]]:
     return [[(picture.image_id, picture.label, picture.note) for picture in card.pictures] for card in cards]
 
 

@@ -24,7 +24,7 @@ def ranking(pairs: list[tuple[int, int]]) -> RankedPairs:
     true = np.array([(f"Q{q}", f"R{r}") in TRUTH.pairs for q, r in pairs], dtype=bool)
     found, ranks = np.cumsum(true), np.arange(1, len(pairs) + 1)
     return RankedPairs(
-        [f"Q{q}" for q, _ in pairs], [f"R{r}" for _, r in pairs], ranks.astype(float), true, found / ranks, found / 4
+        [f"Q{q}" for q, _ in pairs], [f"R{r}" for _, r in pairs], ranks.astype(np.float64), true, found / ranks, found / 4
     )
 
 
@@ -59,7 +59,7 @@ def test_new_false_alarms_are_those_above_the_point_in_one_only() -> None:
     names = [(f"Q{q}", f"R{r}") for q, r in pairs]
     flags = np.array([name in many.pairs for name in names])
     found, ranks = np.cumsum(flags), np.arange(1, 22)
-    second = RankedPairs([q for q, _ in names], [r for _, r in names], ranks * 1.0, flags, found / ranks, found / 20)
+    second = RankedPairs([q for q, _ in names], [r for _, r in names], ranks.astype(np.float64), flags, found / ranks, found / 20)
     assert new_false_alarms(ranking(true), second) == [10]
     assert new_false_alarms(second, second) == []
 
@@ -73,16 +73,16 @@ def test_every_copy_is_listed(tmp_path: Path) -> None:
     write_changes(tmp_path / "pairs.csv", compare_pairs(FIRST, SECOND, TRUTH))
     table = pd.read_csv(tmp_path / "pairs.csv", index_col="query_id")
     assert sorted(table.index) == ["Q0", "Q1", "Q2", "Q3"]
-    assert np.isnan(table.loc["Q2", "first_rank"]) and table.loc["Q2", "second_rank"] == 2
+    assert table["first_rank"].isna()["Q2"] and table["second_rank"]["Q2"] == 2
     assert table["gain"].sum() == pytest.approx(average_precision(SECOND) - average_precision(FIRST))
 
 
 def test_the_page_stands_without_pictures_and_escapes_names(tmp_path: Path) -> None:
     scores = Scores(0.5, 0.4, 0.3, 0.6, 6, 6, 4)
-    sides = [Side(name, scores, each, Interval(0.5, 0.4, 0.6)) for name, each in (("<b>old</b>", FIRST), ("new", SECOND))]
+    old, new = (Side(name, scores, each, Interval(0.5, 0.4, 0.6)) for name, each in (("<b>old</b>", FIRST), ("new", SECOND)))
     (tmp_path / "edits.csv").write_text("query_id,edits\nQ1,crop <i>\n")
     nothing = ImageSet([], [])
-    inputs = ComparisonInputs(*sides, Interval(0.1, -0.1, 0.2), TRUTH, nothing, nothing, tmp_path / "edits.csv")
+    inputs = ComparisonInputs(old, new, Interval(0.1, -0.1, 0.2), TRUTH, nothing, nothing, tmp_path / "edits.csv")
     html = write_comparison(inputs, tmp_path / "page").read_text()
     assert "<b>old" not in html and "<i>" not in html and "&lt;b&gt;old" in html
     assert "no picture" in html and "may be luck" in html and (tmp_path / "page" / "pairs.csv").is_file()

@@ -21,7 +21,7 @@ def test_scores_are_those_of_a_literal_search(seed: int) -> None:
     named = queries.ids[: max(1, q - 2)]
     truth = GroundTruth(named, frozenset((query, f"R{rng.integers(r)}") for query in named if rng.random() < 0.6))
     found = query_scores(queries, references, truth)
-    true, wrong = {}, {}
+    true, wrong = dict[tuple[str, str], float](), dict[str, tuple[str, float]]()
     for row, query in enumerate(queries.ids):
         for column, reference in enumerate(references.ids):
             if query not in named or queries.unreadable[row] or references.unreadable[column]:

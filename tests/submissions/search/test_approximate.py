@@ -87,7 +87,8 @@ def test_memory_is_far_below_the_references(tmp_path: Path) -> None:
 
 def test_recall_is_measured_against_exact_search(tmp_path: Path, sets: Sets) -> None:
     training, references, queries = sets
-    (tmp_path / "flat").mkdir(), (tmp_path / "ivf").mkdir()
+    (tmp_path / "flat").mkdir()
+    (tmp_path / "ivf").mkdir()
     build_index("Flat", training, references, tmp_path / "flat")
     flat = measure_recall(open_index(tmp_path / "flat"), queries, references)
     assert (flat.at_1, flat.at_10, flat.queries) == (1, 1, 50)
