@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from data.errors import ImageError
+from data.archives import read_bytes
+from data.errors import ImageError, UserError
+from data.formats import SNIFFED, readable_formats
 
 MAX_PIXELS = 100_000_000  # a larger image is taken for a decompression bomb
 MIN_SIDE = 8
-FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM")  # no EPS and the like, which start programs
 
 
 def decode_rgb(source: Path | bytes, short_side: int | None = None) -> NDArray[np.uint8]:
@@ -24,15 +25,18 @@ def decode_rgb(source: Path | bytes, short_side: int | None = None) -> NDArray[n
     """
     name = Path("<bytes>") if isinstance(source, bytes) else Path(source)
     try:
-        content = source if isinstance(source, bytes) else name.read_bytes()
+        content = source if isinstance(source, bytes) else read_bytes(name)
     except OSError as error:
         raise ImageError(name, f"cannot be read ({error.strerror or error})") from error
+    except UserError as error:
+        raise ImageError(name, f"cannot be read: {error}") from error
     if not content:
         raise ImageError(name, "is empty")
+    formats = readable_formats(content[:SNIFFED])
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # we check the size and damage ourselves
-            with Image.open(io.BytesIO(content), formats=FORMATS) as image:
+            with Image.open(io.BytesIO(content), formats=formats) as image:
                 return _to_rgb(image, name, short_side)
     except ImageError:
         raise

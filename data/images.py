@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from data.errors import UserError
-
-IMAGE_ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"})
+from data.formats import IMAGE_ENDINGS
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,160 @@
+"""Which pictures lie in folders, archives and lists of files; what is passed over is counted by its reason."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from data.archives import is_archive, list_archive, read_bytes
+from data.errors import UserError
+from data.formats import IMAGE_ENDINGS, SNIFFED, format_of
+from data.images import ImageSet
+
+NOT_A_PICTURE = "not a picture"
+
+
+@dataclass(frozen=True)
+class Discovered:
+    """What was found.
+
+    Attributes:
+        paths: pictures, each once; absolute, archive members as `archive.zip/name/inside.jpg`.
+        skipped: everything else, by the reason why it was passed over.
+    """
+
+    paths: list[Path]
+    skipped: dict[str, list[Path]] = field(default_factory=dict)
+
+    def images(self) -> ImageSet:
+        """Return the pictures under their paths as ids."""
+        return ImageSet([str(path) for path in self.paths], self.paths)
+
+
+def discover(sources: Sequence[Path], excluded: Sequence[Path] = ()) -> Discovered:
+    """Find the pictures in each source: a folder with everything below it, an archive, one file, or `@list.txt`.
+
+    A picture is known by its usual ending or, where the name says nothing, by its first bytes. Links to folders are not
+    followed. A list holds one source per line; lines that begin with # are comments.
+
+    Args:
+        sources: in the order of the result.
+        excluded: folders that are passed over, such as the one the results are written to.
+
+    Raises:
+        UserError: a source is missing or holds no picture.
+    """
+    found: dict[Path, None] = {}
+    skipped: dict[str, list[Path]] = {}
+    passed_over = {os.path.realpath(folder) for folder in excluded}
+    for source in expanded(sources):
+        seen = 0
+        for path, reason in _walk(source, passed_over):
+            if reason is None:
+                found[path] = None
+                seen += 1
+            else:
+                skipped.setdefault(reason, []).append(path)
+        if not seen:
+            raise UserError(_nothing(source, skipped))
+    return Discovered(list(found), skipped)
+
+
+def expanded(sources: Iterable[Path]) -> Iterator[Path]:
+    """Yield the sources, and for `@list.txt` the sources that the list names.
+
+    Raises:
+        UserError: the list cannot be read or is empty.
+    """
+    for source in sources:
+        if not os.fspath(source).startswith("@"):
+            yield source
+            continue
+        listing = Path(os.fspath(source)[1:])
+        try:
+            lines = os.fsdecode(listing.read_bytes()).splitlines()
+        except OSError as error:
+            raise UserError(f"the list {listing} cannot be read ({error.strerror or error}).") from error
+        named = [line.rstrip("\r") for line in lines if line.strip() and not line.startswith("#")]
+        if not named:
+            raise UserError(f"the list {listing} names nothing: one file or folder per line.")
+        yield from (listing.parent / name for name in named)
+
+
+def skipped_counts(skipped: dict[str, list[Path]]) -> str:
+    """Return the counts in words, the most frequent reason first; empty where nothing was skipped."""
+    ordered = sorted(skipped.items(), key=lambda item: (-len(item[1]), item[0]))
+    return ", ".join(f"{len(paths)} {reason}" for reason, paths in ordered)
+
+
+def _nothing(source: Path, skipped: dict[str, list[Path]]) -> str:
+    endings = " ".join(sorted(IMAGE_ENDINGS))
+    counts = skipped_counts({reason: below for reason, paths in skipped.items() if (below := _below(source, paths))})
+    return f"{source} holds no image (looked for {endings}, in subfolders too" + (f"; found: {counts})." if counts else ").")
+
+
+def _below(source: Path, paths: list[Path]) -> list[Path]:
+    real = Path(os.path.realpath(source))
+    return [path for path in paths if path == real or real in path.parents]
+
+
+def _walk(source: Path, excluded: set[str]) -> Iterator[tuple[Path, str | None]]:
+    """Yield every file with the reason why it is passed over, None for a picture."""
+    if source.is_file():
+        path = Path(os.path.realpath(source.parent)) / source.name
+        if is_archive(path):
+            yield from _members(path)
+        else:
+            yield path, _reason(path)
+        return
+    if not source.is_dir():
+        raise UserError(f"{source} is not a folder. Name a folder that holds images, an archive, a picture or @list.txt.")
+    closed: list[OSError] = []
+    for folder, below, names in os.walk(os.path.realpath(source), onerror=closed.append):
+        below[:] = sorted(name for name in below if os.path.join(folder, name) not in excluded)  # noqa: PTH118
+        for name in sorted(names):
+            path = Path(folder, name)
+            if name.startswith("."):
+                yield path, "hidden"
+            elif is_archive(path) and path.is_file():
+                yield from _members(path)
+            else:
+                yield path, _reason(path)
+    yield from ((Path(error.filename), "a folder that cannot be opened") for error in closed)
+
+
+def _reason(path: Path) -> str | None:
+    if not path.is_file():
+        return "a broken link" if path.is_symlink() else "no regular file"
+    if path.suffix.lower() in IMAGE_ENDINGS:
+        return None
+    try:
+        return None if format_of(read_bytes(path, SNIFFED)) else NOT_A_PICTURE
+    except (OSError, UserError):
+        return "cannot be opened"
+
+
+def _members(archive: Path) -> Iterator[tuple[Path, str | None]]:
+    try:
+        listing = list_archive(archive)
+    except UserError:
+        yield archive, "an archive that cannot be read"
+        return
+    for reason, names in listing.refused.items():
+        yield from ((archive, reason) for _ in names)
+    for name in listing.members:
+        path = archive / name
+        if path.name.startswith("."):
+            yield path, "hidden"
+        elif is_archive(path):
+            yield path, "an archive within an archive"
+        elif path.suffix.lower() in IMAGE_ENDINGS:
+            yield path, None
+        else:
+            yield path, _member_reason(path)
+
+
+def _member_reason(path: Path) -> str | None:
+    try:
+        return None if format_of(read_bytes(path, SNIFFED)) else NOT_A_PICTURE
+    except (OSError, UserError):
+        return "cannot be opened"

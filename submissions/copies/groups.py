@@ -1,0 +1,152 @@
+"""Groups of copies from pairs that match.
+
+Copies are not transitive: A matches a collage of A and B, and so does B, but A does not match B. The rule:
+
+1. Contents start alone. Matching pairs are taken from the surest to the least sure.
+2. Two groups that a pair connects are joined if more than half of all pairs between them match by themselves. Of a chain
+   A – collage – B only the surer link stays: of the two pairs between {A, collage} and {B}, one matches, which is half.
+3. A group grows to at most `bound` contents.
+
+A link that joins nothing is reported as a cut, with the counts that decided.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+BOUND = 200
+JOINED_SHARE = 0.5
+Matching = Callable[[Sequence[tuple[int, int]]], Sequence[bool]]
+
+
+@dataclass(frozen=True)
+class Link:
+    """Two contents that match.
+
+    Attributes:
+        first: number of a content.
+        second: number of another content.
+        score: −‖q − r‖²; 0 is the surest.
+    """
+
+    first: int
+    second: int
+    score: float
+
+
+@dataclass(frozen=True)
+class Group:
+    """Contents that are copies of each other.
+
+    Attributes:
+        members: numbers of the contents, in order.
+        weakest: the least sure of the links that hold the group together; None in a group of one content.
+    """
+
+    members: list[int]
+    weakest: Link | None
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The surest link between two groups that were not joined.
+
+    Attributes:
+        link: the pair that matches.
+        matching: pairs between the two groups that match.
+        compared: all pairs between the two groups.
+        reason: "ends": no more than half of the pairs match; "bound": the group would be too large.
+    """
+
+    link: Link
+    matching: int
+    compared: int
+    reason: Literal["ends", "bound"]
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Groups, largest first, and the links that were cut, surest first."""
+
+    groups: list[Group]
+    cuts: list[Cut]
+
+
+def group_copies(links: Iterable[Link], matching: Matching, bound: int = BOUND) -> Grouping:
+    """Join the contents that the links connect, by the rule above.
+
+    Args:
+        links: pairs that match, in any order.
+        matching: which of some other pairs of contents match; asked about pairs that are not among the links.
+        bound: largest number of contents in a group.
+    """
+    ordered = sorted(links, key=lambda link: (-link.score, link.first, link.second))
+    pairs = _Pairs(ordered, matching)
+    group_of = {content: [content] for link in ordered for content in (link.first, link.second)}
+    weakest: dict[int, Link] = {}  # by the first member of a group
+    refused: dict[tuple[int, ...], Cut] = {}
+    grown = True
+    while grown:  # a group that has grown may be joined by a link that was refused before
+        grown = False
+        for link in ordered:
+            one, other = group_of[link.first], group_of[link.second]
+            if one is other or (key := _key(one, other)) in refused:
+                continue
+            cut = _refusal(link, one, other, pairs, bound)
+            if cut is not None:
+                refused[key] = cut
+                continue
+            grown = True
+            weakest[one[0]] = min((w for w in (link, weakest.get(one[0]), weakest.get(other[0])) if w), key=lambda w: w.score)
+            one.extend(other)
+            for content in other:
+                group_of[content] = one
+    return Grouping(_groups(group_of, weakest), _cuts(ordered, group_of, refused))
+
+
+class _Pairs:
+    """Which pairs of contents match; each pair is asked about once."""
+
+    def __init__(self, links: Iterable[Link], matching: Matching) -> None:
+        self._known = {_pair(link.first, link.second): True for link in links}
+        self._matching = matching
+
+    def count(self, one: list[int], other: list[int]) -> int:
+        wanted = [_pair(first, second) for first in one for second in other]
+        unknown = [pair for pair in wanted if pair not in self._known]
+        if unknown:
+            self._known.update(zip(unknown, map(bool, self._matching(unknown)), strict=True))
+        return sum(self._known[pair] for pair in wanted)
+
+
+def _refusal(link: Link, one: list[int], other: list[int], pairs: _Pairs, bound: int) -> Cut | None:
+    compared = len(one) * len(other)
+    if len(one) + len(other) > bound:
+        return Cut(link, 0, compared, "bound")
+    found = pairs.count(one, other)
+    return None if found > JOINED_SHARE * compared else Cut(link, found, compared, "ends")
+
+
+def _groups(group_of: dict[int, list[int]], weakest: dict[int, Link]) -> list[Group]:
+    unique = {id(members): members for members in group_of.values()}.values()
+    joined = [Group(sorted(members), weakest[members[0]]) for members in unique if len(members) > 1]
+    return sorted(joined, key=lambda group: (-len(group.members), group.members))
+
+
+def _cuts(links: list[Link], group_of: dict[int, list[int]], refused: dict[tuple[int, ...], Cut]) -> list[Cut]:
+    """Return the surest link between any two groups as they are in the end, with the counts that refused it."""
+    cuts: dict[tuple[int, ...], Cut] = {}
+    for link in links:
+        one, other = group_of[link.first], group_of[link.second]
+        if one is not other and (key := _key(one, other)) not in cuts:
+            cuts[key] = replace(refused[key], link=link)
+    return list(cuts.values())
+
+
+def _pair(first: int, second: int) -> tuple[int, int]:
+    return min(first, second), max(first, second)
+
+
+def _key(one: list[int], other: list[int]) -> tuple[int, ...]:
+    """Two groups at their present sizes: a group that has grown is looked at again."""
+    return min((one[0], len(one), other[0], len(other)), (other[0], len(other), one[0], len(one)))

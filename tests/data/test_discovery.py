@@ -1,0 +1,164 @@
+"""Pictures are found in folders, lists and archives, by name or by content; what is passed over is counted by its reason."""
+
+import io
+import os
+import tarfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from data import archives
+from data.archives import list_archive, read_bytes, read_member
+from data.decode import decode_rgb
+from data.discovery import discover, skipped_counts
+from data.errors import ImageError, UserError
+from data.formats import PLUGINS, format_of, readable_formats
+
+PIXELS = np.add.outer(np.arange(48), np.arange(64)).astype(np.uint8)[:, :, None].repeat(3, axis=2)
+WRITTEN = ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM", "QOI", "HEIF", "JXL"]
+
+
+def encoded(form: str = "PNG") -> bytes:
+    readable_formats({"HEIF": b"\0\0\0\x1cftypheic", "JXL": b"\xff\x0a"}.get(form, b""))
+    target = io.BytesIO()
+    Image.fromarray(PIXELS).save(target, form)
+    return target.getvalue()
+
+
+@pytest.mark.parametrize("form", WRITTEN)
+def test_every_format_is_known_by_its_content_and_decoded_under_any_name(tmp_path: Path, form: str) -> None:
+    if form in PLUGINS:
+        pytest.importorskip(PLUGINS[form])
+    content = encoded(form)
+    assert format_of(content[:64]) == form
+    for name in ("picture.txt", "picture.jpg", "picture"):
+        (tmp_path / name).write_bytes(content)
+    assert len(discover([tmp_path]).paths) == 3
+    decoded = decode_rgb(tmp_path / "picture.txt")
+    assert decoded.shape == PIXELS.shape and np.abs(decoded.astype(int) - PIXELS).mean() < 8
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"%!PS-Adobe-3.0 EPSF", b"<svg></svg>", b"BM too short", b"P6-series notes", b"%PDF-1.7"]
+)
+def test_other_content_is_no_picture(content: bytes) -> None:
+    assert format_of(content) is None
+
+
+def test_what_is_passed_over_is_counted_by_its_reason(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(encoded())
+    (tmp_path / "notes.txt").write_bytes(b"text")
+    (tmp_path / ".hidden.png").write_bytes(encoded())
+    (tmp_path / "loop.png").symlink_to("loop.png")
+    (tmp_path / "circle").symlink_to(tmp_path)
+    os.mkfifo(tmp_path / "pipe.png")
+    found = discover([tmp_path])
+    assert [path.name for path in found.paths] == ["a.png"]
+    assert {reason: len(paths) for reason, paths in found.skipped.items()} == {
+        "not a picture": 1,
+        "hidden": 1,
+        "a broken link": 1,
+        "no regular file": 1,
+    }
+    assert "1 a broken link" in skipped_counts(found.skipped)
+
+
+def test_sources_are_folders_files_and_lists_and_each_picture_counts_once(tmp_path: Path) -> None:
+    inner = tmp_path / "outer" / "inner"
+    inner.mkdir(parents=True)
+    for path in (inner / "a.png", inner.parent / "b.png"):
+        path.write_bytes(encoded())
+    (tmp_path / "list.txt").write_text("# two\nouter/b.png\r\nouter/inner\n")
+    assert [path.name for path in discover([inner, inner.parent]).paths] == ["a.png", "b.png"]
+    assert [path.name for path in discover([Path(f"@{tmp_path}/list.txt")]).paths] == ["b.png", "a.png"]
+    assert [path.name for path in discover([inner.parent], excluded=[inner]).paths] == ["b.png"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("none", "is not a folder"), ("empty", "holds no image"), ("@none.txt", "cannot be read"), ("@empty.txt", "names nothing")],
+)
+def test_a_source_without_pictures_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, message: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("empty").mkdir()
+    Path("empty.txt").touch()
+    with pytest.raises(UserError, match=message):
+        discover([Path(name)])
+
+
+def write_zip(path: Path, members: dict[str, bytes]) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+
+
+def write_tar(path: Path, members: dict[str, bytes]) -> None:
+    with tarfile.open(path, "w:gz" if path.suffix == ".gz" else "w") as archive:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+
+
+@pytest.mark.parametrize("name", ["pictures.zip", "pictures.tar", "pictures.tar.gz"])
+def test_an_archive_is_read_without_unpacking(tmp_path: Path, name: str) -> None:
+    members = {
+        "a.png": encoded(),
+        "sub/picture.dat": encoded("WEBP"),
+        "../escape.png": encoded(),
+        "/absolute.png": encoded(),
+        "notes.txt": b"text",
+        "more.zip": b"PK",
+    }
+    path = tmp_path / "in" / name
+    path.parent.mkdir()
+    (write_zip if name.endswith(".zip") else write_tar)(path, members)
+    before = sorted(tmp_path.rglob("*"))
+    found = discover([path.parent])
+    assert [str(picture.relative_to(path)) for picture in found.paths] == ["a.png", "sub/picture.dat"]
+    assert {reason: len(paths) for reason, paths in found.skipped.items()} == {
+        "unsafe name in an archive": 2,
+        "not a picture": 1,
+        "an archive within an archive": 1,
+    }
+    assert decode_rgb(found.paths[1]).shape == PIXELS.shape and read_bytes(found.paths[0]) == members["a.png"]
+    assert discover([path]).paths == found.paths and sorted(tmp_path.rglob("*")) == before
+    with pytest.raises(ImageError, match=r"none\.png"):
+        decode_rgb(path / "none.png")
+
+
+def test_a_member_that_unfolds_too_far_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archives, "LARGEST_MEMBER", 1000)
+    write_zip(tmp_path / "bomb.zip", {"a.png": bytes(10_000)})
+    with pytest.raises(UserError, match="larger than"):
+        read_member(tmp_path / "bomb.zip", "a.png")
+    with pytest.raises(ImageError):
+        decode_rgb(tmp_path / "bomb.zip" / "a.png")
+
+
+def test_a_tar_that_unfolds_too_far_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archives, "LEAST_SUSPECT", 1000)
+    write_tar(tmp_path / "bomb.tar.gz", {f"{number}.png": bytes(1_000_000) for number in range(3)})
+    with pytest.raises(UserError, match="unfolds into more"):
+        list_archive(tmp_path / "bomb.tar.gz")
+    with pytest.raises(UserError, match="1 an archive that cannot be read"):
+        discover([tmp_path])
+
+
+@pytest.mark.parametrize("name", ["broken.zip", "broken.tar", "broken.tar.gz"])
+def test_a_damaged_archive_is_counted_and_stops_no_one(tmp_path: Path, name: str) -> None:
+    (tmp_path / "a.png").write_bytes(encoded())
+    (tmp_path / name).write_bytes(b"no archive at all")
+    found = discover([tmp_path])
+    assert len(found.paths) == 1 and "an archive that cannot be read" in found.skipped
+
+
+def test_an_archive_that_changes_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "a.zip"
+    write_zip(path, {"a.png": encoded()})
+    assert list_archive(path).members == ["a.png"]
+    write_zip(path, {"b.png": encoded("JPEG"), "c.png": encoded()})
+    assert list_archive(path).members == ["b.png", "c.png"]
