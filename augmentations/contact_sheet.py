@@ -36,8 +36,10 @@ class _Material:
         return self._images[image_id]
 
 
-def draw_contact_sheets(images: ImageSet, overlays: ImageSet, count: int, seed: int, folder: Path) -> None:
-    """Write `edits.jpg` and `compositions.jpg` into `folder`, from the first `count` readable images.
+def draw_contact_sheets(
+    images: ImageSet, overlays: ImageSet, count: int, seed: int, edits_file: Path, compositions_file: Path
+) -> None:
+    """Draw every edit at three intensities and random compositions at four, from the first `count` readable images.
 
     Edits that paste other images are left out where no overlay can be read. UserError: no image can be read.
     """
@@ -51,7 +53,7 @@ def draw_contact_sheets(images: ImageSet, overlays: ImageSet, count: int, seed: 
         image = chosen[number % len(chosen)]
         cells.append(_row(edit, image, seed, other_images))
     rows = [(f"{edit.name}   I = {', '.join(map(str, EDIT_INTENSITIES))}", row) for edit, row in zip(edits, cells, strict=True)]
-    _save(folder / "edits.jpg", rows, columns=3)
+    _save(edits_file, rows, columns=3)
     compositions = []
     for intensity in COMPOSITION_INTENSITIES:
         settings = AugmentationSettings(intensity=intensity, extra=True)
@@ -60,7 +62,7 @@ def draw_contact_sheets(images: ImageSet, overlays: ImageSet, count: int, seed: 
             rng = generator_for(seed, number, f"contact sheet {intensity}")
             row.append(edit_image(chosen[number % len(chosen)], settings, rng, other_images).image)
         compositions.append((f"random compositions, I = {intensity}", row))
-    _save(folder / "compositions.jpg", compositions, columns=1)
+    _save(compositions_file, compositions, columns=1)
 
 
 def _first_readable(images: ImageSet, count: int) -> dict[str, Image]:

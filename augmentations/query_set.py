@@ -23,7 +23,7 @@ from data.errors import ImageError, UserError
 from data.files import whole_folder
 from data.ground_truth import write_ground_truth
 from data.images import ImageSet
-from data.layout import GROUND_TRUTH, QUERY, QUERY_EDITS
+from data.layout import GROUND_TRUTH, QUERY, QUERY_EDITS, QUERY_RECORDS
 
 Task = tuple[str, str, Path]  # query id, source id, source path
 
@@ -134,4 +134,4 @@ def _write_tables(folder: Path, tasks: list[tuple[Task, bool]], results: list[li
     edits = [(task[0], " ".join(str(entry["edit"]) for entry in record)) for task, _, record in made]
     pd.DataFrame(edits, columns=["query_id", "edits"]).to_csv(folder / QUERY_EDITS, index=False)
     lines = [json.dumps({"query_id": task[0], "source_id": task[1], "record": record}) for task, _, record in made]
-    (folder / "query_records.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (folder / QUERY_RECORDS).write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -26,7 +26,7 @@ from data.ground_truth import read_ground_truth
 from data.images import ImageSet
 from models.inference.embed import EmbeddedBlock
 from models.settings import EmbeddingSettings
-from pipeline.run.known_run import open_known_run
+from pipeline.run.run import open_existing_run
 from pipeline.tools.extractor import Extractor, Normalizer, run_extractor
 from pipeline.tools.match_calibration import calibrate_on_run, fit_tail_of_readable
 from pipeline.tools.match_folders import add_folder, match_folder, match_within
@@ -126,7 +126,7 @@ def promises(folders: list[Path]) -> None:
     """Stated and measured false alarms of each run."""
     table = Table("run", "stated", "queries that copy nothing", "of them matched", "measured", "÷ stated", "copies found")
     for folder in folders:
-        run = open_known_run(folder, None)
+        run = open_existing_run(folder, None)
         tail = calibrate_on_run(run, run_extractor(run))
         truth = read_ground_truth(run.data / "public_ground_truth.csv")
         queries, references = read_vectors(folder / "normalized" / "query.h5"), read_vectors(folder / "ensemble" / "reference.h5")

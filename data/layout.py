@@ -9,6 +9,7 @@ from data.images import ImageSet, find_images
 TRAINING, REFERENCE, QUERY = "training_images", "reference_images", "query_images"
 TRAINING_LABELS = "training_labels.csv"  # optional: image_id,label
 GROUND_TRUTH, QUERY_EDITS = "public_ground_truth.csv", "query_edits.csv"
+QUERY_RECORDS = "query_records.jsonl"  # of queries made here: each one's source image and edits
 
 
 @dataclass(frozen=True)

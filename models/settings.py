@@ -1,7 +1,7 @@
 """What a recipe may say about one model: the descriptor, its objective, how and in which stages it learns."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -138,6 +138,10 @@ class EmbeddingSettings(Settings):
     workers: int = Field(2, ge=0)
     shard: int = Field(50_000, ge=1, description="images per shard: what a killed run loses at most")
 
+    def what_makes_vectors(self) -> dict[str, Any]:
+        """The settings that vectors depend on: without the number of workers and the sizes of batches and shards."""
+        return self.model_dump(mode="json", exclude={"workers", "batch_size", "shard"})
+
 
 class ModelSettings(Settings):
     descriptor: DescriptorSettings
@@ -155,6 +159,10 @@ class ModelSettings(Settings):
     cache: Literal["pixels", "jpeg"] = "pixels"  # of resized images on disk: jpeg takes a tenth of the room
     stages: tuple[StageSettings, ...] = Field(min_length=1)
     embedding: EmbeddingSettings | None = None  # of this model, instead of the recipe's
+
+    def what_trains(self) -> dict[str, Any]:
+        """The settings that training depends on: without how the trained model embeds and how many workers feed it."""
+        return self.model_copy(update={"embedding": None}).model_dump(mode="json", exclude={"workers"})
 
     @model_validator(mode="after")
     def _classes_never_shrink(self) -> "ModelSettings":

@@ -10,8 +10,7 @@ import argparse
 import math
 
 from data.errors import UserError
-from pipeline.run.paths import named_path
-from pipeline.run.stage import clear_errors
+from pipeline.run.cli import named_path, report_errors
 
 
 def parser() -> argparse.ArgumentParser:
@@ -70,9 +69,17 @@ def check(options: argparse.Namespace) -> None:
 
 if __name__ == "__main__":
     arguments = parser().parse_args()
-    with clear_errors():
+    with report_errors():
         check(arguments)
         # imported here: --help must answer at once
-        from pipeline.tools.pooling_exponent import choose_exponent
+        from pipeline.tools.pooling_exponent import ExponentSearch, choose_exponent
 
-        choose_exponent(arguments)
+        how = ExponentSearch(
+            method=arguments.method,
+            exponents=tuple(arguments.exponents),
+            images=arguments.images,
+            learning_rate=arguments.learning_rate,
+            seed=arguments.seed,
+            workers=arguments.workers,
+        )
+        choose_exponent(arguments.checkpoint, how, arguments.data, arguments.sizes)

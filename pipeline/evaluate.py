@@ -11,8 +11,7 @@ import argparse
 import math
 
 from data.errors import UserError
-from pipeline.run.paths import named_path
-from pipeline.run.stage import clear_errors
+from pipeline.run.cli import named_path, report_errors
 
 SETS = ("holidays", "copydays", "ukb", "cub", "cars", "online_products", "class_folders")
 
@@ -39,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
 
 if __name__ == "__main__":
     arguments = parser().parse_args()
-    with clear_errors():
+    with report_errors():
         if arguments.distractors is not None and arguments.set != "copydays":
             raise UserError(f"--distractors goes with --set copydays, not with {arguments.set}.")
         if arguments.image_size is not None and arguments.image_size < 16:
@@ -49,4 +48,12 @@ if __name__ == "__main__":
         # imported here: --help must answer at once
         from pipeline.tools.evaluate_checkpoint import evaluate_checkpoint
 
-        evaluate_checkpoint(arguments)
+        evaluate_checkpoint(
+            arguments.checkpoint,
+            arguments.set,
+            arguments.root,
+            distractors=arguments.distractors,
+            image_size=arguments.image_size,
+            protocol=arguments.protocol,
+            pooling_exponent=arguments.pooling_exponent,
+        )

@@ -6,9 +6,7 @@ explore.py --run DIR --port 9000
 
 import argparse
 
-from pipeline.run.known_run import add_data_option
-from pipeline.run.paths import named_path
-from pipeline.run.stage import clear_errors
+from pipeline.run.cli import add_data_option, named_path, report_errors
 
 
 def parser() -> argparse.ArgumentParser:
@@ -22,7 +20,7 @@ def parser() -> argparse.ArgumentParser:
 
 if __name__ == "__main__":
     arguments = parser().parse_args()
-    with clear_errors():
+    with report_errors():
         # imported here: --help must answer at once
         from pipeline.tools.explorer.serving import explore
 

@@ -10,9 +10,7 @@ before it is written. Query normalisation needs the training vectors and stays o
 import argparse
 from pathlib import Path
 
-from pipeline.run.known_run import add_data_option
-from pipeline.run.paths import named_path
-from pipeline.run.stage import clear_errors
+from pipeline.run.cli import add_data_option, named_path, report_errors
 
 
 def parser() -> argparse.ArgumentParser:
@@ -29,8 +27,8 @@ def parser() -> argparse.ArgumentParser:
 
 if __name__ == "__main__":
     arguments = parser().parse_args()
-    with clear_errors():
+    with report_errors():
         # imported here: --help must answer at once
         from pipeline.tools.export_onnx import export
 
-        export(arguments)
+        export(arguments.output, arguments.checkpoint, arguments.run, arguments.data)

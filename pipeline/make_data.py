@@ -5,10 +5,10 @@ import json
 from pathlib import Path
 
 from data.errors import UserError
-from data.files import whole_folder
+from data.files import read_json, whole_folder, write_text
 from data.images import find_images
-from pipeline.run.paths import named_path
-from pipeline.run.stage import clear_errors, fingerprint, read_json, write_text
+from pipeline.run.cli import named_path, report_errors
+from pipeline.run.manifest import fingerprint
 
 
 def main() -> None:
@@ -17,7 +17,7 @@ def main() -> None:
     parser.add_argument("--output", type=named_path, metavar="DIR", default=Path("runs/data/sample"), help="folder to make")
     parser.add_argument("--seed", type=int, default=0, help="of the pictures, the shares and the edits")
     options = parser.parse_args()
-    with clear_errors():
+    with report_errors():
         make_data(options.photos, options.output, options.seed)
 
 

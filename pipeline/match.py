@@ -10,9 +10,7 @@ import argparse
 from pathlib import Path
 
 from data.errors import UserError
-from pipeline.run.known_run import add_data_option
-from pipeline.run.paths import named_path
-from pipeline.run.stage import clear_errors
+from pipeline.run.cli import add_data_option, named_path, report_errors
 
 
 def parser() -> argparse.ArgumentParser:
@@ -60,7 +58,7 @@ def check(options: argparse.Namespace) -> None:
 
 if __name__ == "__main__":
     arguments = parser().parse_args()
-    with clear_errors():
+    with report_errors():
         check(arguments)
         # imported here: --help must answer at once
         from pipeline.tools.match_command import match

@@ -9,8 +9,9 @@ from typing import Any
 from torch.utils.tensorboard import SummaryWriter
 
 from data.files import whole_file
+from models.training.files import CURVE
 
-FILE, BOARD = "curve.csv", "tensorboard"
+BOARD = "tensorboard"
 LAST = ("validation", "ended_by")
 SHOWN = ("loss", "learning_rate", "images_per_second", "classes", "validation")
 
@@ -49,7 +50,7 @@ def append_rows(folder: Path, new: list[EpochRow]) -> None:
     rows = [old for old in read_rows(folder) if int(old["step"]) < new[0].step]
     rows += [{key: "" if value is None else str(value) for key, value in row.columns().items()} for row in new]
     names = list(dict.fromkeys(name for row in rows for name in row if name not in LAST)) + list(LAST)
-    with whole_file(folder / FILE) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+    with whole_file(folder / CURVE) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, names, restval="")
         writer.writeheader()
         writer.writerows(rows)
@@ -62,13 +63,13 @@ def append_rows(folder: Path, new: list[EpochRow]) -> None:
 
 def remove_curve(folder: Path) -> None:
     """Of another training, before a new one begins."""
-    (folder / FILE).unlink(missing_ok=True)
+    (folder / CURVE).unlink(missing_ok=True)
     shutil.rmtree(folder / BOARD, ignore_errors=True)
 
 
 def read_rows(folder: Path) -> list[dict[str, str]]:
     """The rows so far, as text."""
-    path = folder / FILE
+    path = folder / CURVE
     if not path.is_file():
         return []
     with path.open(newline="", encoding="utf-8") as file:

@@ -32,6 +32,7 @@ from models.settings import ModelSettings, StageSettings
 from models.training.batches import build_batches
 from models.training.curve import EpochRow, append_rows, remove_curve
 from models.training.drip import class_centroids
+from models.training.files import stage_checkpoint
 from models.training.finishing import check_whitening, learn_whitening, save_classifier
 from models.training.launch import launched, lost_process_told
 from models.training.learner import Learner, build_learner, class_matrix, prepared_network
@@ -112,7 +113,7 @@ def train_model(
             state = {"descriptor": descriptor.state_dict()}
             save_state(folder, identity, progress, state, fabric)
             _tell_end(rest[-1], fabric.print)
-    return folder / f"stage-{len(settings.stages)}.safetensors"
+    return stage_checkpoint(folder, len(settings.stages))
 
 
 def _write_stage(folder: Path, rows: list[EpochRow], learner: Learner, image_size: int) -> None:
@@ -121,7 +122,7 @@ def _write_stage(folder: Path, rows: list[EpochRow], learner: Learner, image_siz
     save_classifier(folder, learner.objective)
     last = rows[-1]
     notes = {name: getattr(last, name) for name in ("stage", "classes", "loss", "ended_by", "validation")}
-    save_descriptor(folder / f"stage-{last.stage}.safetensors", learner.descriptor, image_size, notes)
+    save_descriptor(stage_checkpoint(folder, last.stage), learner.descriptor, image_size, notes)
 
 
 def _tell_end(last: EpochRow, tell: Callable[..., Any]) -> None:

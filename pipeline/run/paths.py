@@ -1,11 +1,181 @@
-"""Paths as the command line gives them."""
+"""Where everything in a run folder lies: the only place that spells the name of one of its files."""
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
+from data.layout import GROUND_TRUTH, QUERY, QUERY_RECORDS
+from models.training.files import CURVE, stage_checkpoint
 
-def named_path(text: str) -> Path:
-    """An option's path. An empty one is refused: it would be the current folder, and comes from an unset shell variable."""
-    if not text:
-        raise argparse.ArgumentTypeError("the path is empty; name a file or a folder ('.' is the current folder)")
-    return Path(text)
+SETS = ("training", "reference", "query", "synthetic")  # the sets of images that every model embeds
+
+_MAKERS = {
+    "queries": "00_augment",
+    "contact_sheets": "00_augment",
+    "models": "01_train",
+    "embeddings": "02_embed",
+    "ensemble": "03_ensemble",
+    "normalized": "04_normalize",
+    "submission.h5": "05_submit",
+    "matches.csv": "05_submit",
+    "scores.json": "06_score",
+    "details": "06_score",
+    "report": "06_score",
+    "index": "06_score",
+}
+
+
+@dataclass(frozen=True)
+class RunPaths:
+    """The files and folders of a run.
+
+    Attributes:
+        folder: The run folder itself; it need not exist.
+    """
+
+    folder: Path
+
+    @property
+    def description(self) -> Path:
+        """Which data set the run works on, and at which scale (JSON)."""
+        return self.folder / "run.json"
+
+    @property
+    def recipe(self) -> Path:
+        """The run's own copy of its recipe (YAML)."""
+        return self.folder / "recipe.yaml"
+
+    @property
+    def manifests(self) -> Path:
+        """Folder of one manifest per product of a step."""
+        return self.folder / "manifests"
+
+    @property
+    def cache(self) -> Path:
+        """Folder of resized training images."""
+        return self.folder / "cache"
+
+    @property
+    def queries(self) -> Path:
+        """Folder of the synthetic query set."""
+        return self.folder / "queries"
+
+    @property
+    def query_images(self) -> Path:
+        """Folder of the synthetic queries' images."""
+        return self.queries / QUERY
+
+    @property
+    def query_ground_truth(self) -> Path:
+        """Ground truth of the synthetic queries (CSV)."""
+        return self.queries / GROUND_TRUTH
+
+    @property
+    def query_records(self) -> Path:
+        """From which image and by which edits each synthetic query was made (JSON lines)."""
+        return self.queries / QUERY_RECORDS
+
+    @property
+    def contact_sheets(self) -> Path:
+        """Folder of the edits' contact sheets."""
+        return self.folder / "contact_sheets"
+
+    @property
+    def contact_sheet_of_edits(self) -> Path:
+        """The sheet of every edit at three intensities (JPEG)."""
+        return self.contact_sheets / "edits.jpg"
+
+    @property
+    def contact_sheet_of_compositions(self) -> Path:
+        """The sheet of random compositions of edits at four intensities (JPEG)."""
+        return self.contact_sheets / "compositions.jpg"
+
+    def model(self, name: str) -> Path:
+        """Folder of one model's training: checkpoints, curve, state."""
+        return self.folder / "models" / name
+
+    def checkpoint(self, name: str, stage: int) -> Path:
+        """A model's weights after drip stage `stage`, counted from 1."""
+        return stage_checkpoint(self.model(name), stage)
+
+    def curve(self, name: str) -> Path:
+        """A model's learning curve (CSV)."""
+        return self.model(name) / CURVE
+
+    def embeddings(self, model: str, part: str) -> Path:
+        """One model's vectors of one of the SETS (HDF5)."""
+        return self.folder / "embeddings" / model / f"{part}.h5"
+
+    @property
+    def ensemble(self) -> Path:
+        """Folder of what the models make together."""
+        return self.folder / "ensemble"
+
+    def projected(self, part: str) -> Path:
+        """The joined and projected vectors of one of the SETS (HDF5)."""
+        return self.ensemble / f"{part}.h5"
+
+    @property
+    def projection(self) -> Path:
+        """The fitted PCA (HDF5)."""
+        return self.ensemble / "projection.h5"
+
+    @property
+    def choice(self) -> Path:
+        """The table of variants, the chosen one first (CSV)."""
+        return self.ensemble / "choice.csv"
+
+    @property
+    def normalized_queries(self) -> Path:
+        """The queries' vectors after query normalisation (HDF5)."""
+        return self.folder / "normalized" / "query.h5"
+
+    @property
+    def submission(self) -> Path:
+        """The descriptor submission (HDF5)."""
+        return self.folder / "submission.h5"
+
+    @property
+    def matches(self) -> Path:
+        """The matching track's pairs (CSV)."""
+        return self.folder / "matches.csv"
+
+    @property
+    def scores(self) -> Path:
+        """The figures of the submission and of every variant (JSON)."""
+        return self.folder / "scores.json"
+
+    @property
+    def details(self) -> Path:
+        """Folder of the precision-recall curve and the recall by edit."""
+        return self.folder / "details"
+
+    @property
+    def report(self) -> Path:
+        """Folder of the report."""
+        return self.folder / "report"
+
+    @property
+    def report_page(self) -> Path:
+        """The report's page (HTML)."""
+        return self.report / "index.html"
+
+    @property
+    def index(self) -> Path:
+        """Folder of the approximate index that `06_score.py --index` builds."""
+        return self.folder / "index"
+
+    def comparison(self, other: str) -> Path:
+        """Folder of the page that compares this run with another one of that name."""
+        return self.folder / "compare" / other
+
+    def manifest(self, label: str) -> Path:
+        """The manifest of a step's product; the label is the step's name, a space and the product's name where it has one."""
+        return self.manifests / f"{label.replace(' ', '-')}.json"
+
+    def maker(self, path: Path) -> str:
+        """The name of the step that makes a file of this run.
+
+        Raises:
+            KeyError: No step makes it.
+        """
+        return _MAKERS[path.relative_to(self.folder).parts[0]]

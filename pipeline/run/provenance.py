@@ -1,8 +1,11 @@
-"""The versions of what computes: Python and the packages that figures depend on."""
+"""What computed a result: the commit of the code, Python, and the packages that figures depend on."""
 
 import platform
+import subprocess
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
+DISTRIBUTION = "image-copy-detection"
 PACKAGES = (
     "torch",
     "torchvision",
@@ -27,3 +30,19 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
+
+
+def code_version() -> str:
+    """The git commit of the code; outside a checkout the installed package's version, or "unknown"."""
+    top = Path(__file__).parents[2]
+    try:
+        answer = subprocess.run(
+            ["git", "-C", str(top), "describe", "--always", "--dirty"], capture_output=True, text=True, timeout=10, check=True
+        )
+        return answer.stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        pass
+    try:
+        return version(DISTRIBUTION)
+    except PackageNotFoundError:
+        return "unknown"

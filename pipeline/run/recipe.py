@@ -76,7 +76,7 @@ def read_recipe(path: Path) -> Recipe:
         raise UserError(f"the recipe {path} has {error.error_count()} problem(s):\n{problems}") from error
 
 
-def scaled(recipe: Recipe, share: float) -> Recipe:
+def scale_recipe(recipe: Recipe, share: float) -> Recipe:
     """The same recipe with a share of its classes and synthetic queries and at most 2 epochs a stage, to prove it end to end."""
     models = {}
     for name, model in recipe.models.items():

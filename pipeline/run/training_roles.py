@@ -1,5 +1,6 @@
-"""Which image plays which part in a run (docs/house.md, "Roles of the training images")."""
+"""Which training image plays which part in a run (docs/house.md, "Roles of the training images")."""
 
+import hashlib
 from collections import Counter
 from dataclasses import dataclass
 
@@ -10,15 +11,22 @@ from data.errors import UserError
 from data.images import ImageSet, find_images
 from data.layout import TRAINING, TRAINING_LABELS, IscFolder, open_isc_folder
 from data.split import split_training
-from pipeline.run.stage import RUNS, Run
+from pipeline.run.run import RUNS, Run
 
 PROCEDURAL_SEED = 1  # other pictures than the built-in sample's, whose seed is 0
 
 
 @dataclass(frozen=True)
-class Roles:
-    """classes: learnt, in fixed order; labels: the class of each, None where every image is its own; overlays: pasted into
-    others; references, distractors: the synthetic query set's."""
+class TrainingRoles:
+    """Disjoint parts of the training images.
+
+    Attributes:
+        classes: The images that are learnt from, in fixed order: a stage with C classes uses the first C.
+        labels: The class of each, [n] int64 of 0 … C − 1; None where every image is a class of its own.
+        overlays: Pasted into others by the edits.
+        references: What the copies among the synthetic queries are made from, and searched in.
+        distractors: What the other synthetic queries are made from.
+    """
 
     classes: ImageSet
     labels: NDArray[np.int64] | None
@@ -27,13 +35,13 @@ class Roles:
     distractors: ImageSet
 
 
-def training_roles(run: Run) -> Roles:
-    """Share out the run's training images; further classes follow its own ones, so that those keep their index."""
+def training_roles(run: Run) -> TrainingRoles:
+    """Share out the run's training images; extra classes follow its own ones, so that those keep their index."""
     training = find_images(run.data / TRAINING)
     recipe = run.recipe
     split = split_training(training.ids, recipe.seed, recipe.split.validation, recipe.split.overlay)
     extra = _extra_classes(run)
-    return Roles(
+    return TrainingRoles(
         classes=_joined(training.select(split.classes), extra),
         labels=_labels(run, training, split.classes, extra),
         overlays=training.select(split.overlays),
@@ -42,14 +50,19 @@ def training_roles(run: Run) -> Roles:
     )
 
 
+def digest_labels(labels: NDArray[np.int64] | None) -> str | None:
+    """A digest of the class labels [n], which shows that they have changed; None where there are none."""
+    return None if labels is None else hashlib.sha256(labels.tobytes()).hexdigest()
+
+
 def images_to_embed(run: Run) -> dict[str, ImageSet]:
-    """The four sets of vectors that each model makes: training, reference, query and synthetic (step 00's queries)."""
+    """The images of each of the SETS: training, reference, query and synthetic (step 00's queries)."""
     folder: IscFolder = open_isc_folder(run.data)
     return {
         "training": folder.training,
         "reference": folder.reference,
         "query": folder.query,
-        "synthetic": find_images(run.folder / "queries" / "query_images"),
+        "synthetic": find_images(run.paths.query_images),
     }
 
 

@@ -3,35 +3,33 @@
 import faiss
 
 from data.files import whole_folder
-from pipeline.run.stage import Run, require, run_step
-from pipeline.run.staleness import tell_stale
+from pipeline.run.run import Run
+from pipeline.run.staleness import report_stale
+from pipeline.run.step import Product, make_product
+from pipeline.steps.definitions import SCORE, STEPS
 from submissions.ensemble.concatenated import join_files
 from submissions.search.approximate import INDEX, build_index, measure_recall, open_index
 
 
 def print_index_recall(run: Run, factory: str, probes: int | None, force: bool) -> None:
     """Build the index where training vectors, references or factory string have changed; print its recall and speed."""
-    training, references = (
-        require(run.folder / "ensemble" / f"{name}.h5", "03_ensemble", run) for name in ("training", "reference")
-    )
-    queries = require(run.folder / "normalized" / "query.h5", "04_normalize", run)
-    tell_stale(run, "06_score")
-    folder, searched = run.folder / "index", join_files([references])
+    training, references = (run.require(run.paths.projected(part)) for part in ("training", "reference"))
+    queries = run.require(run.paths.normalized_queries)
+    report_stale(run, STEPS[: STEPS.index(SCORE)])
+    folder, searched = run.paths.index, join_files([references])
 
     def build() -> None:
         with whole_folder(folder) as temporary:
             build_index(factory, join_files([training]), searched, temporary, run.recipe.seed)
 
-    run_step(
-        run,
-        "06_score",
+    product = Product(
         name="index",
+        inputs=lambda: {"training": training, "reference": references},
         outputs=[folder / INDEX],
-        inputs={"training": training, "reference": references},
         parameters={"factory": factory, "seed": run.recipe.seed},
         work=build,
-        force=force,
     )
+    make_product(run, SCORE, product, force)
     index = open_index(folder, probes)
     recall = measure_recall(index, join_files([queries]), searched, seed=run.recipe.seed)
     lists = faiss.try_extract_index_ivf(index)

@@ -1,4 +1,7 @@
-"""Images → a vectors file, by shards that are written as they finish: a killed run loses at most one, processes share them."""
+"""Step 02's work: images → a vectors file, by shards that are written as they finish.
+
+A killed run loses at most one shard; several processes share them.
+"""
 
 import hashlib
 import json
@@ -13,24 +16,24 @@ from numpy.typing import NDArray
 from torch import distributed
 from tqdm import tqdm
 
-from data.images import ImageSet
+from data.images import ImageSet, find_images
+from data.process import print_once, process_count, process_rank
 from models.inference.embed import embed_images
 from models.network.checkpoint import Checkpoint, load_descriptor
 from models.settings import EmbeddingSettings
-from pipeline.run.stage import fingerprint
-from submissions.search.exact import rank_and_ranks
+from pipeline.run.manifest import fingerprint
 from submissions.vectors.files import describe_vectors, iterate_vectors, write_vectors
 
-PATIENCE = timedelta(hours=24)  # that processes wait for each other
+LONGEST_WAIT = timedelta(hours=24)  # of processes for each other
 
 
 def embed_to_file(checkpoint: Path, images: ImageSet, settings: EmbeddingSettings, output: Path) -> None:
-    """Embed all images into `output`; unreadable ones are named in `<output>.unreadable.txt` and told.
+    """Embed all images into `output`; unreadable ones are reported and listed in `<output>.unreadable.txt`.
 
-    Under torchrun each process embeds every so-manieth shard and the first one joins them. Shards have fixed bounds, so the
-    file is the same bit by bit for any number of processes.
+    Of n processes (torchrun) each embeds every n-th shard and the first one joins them. Shards have fixed bounds, so the file is
+    the same bit by bit for any number of processes.
     """
-    rank, ranks = rank_and_ranks()
+    rank, ranks = process_rank(), process_count()
     loaded = load_descriptor(checkpoint)
     folder = output.parent / f".{output.stem}-shards-{_digest(checkpoint, images, settings)}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -49,8 +52,14 @@ def embed_to_file(checkpoint: Path, images: ImageSet, settings: EmbeddingSetting
         unreadable = np.concatenate([describe_vectors(path).unreadable for path in shards])
         write_vectors(output, images.ids, (block for path in shards for block in iterate_vectors(path)), unreadable)
         shutil.rmtree(folder)
-        _tell_unreadable(images, unreadable, output)
+        _report_unreadable(images, unreadable, output)
     _wait_for_all(ranks)  # so that the next step finds the whole file
+
+
+def embed_folder(checkpoint: Path, folder: Path, output: Path) -> None:
+    """Embed any folder outside a run; ids are the paths below it without their endings."""
+    embed_to_file(checkpoint, find_images(folder, naming="path"), EmbeddingSettings(), output)
+    print_once(f"vectors: {output}")
 
 
 def _embed_shard(loaded: Checkpoint, images: ImageSet, settings: EmbeddingSettings, path: Path, bar: "tqdm[NoReturn]") -> None:
@@ -72,14 +81,14 @@ def _digest(checkpoint: Path, images: ImageSet, settings: EmbeddingSettings) -> 
 
 
 def _wait_for_all(ranks: int) -> None:
-    """Until every process has come here; torchrun ends all of them where one is lost."""
+    """Wait until every process has come here; torchrun ends all of them where one is lost."""
     if ranks > 1:
         if not distributed.is_initialized():
-            distributed.init_process_group("gloo", timeout=PATIENCE)
+            distributed.init_process_group("gloo", timeout=LONGEST_WAIT)
         distributed.barrier()
 
 
-def _tell_unreadable(images: ImageSet, unreadable: NDArray[np.bool_], output: Path) -> None:
+def _report_unreadable(images: ImageSet, unreadable: NDArray[np.bool_], output: Path) -> None:
     listed = output.with_suffix(".unreadable.txt")
     names = [str(path) for path, bad in zip(images.paths, unreadable, strict=True) if bad]
     listed.unlink(missing_ok=True)

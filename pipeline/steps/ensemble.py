@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from data.errors import UserError, naming
 from data.ground_truth import read_ground_truth
-from pipeline.run.stage import Run
-from pipeline.run.staleness import SETS
-from pipeline.run.training_roles import Roles, training_roles
+from pipeline.run.paths import SETS
+from pipeline.run.run import Run
+from pipeline.run.training_roles import TrainingRoles, training_roles
 from submissions.ensemble.candidates import Candidates, project_candidates
 from submissions.ensemble.concatenated import JoinedVectors, join_files
 from submissions.ensemble.normalization import neighbours_needed
@@ -21,9 +21,9 @@ from submissions.ensemble.variant import Variant, write_choice
 from submissions.vectors.files import describe_vectors, write_vectors
 
 
-def join_models(run: Run) -> Variant:
+def join_models(run: Run) -> None:
     """Choose the variant, fit the projection on training vectors, write the projected sets."""
-    folder, recipe = run.folder / "ensemble", run.recipe
+    paths, recipe = run.paths, run.recipe
     _require_same_dimensions(run)
     training = joined(run, "training")
     require_training_only(training.ids, {name: joined(run, name).ids for name in ("reference", "query")})
@@ -32,24 +32,27 @@ def join_models(run: Run) -> Variant:
     with naming(training.name):
         projection = fit_projection(sample, variant.dimensions)
     del sample  # larger than all that follows
-    (folder / "choice.csv").unlink(missing_ok=True)  # the sets belong together again when it stands there
+    paths.choice.unlink(missing_ok=True)  # written last: where it exists, the sets belong together
     for name in SETS:
         part = joined(run, name)
-        write_vectors(folder / f"{name}.h5", part.ids, _projected(part, projection, variant), part.unreadable)
-    save_projection(folder / "projection.h5", projection)
-    write_choice(folder, variant, table)
-    return variant
+        write_vectors(paths.projected(name), part.ids, _projected(part, projection, variant), part.unreadable)
+    save_projection(paths.projection, projection)
+    write_choice(paths.choice, variant, table)
+    print(
+        f"  chosen on the synthetic queries: {variant.dimensions} dimensions, eigenvalue power {variant.eigen_power:g}, "
+        f"{variant.method}, β {variant.beta:g}"
+    )
 
 
 def joined(run: Run, name: str) -> JoinedVectors:
     """All models' vectors of one set."""
-    return join_files([run.folder / "embeddings" / model / f"{name}.h5" for model in run.recipe.models])
+    return join_files([run.paths.embeddings(model, name) for model in run.recipe.models])
 
 
 def _require_same_dimensions(run: Run) -> None:
     """UserError where one set of a model was made by another checkpoint than its training vectors."""
     for model in run.recipe.models:
-        training, *others = (run.folder / "embeddings" / model / f"{name}.h5" for name in SETS)
+        training, *others = (run.paths.embeddings(model, name) for name in SETS)
         wanted = describe_vectors(training).dimensions
         for path in others:
             found = describe_vectors(path).dimensions
@@ -77,14 +80,14 @@ def _choice(run: Run, training: JoinedVectors) -> tuple[Variant, pd.DataFrame]:
             )
     return choose_variant(
         synthetic_candidates(run, training, roles, max(recipe.ensemble.dimensions)),
-        read_ground_truth(run.folder / "queries" / "public_ground_truth.csv"),
+        read_ground_truth(run.paths.query_ground_truth),
         recipe.ensemble,
         recipe.normalization,
     )
 
 
-def synthetic_candidates(run: Run, training: JoinedVectors, roles: Roles, dimensions: int) -> Candidates:
-    """What the synthetic queries decide on, without a real query or reference."""
+def synthetic_candidates(run: Run, training: JoinedVectors, roles: TrainingRoles, dimensions: int) -> Candidates:
+    """The vectors that the variant is chosen on: synthetic queries and held-out training images, no real query or reference."""
     held_out = roles.references.ids + roles.distractors.ids
     sample, seed = run.recipe.ensemble.training_sample, run.recipe.seed
     return project_candidates(training, roles.references.ids, held_out, joined(run, "synthetic"), dimensions, sample, seed)

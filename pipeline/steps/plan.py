@@ -5,16 +5,17 @@ from rich.table import Table
 
 from data.errors import UserError
 from models.training.plan import StagePlan, plan_model, this_machine
-from pipeline.run.stage import Run
-from pipeline.run.training_roles import Roles
+from pipeline.run.run import Run
+from pipeline.run.training_roles import training_roles
 
 GIB, WIDTH = 2**30, 140
 
 
-def print_plan(run: Run, roles: Roles, processes: int) -> None:
+def print_plan(run: Run, processes: int) -> None:
     """One row per model and stage; a last line says whether this machine has the memory and the disk."""
     if processes < 1:
         raise UserError(f"--processes {processes}: one at least.")
+    roles = training_roles(run)
     machine, console = this_machine(run.folder, processes), Console(width=WIDTH)
     table = Table(
         title=f"{run.folder}: {len(roles.classes):,} training images, {machine.device}, {processes} process(es), memory in GiB"

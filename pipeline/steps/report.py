@@ -5,10 +5,11 @@ from typing import Any
 
 import pandas as pd
 
+from data.files import read_json
 from data.ground_truth import GroundTruth, read_ground_truth
 from data.layout import IscFolder
-from pipeline.run.provenance import versions
-from pipeline.run.stage import Run, code_version, read_json
+from pipeline.run.provenance import code_version, versions
+from pipeline.run.run import Run
 from submissions.report.inputs import Distribution, ReportInputs, StepDone
 from submissions.report.page import write_report
 from submissions.scoring.bootstrap import Interval
@@ -29,7 +30,7 @@ def write_run_report(
     submission is not normalised."""
     truth = read_ground_truth(data.ground_truth or "")
     scores, ranked, interval = submitted
-    steps, used = read_steps(run.folder / "manifests")
+    steps, used = read_steps(run.paths.manifests)
     return write_report(
         ReportInputs(
             title=run.folder.name,
@@ -41,14 +42,14 @@ def write_run_report(
             queries=data.query,
             references=data.reference,
             edits_file=data.query_edits,
-            recipe=(run.folder / "recipe.yaml").read_text(encoding="utf-8"),
+            recipe=run.paths.recipe.read_text(encoding="utf-8"),
             code=code_version(),
             distributions=_distributions(run, truth, ranked, before),
-            curves={name: read_curve(run.folder / "models" / name / "curve.csv") for name in run.recipe.models},
+            curves={name: read_curve(run.paths.curve(name)) for name in run.recipe.models},
             steps=steps,
             versions=used,
         ),
-        run.folder / "report",
+        run.paths.report,
     )
 
 
@@ -72,11 +73,11 @@ def read_steps(manifests: Path) -> tuple[list[StepDone], dict[str, str]]:
 
 
 def _distributions(run: Run, truth: GroundTruth, ranked: RankedPairs, before: RankedPairs | None) -> list[Distribution]:
-    references = read_vectors(run.folder / "ensemble" / "reference.h5")
-    after = read_vectors(run.folder / "normalized" / "query.h5")
+    references = read_vectors(run.paths.projected("reference"))
+    after = read_vectors(run.paths.normalized_queries)
     if before is None:
         return [Distribution("without normalisation", query_scores(after, references, truth), threshold(ranked))]
-    plain = read_vectors(run.folder / "ensemble" / "query.h5")
+    plain = read_vectors(run.paths.projected("query"))
     return [
         Distribution("before normalisation", query_scores(plain, references, truth), threshold(before)),
         Distribution("after normalisation", query_scores(after, references, truth), threshold(ranked)),

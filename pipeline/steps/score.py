@@ -12,9 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.errors import naming
+from data.files import write_text
 from data.ground_truth import GroundTruth, read_ground_truth
 from data.layout import IscFolder, open_isc_folder
-from pipeline.run.stage import Run, fingerprint, write_text
+from data.process import process_count, process_rank
+from pipeline.run.manifest import fingerprint
+from pipeline.run.run import Run
 from pipeline.steps.report import write_run_report
 from submissions.ensemble.projection import fit_projection
 from submissions.ensemble.selection import best_beta, normalized_candidates
@@ -25,7 +28,7 @@ from submissions.scoring.baselines import Described, describe, grey_pixels, perc
 from submissions.scoring.bootstrap import Interval, micro_average_precision_interval
 from submissions.scoring.breakdown import read_edits, recall_by_edit, recall_by_number, write_curve
 from submissions.scoring.metrics import RankedPairs, Scores, evaluate
-from submissions.search.exact import ScoredPairs, rank_and_ranks, search_pairs_on_ranks
+from submissions.search.exact import ScoredPairs, search_pairs_on_ranks
 from submissions.settings import NormalizationSettings
 from submissions.vectors.files import Vectors, read_vectors
 
@@ -59,24 +62,47 @@ def score_variants(run: Run) -> None:
     if data.ground_truth is None:
         raise ValueError("score_variants needs a ground truth")
     truth = read_ground_truth(data.ground_truth)
-    variant, _ = read_choice(run.folder / "ensemble")
+    variant, _ = read_choice(run.paths.choice)
     name = f"submitted: {variant.dimensions}-d, power {variant.eigen_power:g}, {METHODS[variant.method]}"
-    submitted = _scored(name, *read_submission(run.folder / "submission.h5"), truth, submitted=True)
+    submitted = _scored(name, *read_submission(run.paths.submission), truth, submitted=True)
     ensemble = _ensemble_variants(run, truth)
     rows = [*(_baselines(data, truth) if run.recipe.baselines else []), *_single_models(run, truth), *ensemble, submitted]
     variants = [row.as_dict() for row in rows]
-    write_details(run.folder / "details", submitted.ranked, truth, data.query_edits)
+    write_details(run.paths.details, submitted.ranked, truth, data.query_edits)
     before = None if variant.method == "none" else ensemble[0].ranked
     write_run_report(run, data, variants, (submitted.scores, submitted.ranked, submitted.interval), before)
     figures = {key: value for key, value in variants[-1].items() if key not in ("name", "submitted")}
-    write_text(run.folder / "scores.json", json.dumps(figures | {"variants": variants}, indent=1) + "\n")
+    write_text(run.paths.scores, json.dumps(figures | {"variants": variants}, indent=1) + "\n")
+
+
+def score_file(
+    path: Path, ground_truth: Path, output: Path | None = None, details: Path | None = None, edits: Path | None = None
+) -> None:
+    """Score a submission or matching-track file and print its figures as JSON.
+
+    Args:
+        path: The file, .h5 or .csv.
+        ground_truth: CSV of query_id,reference_id.
+        output: Where the figures are written as well.
+        details: Folder for the precision-recall curve and, with `edits`, the recall by edit.
+        edits: CSV of query_id,edits.
+    """
+    truth = read_ground_truth(ground_truth)
+    scores, ranked = ranked_file(path, truth)
+    text = json.dumps(scores.as_dict(), indent=1)
+    print(text)
+    if output is not None:
+        write_text(output, text + "\n")
+    if details is not None:
+        write_details(details, ranked, truth, edits)
+        print(f"details: {details}")
 
 
 def ranked_file(path: Path, truth: GroundTruth) -> tuple[Scores, RankedPairs]:
     """Score a descriptor submission (.h5), its references shared out under torchrun, or a matching-track file (.csv)."""
     if path.suffix.lower() == ".csv":
         return evaluate_matches(path, truth)
-    rank, ranks = rank_and_ranks()
+    rank, ranks = process_rank(), process_count()
     queries, references = read_submission(path)
     with naming(path):
         return _evaluated(path, queries, references, truth, rank, ranks)
@@ -132,16 +158,16 @@ def _as_vectors(ids: list[str], described: Described) -> Vectors:
 def _single_models(run: Run, truth: GroundTruth) -> list[Scored]:
     rows = []
     for model in run.recipe.models:
-        folder = run.folder / "embeddings" / model
-        rows.append(_scored(f"model: {model}", read_vectors(folder / "query.h5"), read_vectors(folder / "reference.h5"), truth))
+        queries, references = (read_vectors(run.paths.embeddings(model, part)) for part in ("query", "reference"))
+        rows.append(_scored(f"model: {model}", queries, references, truth))
     return rows
 
 
 def _ensemble_variants(run: Run, truth: GroundTruth) -> list[Scored]:
     """The ensemble without and with each normalisation, at the β that the synthetic queries chose for it."""
-    folder, settings = run.folder / "ensemble", run.recipe.normalization
-    variant, table = read_choice(folder)
-    queries, references, training = (read_vectors(folder / f"{name}.h5") for name in ("query", "reference", "training"))
+    settings = run.recipe.normalization
+    variant, table = read_choice(run.paths.choice)
+    queries, references, training = (read_vectors(run.paths.projected(part)) for part in ("query", "reference", "training"))
     betas = {"none": 0.0, "method1": best_beta(table, variant, "method1"), "method2": best_beta(table, variant, "method2")}
     chosen = NormalizationSettings(
         methods=tuple(betas),
@@ -152,7 +178,7 @@ def _ensemble_variants(run: Run, truth: GroundTruth) -> list[Scored]:
     )
     names = {"none": "ensemble"} | {method: f"ensemble, {METHODS[method]} (β {{beta:g}})" for method in ("method1", "method2")}
     rows = []
-    with naming(folder / "training.h5"):
+    with naming(run.paths.projected("training")):
         candidates = normalized_candidates(queries.vectors, training.readable(), chosen)
     for method, beta, moved in candidates:
         rows.append(_scored(names[method].format(beta=beta), Vectors(queries.ids, moved, queries.unreadable), references, truth))

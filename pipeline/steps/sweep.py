@@ -9,7 +9,7 @@ from rich.table import Table
 from tqdm import tqdm
 
 from data.ground_truth import read_ground_truth
-from pipeline.run.stage import Run
+from pipeline.run.run import Run
 from pipeline.run.training_roles import training_roles
 from pipeline.steps.ensemble import joined, synthetic_candidates
 from submissions.ensemble.normalization import (
@@ -31,12 +31,12 @@ Rows = NDArray[np.float32]
 def print_sweep(run: Run) -> None:
     """Print a table, best first; PCA and neighbours come from training images that the synthetic queries were not made of."""
     roles = training_roles(run)
-    variant, _ = read_choice(run.folder / "ensemble")
+    variant, _ = read_choice(run.paths.choice)
     training = joined(run, "training")
     queries, references, base = synthetic_candidates(run, training, roles, variant.dimensions).under(
         variant.dimensions, variant.eigen_power
     )
-    truth = read_ground_truth(run.folder / "queries" / "public_ground_truth.csv")
+    truth = read_ground_truth(run.paths.query_ground_truth)
     results = []
     candidates = _candidates(queries.vectors, references.vectors, base)
     for name, moved, against in tqdm(candidates, desc="sweeping", unit="normalisation", leave=False):

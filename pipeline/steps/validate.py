@@ -8,20 +8,21 @@ from models.inference.embed import embed_images
 from models.network.checkpoint import Checkpoint
 from models.network.descriptor import Descriptor
 from models.settings import EmbeddingSettings
-from pipeline.run.stage import Run
-from pipeline.run.training_roles import Roles
+from pipeline.run.run import Run
+from pipeline.run.training_roles import TrainingRoles
 from submissions.scoring.metrics import evaluate
 from submissions.vectors.files import Vectors
 
 
-def synthetic_score(run: Run, roles: Roles, descriptor: Descriptor, image_size: int, settings: EmbeddingSettings) -> float:
+def synthetic_score(
+    run: Run, roles: TrainingRoles, descriptor: Descriptor, image_size: int, settings: EmbeddingSettings
+) -> float:
     """µAP of the descriptor as it stands, without ensemble and normalisation."""
-    queries = run.folder / "queries"
     checkpoint = Checkpoint(descriptor, image_size, {})
-    found = _embedded(settings, checkpoint, find_images(queries / "query_images"))
+    found = _embedded(settings, checkpoint, find_images(run.paths.query_images))
     references = _embedded(settings, checkpoint, roles.references)
     descriptor.train()
-    scores, _ = evaluate(found, references, read_ground_truth(queries / "public_ground_truth.csv"))
+    scores, _ = evaluate(found, references, read_ground_truth(run.paths.query_ground_truth))
     return scores.micro_average_precision
 
 

@@ -1,6 +1,5 @@
-"""evaluate.py's work: read the set, embed it by its protocol, score it."""
+"""A checkpoint scored on a public data set: read the set, embed it by its protocol, compute its figures."""
 
-import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,23 +43,66 @@ Vectors = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class View:
-    """How images are shown to the descriptor."""
+    """How images are shown to the descriptor.
+
+    Attributes:
+        descriptor: The network, ready to run.
+        size: In pixels.
+        protocol: How an image becomes a tensor of that size.
+    """
 
     descriptor: Descriptor
     size: int
     protocol: Protocol
 
 
-def evaluate_checkpoint(options: argparse.Namespace) -> None:
-    """Print a table of the set's figures."""
-    checkpoint = load_descriptor(options.checkpoint)
+@dataclass(frozen=True)
+class Source:
+    """What is evaluated on what.
+
+    Attributes:
+        checkpoint: The network's file, beside which its classifier may lie.
+        root: The unpacked data set.
+        distractors: Further images to search in; None for no others.
+    """
+
+    checkpoint: Path
+    root: Path
+    distractors: Path | None
+
+
+def evaluate_checkpoint(
+    checkpoint_file: Path,
+    data_set: str,
+    root: Path,
+    *,
+    distractors: Path | None = None,
+    image_size: int | None = None,
+    protocol: Protocol = "square",
+    pooling_exponent: float | None = None,
+) -> None:
+    """Print a table of the set's figures.
+
+    Args:
+        checkpoint_file: The network.
+        data_set: A key of READERS.
+        root: The unpacked archive.
+        distractors: With "copydays", further images to search in.
+        image_size: In pixels; None for the size that the network was trained at.
+        protocol: How an image becomes a tensor of that size.
+        pooling_exponent: GeM's p*; None for the trained one.
+
+    Raises:
+        UserError: The checkpoint cannot be read, or the folder is not the set that it should be.
+    """
+    checkpoint = load_descriptor(checkpoint_file)
     descriptor = checkpoint.descriptor.eval().to(best_device(), memory_format=torch.channels_last)  # type: ignore[call-overload]
-    if options.pooling_exponent is not None:
-        descriptor.pooling.exponent.data.fill_(options.pooling_exponent)
-    view = View(descriptor, options.image_size or checkpoint.image_size, options.protocol)
-    figures = READERS[options.set](options, view)
+    if pooling_exponent is not None:
+        descriptor.pooling.exponent.data.fill_(pooling_exponent)
+    view = View(descriptor, image_size or checkpoint.image_size, protocol)
+    figures = READERS[data_set](view, Source(checkpoint_file, root, distractors))
     exponent = float(descriptor.pooling.exponent.detach())
-    print(f"{options.set}: {options.checkpoint}, {view.size} px, {view.protocol}, p {exponent:.2f}")
+    print(f"{data_set}: {checkpoint_file}, {view.size} px, {view.protocol}, p {exponent:.2f}")
     table = Table()
     table.add_column("figure")
     table.add_column("value", justify="right")
@@ -70,7 +112,7 @@ def evaluate_checkpoint(options: argparse.Namespace) -> None:
 
 
 def embedded(view: View, images: ImageSet, raw: bool = False) -> Vectors:
-    """Unit vectors [n, d], or raw embeddings, in the order of the images; zero where one cannot be read, which is told."""
+    """Unit vectors [n, d], or raw embeddings, in the order of the images; zero where one cannot be read, which is reported."""
     device = next(view.descriptor.parameters()).device
     dataset = ProtocolImages(images, view.size, view.protocol)
     batches = SameShapeBatches(shapes_of(dataset), BATCH)
@@ -107,14 +149,14 @@ def _of_groups(view: View, labelled: LabelledImages) -> dict[str, float]:
     return {"UKB score (of 4)": ukb_score(embedded(view, labelled.images), labelled.labels)}
 
 
-def _of_class_folders(options: argparse.Namespace, view: View) -> dict[str, float]:
+def _of_class_folders(view: View, source: Source) -> dict[str, float]:
     """With a classifier its classes must be these folders, by name and number as in training."""
-    labelled, checkpoint = read_class_folders(options.root), Path(options.checkpoint)
+    labelled, checkpoint = read_class_folders(source.root), source.checkpoint
     figures = _of_classes(view, labelled)
     if has_classifier(checkpoint) and not view.descriptor.settings.domains:
         weight, bias = load_classifier(checkpoint)
         if len(weight) != len(labelled.names):
-            print(f"no top-1: the classifier tells {len(weight)} classes apart, {options.root} has {len(labelled.names)}")
+            print(f"no top-1: the classifier knows {len(weight)} classes, {source.root} has {len(labelled.names)}")
         else:
             raw, whitening = torch.from_numpy(embedded(view, labelled.images, raw=True)), whitening_of(view.descriptor.cpu())
             logits = raw @ weight.T + bias if whitening is None else folded_logits(raw, whitening, weight, bias)
@@ -123,12 +165,12 @@ def _of_class_folders(options: argparse.Namespace, view: View) -> dict[str, floa
     return figures
 
 
-READERS: dict[str, Callable[[argparse.Namespace, View], dict[str, float]]] = {
-    "holidays": lambda options, view: _of_ranking(view, read_holidays(options.root)),
-    "copydays": lambda options, view: _of_ranking(view, read_copydays(options.root, distractors=options.distractors)),
-    "ukb": lambda options, view: _of_groups(view, read_ukb(options.root)),
-    "cub": lambda options, view: _of_classes(view, read_cub(options.root).test),
-    "cars": lambda options, view: _of_classes(view, read_cars(options.root).test),
-    "online_products": lambda options, view: _of_classes(view, read_online_products(options.root).test),
+READERS: dict[str, Callable[[View, Source], dict[str, float]]] = {
+    "holidays": lambda view, source: _of_ranking(view, read_holidays(source.root)),
+    "copydays": lambda view, source: _of_ranking(view, read_copydays(source.root, distractors=source.distractors)),
+    "ukb": lambda view, source: _of_groups(view, read_ukb(source.root)),
+    "cub": lambda view, source: _of_classes(view, read_cub(source.root).test),
+    "cars": lambda view, source: _of_classes(view, read_cars(source.root).test),
+    "online_products": lambda view, source: _of_classes(view, read_online_products(source.root).test),
     "class_folders": _of_class_folders,
 }

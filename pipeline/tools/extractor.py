@@ -18,8 +18,9 @@ from models.inference.embed import EmbeddedBlock
 from models.inference.extractors import Network, embed_with_all, sizes_of, torch_network
 from models.inference.onnx_extractor import open_onnx
 from models.settings import EmbeddingSettings
-from pipeline.run.stage import Run, require
-from pipeline.run.staleness import tell_stale
+from pipeline.run.run import Run
+from pipeline.run.staleness import report_stale
+from pipeline.steps.definitions import NORMALIZE, STEPS
 from submissions.ensemble.normalization import Neighbours, find_neighbours, neighbours_needed, normalize_by_variant
 from submissions.ensemble.projection import load_projection
 from submissions.ensemble.variant import Variant, read_choice
@@ -106,20 +107,20 @@ def run_extractor(run: Run) -> Extractor:
     Raises:
         UserError: a step has not been done; the message names it.
     """
-    tell_stale(run, "04_normalize")
-    folder, checkpoints = run.folder / "ensemble", run_checkpoints(run)
-    projection_file = require(folder / "projection.h5", "03_ensemble", run)
-    variant, _ = read_choice(folder)
+    report_stale(run, STEPS[: STEPS.index(NORMALIZE)])
+    checkpoints = run_checkpoints(run)
+    projection_file = run.require(run.paths.projection)
+    variant, _ = read_choice(run.paths.choice)
     projection = load_projection(projection_file)
     own = run_embeddings(run)
     networks = [torch_network(path, settings) for path, settings in zip(checkpoints, own, strict=True)]
-    training = read_vectors(require(folder / "training.h5", "03_ensemble", run))
+    training = read_vectors(run.require(run.paths.projected("training")))
 
     def project(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
         return projection.apply(vectors, variant.dimensions, variant.eigen_power)
 
     made_from = {
-        "embedding": [settings.model_dump(mode="json", exclude={"workers", "batch_size", "shard"}) for settings in own],
+        "embedding": [settings.what_makes_vectors() for settings in own],
         "dimensions": variant.dimensions,
         "eigen_power": variant.eigen_power,
     }
@@ -135,15 +136,12 @@ def run_extractor(run: Run) -> Extractor:
 
 def run_checkpoints(run: Run) -> list[Path]:
     """Return the last checkpoint of each model, in the order in which their vectors are joined."""
-    return [
-        require(run.folder / "models" / name / f"stage-{len(model.stages)}.safetensors", "01_train", run)
-        for name, model in run.recipe.models.items()
-    ]
+    return [run.require(run.checkpoint(name)) for name in run.recipe.models]
 
 
 def run_embeddings(run: Run) -> list[EmbeddingSettings]:
     """Return how each model of the run embeds, in the same order."""
-    return [model.embedding or run.recipe.embedding for model in run.recipe.models.values()]
+    return [run.embedding(name) for name in run.recipe.models]
 
 
 def checkpoint_extractor(checkpoint: Path) -> Extractor:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from data.errors import naming
 from data.images import ImageSet
-from pipeline.run.stage import Run, require
+from pipeline.run.run import Run
 from pipeline.run.training_roles import training_roles
 from pipeline.tools.extractor import Extractor, Normalizer
 from submissions.index.calibration import Tail, fit_tail
@@ -26,10 +26,10 @@ def calibrate_on_run(run: Run, extractor: Extractor) -> Tail:
     normalizer = extractor.normalizer
     if normalizer is None:
         raise ValueError("only a run's extractor can be calibrated on the run")
-    records = require(run.folder / "queries" / "query_records.jsonl", "00_augment", run)
-    synthetic = read_vectors(require(run.folder / "ensemble" / "synthetic.h5", "03_ensemble", run))
+    records = run.require(run.paths.query_records)
+    synthetic = read_vectors(run.require(run.paths.projected("synthetic")))
     roles, training = training_roles(run), normalizer.training
-    with naming(run.folder / "ensemble" / "training.h5"):
+    with naming(run.paths.projected("training")):
         held_out = training.rows(roles.references.ids + roles.distractors.ids)
         outside = set(held_out.ids)
         others = training.rows([image_id for image_id in training.ids if image_id not in outside])

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from data.errors import UserError
-from pipeline.run.known_run import open_known_run
-from pipeline.run.stage import Run
+from pipeline.run.run import Run, open_existing_run
 from pipeline.tools.extractor import Extractor, checkpoint_extractor, onnx_extractor, run_extractor
 from pipeline.tools.match_calibration import calibrate_on_images, calibrate_on_run
 from pipeline.tools.match_folders import Added, add_folder, forget_missing, images_below, indexed_path, match_folder, match_within
@@ -89,7 +88,7 @@ def _extractor(options: argparse.Namespace) -> tuple[Run | None, Extractor]:
         return None, checkpoint_extractor(options.checkpoint)
     if options.onnx is not None:
         return None, onnx_extractor(options.onnx)
-    run = open_known_run(options.run, options.data)
+    run = open_existing_run(options.run, options.data)
     return run, run_extractor(run)
 
 

@@ -1,7 +1,9 @@
-"""choose_exponent.py's work: the training images, p* at each size, and what to write into the recipe."""
+"""The choice of p*, GeM's exponent at test time, by search on IN-aug or by SGD (MultiGrain, ICLR section 3.5, appendix G)."""
 
-import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from rich.console import Console
@@ -18,35 +20,72 @@ from models.network.checkpoint import load_descriptor
 from models.network.descriptor import Descriptor
 from models.network.device import best_device
 from models.training.finishing import load_classifier
-from pipeline.run.stage import open_run
+from pipeline.run.run import run_of_checkpoint
 from pipeline.run.training_roles import training_roles
 from submissions.scoring.retrieval import in_aug_accuracy
 
 SEARCH_IMAGES, SGD_IMAGES = 2_000, 50_000  # the paper's
 
 
-def choose_exponent(options: argparse.Namespace) -> None:
-    """Print what was measured at each size, p*, and how to embed with it."""
-    checkpoint = load_descriptor(options.checkpoint)
+@dataclass(frozen=True)
+class ExponentSearch:
+    """How p* is looked for.
+
+    Attributes:
+        method: "search": the candidate with the best IN-aug accuracy; "sgd": p learnt alone, by the checkpoint's classifier.
+        exponents: With "search", the candidates.
+        images: Training images to use; None for 2,000 with "search" and 50,000 with "sgd".
+        learning_rate: With "sgd".
+        seed: Of the choice of images and of their edits.
+        workers: Processes that read images.
+    """
+
+    method: Literal["search", "sgd"] = "search"
+    exponents: tuple[float, ...] = tuple(float(p) for p in range(1, 11))
+    images: int | None = None
+    learning_rate: float = 0.005
+    seed: int = 0
+    workers: int = 2
+
+
+def choose_exponent(
+    checkpoint_file: Path, how: ExponentSearch, data: Path | None = None, sizes: Sequence[int] | None = None
+) -> None:
+    """Print what was measured at each size, p*, and how to embed with it.
+
+    Args:
+        checkpoint_file: The trained network.
+        how: The method and its settings.
+        data: Training images, a folder in the ISC2021 layout, of class folders or of images; without it those of the
+            checkpoint's run.
+        sizes: Pixels to embed at; without it the size that the network was trained at.
+
+    Raises:
+        UserError: The checkpoint or the images cannot be read, or "sgd" finds no classifier of the images' classes.
+    """
+    checkpoint = load_descriptor(checkpoint_file)
     descriptor = checkpoint.descriptor.to(best_device()).eval()
-    training = _training_images(options)
-    sizes = list(dict.fromkeys(options.sizes or [checkpoint.image_size]))
+    training = _training_images(checkpoint_file, data)
+    sizes = list(dict.fromkeys(sizes or [checkpoint.image_size]))
     trained = f"trained at {checkpoint.image_size} px with p {float(descriptor.pooling.exponent.detach()):.2f}"
-    print(f"{options.checkpoint}: {trained}")
-    chosen = (_searched if options.method == "search" else _learnt)(options, descriptor, training, sizes)
+    print(f"{checkpoint_file}: {trained}")
+    if how.method == "search":
+        chosen = _search(how, descriptor, training, sizes)
+    else:
+        chosen = _learn(checkpoint_file, how, descriptor, training, sizes, given=data is not None)
     for size, exponent in chosen.items():
         print(f"{size} px: p* {exponent:.4g}; in the recipe: embedding: {{image_size: {size}, pooling_exponent: {exponent:.4g}}}")
 
 
-def _searched(
-    options: argparse.Namespace, descriptor: Descriptor, training: ImageSet | LabelledImages, sizes: list[int]
+def _search(
+    how: ExponentSearch, descriptor: Descriptor, training: ImageSet | LabelledImages, sizes: list[int]
 ) -> dict[int, float]:
     """The best candidate at each size; the smallest of equal ones."""
-    copies = in_aug(training, options.seed, options.images or SEARCH_IMAGES)
-    exponents = sorted(set(options.exponents))
+    copies = in_aug(training, how.seed, how.images or SEARCH_IMAGES)
+    exponents = sorted(set(how.exponents))
     scores: dict[int, dict[float, float]] = {}
     for size in sizes:
-        found = vectors_by_exponent(descriptor, InAugImages(copies, size), exponents, workers=options.workers)
+        found = vectors_by_exponent(descriptor, InAugImages(copies, size), exponents, workers=how.workers)
         scores[size] = {exponent: in_aug_accuracy(vectors, copies.groups) for exponent, vectors in found.items()}
     best = {size: max(of_size, key=lambda exponent: of_size[exponent]) for size, of_size in scores.items()}
     print(f"IN-aug accuracy (1 to 5): {copies.copies} edited copies of each of {len(copies.sources)} training images")
@@ -62,31 +101,35 @@ def _searched(
     return best
 
 
-def _learnt(
-    options: argparse.Namespace, descriptor: Descriptor, training: ImageSet | LabelledImages, sizes: list[int]
+def _learn(
+    checkpoint: Path,
+    how: ExponentSearch,
+    descriptor: Descriptor,
+    training: ImageSet | LabelledImages,
+    sizes: list[int],
+    given: bool,
 ) -> dict[int, float]:
-    """p after one pass at each size, each time from the trained one."""
+    """p after one pass at each size, each time from the trained one; `given` images must have the classifier's classes."""
     try:
-        classifier = load_classifier(options.checkpoint)
+        classifier = load_classifier(checkpoint)
     except UserError as error:
         raise UserError(f"--method sgd learns p by the classifier, but {error} Use --method search.") from error
     classes = len(classifier[0])
-    if not isinstance(training, LabelledImages) or (options.data is not None and len(training.names) != classes):
+    if not isinstance(training, LabelledImages) or (given and len(training.names) != classes):
         found = (
             f"{len(training.names)} classes" if isinstance(training, LabelledImages) else f"no {TRAINING_LABELS} or class folders"
         )
         raise UserError(
-            f"{options.data}: the classifier tells {classes} classes apart; found {found}. Name the training set that it learnt."
+            f"the classifier of {checkpoint} knows {classes} classes; the training images have {found}. Name the set "
+            "that it learnt with --data DIR."
         )
-    rows = [
-        row for row in readable_sample(training, options.seed, options.images or SGD_IMAGES) if training.labels[row] < classes
-    ]
+    rows = [row for row in readable_sample(training, how.seed, how.images or SGD_IMAGES) if training.labels[row] < classes]
     images = ImageSet([training.images.ids[row] for row in rows], [training.images.paths[row] for row in rows])
-    labels, settings = training.labels[rows], LearningSettings(learning_rate=options.learning_rate)
+    labels, settings = training.labels[rows], LearningSettings(learning_rate=how.learning_rate)
     learnt: dict[int, LearntExponent] = {}
     for size in sizes:
         squares = CleanImages(images, size)
-        learnt[size] = learn_exponent(descriptor, classifier, squares, labels, settings, options.seed, options.workers)
+        learnt[size] = learn_exponent(descriptor, classifier, squares, labels, settings, how.seed, how.workers)
     print(f"SGD on p alone: one pass over {len(rows)} training images of {classes} classes")
     table = Table()
     for heading in ("size", "p*", "cross entropy at the trained p", "at p as it moved"):
@@ -97,14 +140,13 @@ def _learnt(
     return {size: result.value for size, result in learnt.items()}
 
 
-def _training_images(options: argparse.Namespace) -> ImageSet | LabelledImages:
-    """Of --data, or those that the checkpoint's own run learnt from, each its own class where it has no classes."""
-    root: Path | None = options.data
+def _training_images(checkpoint: Path, root: Path | None) -> ImageSet | LabelledImages:
+    """The images below `root`, or those that the checkpoint's run learnt from, each its own class where it has no classes."""
     if root is None:
-        folder = options.checkpoint.resolve().parent.parent.parent
-        if not (folder / "run.json").is_file():
-            raise UserError(f"{options.checkpoint} lies in no run; name the training images with --data DIR.")
-        roles = training_roles(open_run(argparse.Namespace(run=folder, recipe=None, data=None)))
+        run = run_of_checkpoint(checkpoint)
+        if run is None:
+            raise UserError(f"{checkpoint} lies in no run; name the training images with --data DIR.")
+        roles = training_roles(run)
         labels = np.arange(len(roles.classes)) if roles.labels is None else roles.labels
         return LabelledImages(roles.classes, labels, [str(label) for label in np.unique(labels)])
     if (root / TRAINING).is_dir():

@@ -1,4 +1,4 @@
-"""The variant of the ensemble that is submitted, and the file `choice.csv` that keeps the choice."""
+"""The variant of the ensemble that is submitted, and the file that keeps the choice."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,18 +26,17 @@ class Variant:
     beta: float
 
 
-def write_choice(folder: Path, variant: Variant, table: pd.DataFrame) -> None:
-    """`choice.csv`: every candidate, the chosen one first."""
-    table.assign(chosen=[True, *[False] * (len(table) - 1)]).to_csv(folder / "choice.csv", index=False)
+def write_choice(path: Path, variant: Variant, table: pd.DataFrame) -> None:
+    """Write every candidate as CSV, the chosen one first."""
+    table.assign(chosen=[True, *[False] * (len(table) - 1)]).to_csv(path, index=False)
 
 
-def read_choice(folder: Path) -> tuple[Variant, pd.DataFrame]:
+def read_choice(path: Path) -> tuple[Variant, pd.DataFrame]:
     """The chosen variant and the table of all candidates that `write_choice` wrote.
 
     Raises:
         UserError: the file is missing or is not a table of candidates.
     """
-    path = folder / "choice.csv"
     try:
         table = pd.read_csv(path)
         best = table.iloc[0]

@@ -1,6 +1,5 @@
 """Exact search: the pairs of queries and references with the smallest distance, globally."""
 
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -189,8 +188,3 @@ def _ranked(
     keep = np.flatnonzero(distances <= cut)
     order = keep[np.lexsort((reference_rows[keep], query_rows[keep], distances[keep]))]
     return ScoredPairs(query_rows[order], reference_rows[order], distances[order])
-
-
-def rank_and_ranks() -> tuple[int, int]:
-    """This process's number and how many there are, as torchrun sets them; (0, 1) alone."""
-    return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))

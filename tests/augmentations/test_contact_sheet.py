@@ -17,7 +17,7 @@ def pictures(tmp_path: Path) -> ImageSet:
 
 def drawn(images: ImageSet, overlays: ImageSet, folder: Path) -> tuple[tuple[int, int], tuple[int, int]]:
     """The sizes of the sheets of edits and of compositions."""
-    draw_contact_sheets(images, overlays, 2, 0, folder)
+    draw_contact_sheets(images, overlays, 2, 0, folder / "edits.jpg", folder / "compositions.jpg")
     with Image.open(folder / "edits.jpg") as edits, Image.open(folder / "compositions.jpg") as compositions:
         return edits.size, compositions.size
 

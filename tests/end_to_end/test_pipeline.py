@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -17,7 +18,8 @@ from augmentations.settings import AugmentationSettings
 from data.images import find_images
 from data.procedural.sample import write_pictures
 from pipeline.run.recipe import read_recipe
-from pipeline.run.staleness import step_parameters
+from pipeline.run.run import Run
+from pipeline.steps import definitions
 
 TOP = Path(__file__).parents[2]
 RECIPE = """
@@ -90,8 +92,12 @@ def test_the_run_ends_with_a_valid_scored_submission(finished: Path) -> None:
     log = (finished / "log.txt").read_text()
     assert "1 of 12 images cannot be read and match nothing" in log
     assert log.count("stage 3: ") == 1
-    labels = step_parameters(read_recipe(finished / "recipe.yaml"))
-    assert {path.stem for path in (run / "manifests").iterdir()} == {label.replace(" ", "-") for label in labels}
+    opened = Run(run, read_recipe(finished / "recipe.yaml"), finished / "data")
+    products = [opened.paths.manifest(one.label(product)) for one in definitions.STEPS for product in one.products(opened)]
+    assert set((run / "manifests").iterdir()) == set(products)
+    assert tuple(one.name for one in definitions.STEPS) == STEPS
+    run_all = (TOP / "run_all.sh").read_text()
+    assert tuple(re.findall(r"\d\d_[a-z]+", run_all)) == STEPS
 
 
 def test_a_second_run_does_nothing(finished: Path) -> None:

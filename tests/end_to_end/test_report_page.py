@@ -72,7 +72,7 @@ def write_run(folder: Path, data: Path, noise: float, seed: int) -> None:
         Vectors(parts["reference"][0], references, marks[1]),
     )
     row = {"dimensions": 16, "eigen_power": 0.0, "method": "method1", "beta": 1.0, "micro_average_precision": 0.5}
-    write_choice(folder / "ensemble", Variant(16, 0.0, "method1", 1.0), pd.DataFrame([row]))
+    write_choice(folder / "ensemble" / "choice.csv", Variant(16, 0.0, "method1", 1.0), pd.DataFrame([row]))
     (folder / "models" / "net").mkdir(parents=True)
     (folder / "models" / "net" / "curve.csv").write_text(CURVE)
     (folder / "recipe.yaml").write_text(RECIPE)

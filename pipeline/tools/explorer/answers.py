@@ -13,7 +13,7 @@ from augmentations.query_set import FileOverlays
 from data.errors import UserError
 from data.images import ImageSet
 from data.layout import open_isc_folder
-from pipeline.run.stage import Run, require
+from pipeline.run.run import Run
 from pipeline.run.training_roles import training_roles
 from pipeline.tools.explorer.edits import edited
 from pipeline.tools.explorer.pictures import data_url
@@ -51,7 +51,7 @@ class Explorer:
 def open_explorer(run: Run, rate: float) -> Explorer:
     """UserError names the step that the run lacks. Without enough pairs to calibrate there is no threshold."""
     extractor = run_extractor(run)
-    references = read_vectors(require(run.folder / "ensemble" / "reference.h5", "03_ensemble", run))
+    references = read_vectors(run.require(run.paths.projected("reference")))
     try:
         tail, uncalibrated = calibrate_on_run(run, extractor), ""
     except UserError as error:

@@ -6,7 +6,7 @@ import socket
 import uvicorn
 
 from data.errors import UserError
-from pipeline.run.known_run import open_known_run
+from pipeline.run.run import open_existing_run
 from pipeline.tools.explorer.answers import open_explorer
 from pipeline.tools.explorer.app import make_app
 
@@ -20,7 +20,7 @@ def explore(options: argparse.Namespace) -> None:
         raise UserError(f"--false-alarms {options.false_alarms}: a rate per query between 0 and 1, such as 0.001.")
     door = listening(options.port)
     with door:
-        run = open_known_run(options.run, options.data)
+        run = open_existing_run(options.run, options.data)
         explorer = open_explorer(run, options.false_alarms)
         print(f"{run.folder}: http://{HOST}:{door.getsockname()[1]}   (Ctrl-C stops)", flush=True)
         uvicorn.Server(uvicorn.Config(make_app(explorer), log_level="warning", limit_concurrency=AT_ONCE)).run([door])

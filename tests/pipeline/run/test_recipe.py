@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from data.errors import UserError
-from pipeline.run.recipe import read_recipe, scaled
+from pipeline.run.recipe import read_recipe, scale_recipe
 
 RECIPES = Path(__file__).parents[3] / "recipes"
 MINIMAL = """
@@ -83,9 +83,9 @@ def test_all_problems_are_listed(tmp_path: Path) -> None:
 
 def test_a_scaled_recipe_has_fewer_classes_and_epochs() -> None:
     recipe = read_recipe(RECIPES / "isc2021.yaml")
-    small = scaled(recipe, 0.001)
+    small = scale_recipe(recipe, 0.001)
     assert [stage.classes for stage in small.models["v2l-512"].stages] == [50, 100, 200, 500, 980]
     assert {stage.epochs for model in small.models.values() for stage in model.stages} == {2}
     assert (small.queries.count, small.queries.copies) == (20, 4)
     assert [model.descriptor for model in small.models.values()] == [model.descriptor for model in recipe.models.values()]
-    assert scaled(recipe, 1e-9).models["v2l-512"].stages[0].classes == 2
+    assert scale_recipe(recipe, 1e-9).models["v2l-512"].stages[0].classes == 2

@@ -1,13 +1,18 @@
 import json
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from pipeline.run.manifest import read_manifest
 from pipeline.run.recipe import Recipe
-from pipeline.run.stage import Run, read_manifest, run_step
-from pipeline.run.staleness import step_parameters, tell_stale
+from pipeline.run.run import Run
+from pipeline.run.staleness import report_stale
+from pipeline.run.step import make_product
+from pipeline.steps.definitions import STEPS
 
 CONTENT: dict[str, Any] = {"models": {"one": {"descriptor": {"backbone": "test_efficientnet"}, "stages": [{"image_size": 32}]}}}
 
@@ -20,25 +25,24 @@ def run_of(folder: Path, **changed: object) -> Run:
 def done(tmp_path: Path) -> Run:
     """All steps done; each made one file, and read those of the step before."""
     run, before = run_of(tmp_path), None
-    for label, parameters in step_parameters(run.recipe).items():
-        step, _, name = label.partition(" ")
-        output = tmp_path / f"{label}.txt"
-        run_step(
-            run,
-            step,
-            name=name or None,
-            outputs=[output],
-            inputs={"file": before, "files": [before, None]},
-            parameters=parameters,
-            work=lambda output=output: output.write_text("1"),  # type: ignore[misc]
-        )
-        before = output
+    for step in STEPS:
+        for product in step.products(run):
+            output = tmp_path / f"{step.label(product)}.txt"
+            stand_in = replace(
+                product,
+                outputs=[output],
+                inputs=partial(dict, file=before, files=[before, None]),
+                work=partial(output.write_text, "1"),  # type: ignore[arg-type]
+                unfinished=[],
+            )
+            make_product(run, step, stand_in)
+            before = output
     return run
 
 
 def test_what_is_up_to_date_is_not_mentioned(done: Run, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
-    tell_stale(done, "06_score")
+    report_stale(done, STEPS)
     for path in (done.folder / "manifests").iterdir():  # another version of the code, which records other things
         manifest = json.loads(path.read_text())
         manifest["code"] = "older"
@@ -46,10 +50,10 @@ def test_what_is_up_to_date_is_not_mentioned(done: Run, capsys: pytest.CaptureFi
             del manifest["parameters"]["models"]
             manifest["parameters"]["bygone"] = 1
         path.write_text(json.dumps(manifest))
-    tell_stale(done, "06_score")
+    report_stale(done, STEPS)
     (done.folder / "00_augment.txt").unlink()  # to make room: nothing says that it was another one
-    tell_stale(done, "06_score")
-    tell_stale(run_of(done.folder / "new"), "06_score")
+    report_stale(done, STEPS)
+    report_stale(run_of(done.folder / "new"), STEPS)
     assert capsys.readouterr().out == ""
 
 
@@ -65,11 +69,12 @@ def test_a_changed_recipe_is_told_by_every_later_step(
     done: Run, capsys: pytest.CaptureFixture[str], changed: dict[str, object], told: str
 ) -> None:
     run, step = run_of(done.folder, **changed), told.split()[1]
+    names = [one.name for one in STEPS]
     capsys.readouterr()
-    tell_stale(run, step)
+    report_stale(run, STEPS[: names.index(step)])
     assert capsys.readouterr().out == ""
     for later in ("04_normalize", "05_submit", "06_score"):
-        tell_stale(run, later)
+        report_stale(run, STEPS[: names.index(later)])
         said = capsys.readouterr().out
         assert f"{told}: what it made before is used. Do it again: python pipeline/{step}.py --run {run.folder}" in said
         assert said.count("\n") == 1
@@ -79,5 +84,5 @@ def test_a_step_whose_input_was_made_again_is_stale(done: Run, capsys: pytest.Ca
     source = Path(read_manifest(done, "03_ensemble")["inputs"]["file"][0])
     source.write_text("another")
     capsys.readouterr()
-    tell_stale(done, "04_normalize")
+    report_stale(done, STEPS[:4])
     assert "step 03_ensemble is stale (input file changed and 1 more)" in capsys.readouterr().out

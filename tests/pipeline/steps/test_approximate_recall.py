@@ -5,7 +5,7 @@ import pytest
 
 from data.errors import UserError
 from pipeline.run.recipe import read_recipe
-from pipeline.run.stage import Run
+from pipeline.run.run import Run
 from pipeline.steps.approximate_recall import print_index_recall
 from submissions.vectors.files import write_vectors
 

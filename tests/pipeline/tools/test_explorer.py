@@ -16,7 +16,7 @@ from data.errors import UserError
 from data.images import ImageSet
 from pipeline.explore import parser
 from pipeline.run.recipe import read_recipe
-from pipeline.run.stage import Run
+from pipeline.run.run import Run
 from pipeline.tools.explorer import app as application
 from pipeline.tools.explorer.answers import Explorer, answer, open_explorer
 from pipeline.tools.explorer.app import make_app

@@ -48,8 +48,8 @@ def test_the_best_candidate_on_the_synthetic_queries_wins(tmp_path: Path, candid
     assert (variant.dimensions, variant.eigen_power) == (8, -0.5)
     assert len(table) == 2 * 2 * (1 + 2 + 1)
     assert table["micro_average_precision"].is_monotonic_decreasing
-    write_choice(tmp_path, variant, table)
-    again, read = read_choice(tmp_path)
+    write_choice(tmp_path / "choice.csv", variant, table)
+    again, read = read_choice(tmp_path / "choice.csv")
     assert again == variant
     assert best_beta(read, variant, "method1") in (1.0, 2.0)
 
@@ -131,4 +131,4 @@ def test_too_few_training_vectors_are_named_with_their_file(tmp_path: Path, cand
 def test_a_broken_choice_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "choice.csv").write_text(text)
     with pytest.raises(UserError, match=r"choice\.csv is not the choice that step 03 wrote .*do step 03 again"):
-        read_choice(tmp_path)
+        read_choice(tmp_path / "choice.csv")

@@ -1,0 +1,76 @@
+"""Manifests: what a step was made from, so that a finished step returns at once and a stale one says what changed."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from data.files import read_json, write_text
+from data.images import ImageSet
+from pipeline.run.run import Run
+
+Manifest = dict[str, Any]
+
+
+def read_manifest(run: Run, label: str) -> Manifest:
+    """What was recorded when this product was last made; empty when it never was."""
+    return read_json(run.paths.manifest(label))
+
+
+def write_manifest(run: Run, label: str, manifest: Manifest) -> None:
+    """Record what a product was made from."""
+    write_text(run.paths.manifest(label), json.dumps(manifest, indent=1))
+
+
+def describe_state(inputs: Mapping[str, Any], parameters: Any) -> Manifest:
+    """The part of a manifest that is compared: fingerprints of the inputs, and the parameters as JSON gives them back."""
+    return {"inputs": {key: fingerprint(value) for key, value in inputs.items()}, "parameters": to_json(parameters)}
+
+
+def find_changes(before: Manifest, now: Manifest, outputs: list[Path]) -> list[str]:
+    """What differs between a manifest and the present state, in words; empty when nothing does and all outputs exist."""
+    if not before:
+        return ["no manifest"]
+    found = [f"{path} is gone" for path in outputs if not path.exists()]
+    for part in ("inputs", "parameters"):
+        old, new = before.get(part), now[part]
+        if isinstance(old, dict) and isinstance(new, dict):
+            keys = [key for key in old | new if old.get(key) != new.get(key)]
+            found += [f"{part[:-1]} {key} changed" for key in keys]
+        elif old != new:
+            found.append(f"{part} changed")
+    return found
+
+
+def fingerprint(value: Any) -> Any:
+    """What shows that an input has changed.
+
+    Size and time of a file, None for a path that does not exist, the count and a digest of ids, sizes and times of an image
+    set; anything else as JSON gives it back.
+    """
+    if isinstance(value, Path):
+        if not value.exists():
+            return None
+        state = value.stat()
+        return [str(value), state.st_size, state.st_mtime_ns] if value.is_file() else str(value)
+    if isinstance(value, ImageSet):
+        digest = hashlib.sha256()
+        for image_id, path in zip(value.ids, value.paths, strict=True):
+            state = path.stat()
+            digest.update(f"{image_id}\0{state.st_size}\0{state.st_mtime_ns}\n".encode())
+        return [len(value), digest.hexdigest()]
+    if isinstance(value, (list, tuple)):
+        return [fingerprint(item) for item in value]
+    return to_json(value)
+
+
+def to_json(value: Any) -> Any:
+    """The value as JSON would give it back, so that it compares equal to a stored one; settings become dictionaries."""
+    dump = getattr(value, "model_dump", None)
+    return json.loads(json.dumps(dump(mode="json") if dump else value, default=_item_to_json))
+
+
+def _item_to_json(value: Any) -> Any:
+    dump = getattr(value, "model_dump", None)
+    return dump(mode="json") if dump else str(value)

@@ -1,0 +1,121 @@
+"""A run: a folder, the recipe it follows and the data set it works on."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from data.errors import UserError
+from data.files import read_json, write_text
+from data.process import is_first_process
+from models.settings import EmbeddingSettings
+from pipeline.run.paths import RunPaths
+from pipeline.run.recipe import Recipe, read_recipe, scale_recipe
+
+RUNS = Path("runs")
+DEFAULT_RECIPE = Path(__file__).parents[2] / "recipes" / "sample.yaml"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What every step works on.
+
+    Attributes:
+        folder: Where the run keeps its results.
+        recipe: What it does and how, validated.
+        data: The data set, a folder in the ISC2021 layout.
+    """
+
+    folder: Path
+    recipe: Recipe
+    data: Path
+
+    @property
+    def paths(self) -> RunPaths:
+        """Where everything in the run folder lies."""
+        return RunPaths(self.folder)
+
+    def checkpoint(self, model: str) -> Path:
+        """The checkpoint of a model's last stage."""
+        return self.paths.checkpoint(model, len(self.recipe.models[model].stages))
+
+    def embedding(self, model: str) -> EmbeddingSettings:
+        """How a model embeds: by its own settings where it has some, otherwise by the recipe's."""
+        return self.recipe.models[model].embedding or self.recipe.embedding
+
+    def require(self, path: Path) -> Path:
+        """Return `path`, a file or folder of this run that an earlier step makes.
+
+        Raises:
+            UserError: It does not exist; the message names the step that makes it and its command.
+        """
+        if not path.exists():
+            step = self.paths.maker(path)
+            command = f"python pipeline/{step}.py --run {self.folder}"
+            raise UserError(f"{path} is missing: step {step} has not been done in {self.folder}. Run: {command}")
+        return path
+
+
+def open_run(folder: Path | None = None, recipe: Path | None = None, data: Path | None = None, scale: float | None = None) -> Run:
+    """Open a run, and make it where it is new.
+
+    Args:
+        folder: The run folder. Without it the latest run, or, with `recipe` or `data`, the one named after the recipe.
+        recipe: Recipe of a new run, or a changed one for this run; it is copied into the folder.
+        data: The data set; a run that exists remembers its own.
+        scale: Share of the recipe's classes, above 0 and at most 1; a run that exists remembers its own.
+
+    Raises:
+        UserError: There is no such run, data set or recipe, or the recipe is not valid.
+    """
+    if folder is None:
+        folder = latest_run() if data is None and recipe is None else RUNS / (recipe or DEFAULT_RECIPE).stem
+    paths = RunPaths(folder)
+    known = read_json(paths.description)
+    if data is None and "data" not in known:
+        raise UserError(f"{folder} is not a run yet: add --data DIR (in the ISC2021 layout), or start with: bash run_all.sh")
+    data = data.resolve() if data is not None else Path(known["data"])
+    if not data.is_dir():
+        raise UserError(f"{data}, the data set of {folder}, is not a folder. Name it with --data DIR.")
+    source = recipe or (paths.recipe if paths.recipe.is_file() else DEFAULT_RECIPE)
+    share = known.get("scale", 1.0) if scale is None else scale
+    if not 0 < share <= 1:
+        raise UserError(f"--scale {share}: a share of the recipe's classes above 0 and at most 1, such as 0.001.")
+    content = read_recipe(source)
+    if is_first_process():
+        _remember(paths, known, source, data, share)
+    return Run(folder, content if share == 1 else scale_recipe(content, share), data)
+
+
+def open_existing_run(folder: Path | None = None, data: Path | None = None) -> Run:
+    """Open the run in this folder, or the latest one, and never make a new one; `data` says where its data set has moved to."""
+    folder = folder or latest_run()
+    if not RunPaths(folder).description.is_file():
+        raise UserError(f"{folder} is not a run: it holds no run.json. Name a run's folder, or start one with: bash run_all.sh")
+    return open_run(folder, data=data)
+
+
+def run_of_checkpoint(checkpoint: Path) -> Run | None:
+    """The run that trained this checkpoint; None where it lies outside of runs."""
+    folder = checkpoint.resolve().parent.parent.parent
+    return open_run(folder) if RunPaths(folder).description.is_file() else None
+
+
+def latest_run() -> Path:
+    """The folder under runs/ that was worked on last.
+
+    Raises:
+        UserError: There is none.
+    """
+    runs = [path.parent for path in RUNS.glob(f"*/{RunPaths(RUNS).description.name}")]
+    if not runs:
+        raise UserError(f"there is no run under {RUNS.resolve()}. Start one with: bash run_all.sh")
+    return max(runs, key=lambda folder: max(path.stat().st_mtime for path in (folder, *folder.glob("*.json"))))
+
+
+def _remember(paths: RunPaths, known: dict[str, object], recipe: Path, data: Path, scale: float) -> None:
+    """Keep the recipe and the data set in the run folder, so that the next command needs to name neither."""
+    if recipe != paths.recipe:
+        write_text(paths.recipe, recipe.read_text(encoding="utf-8"))
+    about: dict[str, object] = {"data": str(data)} | ({} if scale == 1 else {"scale": scale})
+    if about != known:
+        write_text(paths.description, json.dumps(about, indent=1))

@@ -1,0 +1,87 @@
+"""What a step is, and how it is done: each of its products unless its manifest shows that nothing has changed."""
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from data.process import is_first_process, print_once
+from pipeline.run.manifest import describe_state, find_changes, read_manifest, write_manifest
+from pipeline.run.provenance import code_version, versions
+from pipeline.run.run import Run
+
+
+@dataclass(frozen=True)
+class Product:
+    """One thing that a step makes, with a manifest of its own.
+
+    Attributes:
+        inputs: Label → files, image sets or JSON values that it is made from; called only when the product is due.
+        outputs: Files that exist when it is made.
+        parameters: What of the recipe it depends on.
+        work: Makes it.
+        name: Which of the step's products; empty where the step makes one only.
+        unfinished: Folders of unfinished work, which --force removes first.
+    """
+
+    inputs: Callable[[], Mapping[str, Any]]
+    outputs: list[Path]
+    parameters: Any
+    work: Callable[[], None]
+    name: str = ""
+    unfinished: Sequence[Path] = ()
+
+
+def _nothing(_: Run) -> list[Path]:
+    return []
+
+
+@dataclass(frozen=True)
+class Step:
+    """One numbered step of the pipeline.
+
+    Attributes:
+        name: Its number and verb, such as "03_ensemble"; the command is pipeline/<name>.py.
+        products: What it makes in a run, in order.
+        needs: Files of earlier steps that must exist before it starts.
+    """
+
+    name: str
+    products: Callable[[Run], list[Product]]
+    needs: Callable[[Run], list[Path]] = _nothing
+
+    def label(self, product: Product) -> str:
+        """What messages and the manifest call a product."""
+        return f"{self.name} {product.name}" if product.name else self.name
+
+
+def make_product(run: Run, step: Step, product: Product, force: bool = False) -> None:
+    """Do the product's work unless its manifest shows the same inputs and parameters and all its outputs exist.
+
+    Another version of the code is reported, but does not make the product stale: `force` makes it again.
+    """
+    label, inputs = step.label(product), product.inputs()
+    state, before = describe_state(inputs, product.parameters), read_manifest(run, label)
+    changed = find_changes(before, state, product.outputs)
+    if not changed and not force:
+        other = "" if before.get("code") == code_version() else "  (made by another version of the code; --force makes it again)"
+        print_once(f"{label}: up to date{other}")
+        return
+    print_once(f"{label}: {'; '.join(changed) if changed and before else 'starting' if not before else 'forced'}")
+    if force and is_first_process():
+        for folder in product.unfinished:
+            shutil.rmtree(folder, ignore_errors=True)
+    start = time.monotonic()
+    product.work()
+    seconds = round(time.monotonic() - start, 1)
+    missing = [path for path in product.outputs if not path.exists()]
+    if missing:
+        raise RuntimeError(f"{label} did not write {missing[0]}")
+    if is_first_process():
+        made = {"code": code_version(), "versions": versions(), "seconds": seconds, "outputs": list(map(str, product.outputs))}
+        write_manifest(run, label, state | made)
+        os.utime(run.folder)
+    print_once(f"{label}: done in {seconds:.1f} s")

@@ -1,0 +1,28 @@
+"""Step 00's work: the synthetic query set, and contact sheets of the edits."""
+
+from augmentations.contact_sheet import draw_contact_sheets
+from augmentations.query_set import make_query_set
+from pipeline.run.run import Run
+from pipeline.run.training_roles import training_roles
+
+
+def make_queries(run: Run) -> None:
+    """Edit held-out training images into queries, with ground truth and the record of every edit."""
+    roles, settings = training_roles(run), run.recipe.queries
+    make_query_set(
+        references=roles.references,
+        distractors=roles.distractors,
+        overlays=roles.overlays,
+        settings=settings.augmentation,
+        seed=run.recipe.seed,
+        count=settings.count,
+        copies=settings.copies,
+        folder=run.paths.queries,
+    )
+
+
+def draw_sheets(run: Run, images: int) -> None:
+    """Draw the contact sheets of the edits of this many training images."""
+    roles, paths = training_roles(run), run.paths
+    edits, compositions = paths.contact_sheet_of_edits, paths.contact_sheet_of_compositions
+    draw_contact_sheets(roles.classes, roles.overlays, images, run.recipe.seed, edits, compositions)

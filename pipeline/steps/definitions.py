@@ -1,0 +1,209 @@
+"""The seven steps in order: what each needs, reads, makes and depends on. The whole pipeline on one page.
+
+The functions that do the work are imported when there is work, so that a run in which nothing has changed takes seconds.
+"""
+
+from collections.abc import Callable
+from functools import cache, partial
+from pathlib import Path
+
+from data.images import ImageSet, find_images
+from data.layout import GROUND_TRUTH, QUERY_EDITS, TRAINING
+from models.settings import is_local
+from pipeline.run.paths import SETS
+from pipeline.run.run import Run
+from pipeline.run.staleness import report_stale
+from pipeline.run.step import Product, Step, make_product
+from pipeline.run.training_roles import TrainingRoles, digest_labels, images_to_embed, training_roles
+
+
+def run_step(run: Run, step: Step, force: bool = False) -> None:
+    """Do one of the STEPS: check what it needs, report what is stale before it, make what is not up to date.
+
+    Args:
+        run: The run to work on.
+        step: One of STEPS.
+        force: Make its products again even if nothing has changed.
+
+    Raises:
+        UserError: An earlier step has not been done.
+    """
+    for path in step.needs(run):
+        run.require(path)
+    report_stale(run, STEPS[: STEPS.index(step)])
+    for product in step.products(run):
+        make_product(run, step, product, force)
+
+
+def _augment(run: Run) -> list[Product]:
+    def work() -> None:
+        from pipeline.steps.augment import draw_sheets, make_queries
+
+        make_queries(run)
+        draw_sheets(run, images=8)
+
+    recipe = run.recipe
+    return [
+        Product(
+            inputs=lambda: {"training images": find_images(run.data / TRAINING)},
+            outputs=[run.paths.query_ground_truth, run.paths.contact_sheet_of_edits],
+            parameters={"queries": recipe.queries, "split": recipe.split, "seed": recipe.seed},
+            work=work,
+        )
+    ]
+
+
+def _train(run: Run) -> list[Product]:
+    roles = cache(partial(training_roles, run))
+    return [_trained_model(run, name, roles) for name in run.recipe.models]
+
+
+def _trained_model(run: Run, name: str, roles: Callable[[], TrainingRoles]) -> Product:
+    def work() -> None:
+        from pipeline.steps.train import train
+
+        train(run, name, roles())
+
+    settings = run.recipe.models[name]
+    weights = settings.descriptor.weights
+    return Product(
+        name=name,
+        inputs=lambda: {
+            "classes": roles().classes,
+            "labels": digest_labels(roles().labels),
+            "overlays": roles().overlays,
+            "synthetic queries": run.paths.query_ground_truth,
+            "weights": Path(weights) if is_local(weights) else None,
+        },
+        outputs=[run.checkpoint(name)],
+        parameters={"model": settings.what_trains(), "seed": run.recipe.seed},
+        work=work,
+        unfinished=[run.paths.model(name)],
+    )
+
+
+def _embed(run: Run) -> list[Product]:
+    sets = cache(partial(images_to_embed, run))
+    return [_embedded_set(run, model, part, sets) for model in run.recipe.models for part in SETS]
+
+
+def _embedded_set(run: Run, model: str, part: str, sets: Callable[[], dict[str, ImageSet]]) -> Product:
+    def work() -> None:
+        from pipeline.steps.embed import embed_to_file
+
+        embed_to_file(run.checkpoint(model), sets()[part], run.embedding(model), run.paths.embeddings(model, part))
+
+    return Product(
+        name=f"{model} {part}",
+        inputs=lambda: {"checkpoint": run.require(run.checkpoint(model)), "images": sets()[part]},
+        outputs=[run.paths.embeddings(model, part)],
+        parameters=run.embedding(model).what_makes_vectors(),
+        work=work,
+    )
+
+
+def _joined(run: Run) -> list[Product]:
+    def work() -> None:
+        from pipeline.steps.ensemble import join_models
+
+        join_models(run)
+
+    recipe, paths = run.recipe, run.paths
+    return [
+        Product(
+            inputs=lambda: {"embeddings": _embeddings(run), "training images": find_images(run.data / TRAINING)},
+            outputs=[*map(paths.projected, SETS), paths.projection, paths.choice],
+            parameters={
+                "models": list(recipe.models),
+                "ensemble": recipe.ensemble,
+                "normalization": recipe.normalization,
+                "split": recipe.split,
+                "seed": recipe.seed,
+            },
+            work=work,
+        )
+    ]
+
+
+def _embeddings(run: Run) -> list[Path]:
+    return [run.paths.embeddings(model, part) for model in run.recipe.models for part in SETS]
+
+
+def _normalized(run: Run) -> list[Product]:
+    def work() -> None:
+        from pipeline.steps.normalize import normalize
+
+        normalize(run)
+
+    inputs = [run.paths.projected("query"), run.paths.projected("training"), run.paths.choice]
+    return [
+        Product(
+            inputs=lambda: {path.name: path for path in inputs},
+            outputs=[run.paths.normalized_queries],
+            parameters=run.recipe.normalization,
+            work=work,
+        )
+    ]
+
+
+def _submitted(run: Run) -> list[Product]:
+    def work() -> None:
+        from pipeline.steps.submit import submit
+
+        submit(run)
+
+    paths = run.paths
+    return [
+        Product(
+            inputs=lambda: {"query": paths.normalized_queries, "reference": paths.projected("reference")},
+            outputs=[paths.submission, paths.matches],
+            parameters={},
+            work=work,
+        )
+    ]
+
+
+def _scored(run: Run) -> list[Product]:
+    def work() -> None:
+        from pipeline.steps.score import score_variants
+
+        score_variants(run)
+
+    if not has_ground_truth(run):
+        return []
+    return [
+        Product(
+            inputs=lambda: {
+                "submission": run.paths.submission,
+                "ground truth": run.data / GROUND_TRUTH,
+                "edits": run.data / QUERY_EDITS,
+                "choice": run.paths.choice,
+            },
+            outputs=[run.paths.scores, run.paths.report_page],
+            parameters={"baselines": run.recipe.baselines, "normalization": run.recipe.normalization},
+            work=work,
+        )
+    ]
+
+
+def has_ground_truth(run: Run) -> bool:
+    """Whether the run's data set says which query copies which reference, so that there is something to score."""
+    return (run.data / GROUND_TRUTH).is_file()
+
+
+AUGMENT = Step("00_augment", _augment)
+TRAIN = Step("01_train", _train, needs=lambda run: [run.paths.query_ground_truth])
+EMBED = Step("02_embed", _embed, needs=lambda run: [run.paths.query_ground_truth, *map(run.checkpoint, run.recipe.models)])
+ENSEMBLE = Step("03_ensemble", _joined, needs=_embeddings)
+NORMALIZE = Step(
+    "04_normalize",
+    _normalized,
+    needs=lambda run: [run.paths.projected("query"), run.paths.projected("training"), run.paths.choice],
+)
+SUBMIT = Step(
+    "05_submit",
+    _submitted,
+    needs=lambda run: [run.paths.normalized_queries, run.paths.projected("reference"), run.paths.choice],
+)
+SCORE = Step("06_score", _scored, needs=lambda run: [run.paths.submission])
+STEPS = (AUGMENT, TRAIN, EMBED, ENSEMBLE, NORMALIZE, SUBMIT, SCORE)

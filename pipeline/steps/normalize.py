@@ -1,0 +1,19 @@
+"""Step 04's work: query normalisation against the training vectors (ISC2021 paper, section 3.3)."""
+
+from data.errors import naming
+from pipeline.run.run import Run
+from submissions.ensemble.normalization import normalize_by_variant
+from submissions.ensemble.rules import require_training_only
+from submissions.ensemble.variant import read_choice
+from submissions.vectors.files import read_vectors, write_vectors
+
+
+def normalize(run: Run) -> None:
+    """Write the queries' vectors [n, d] as the chosen variant normalises them."""
+    paths = run.paths
+    variant, _ = read_choice(paths.choice)
+    queries, training = (read_vectors(paths.projected(part)) for part in ("query", "training"))
+    require_training_only(training.ids, {"query": queries.ids})
+    with naming(paths.projected("training")):
+        moved = normalize_by_variant(queries.vectors, training.readable(), variant, run.recipe.normalization)
+    write_vectors(paths.normalized_queries, queries.ids, [moved], queries.unreadable)

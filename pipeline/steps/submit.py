@@ -1,0 +1,35 @@
+"""Step 05's work: the submission, and the check of any submission against the challenge's rules."""
+
+from pathlib import Path
+
+from data.errors import UserError
+from data.layout import open_isc_folder
+from pipeline.run.run import Run
+from submissions.formats.matching_track import write_matches
+from submissions.formats.submission import read_submission, submission_problems, write_submission
+from submissions.vectors.files import read_vectors
+
+
+def submit(run: Run) -> None:
+    """Write the run's submission and, from the file as it was written, the matching track's pairs."""
+    paths = run.paths
+    write_submission(paths.submission, read_vectors(paths.normalized_queries), read_vectors(paths.projected("reference")))
+    write_matches(paths.matches, *read_submission(paths.submission))
+
+
+def check_submission(path: Path, data: Path | None) -> None:
+    """Print that the file is valid.
+
+    Args:
+        path: The submission.
+        data: Data set whose query and reference ids it must hold; without it ids are not compared.
+
+    Raises:
+        UserError: It is not; the message lists every broken rule.
+    """
+    expected = open_isc_folder(data) if data is not None else None
+    ids = (expected.query.ids, expected.reference.ids) if expected else (None, None)
+    problems = submission_problems(path, *ids)
+    if problems:
+        raise UserError(f"{path} is not a valid submission, {len(problems)} problem(s):\n  " + "\n  ".join(problems))
+    print(f"{path} is a valid submission" + ("" if expected else " (ids were not compared with images: add --data DIR)"))

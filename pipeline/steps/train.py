@@ -1,0 +1,27 @@
+"""Step 01's work: one model through its drip stages, validated on the synthetic queries."""
+
+from models.network.descriptor import check_backbone
+from models.training.trainer import train_model
+from pipeline.run.run import Run
+from pipeline.run.training_roles import TrainingRoles
+from pipeline.steps.validate import synthetic_score
+
+
+def train(run: Run, name: str, roles: TrainingRoles) -> None:
+    """Train one model of the recipe, or go on where it stopped.
+
+    Raises:
+        UserError: A backbone of the recipe is unknown, that of another model too: it must not wait until this one has trained.
+    """
+    for model in run.recipe.models.values():
+        check_backbone(model.descriptor.backbone)
+    train_model(
+        run.recipe.models[name],
+        roles.classes,
+        roles.overlays,
+        labels=roles.labels,
+        folder=run.paths.model(name),
+        cache=run.paths.cache,
+        seed=run.recipe.seed,
+        validate=lambda descriptor, size: synthetic_score(run, roles, descriptor, size, run.embedding(name)),
+    )

@@ -1,0 +1,65 @@
+import errno
+import runpy
+from pathlib import Path
+
+import pytest
+
+from data.errors import UserError
+from pipeline.run.cli import report_errors
+
+PIPELINE = Path(__file__).parents[3] / "pipeline"
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments"),
+    [
+        ("match", ["--index", "kept", "--remove", ""]),
+        ("match", ["--index", "kept", "--remove", "a", ""]),
+        ("match", ["--queries", "pictures", "--output", ""]),
+        ("make_data", ["--output", ""]),
+        ("export", ["--output", ""]),
+        ("00_augment", ["--run", ""]),
+        ("06_score", ["--submission", ""]),
+    ],
+)
+def test_an_empty_path_is_refused(
+    script: str, arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`--remove "$UNSET"` took the current folder and emptied the index."""
+    monkeypatch.chdir(tmp_path)
+    path = next(PIPELINE.rglob(f"{script}.py"))
+    monkeypatch.setattr("sys.argv", [str(path), *arguments])
+    with pytest.raises(SystemExit) as caught:
+        runpy.run_path(str(path), run_name="__main__")
+    assert caught.value.code == 2 and "the path is empty" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_path_option_refuses_an_empty_one() -> None:
+    assert not [path for path in PIPELINE.rglob("*.py") if "type=Path" in path.read_text(encoding="utf-8")]
+
+
+def test_errors_become_one_message_and_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught, report_errors():
+        raise UserError("the folder is empty")
+    assert caught.value.code == 2 and capsys.readouterr().err == "error: the folder is empty\n"
+    with pytest.raises(SystemExit) as caught, report_errors():
+        raise KeyboardInterrupt
+    assert caught.value.code == 130
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. "), "lower `workers` in the recipe"),
+        (OSError(errno.ENOSPC, "No space left on device", "events.out"), "the disk is full"),
+        (IsADirectoryError(errno.EISDIR, "Is a directory", "v.part", None, "v"), "v cannot be used: Is a directory"),
+    ],
+)
+def test_what_the_machine_lacks_is_one_message(error: Exception, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit), report_errors():
+        raise error
+    message = capsys.readouterr().err
+    assert message.startswith("error: ") and told in message
+    with pytest.raises(RuntimeError, match="a fault of ours"), report_errors():
+        raise RuntimeError("a fault of ours")

@@ -1,0 +1,78 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline.run.run import Run
+from pipeline.run.step import Product, Step, make_product
+
+STEP = Step("03_ensemble", lambda run: [])
+
+
+def make(run: Run, work: Callable[[], None], parameters: object = 1, source: Path | None = None, force: bool = False) -> None:
+    product = Product(
+        inputs=lambda: {"source": source}, outputs=[run.folder / "out.txt"], parameters={"k": parameters}, work=work
+    )
+    make_product(run, STEP, product, force)
+
+
+class Counted:
+    """Work that counts how often it is done."""
+
+    def __init__(self, run: Run) -> None:
+        self.output, self.calls = run.folder / "out.txt", 0
+
+    def __call__(self) -> None:
+        self.calls += 1
+        self.output.write_text("done")
+
+
+def test_an_up_to_date_step_is_not_done_again(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    work = Counted(run)
+    make(run, work)
+    make(run, work)
+    assert work.calls == 1 and "up to date" in capsys.readouterr().out
+    make(run, work, force=True)
+    assert work.calls == 2
+
+
+def test_a_stale_step_says_what_changed(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    work, source = Counted(run), tmp_path / "source.txt"
+    source.write_text("1")
+    make(run, work, source=source)
+    source.write_text("22")
+    make(run, work, source=source)
+    assert "input source changed" in capsys.readouterr().out
+    make(run, work, parameters=2, source=source)
+    assert "parameter k changed" in capsys.readouterr().out
+    work.output.unlink()
+    make(run, work, parameters=2, source=source)
+    assert "out.txt is gone" in capsys.readouterr().out
+    assert work.calls == 4
+
+
+def test_a_failed_step_is_done_again(run: Run) -> None:
+    def fail() -> None:
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError, match="no"):
+        make(run, fail)
+    work = Counted(run)
+    make(run, work)
+    assert work.calls == 1
+
+
+def test_work_that_writes_nothing_is_an_error(run: Run) -> None:
+    with pytest.raises(RuntimeError, match=r"03_ensemble did not write .*out.txt"):
+        make(run, lambda: None)
+
+
+def test_force_removes_unfinished_work_first(run: Run) -> None:
+    started, work = run.folder / "started", Counted(run)
+    product = Product(inputs=dict, outputs=[work.output], parameters={}, work=work, unfinished=[started])
+    make_product(run, STEP, product)
+    started.mkdir()
+    make_product(run, STEP, product)
+    assert started.is_dir()
+    make_product(run, STEP, product, force=True)
+    assert not started.exists()
