@@ -95,9 +95,9 @@ def test_the_run_ends_with_a_valid_scored_submission(finished: Path) -> None:
     opened = Run(run, read_recipe(finished / "recipe.yaml"), finished / "data")
     products = [opened.paths.manifest(one.label(product)) for one in definitions.STEPS for product in one.products(opened)]
     assert set((run / "manifests").iterdir()) == set(products)
-    assert tuple(one.name for one in definitions.STEPS) == STEPS
+    assert [one.name for one in definitions.STEPS] == STEPS
     run_all = (TOP / "run_all.sh").read_text()
-    assert tuple(re.findall(r"\d\d_[a-z]+", run_all)) == STEPS
+    assert re.findall(r"\d\d_[a-z]+", run_all) == STEPS
 
 
 def test_a_second_run_does_nothing(finished: Path) -> None:
