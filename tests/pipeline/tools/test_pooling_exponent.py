@@ -80,7 +80,11 @@ def test_what_is_missing_is_told(run: Path, tmp_path: Path, capsys: pytest.Captu
         (alone, (), "lies in no run; name the training images with --data"),
         (alone, ("--method", "sgd", "--data", run / "data"), "Use --method search"),
         (earlier, ("--method", "sgd", "--data", run / "data"), "stage-1.safetensors is followed by stage-2.safetensors"),
-        (checkpoint, ("--method", "sgd", "--data", run / "data"), "knows 14 classes; the training images have no training_labels.csv"),
+        (
+            checkpoint,
+            ("--method", "sgd", "--data", run / "data"),
+            "knows 14 classes; the training images have no training_labels.csv",
+        ),
         (checkpoint, ("--data", tmp_path / "none"), "holds no image"),
         (checkpoint, ("--sizes", 8), "at least 16 pixels"),
         (checkpoint, ("--exponents", 0), "above 0"),
