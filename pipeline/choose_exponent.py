@@ -13,7 +13,8 @@ from data.errors import UserError
 from pipeline.run.cli import named_path, report_errors
 
 
-def parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Return the command line."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--checkpoint", type=named_path, metavar="FILE", required=True, help="the trained network")
     options.add_argument(
@@ -68,7 +69,7 @@ def check(options: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    arguments = parser().parse_args()
+    arguments = make_parser().parse_args()
     with report_errors():
         check(arguments)
         # imported here: --help must answer at once

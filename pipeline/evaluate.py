@@ -16,7 +16,8 @@ from pipeline.run.cli import named_path, report_errors
 SETS = ("holidays", "copydays", "ukb", "cub", "cars", "online_products", "class_folders")
 
 
-def parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Return the command line."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument(
         "--checkpoint", type=named_path, metavar="FILE", required=True, help="models/<model>/stage-<n>.safetensors of a run"
@@ -37,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    arguments = parser().parse_args()
+    arguments = make_parser().parse_args()
     with report_errors():
         if arguments.distractors is not None and arguments.set != "copydays":
             raise UserError(f"--distractors goes with --set copydays, not with {arguments.set}.")

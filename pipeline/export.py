@@ -13,7 +13,8 @@ from pathlib import Path
 from pipeline.run.cli import add_data_option, named_path, report_errors
 
 
-def parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Return the command line."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     source = options.add_mutually_exclusive_group()
     source.add_argument("--run", type=named_path, metavar="DIR", help="run folder; without it the latest run under runs/")
@@ -26,7 +27,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    arguments = parser().parse_args()
+    arguments = make_parser().parse_args()
     with report_errors():
         # imported here: --help must answer at once
         from pipeline.tools.export_onnx import export

@@ -12,6 +12,7 @@ from pipeline.run.manifest import fingerprint
 
 
 def main() -> None:
+    """Parse the command line and make the data set."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--photos", type=named_path, metavar="DIR", help="pictures to share out; without it the sample is drawn")
     parser.add_argument("--output", type=named_path, metavar="DIR", default=Path("runs/data/sample"), help="folder to make")
@@ -22,7 +23,16 @@ def main() -> None:
 
 
 def make_data(photos: Path | None, output: Path, seed: int) -> None:
-    """Make the data set unless the folder holds the same one already."""
+    """Make the data set unless the folder holds the same one already.
+
+    Args:
+        photos: Pictures to share out; None for the built-in sample.
+        output: The folder to make.
+        seed: Of the pictures, the shares and the edits.
+
+    Raises:
+        UserError: `output` exists and was not made by this command, or `photos` holds too few pictures.
+    """
     source = "sample" if photos is None else [str(photos.resolve()), *fingerprint(find_images(photos, naming="path"))]
     wanted = {"source": source, "seed": seed}
     if read_json(output / "dataset.json") == wanted:

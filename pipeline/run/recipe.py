@@ -24,14 +24,25 @@ def _plain_name(name: str) -> str:
 
 
 class SplitSettings(Settings):
-    """Shares of the training images by role (docs/house.md); the rest are classes."""
+    """How the training images are shared out by role (docs/house.md); the rest are classes.
+
+    Attributes:
+        validation: Share held back for the synthetic query set, between 0 and 1.
+        overlay: Share that is pasted into others, between 0 and 1.
+    """
 
     validation: float = Field(0.2, gt=0, lt=1)
     overlay: float = Field(0.05, gt=0, lt=1)
 
 
 class QuerySettings(Settings):
-    """The synthetic query set of step 00: `count` queries, `copies` of them made from validation references."""
+    """The synthetic query set of step 00.
+
+    Attributes:
+        count: Number of queries, at least 2.
+        copies: How many of them are made from validation references; the others copy nothing.
+        augmentation: The edits that make them.
+    """
 
     count: int = Field(600, ge=2)
     copies: int = Field(300, ge=1)
@@ -39,13 +50,32 @@ class QuerySettings(Settings):
 
 
 class ClassSettings(Settings):
-    """Further images that join the training classes: folders, and procedural pictures for small collections."""
+    """Further images that join the training classes.
+
+    Attributes:
+        folders: Folders of images, each image a class of its own.
+        procedural: Number of procedural pictures, for small collections.
+    """
 
     folders: tuple[Path, ...] = ()
     procedural: int = Field(0, ge=0)
 
 
 class Recipe(Settings):
+    """Everything about a run.
+
+    Attributes:
+        seed: Of every random draw.
+        split: Roles of the training images.
+        extra_classes: Further images to learn from.
+        queries: The synthetic query set.
+        models: Name → model, in the order in which their vectors are joined; a name is also that of a folder.
+        embedding: How models embed that have no settings of their own.
+        ensemble: Candidates for the PCA.
+        normalization: Candidates for the query normalisation.
+        baselines: Whether step 06 scores the two baselines as well.
+    """
+
     seed: int = Field(0, ge=0)
     split: SplitSettings = SplitSettings()
     extra_classes: ClassSettings = ClassSettings()
@@ -58,7 +88,12 @@ class Recipe(Settings):
 
 
 def read_recipe(path: Path) -> Recipe:
-    """Read and validate a recipe; UserError lists every problem with its key, the file and the nearest right key."""
+    """Read and validate a recipe.
+
+    Raises:
+        UserError: The file is missing, is not YAML, or breaks a rule; every problem is listed with its key and, for an unknown
+            key, the nearest right one.
+    """
     if not path.is_file():
         raise UserError(
             f"{path}: no such recipe. The recipes that come with the project are in {Path(__file__).parents[2] / 'recipes'}."
@@ -77,7 +112,7 @@ def read_recipe(path: Path) -> Recipe:
 
 
 def scale_recipe(recipe: Recipe, share: float) -> Recipe:
-    """The same recipe with a share of its classes and synthetic queries and at most 2 epochs a stage, to prove it end to end."""
+    """Return the recipe with a share of its classes and synthetic queries and at most 2 epochs a stage, to try it end to end."""
     models = {}
     for name, model in recipe.models.items():
         stages = [

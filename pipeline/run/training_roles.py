@@ -36,7 +36,11 @@ class TrainingRoles:
 
 
 def training_roles(run: Run) -> TrainingRoles:
-    """Share out the run's training images; extra classes follow its own ones, so that those keep their index."""
+    """Share out the run's training images; extra classes follow its own ones, so that those keep their index.
+
+    Raises:
+        UserError: A folder holds no image, two images have the same id, or labels and extra classes are given together.
+    """
     training = find_images(run.data / TRAINING)
     recipe = run.recipe
     split = split_training(training.ids, recipe.seed, recipe.split.validation, recipe.split.overlay)
@@ -67,7 +71,7 @@ def images_to_embed(run: Run) -> dict[str, ImageSet]:
 
 
 def _labels(run: Run, training: ImageSet, classes: list[str], extra: list[ImageSet]) -> NDArray[np.int64] | None:
-    """Of the images that are learnt, as 0 … C − 1, from the data set's training_labels.csv."""
+    """Class of each image that is learnt, 0 … C − 1, from the data set's training_labels.csv; None where there is none."""
     path = run.data / TRAINING_LABELS
     if not path.is_file():
         return None

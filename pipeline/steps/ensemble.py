@@ -1,4 +1,4 @@
-"""Step 03's work: joined embeddings → chosen variant → projected sets, in blocks."""
+"""Step 03's work: concatenated embeddings → chosen variant → projected sets, in blocks (ISC2021 paper, section 3.2)."""
 
 from collections.abc import Iterator
 
@@ -22,7 +22,12 @@ from submissions.vectors.files import describe_vectors, write_vectors
 
 
 def join_models(run: Run) -> None:
-    """Choose the variant, fit the projection on training vectors, write the projected sets."""
+    """Choose the variant, fit the projection on training vectors, write the projected sets.
+
+    Raises:
+        UserError: Vectors of a model come from different checkpoints, a training image is a query or reference too, or there
+            are too few training images.
+    """
     paths, recipe = run.paths, run.recipe
     _require_same_dimensions(run)
     training = joined(run, "training")
@@ -45,7 +50,7 @@ def join_models(run: Run) -> None:
 
 
 def joined(run: Run, name: str) -> JoinedVectors:
-    """All models' vectors of one set."""
+    """Open all models' vectors of one of the SETS, concatenated per image."""
     return join_files([run.paths.embeddings(model, name) for model in run.recipe.models])
 
 
@@ -64,7 +69,7 @@ def _require_same_dimensions(run: Run) -> None:
 
 
 def _choice(run: Run, training: JoinedVectors) -> tuple[Variant, pd.DataFrame]:
-    """With a single candidate there is nothing to choose, and nothing is loaded."""
+    """The best candidate and the table of all; with a single one there is nothing to choose, and nothing is loaded."""
     recipe = run.recipe
     only = only_candidate(recipe.ensemble, recipe.normalization)
     if only is not None:

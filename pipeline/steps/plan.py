@@ -12,7 +12,11 @@ GIB, WIDTH = 2**30, 140
 
 
 def print_plan(run: Run, processes: int) -> None:
-    """One row per model and stage; a last line says whether this machine has the memory and the disk."""
+    """Print a row per model and stage, and whether this machine has the memory and the disk.
+
+    Raises:
+        UserError: `processes` is below 1, or a model cannot be trained at a stage's image size.
+    """
     if processes < 1:
         raise UserError(f"--processes {processes}: one at least.")
     roles = training_roles(run)

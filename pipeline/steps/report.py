@@ -1,4 +1,4 @@
-"""What step 06 gives to the report beside the scores: distributions, learning curves, steps and versions of the run."""
+"""The run's report: beside the scores its distributions, learning curves, steps and versions."""
 
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,15 @@ def write_run_report(
     submitted: tuple[Scores, RankedPairs, Interval],
     before: RankedPairs | None,
 ) -> Path:
-    """Write `report/index.html`. submitted: the submission's figures; before: the ranking without normalisation, None where the
-    submission is not normalised."""
+    """Write the run's report and return its page.
+
+    Args:
+        run: The run.
+        data: Its data set, which has a ground truth.
+        variants: Figures of every variant, as in scores.json.
+        submitted: Scores, ranking and µAP interval of the submission.
+        before: The ranking without normalisation; None where the submission is not normalised.
+    """
     truth = read_ground_truth(data.ground_truth or "")
     scores, ranked, interval = submitted
     steps, used = read_steps(run.paths.manifests)
@@ -54,7 +61,7 @@ def write_run_report(
 
 
 def read_curve(path: Path) -> pd.DataFrame:
-    """A model's learning curve, a row per epoch; empty where there is none."""
+    """Read a model's learning curve, a row per epoch; empty where there is none."""
     try:
         return pd.read_csv(path)
     except (FileNotFoundError, pd.errors.EmptyDataError):
@@ -62,7 +69,7 @@ def read_curve(path: Path) -> pd.DataFrame:
 
 
 def read_steps(manifests: Path) -> tuple[list[StepDone], dict[str, str]]:
-    """The run's steps before this one in order, and every version that took part; packages of several versions name them all."""
+    """Read the run's steps before this one, in order, and every version that took part; several versions are joined by "and"."""
     steps, used = [], {name: {number} for name, number in versions().items()}
     for path in sorted(path for path in manifests.glob("*.json") if not path.stem.startswith("06_score")):
         record = read_json(path)
@@ -85,6 +92,6 @@ def _distributions(run: Run, truth: GroundTruth, ranked: RankedPairs, before: Ra
 
 
 def threshold(ranked: RankedPairs) -> float | None:
-    """The lowest score that counts at 90 % precision; None where precision is never as high."""
+    """Return the lowest score that counts at 90 % precision; None where precision never reaches it."""
     last = last_at_90(ranked)
     return -float(ranked.distances[last - 1]) if last else None

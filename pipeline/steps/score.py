@@ -38,7 +38,15 @@ METHODS = {"none": "not normalised", "method1": "method 1", "method2": "method 2
 
 @dataclass(frozen=True)
 class Scored:
-    """One row of the table; interval: of its µAP."""
+    """One row of the table of variants.
+
+    Attributes:
+        name: What the table calls it.
+        scores: Its figures.
+        ranked: Its pairs, best first.
+        interval: Bootstrap interval of its µAP.
+        submitted: Whether it is the submission.
+    """
 
     name: str
     scores: Scores
@@ -47,6 +55,7 @@ class Scored:
     submitted: bool = False
 
     def as_dict(self) -> dict[str, Any]:
+        """The row as scores.json holds it."""
         bounds = {"micro_average_precision_95": [self.interval.low, self.interval.high]}
         return {"name": self.name, "submitted": self.submitted} | self.scores.as_dict() | bounds
 
@@ -57,7 +66,11 @@ def _scored(name: str, queries: Vectors, references: Vectors, truth: GroundTruth
 
 
 def score_variants(run: Run) -> None:
-    """Write `scores.json` (the submission's figures and all variants) and the report."""
+    """Write `scores.json` (the figures of the submission and of all variants), the details and the report.
+
+    Raises:
+        ValueError: The data set has no ground truth.
+    """
     data = open_isc_folder(run.data)
     if data.ground_truth is None:
         raise ValueError("score_variants needs a ground truth")
@@ -99,7 +112,11 @@ def score_file(
 
 
 def ranked_file(path: Path, truth: GroundTruth) -> tuple[Scores, RankedPairs]:
-    """Score a descriptor submission (.h5), its references shared out under torchrun, or a matching-track file (.csv)."""
+    """Score a descriptor submission (.h5), its references shared out over processes (torchrun), or a matching-track file (.csv).
+
+    Raises:
+        UserError: The file is not a valid submission, or holds none of the ground truth's queries.
+    """
     if path.suffix.lower() == ".csv":
         return evaluate_matches(path, truth)
     rank, ranks = process_rank(), process_count()
@@ -113,7 +130,7 @@ def _evaluated(
 ) -> tuple[Scores, RankedPairs]:
     if ranks == 1:
         return evaluate(queries, references, truth)
-    # named by what is searched, so that parts that a killed run left behind are those of the same search
+    # named after what is searched, so that parts left by a killed run are those of the same search
     searched = json.dumps([fingerprint(path), truth.query_ids, ranks]).encode()
     folder = path.parent / f".search-{path.stem}-{hashlib.sha256(searched).hexdigest()[:16]}"
 
@@ -129,7 +146,7 @@ def _evaluated(
 
 
 def write_details(folder: Path, ranked: RankedPairs, truth: GroundTruth, edits_file: Path | None) -> None:
-    """`precision_recall.csv` and, where the edits are known, `recall_by_edit.csv` and `recall_by_number_of_edits.csv`."""
+    """Write `precision_recall.csv` and, where the edits are known, `recall_by_edit.csv` and `recall_by_number_of_edits.csv`."""
     folder.mkdir(parents=True, exist_ok=True)
     write_curve(folder / "precision_recall.csv", ranked)
     if edits_file is not None:

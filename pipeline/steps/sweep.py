@@ -29,7 +29,7 @@ Rows = NDArray[np.float32]
 
 
 def print_sweep(run: Run) -> None:
-    """Print a table, best first; PCA and neighbours come from training images that the synthetic queries were not made of."""
+    """Print a table, best first; PCA and neighbours come from training images that the synthetic queries were not made from."""
     roles = training_roles(run)
     variant, _ = read_choice(run.paths.choice)
     training = joined(run, "training")

@@ -17,7 +17,15 @@ from submissions.vectors.files import Vectors
 def synthetic_score(
     run: Run, roles: TrainingRoles, descriptor: Descriptor, image_size: int, settings: EmbeddingSettings
 ) -> float:
-    """µAP of the descriptor as it stands, without ensemble and normalisation."""
+    """Compute the µAP of the descriptor as it stands, without ensemble and normalisation.
+
+    Args:
+        run: The run whose synthetic queries are searched.
+        roles: Its validation references are searched in.
+        descriptor: The network; it is in training mode afterwards.
+        image_size: In pixels.
+        settings: How it embeds.
+    """
     checkpoint = Checkpoint(descriptor, image_size, {})
     found = _embedded(settings, checkpoint, find_images(run.paths.query_images))
     references = _embedded(settings, checkpoint, roles.references)

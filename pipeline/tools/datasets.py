@@ -20,7 +20,7 @@ FEWEST_PHOTOS, MOST_COPIES = 100, 5000
 
 
 def make_sample(folder: Path, seed: int) -> None:
-    """2,000 training pictures, 1,000 references, 1,000 queries of which 500 are edited copies; deterministic."""
+    """Draw 2,000 training pictures, 1,000 references and 1,000 queries, 500 of them edited copies; the same for the same seed."""
     pictures = {
         TRAINING: ("T", SAMPLE_TRAINING),
         REFERENCE: ("R", SAMPLE_REFERENCES),
@@ -35,9 +35,12 @@ def make_sample(folder: Path, seed: int) -> None:
 
 
 def make_from_photos(photos: Path, folder: Path, seed: int) -> None:
-    """Share out any pictures: half training, three tenths references, one fifth distractors; make the edited queries.
+    """Share out any pictures, half for training, three tenths as references, one fifth as distractors, and edit queries.
 
     Pictures are linked, not copied; `sources.csv` says which id is which file.
+
+    Raises:
+        UserError: There are fewer than 100 pictures.
     """
     found = find_images(photos, naming="path")
     if len(found) < FEWEST_PHOTOS:

@@ -109,7 +109,7 @@ def _learn(
     sizes: list[int],
     given: bool,
 ) -> dict[int, float]:
-    """p after one pass at each size, each time from the trained one; `given` images must have the classifier's classes."""
+    """Learn p in one pass at each size, each time from the trained one; `given` images must have the classifier's classes."""
     try:
         classifier = load_classifier(checkpoint)
     except UserError as error:
