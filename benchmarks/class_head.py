@@ -18,9 +18,10 @@ from class_head_step import print_whole_step
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.objectives import ObjectiveOutput
 from models.objectives.arcface import ArcFace, angular_margin
-from models.settings import ArcFaceSettings, OptimizerSettings
+from models.objectives.base import ObjectiveOutput
+from models.objectives.settings import ArcFaceSettings
+from models.settings import OptimizerSettings
 from models.training.schedule import build_optimizers
 
 CHUNK, SAMPLED = ArcFaceSettings().chunk, 0.1

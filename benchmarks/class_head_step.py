@@ -12,7 +12,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from models.network.descriptor import Descriptor
 from models.objectives.arcface import ArcFace
-from models.settings import ArcFaceSettings, DescriptorSettings, OptimizerSettings
+from models.objectives.settings import ArcFaceSettings
+from models.settings import DescriptorSettings, OptimizerSettings
 from models.training.schedule import build_optimizers
 
 WARM_UP, STEPS = 5, 20

@@ -16,16 +16,17 @@ import torch
 from pydantic import TypeAdapter
 from rich.console import Console
 from rich.table import Table
-from torch import Tensor, nn
+from torch import Tensor
 from tqdm import tqdm
 
 from models.network.descriptor import Descriptor
 from models.network.device import best_device
+from models.objectives.base import Objective
 from models.objectives.building import build_objective
-from models.objectives.domains import within_domains
-from models.objectives.settings import PaperObjectiveSettings, SvmaxSettings
+from models.objectives.domains import average_over_domains
+from models.objectives.settings import PAIRWISE, ObjectiveChoice, SvmaxSettings
 from models.objectives.svmax import Svmax
-from models.settings import PAIRWISE, DescriptorSettings
+from models.settings import DescriptorSettings
 
 GROUP, CLASSES, BOUND = 4, 1000, 1.10
 FORMS = {
@@ -43,9 +44,9 @@ def now(device: torch.device) -> float:
     return time.perf_counter()
 
 
-def objectives(kinds: tuple[str, ...], dimensions: int, device: torch.device) -> dict[str, nn.Module]:
+def objectives(kinds: tuple[str, ...], dimensions: int, device: torch.device) -> dict[str, Objective]:
     """ "kind, form of SVMax" → the objective as a training builds it."""
-    adapter: TypeAdapter[Any] = TypeAdapter(PaperObjectiveSettings)
+    adapter: TypeAdapter[Any] = TypeAdapter(ObjectiveChoice)
     settings = {kind: adapter.validate_python({"kind": kind}) for kind in kinds}
     return {
         f"{kind}, {form}": Svmax(build_objective(settings[kind], dimensions, CLASSES, 0), svmax).to(device)
@@ -55,7 +56,7 @@ def objectives(kinds: tuple[str, ...], dimensions: int, device: torch.device) ->
 
 
 def measure(
-    descriptor: Descriptor, images: Tensor, tried: dict[str, nn.Module], rounds: int, repeats: int, bar: "tqdm[NoReturn]"
+    descriptor: Descriptor, images: Tensor, tried: dict[str, Objective], rounds: int, repeats: int, bar: "tqdm[NoReturn]"
 ) -> tuple[list[float], Seconds]:
     """Seconds of the network's pass in each round, and of each objective's loss and gradient, the median of the repeats."""
     device, labels = images.device, torch.arange(len(images), device=images.device) // GROUP
@@ -76,12 +77,12 @@ def measure(
     return passes, seconds
 
 
-def objective_seconds(objective: nn.Module, embeddings: Tensor, labels: Tensor) -> float:
+def objective_seconds(objective: Objective, embeddings: Tensor, labels: Tensor) -> float:
     """Of the loss of [n, d], or with domains [4, n, d / 4], and its gradient for the embeddings."""
     leaf = embeddings.requires_grad_()
     leaf.grad = None
     started = now(leaf.device)
-    loss = (within_domains(objective, leaf, labels, labels) if leaf.ndim == 3 else objective(leaf, labels, labels)).loss
+    loss = (average_over_domains(objective, leaf, labels, labels) if leaf.ndim == 3 else objective(leaf, labels, labels)).loss
     loss.backward()
     return now(leaf.device) - started
 

@@ -13,6 +13,11 @@ def process_count() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
+def processes_on_machine() -> int:
+    """How many of them run on this machine, at least 1."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+
+
 def is_first_process() -> bool:
     """Whether this process reports and writes what is written once."""
     return process_rank() == 0

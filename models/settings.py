@@ -1,26 +1,29 @@
 """What a recipe may say about one model: the descriptor, its objective, how and in which stages it learns."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
 from augmentations.settings import Family
 from data.settings import Settings
-from models.objectives.settings import MultiGrainSettings, PaperObjectiveSettings, SvmaxSettings
+from models.objectives.settings import PAIRWISE, ArcFaceSettings, ObjectiveChoice, SvmaxSettings
 
 SMALLEST_IMAGE, LARGEST_IMAGE = 16, 8192  # pixels a side
-PAIRWISE = ("contrastive", "triplet", "multi_similarity", "npair", "angular", "margin")
 
 
 class DescriptorSettings(Settings):
     """timm backbone → GeM → linear without bias → L2 (ISC2021 paper, 2.2).
 
-    backbone: any timm name, or `hf-hub:owner/name`. weights: "none", "pretrained" (timm's own) or a local file.
-    dimensions: of the vector; null leaves the linear layer out, the vector is the pooled one (MultiGrain).
-    domains: four rotations, each with its own quarter of the linear layer ("split", IDEAL), or all through one layer of a
-    quarter of the dimensions ("shared", to compare). whiten: PCA whitening learnt on unlabelled
-    training images when training ends (MultiGrain).
+    Attributes:
+        backbone: Any name of timm, or `hf-hub:owner/name`.
+        weights: "none", "pretrained" (timm's own) or a local .pth, .pt or .safetensors file.
+        dimensions: Of the vector; None leaves the linear layer out, so that the vector is the pooled one (MultiGrain).
+        pooling_exponent: GeM's p, the initial value where it is trained.
+        train_pooling_exponent: Whether p is trained.
+        domains: Four rotations, each with its own quarter of the linear layer ("split", IDEAL), or all through one layer of a
+            quarter of the dimensions ("shared", to compare); None for unrotated images alone.
+        whiten: PCA whitening, learnt on unlabelled training images when training ends (MultiGrain).
     """
 
     backbone: str
@@ -41,28 +44,25 @@ class DescriptorSettings(Settings):
         return self
 
 
-class ArcFaceSettings(Settings):
-    """ArcFace: margin in radians, scale of the logits; classes are compared `chunk` at a time.
-
-    negatives: the share of classes drawn at random that each step compares with (an approximation); without it all.
-    """
-
-    kind: Literal["arcface"] = "arcface"
-    margin: float = Field(0.4, ge=0, lt=3.1416)
-    scale: float = Field(40.0, gt=0)
-    chunk: int = Field(16_384, ge=1)
-    negatives: float | None = Field(None, gt=0, lt=1)
-
-
 class SamplingSettings(Settings):
-    """Which images make up a batch. epoch: every image once an epoch. repeated: batch_size / copies images, each in `copies`
-    edited versions (MultiGrain, 3.3). pk: batch_size / per_class classes, `per_class` images of each, again edited where a class
-    has fewer (IDEAL, 4.1).
+    """Which images make up a batch.
+
+    Attributes:
+        kind: "epoch", every image once an epoch; "repeated", batch_size / copies images, each in `copies` edited versions
+            (MultiGrain, 3.3); "pk", batch_size / per_class classes, `per_class` images of each, edited again where a class has
+            fewer (IDEAL, 4.1).
+        copies: Edited versions of each image; only with "repeated".
+        per_class: Images of each class; only with "pk".
     """
 
     kind: Literal["epoch", "repeated", "pk"] = "epoch"
     copies: int = Field(3, ge=2)
     per_class: int = Field(4, ge=2)
+
+    @property
+    def group(self) -> int:
+        """Images of a batch that belong together: the copies of one image, the images of one class, or one."""
+        return {"epoch": 1, "repeated": self.copies, "pk": self.per_class}[self.kind]
 
     @model_validator(mode="after")
     def _keys_of_the_kind(self) -> "SamplingSettings":
@@ -73,24 +73,43 @@ class SamplingSettings(Settings):
 
 
 class OptimizerSettings(Settings):
-    """class_kind: of the objective's parameters, so of the class matrix: "same"; or, where Adam's two further matrices are too
-    much, "adafactor" (one float per class and per dimension; each process has statistics of its own part) or "plain_sgd"
-    (nothing). accumulate: batches per step.
+    """How the weights move.
+
+    Attributes:
+        kind: Optimiser of the descriptor.
+        class_kind: Optimiser of the objective's parameters, so of the class matrix: "same"; or, where Adam's two further
+            matrices take too much memory, "adafactor" (one float for each class and each dimension; each process has
+            statistics of its own part) or "plain_sgd" (nothing).
+        accumulate: Batches per step.
+        learning_rate: Of the descriptor.
+        class_learning_rate: Of the class matrix; None for learning_rate.
+        weight_decay: Of the descriptor.
+        momentum: Of "sgd".
+        clip_norm: Norm that the gradient of all parameters together is clipped to.
     """
 
     kind: Literal["adam", "sgd"] = "adam"
     class_kind: Literal["same", "adafactor", "plain_sgd"] = "same"
     accumulate: int = Field(1, ge=1)
     learning_rate: float = Field(1e-3, gt=0)
-    class_learning_rate: float | None = Field(None, gt=0, description="of the class matrix; without it learning_rate")
+    class_learning_rate: float | None = Field(None, gt=0)
     weight_decay: float = Field(0.0, ge=0)
-    momentum: float = Field(0.9, ge=0, lt=1, description="of SGD")
+    momentum: float = Field(0.9, ge=0, lt=1)
     clip_norm: float = Field(1.0, gt=0)
 
 
 class SchedulerSettings(Settings):
-    """plateau: × factor after `patience` epochs without a lower loss. warmup_cosine: linear rise, cosine to `floor`.
-    steps: × factor at each of the epochs `milestones`.
+    """How the learning rate changes.
+
+    Attributes:
+        kind: "constant"; "plateau", × factor after `patience` epochs without a lower loss; "warmup_cosine", linear rise, then
+            cosine down to `floor`; "steps", × factor at each of the epochs `milestones`.
+        milestones: Epochs, of "steps".
+        factor: Of "plateau" and "steps".
+        patience: Epochs, of "plateau".
+        warmup_epochs: Of "warmup_cosine".
+        decay_epochs: Length of the cosine, of "warmup_cosine".
+        floor: Last learning rate as a share of the first, of "warmup_cosine".
     """
 
     kind: Literal["constant", "plateau", "warmup_cosine", "steps"] = "plateau"
@@ -103,12 +122,20 @@ class SchedulerSettings(Settings):
 
 
 class StageSettings(Settings):
-    """One drip stage; it ends at `stop_loss`, when the loss has not fallen by 1 % for `plateau_epochs`, after `epochs` or after
-    `minutes`, whichever comes first.
+    """One drip stage; it ends at `stop_loss`, on a plateau, after `epochs` or after `minutes`, whichever comes first.
 
-    classes: how many (all where there are fewer, or where it is left out). intensity: of the edits, 0…1, rising linearly over
-    `epochs` to `last_intensity` where that is given. image_size: pixels. Minutes include the rebuild of the class matrix.
-    validate_minutes: time between validations within the stage; without it only its end is validated.
+    Attributes:
+        classes: How many are learnt; all where there are fewer, or with None.
+        intensity: Of the edits, 0…1.
+        last_intensity: Of the last epoch's edits, to which intensity rises linearly; None for a constant intensity.
+        image_size: Side of the squares in pixels.
+        batch_size: Images per batch, over all processes.
+        epochs: At most.
+        minutes: At most, the rebuild of the class matrix included; None for no bound.
+        stop_loss: An epoch's mean loss below it ends the stage; None for no bound.
+        plateau_epochs: The stage ends when the loss has not fallen by 1 % for so many epochs; None for never.
+        validate_minutes: Time between validations within the stage; None validates its end only.
+        learning_rate_factor: Of all learning rates in this stage.
     """
 
     classes: int | None = Field(None, ge=2)
@@ -125,8 +152,17 @@ class StageSettings(Settings):
 
 
 class EmbeddingSettings(Settings):
-    """How images are embedded. image_size: pixels, without it the last stage's. scales: the image is embedded at each of
-    these multiples of image_size; flip: also mirrored; the vector is the unit mean of all. pooling_exponent: GeM's p here.
+    """How images are embedded.
+
+    Attributes:
+        image_size: Side of the squares in pixels; None for the last stage's.
+        scales: Each image is embedded at each of these multiples of image_size; the vector is the unit mean of all.
+        batch_size: Images per batch.
+        flip: Whether each image is also embedded mirrored, as part of the mean.
+        pooling_exponent: GeM's p; None for the trained one.
+        precision: "32", or the autocast precision.
+        workers: Processes that decode images.
+        shard: Images per shard: what a killed run loses at most.
     """
 
     image_size: int | None = Field(None, ge=SMALLEST_IMAGE, le=LARGEST_IMAGE)
@@ -136,7 +172,7 @@ class EmbeddingSettings(Settings):
     pooling_exponent: float | None = Field(None, gt=0)
     precision: Literal["32", "bf16", "16"] = "32"
     workers: int = Field(2, ge=0)
-    shard: int = Field(50_000, ge=1, description="images per shard: what a killed run loses at most")
+    shard: int = Field(50_000, ge=1)
 
     def what_makes_vectors(self) -> dict[str, Any]:
         """The settings that vectors depend on: without the number of workers and the sizes of batches and shards."""
@@ -144,21 +180,45 @@ class EmbeddingSettings(Settings):
 
 
 class ModelSettings(Settings):
+    """One model of the recipe.
+
+    Attributes:
+        descriptor: Image → vector.
+        objective: What it learns from.
+        svmax: Regulariser beside the objective; None for none.
+        turn: Whether every training image gets a random quarter turn: rotation as augmentation, not as domains.
+        sampling: Which images make up a batch.
+        edits: Family of edits.
+        extra_edits: Whether edits beyond the paper's are drawn, too.
+        optimizer: How the weights move.
+        scheduler: How the learning rate changes.
+        precision: "32", or the mixed precision of training.
+        compile: torch.compile: faster steps on a GPU after some minutes of compiling at each stage.
+        workers: Processes that edit images.
+        cache: Form of the resized images on disk; "jpeg" takes a tenth of the space of "pixels".
+        stages: Drip stages, in order.
+        embedding: Of this model; None for the recipe's.
+    """
+
     descriptor: DescriptorSettings
-    objective: Annotated[ArcFaceSettings | PaperObjectiveSettings, Field(discriminator="kind")] = ArcFaceSettings()
+    objective: ObjectiveChoice = ArcFaceSettings()
     svmax: SvmaxSettings | None = None
-    turn: bool = False  # every training image by a random quarter turn: rotation as augmentation, not as domains
+    turn: bool = False
     sampling: SamplingSettings = SamplingSettings()
     edits: Family = "query"
     extra_edits: bool = False
     optimizer: OptimizerSettings = OptimizerSettings()
     scheduler: SchedulerSettings = SchedulerSettings()
     precision: Literal["32", "bf16", "16"] = "32"
-    compile: bool = False  # torch.compile: faster steps on a GPU after some minutes of compiling at each stage
+    compile: bool = False
     workers: int = Field(2, ge=0)
-    cache: Literal["pixels", "jpeg"] = "pixels"  # of resized images on disk: jpeg takes a tenth of the room
+    cache: Literal["pixels", "jpeg"] = "pixels"
     stages: tuple[StageSettings, ...] = Field(min_length=1)
-    embedding: EmbeddingSettings | None = None  # of this model, instead of the recipe's
+    embedding: EmbeddingSettings | None = None
+
+    def training_keys(self) -> dict[str, Any]:
+        """The settings as JSON values, without those that do not change what is trained: workers, how the model embeds."""
+        return self.model_dump(mode="json", exclude={"workers", "embedding"})
 
     def what_trains(self) -> dict[str, Any]:
         """The settings that training depends on: without how the trained model embeds and how many workers feed it."""
@@ -173,18 +233,17 @@ class ModelSettings(Settings):
 
     @model_validator(mode="after")
     def _positive_pairs_in_every_batch(self) -> "ModelSettings":
-        kind, sampling = self.objective.kind, self.sampling
-        compares = kind in PAIRWISE or (isinstance(self.objective, MultiGrainSettings) and self.objective.weight < 1)
-        if compares and sampling.kind == "epoch":
-            groups = "repeated" if kind == "multigrain" else "pk or repeated"
+        kind, positives, sampling = self.objective.kind, self.objective.positives, self.sampling
+        if positives and sampling.kind == "epoch":
+            groups = "repeated" if positives == "instance" else "pk or repeated"
             raise ValueError(f"objective {kind} compares images of one class: set sampling.kind to {groups}")
-        if isinstance(self.objective, MultiGrainSettings) and self.objective.weight < 1 and sampling.kind == "pk":
+        if positives == "instance" and sampling.kind == "pk":
             raise ValueError("multigrain compares copies of one image: set sampling.kind to repeated, or use objective margin")
-        if self.descriptor.domains and kind not in PAIRWISE:
+        if self.descriptor.domains and positives != "class":
             raise ValueError(f"domains are for objectives that compare pairs ({', '.join(PAIRWISE)}), not {kind}")
         if self.descriptor.domains and self.turn:
             raise ValueError("turn would mix the rotations that domains keep apart: use one of them")
-        group = {"epoch": 1, "repeated": sampling.copies, "pk": sampling.per_class}[sampling.kind]
+        group = sampling.group
         for stage in self.stages:
             if stage.batch_size < 2 * group:
                 raise ValueError(f"batch_size {stage.batch_size} must hold two groups of {group} images at least (sampling)")

@@ -1,5 +1,5 @@
 """ArcFace over many classes: the softmax is computed chunk by chunk, so that the logits [n, C] never exist whole; the class
-matrix may lie on several processes, a part on each.
+matrix may be shared by several processes, each of which holds a part.
 
 J. Deng et al., ArcFace (2019): the logit of the right class is s · cos(θ + m), with the usual monotone continuation
 s · (cos θ − m sin m) past θ > π − m; all others are s · cos θ.
@@ -12,58 +12,61 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.objectives import ObjectiveOutput
-from models.objectives.sharding import gathered, joined_log_sum, process_count, process_number, shard_rows, summed
-from models.settings import ArcFaceSettings
+from models.distributed import gather_rows, group_rank, group_size, log_sum_over_processes, shard_rows, sum_over_processes
+from models.objectives.base import ClassMatrix, Objective, ObjectiveOutput, seeded_generator
+from models.objectives.settings import ArcFaceSettings
 
-HALF_RANGE = 4096.0  # softmax weights reach this in half precision: far from float16's end at 65,504, small ones above its start
-BLOCK = 65_536  # rows of the first class matrix that are drawn together, the same for any number of processes
+WEIGHT_RANGE = 4096.0  # largest softmax weight in half precision: far below float16's end at 65,504, small ones above its start
+SEED_BLOCK = 65_536  # rows of the initial class matrix that are drawn together, whatever the number of processes
 
 
-class ArcFace(nn.Module):
-    """Cross entropy with an additive angular margin over `classes` classes; `matrix` [of this process, d] holds centroids.
+class ArcFace(Objective):
+    """Cross entropy with an additive angular margin over `classes` classes; `matrix` [of this process, d] holds the prototypes.
 
-    Embeddings [n, d] of any length and global labels [n] of this process's images go in; the loss, the mean over the images of
-    all processes, comes out the same on each. Its gradient for the embeddings is scaled for data parallelism (see `gathered`),
-    that for the process's own part of the matrix is exact. Under autocast the products of embeddings and matrix are in half
-    precision, all sums in float32. With settings.negatives each step compares with a random share of the classes and the
-    batch's own ones (X. An et al., Partial FC, 2021): an approximation, without correction for what is left out, so that the
-    loss is lower than the exact one; its logs then hold share_of_classes, and only rows that were drawn have a gradient.
+    It takes this process's embeddings and labels; the loss, the mean over the images of all processes, is the same on each.
+    Its gradient for the embeddings is scaled for data parallelism (see `gather_rows`), that for the process's own part of the
+    matrix is exact. Under autocast the products of embeddings and matrix are in half precision, all sums in float32.
+
+    With settings.negatives each step compares with a random share of the classes and the batch's own (X. An et al., Partial
+    FC, 2021): an approximation, without correction for what is left out, so that the loss is lower than the exact one. Its
+    logs then hold share_of_classes, and only rows that were drawn have a gradient.
     """
 
+    takes_local_batch = True
     step: Tensor
 
     def __init__(self, dimensions: int, classes: int, settings: ArcFaceSettings, seed: int = 0) -> None:
         super().__init__()
         self.settings, self.classes, self.seed = settings, classes, seed
-        self.rows = shard_rows(classes, process_number(), process_count())
-        self.matrix = nn.Parameter(_drawn(self.rows, classes, dimensions, seed))
+        self.rows = shard_rows(classes, group_rank(), group_size())
+        self.matrix = nn.Parameter(_draw_prototypes(self.rows, classes, dimensions, seed))
         self.register_buffer("step", torch.zeros((), dtype=torch.long))
 
-    @torch.no_grad()
-    def set_classes(self, rows: Tensor, centroids: Tensor) -> None:
-        """Replace the centroids [m, d] of the global classes `rows` [m], all of which this process holds."""
-        self.matrix[rows.to(self.matrix.device) - self.rows.start] = centroids.to(self.matrix)
+    def class_matrix(self) -> ClassMatrix:
+        """This process's part, which drip training rebuilds."""
+        return ClassMatrix(self.matrix, self.rows)
 
-    def forward(self, embeddings: Tensor, labels: Tensor, instances: Tensor | None = None) -> ObjectiveOutput:
-        device = embeddings.device.type
-        half = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
-        with torch.autocast(device, enabled=False):
-            unit = gathered(functional.normalize(embeddings.float()))
-            own_part = gathered(labels) - self.rows.start  # outside 0 … rows of this process: another one's class
-            matrix, own_part = self._sampled(own_part) if self.settings.negatives else (self.matrix, own_part)
-            logs = {"share_of_classes": len(matrix) / max(1, len(self.matrix))} if self.settings.negatives else {}
-            sums = _ClassSums.apply(unit, matrix, own_part, self.settings.scale, self.settings.chunk, half)  # type: ignore[no-untyped-call]
-            own, others = sums
-            target = angular_margin(own, self.settings.margin)
-            loss = functional.softplus(others - self.settings.scale * target).mean()
+    def compute_loss(
+        self, embeddings: Tensor, labels: Tensor, instances: Tensor, product_dtype: torch.dtype | None
+    ) -> ObjectiveOutput:
+        """Mean cross entropy over the batch of all processes; logs the mean cosine to the right class's prototype."""
+        unit = gather_rows(functional.normalize(embeddings))
+        own_part = gather_rows(labels) - self.rows.start  # outside 0 … rows of this process: a class of another one
+        matrix, own_part = self._sample(own_part) if self.settings.negatives else (self.matrix, own_part)
+        logs = {"share_of_classes": len(matrix) / max(1, len(self.matrix))} if self.settings.negatives else {}
+        sums = _ClassSums.apply(  # type: ignore[no-untyped-call]
+            unit, matrix, own_part, self.settings.scale, self.settings.chunk, product_dtype
+        )
+        own, others = sums
+        target = angular_margin(own, self.settings.margin)
+        loss = functional.softplus(others - self.settings.scale * target).mean()
         return ObjectiveOutput(loss, {"cosine_to_own_class": own.detach().mean(), **logs})
 
-    def _sampled(self, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """A seeded share of this process's classes with the batch's own, and the labels as rows of it."""
+    def _sample(self, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """A seeded share of this process's rows with the batch's own, and the labels [n] as rows of it; −1: held elsewhere."""
         if self.training:
             self.step += 1
-        generator = torch.Generator(labels.device).manual_seed(self.seed * 1_000_003 + int(self.step))
+        generator = seeded_generator(self.seed, int(self.step), labels.device)
         count = math.ceil((self.settings.negatives or 1.0) * len(self.matrix))
         inside = (labels >= 0) & (labels < len(self.matrix))
         drawn = torch.randperm(len(self.matrix), generator=generator, device=labels.device)[:count]
@@ -72,22 +75,22 @@ class ArcFace(nn.Module):
 
 
 def angular_margin(cosine: Tensor, margin: float) -> Tensor:
-    """cos(θ + m) of cos θ [n]; past θ > π − m its monotone continuation cos θ − m sin m."""
+    """cos(θ + m) of cos θ, any shape; m in radians; past θ > π − m the monotone continuation cos θ − m sin m."""
     cosine = cosine.clamp(-1 + 1e-7, 1 - 1e-7)
     shifted = cosine * math.cos(margin) - (1 - cosine * cosine).sqrt() * math.sin(margin)
     return torch.where(cosine > math.cos(math.pi - margin), shifted, cosine - margin * math.sin(margin))
 
 
 class _ClassSums(torch.autograd.Function):
-    """cos θ of the own class [n] and log Σ_{j ≠ own} exp(s cos θ_j) [n], in chunks that are computed again in backward.
+    """cos θ of the own class [n] and log Σ_{j ≠ own} exp(s cos θ_j) [n], in chunks that backward computes again.
 
     A row w counts as w / ‖w‖, so its gradient loses the part along w. Beside the matrix only one chunk exists at a time.
-    labels are rows of `matrix`; one outside it names a class that another process holds.
+    labels are rows of `matrix`; one outside it stands for a class that another process holds.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, embeddings: Tensor, matrix: Tensor, labels: Tensor, scale: float, chunk: int, half: torch.dtype | None
+        ctx: Any, embeddings: Tensor, matrix: Tensor, labels: Tensor, scale: float, chunk: int, product_dtype: torch.dtype | None
     ) -> tuple[Tensor, Tensor]:
         lengths = matrix.norm(dim=1).clamp_(min=1e-12)
         here = torch.nonzero((labels >= 0) & (labels < len(matrix))).squeeze(1)
@@ -96,11 +99,11 @@ class _ClassSums(torch.autograd.Function):
         own[here] = (embeddings[here] * matrix[rows]).sum(dim=1) / lengths[rows]
         total = torch.full((len(embeddings),), -torch.inf, device=embeddings.device)
         for start in range(0, len(matrix), chunk):
-            logits = _other_logits(embeddings, matrix, lengths, here, rows, scale, start, chunk, half)
+            logits = _logits_of_others(embeddings, matrix, lengths, here, rows, scale, start, chunk, product_dtype)
             total = torch.logaddexp(total, logits.logsumexp(dim=1))
-        own, total = summed(own), joined_log_sum(total)
+        own, total = sum_over_processes(own), log_sum_over_processes(total)
         ctx.save_for_backward(embeddings, matrix, lengths, here, rows, total)
-        ctx.scale, ctx.chunk, ctx.half = scale, chunk, half
+        ctx.scale, ctx.chunk, ctx.product_dtype = scale, chunk, product_dtype
         return own, total
 
     @staticmethod
@@ -109,38 +112,38 @@ class _ClassSums(torch.autograd.Function):
         embeddings, matrix, lengths, here, rows, total = ctx.saved_tensors
         own_rows = matrix[rows] / lengths[rows, None]
         to_embeddings, to_matrix = torch.zeros_like(embeddings), torch.empty_like(matrix)
-        largest = to_total.abs().max().clamp(min=torch.finfo(torch.float32).tiny) * (ctx.scale / HALF_RANGE)
+        largest = to_total.abs().max().clamp(min=torch.finfo(torch.float32).tiny) * (ctx.scale / WEIGHT_RANGE)
         total = total.clamp(min=torch.finfo(torch.float32).min)  # where no other class was drawn
         for start in range(0, len(matrix), ctx.chunk):
             part = slice(start, start + ctx.chunk)
-            weights = _other_logits(embeddings, matrix, lengths, here, rows, ctx.scale, start, ctx.chunk, ctx.half)
+            weights = _logits_of_others(embeddings, matrix, lengths, here, rows, ctx.scale, start, ctx.chunk, ctx.product_dtype)
             weights = weights.sub_(total[:, None]).exp_().mul_((to_total * ctx.scale / largest)[:, None])
             unit = matrix[part] / lengths[part, None]
-            to_embeddings += _product(weights, unit, ctx.half)
-            to_unit = _product(weights.T, embeddings, ctx.half)
-            to_matrix[part] = _without_part_along(to_unit, unit).mul_(largest / lengths[part, None])
+            to_embeddings += _multiply(weights, unit, ctx.product_dtype)
+            to_unit = _multiply(weights.T, embeddings, ctx.product_dtype)
+            to_matrix[part] = _remove_part_along(to_unit, unit).mul_(largest / lengths[part, None])
         to_embeddings *= largest
         to_embeddings[here] += to_own[here, None] * own_rows
-        to_rows = _without_part_along(to_own[here, None] * embeddings[here], own_rows) / lengths[rows, None]
+        to_rows = _remove_part_along(to_own[here, None] * embeddings[here], own_rows) / lengths[rows, None]
         to_matrix.index_add_(0, rows, to_rows)
-        return summed(to_embeddings), to_matrix, None, None, None, None
+        return sum_over_processes(to_embeddings), to_matrix, None, None, None, None
 
 
-def _product(left: Tensor, right: Tensor, half: torch.dtype | None) -> Tensor:
+def _multiply(left: Tensor, right: Tensor, product_dtype: torch.dtype | None) -> Tensor:
     """left @ right in float32, or from half-precision factors with float32 sums."""
-    if half is None:
+    if product_dtype is None:
         return left @ right
     if left.is_cuda:
-        return torch.mm(left.to(half), right.to(half), out_dtype=torch.float32)
-    return (left.to(half) @ right.to(half)).float()
+        return torch.mm(left.to(product_dtype), right.to(product_dtype), out_dtype=torch.float32)
+    return (left.to(product_dtype) @ right.to(product_dtype)).float()
 
 
-def _without_part_along(gradient: Tensor, unit: Tensor) -> Tensor:
-    """The gradient of w / ‖w‖, passed on to w up to 1 / ‖w‖; in the place of `gradient`."""
+def _remove_part_along(gradient: Tensor, unit: Tensor) -> Tensor:
+    """The gradient for w / ‖w‖, passed on to w up to the factor 1 / ‖w‖; overwrites `gradient`."""
     return gradient.addcmul_(unit, torch.linalg.vecdot(gradient, unit)[:, None], value=-1)
 
 
-def _other_logits(
+def _logits_of_others(
     embeddings: Tensor,
     matrix: Tensor,
     lengths: Tensor,
@@ -149,23 +152,23 @@ def _other_logits(
     scale: float,
     start: int,
     chunk: int,
-    half: torch.dtype | None,
+    product_dtype: torch.dtype | None,
 ) -> Tensor:
     """s · cos θ of one chunk of classes [n, ≤ chunk]; −∞ at each image's own class."""
     part = matrix[start : start + chunk]
-    logits = _product(embeddings, part.T, half).mul_(scale / lengths[start : start + chunk])
+    logits = _multiply(embeddings, part.T, product_dtype).mul_(scale / lengths[start : start + chunk])
     columns = (rows - start).clamp(0, len(part) - 1)
     inside = (rows >= start) & (rows < start + len(part))  # masked, not picked: picking would make a GPU wait at each chunk
     logits[here, columns] = logits[here, columns].masked_fill(inside, -torch.inf)
     return logits
 
 
-def _drawn(rows: range, classes: int, dimensions: int, seed: int) -> Tensor:
-    """Random unit rows [len(rows), d] of the whole matrix."""
+def _draw_prototypes(rows: range, classes: int, dimensions: int, seed: int) -> Tensor:
+    """Rows `rows` [len(rows), d] of a random matrix [classes, d] of unit rows, the same whatever part is asked for."""
     parts = []
-    for start in range(0, classes, BLOCK):
-        if start < rows.stop and start + BLOCK > rows.start:
-            generator = torch.Generator().manual_seed(seed * 1_000_003 + start)
-            block = torch.randn(min(BLOCK, classes - start), dimensions, generator=generator)
+    for start in range(0, classes, SEED_BLOCK):
+        if start < rows.stop and start + SEED_BLOCK > rows.start:
+            generator = seeded_generator(seed, start)
+            block = torch.randn(min(SEED_BLOCK, classes - start), dimensions, generator=generator)
             parts.append(block[max(0, rows.start - start) : rows.stop - start])
     return functional.normalize(torch.cat(parts)) if parts else torch.zeros(0, dimensions)

@@ -1,27 +1,38 @@
-"""From a recipe's words to an objective."""
+"""The one table: a recipe's objective settings → the objective. mypy refuses settings that have no case here."""
 
-from torch import nn
+from typing import assert_never
 
 from models.objectives.arcface import ArcFace
+from models.objectives.base import Objective
 from models.objectives.margin import MarginLoss
 from models.objectives.multigrain import MultiGrain, Softmax
 from models.objectives.pairs import PairObjective
-from models.objectives.settings import MarginSettings, MultiGrainSettings, PairSettings, SoftmaxSettings
-from models.settings import ArcFaceSettings
+from models.objectives.settings import (
+    AngularSettings,
+    AnyObjectiveSettings,
+    ArcFaceSettings,
+    ContrastiveSettings,
+    MarginSettings,
+    MultiGrainSettings,
+    MultiSimilaritySettings,
+    NPairSettings,
+    SoftmaxSettings,
+    TripletSettings,
+)
 
-ObjectiveSettings = ArcFaceSettings | PairSettings | MarginSettings | SoftmaxSettings | MultiGrainSettings
 
-
-def build_objective(settings: ObjectiveSettings, dimensions: int, classes: int, seed: int) -> nn.Module:
-    """The objective of `classes` classes over embeddings of `dimensions`."""
+def build_objective(settings: AnyObjectiveSettings, dimensions: int, classes: int, seed: int) -> Objective:
+    """The objective of `classes` classes over embeddings [n, dimensions]; what it draws depends on `seed`."""
     match settings:
         case ArcFaceSettings():
             return ArcFace(dimensions, classes, settings, seed)
+        case SoftmaxSettings():
+            return Softmax(dimensions, classes)
         case MarginSettings():
             return MarginLoss(settings, seed)
         case MultiGrainSettings():
             return MultiGrain(dimensions, classes, settings, seed)
-        case SoftmaxSettings():
-            return Softmax(dimensions, classes)
-        case _:
+        case ContrastiveSettings() | TripletSettings() | MultiSimilaritySettings() | NPairSettings() | AngularSettings():
             return PairObjective(settings)
+        case _:
+            assert_never(settings)

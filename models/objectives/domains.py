@@ -1,12 +1,12 @@
-"""IDEAL: losses within one domain only, each on its own part of the embedding."""
+"""IDEAL: losses within one domain only, each on its own part of the embedding (IDEAL, equation 2)."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from models.objectives import ObjectiveOutput
+from models.objectives.base import Objective, ObjectiveOutput
 
 
-def within_domains(objective: nn.Module, vectors: Tensor, labels: Tensor, instances: Tensor) -> ObjectiveOutput:
-    """Mean of the objective over the domains' vectors [domains, n, d / domains]; logs are those of the first domain."""
-    outputs = [objective(domain, labels, instances) for domain in vectors]
+def average_over_domains(objective: Objective, embeddings: Tensor, labels: Tensor, instances: Tensor) -> ObjectiveOutput:
+    """Mean of the objective over the domains' embeddings [domains, n, d / domains]; logs are those of the first domain."""
+    outputs = [objective(domain, labels, instances) for domain in embeddings]
     return ObjectiveOutput(torch.stack([output.loss for output in outputs]).mean(), outputs[0].logs)

@@ -6,16 +6,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.objectives import ObjectiveOutput
+from models.objectives.base import Objective, ObjectiveOutput, seeded_generator
 from models.objectives.pairs import positive_pairs
 from models.objectives.settings import MarginSettings
 
 
-class MarginLoss(nn.Module):
+class MarginLoss(Objective):
     """Mean of max(0, α + y (D − β)) over all positive pairs (y = 1) and one negative for each (y = −1); β is learnt.
 
-    Embeddings [n, d] of any length, labels [n]. Each step draws from a generator of its own, made of `seed` and the buffer
-    `step`, so that a resumed training draws what an unbroken one would. Raises UserError for a batch without a positive pair.
+    D are distances of unit vectors. Each step draws its negatives from a generator made of `seed` and the buffer `step`, so
+    that a resumed training draws what an uninterrupted one would.
     """
 
     step: Tensor
@@ -27,34 +27,41 @@ class MarginLoss(nn.Module):
         self.register_buffer("step", torch.zeros((), dtype=torch.long))
 
     def parameter_rates(self) -> dict[str, float]:
-        """Parameters with a learning rate of their own."""
+        """β has its own."""
         return {"beta": self.settings.beta_learning_rate}
 
-    def forward(self, embeddings: Tensor, labels: Tensor, instances: Tensor | None = None) -> ObjectiveOutput:
+    def compute_loss(
+        self, embeddings: Tensor, labels: Tensor, instances: Tensor, product_dtype: torch.dtype | None
+    ) -> ObjectiveOutput:
+        """Positive pairs share a label; logs β. UserError: a batch without a positive pair."""
         if self.training:
             self.step += 1
-        with torch.autocast(embeddings.device.type, enabled=False):
-            unit = functional.normalize(embeddings.float())
-            distances = (2 - 2 * unit @ unit.T).clamp(min=1e-8).sqrt()  # √0 has no finite gradient
-            anchors, positives = positive_pairs(labels)
-            near = (self.settings.margin + distances[anchors, positives] - self.beta).relu()
-            weights = negative_weights(distances.detach(), labels, embeddings.shape[1], self.settings.log_cap)[anchors]
-            drawable = weights.sum(1) > 0  # an anchor without another class in the batch has no negative
-            anchors, weights = anchors[drawable], weights[drawable]
-            if len(anchors) == 0:
-                return ObjectiveOutput(near.mean(), {"beta": self.beta.detach()})
-            generator = torch.Generator(unit.device).manual_seed(self.seed * 1_000_003 + int(self.step))
-            negatives = torch.multinomial(weights, 1, generator=generator)[:, 0]
-            far = (self.settings.margin - distances[anchors, negatives] + self.beta).relu()
-            loss = torch.cat([near, far]).mean()
-        return ObjectiveOutput(loss, {"beta": self.beta.detach()})
+        unit = functional.normalize(embeddings)
+        distances = (2 - 2 * unit @ unit.T).clamp(min=1e-8).sqrt()  # √0 has no finite gradient
+        anchors, positives = positive_pairs(labels)
+        near = (self.settings.margin + distances[anchors, positives] - self.beta).relu()
+        weights = negative_weights(distances.detach(), labels, embeddings.shape[1], self.settings.log_cap)[anchors]
+        drawable = weights.sum(1) > 0  # an anchor without another class in the batch has no negative
+        anchors, weights = anchors[drawable], weights[drawable]
+        if len(anchors) == 0:
+            return ObjectiveOutput(near.mean(), {"beta": self.beta.detach()})
+        generator = seeded_generator(self.seed, int(self.step), unit.device)
+        negatives = torch.multinomial(weights, 1, generator=generator)[:, 0]
+        far = (self.settings.margin - distances[anchors, negatives] + self.beta).relu()
+        return ObjectiveOutput(torch.cat([near, far]).mean(), {"beta": self.beta.detach()})
 
 
 def negative_weights(distances: Tensor, labels: Tensor, dimensions: int, log_cap: float) -> Tensor:
     """Weights [n, n] ∝ min(τ, 1/q(D)) of j as a negative of i, 0 within a class; the largest of a row is 1.
 
-    q(z) ∝ z^(d−2) (1 − z²/4)^((d−3)/2) is the density of distances between random unit vectors; in logarithms, since in high
-    dimension 1/q spans hundreds of powers of ten. τ = e^log_cap / q(√2).
+    q(z) ∝ z^(d−2) (1 − z²/4)^((d−3)/2) is the density of distances between random unit vectors [d]; in logarithms, since in
+    high dimension 1/q spans hundreds of powers of ten. τ = e^log_cap / q(√2).
+
+    Args:
+        distances: D [n, n] of unit vectors, 0…2.
+        labels: [n].
+        dimensions: d.
+        log_cap: Logarithm of the cap, relative to the weight at distance √2.
     """
     z = distances.clamp(1e-4, 2 - 1e-4)
     log_rarity = -_log_density(z, dimensions) + _log_density(torch.tensor(math.sqrt(2.0)), dimensions).to(z)

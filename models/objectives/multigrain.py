@@ -4,28 +4,34 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.objectives import ObjectiveOutput
+from models.objectives.base import Objective, ObjectiveOutput
 from models.objectives.margin import MarginLoss
 from models.objectives.settings import MultiGrainSettings
 
 
-class Softmax(nn.Module):
-    """Mean cross entropy of a linear classifier on the raw embeddings [n, d], labels [n]."""
+class Softmax(Objective):
+    """Mean cross entropy of a linear classifier [classes, dimensions] with bias on the raw embeddings."""
 
     def __init__(self, dimensions: int, classes: int) -> None:
         super().__init__()
         self.classifier = nn.Linear(dimensions, classes)
 
-    def forward(self, embeddings: Tensor, labels: Tensor, instances: Tensor | None = None) -> ObjectiveOutput:
-        with torch.autocast(embeddings.device.type, enabled=False):
-            loss = functional.cross_entropy(self.classifier(embeddings.float()), labels)
+    def linear_classifier(self) -> nn.Linear:
+        """The classifier that is trained."""
+        return self.classifier
+
+    def compute_loss(
+        self, embeddings: Tensor, labels: Tensor, instances: Tensor, product_dtype: torch.dtype | None
+    ) -> ObjectiveOutput:
+        """Mean over the batch; logs cross_entropy."""
+        loss = functional.cross_entropy(self.classifier(embeddings), labels)
         return ObjectiveOutput(loss, {"cross_entropy": loss.detach()})
 
 
-class MultiGrain(nn.Module):
-    """λ · cross entropy / |B| + (1 − λ) · margin loss / |P| (MultiGrain, equation 4); positives share an instance [n].
+class MultiGrain(Objective):
+    """λ · cross entropy / |B| + (1 − λ) · margin loss / |P| (MultiGrain, equation 4); positive pairs share an instance.
 
-    Either part is left out where its weight is 0: λ = 1 needs no repeated images, λ = 0 has no classifier.
+    A part whose weight is 0 is left out: λ = 1 needs no repeated images, λ = 0 has no classifier.
     """
 
     def __init__(self, dimensions: int, classes: int, settings: MultiGrainSettings, seed: int) -> None:
@@ -34,17 +40,25 @@ class MultiGrain(nn.Module):
         self.softmax = Softmax(dimensions, classes) if settings.weight > 0 else None
         self.margin = MarginLoss(settings.margin_settings(), seed)
 
+    def linear_classifier(self) -> nn.Linear | None:
+        """The classifier, where cross entropy has a weight."""
+        return self.softmax.linear_classifier() if self.softmax is not None else None
+
     def parameter_rates(self) -> dict[str, float]:
-        """Parameters with a learning rate of their own."""
+        """The margin loss's β has its own."""
         return {f"margin.{name}": rate for name, rate in self.margin.parameter_rates().items()}
 
-    def forward(self, embeddings: Tensor, labels: Tensor, instances: Tensor) -> ObjectiveOutput:
-        loss = embeddings.new_zeros((), dtype=torch.float32)
+    def compute_loss(
+        self, embeddings: Tensor, labels: Tensor, instances: Tensor, product_dtype: torch.dtype | None
+    ) -> ObjectiveOutput:
+        """The weighted sum; logs both parts. UserError: no two embeddings of one instance, where λ < 1."""
+        loss = embeddings.new_zeros(())
         logs: dict[str, Tensor | float] = {}
         if self.softmax is not None:
-            classes = self.softmax(embeddings, labels)
-            loss, logs = loss + self.weight * classes.loss, logs | classes.logs
+            of_classes = self.softmax(embeddings, labels, instances)
+            loss, logs = loss + self.weight * of_classes.loss, logs | of_classes.logs
         if self.weight < 1:
-            copies = self.margin(embeddings, instances)
-            loss, logs = loss + (1 - self.weight) * copies.loss, logs | copies.logs | {"margin_loss": copies.loss.detach()}
+            of_copies = self.margin(embeddings, labels=instances, instances=instances)
+            loss = loss + (1 - self.weight) * of_copies.loss
+            logs = logs | of_copies.logs | {"margin_loss": of_copies.loss.detach()}
         return ObjectiveOutput(loss, logs)

@@ -1,8 +1,10 @@
-"""Objectives over pairs of images of one class; all computed in float32, on vectors of unit length unless told otherwise.
+"""Objectives over pairs of images of one class; all computed in float32, on unit vectors unless the settings say otherwise.
 
 What pytorch-metric-learning computes as the papers write it comes from there, given unit vectors: its angular
 loss does not normalise the negatives by itself. Its N-pair loss does not count b − 2 negatives, hence ours.
 """
+
+from typing import assert_never
 
 import torch
 from pytorch_metric_learning import losses, reducers
@@ -10,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from data.errors import UserError
-from models.objectives import ObjectiveOutput
+from models.objectives.base import Objective, ObjectiveOutput
 from models.objectives.settings import (
     AngularSettings,
     ContrastiveSettings,
@@ -21,28 +23,28 @@ from models.objectives.settings import (
 )
 
 
-class PairObjective(nn.Module):
-    """One of the losses of `PairSettings` over all pairs of the batch that share a label (embeddings [n, d], labels [n]).
-
-    Raises UserError for a batch without two images of one class.
-    """
+class PairObjective(Objective):
+    """One of the losses of `PairSettings` over all pairs of the batch that share a label."""
 
     def __init__(self, settings: PairSettings) -> None:
         super().__init__()
-        self.loss = _loss(settings)
+        self.loss = _build_loss(settings)
         self.normalize = not isinstance(settings, NPairSettings) or settings.normalize
 
-    def forward(self, embeddings: Tensor, labels: Tensor, instances: Tensor | None = None) -> ObjectiveOutput:
-        with torch.autocast(embeddings.device.type, enabled=False):
-            positive_pairs(labels)
-            vectors = functional.normalize(embeddings.float()) if self.normalize else embeddings.float()
-            return ObjectiveOutput(self.loss(vectors, labels))
+    def compute_loss(
+        self, embeddings: Tensor, labels: Tensor, instances: Tensor, product_dtype: torch.dtype | None
+    ) -> ObjectiveOutput:
+        """The library's or our own loss; no logs. UserError: a batch without two images of one class."""
+        positive_pairs(labels)
+        vectors = functional.normalize(embeddings) if self.normalize else embeddings
+        return ObjectiveOutput(self.loss(vectors, labels))
 
 
 class NPairLoss(nn.Module):
     """Mean over all positive pairs of log(1 + Σ_n exp(a·n − a·p)), n of other classes (SVMax, equation A1)."""
 
     def forward(self, vectors: Tensor, labels: Tensor) -> Tensor:
+        """The scalar loss of vectors [n, d] with labels [n]; UserError without a positive pair."""
         products = vectors @ vectors.T
         anchors, positives = positive_pairs(labels)
         others = products.masked_fill(labels[:, None] == labels[None], -torch.inf)[anchors]
@@ -51,7 +53,7 @@ class NPairLoss(nn.Module):
 
 
 def positive_pairs(labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Indices [p], [p] of all ordered pairs of different images with one label [n]; UserError when there is none."""
+    """Indices [p], [p] of all ordered pairs of different images that share a label [n]; UserError when there is none."""
     same = labels[:, None] == labels[None]
     anchors, positives = same.fill_diagonal_(False).nonzero(as_tuple=True)
     if len(anchors) == 0:
@@ -62,7 +64,7 @@ def positive_pairs(labels: Tensor) -> tuple[Tensor, Tensor]:
     return anchors, positives
 
 
-def _loss(settings: PairSettings) -> nn.Module:
+def _build_loss(settings: PairSettings) -> nn.Module:
     loss: nn.Module
     match settings:
         case ContrastiveSettings():  # mean over the positive pairs plus mean over the negative ones
@@ -75,4 +77,6 @@ def _loss(settings: PairSettings) -> nn.Module:
             loss = losses.AngularLoss(settings.angle)
         case NPairSettings():
             loss = NPairLoss()
+        case _:
+            assert_never(settings)
     return loss

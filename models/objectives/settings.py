@@ -1,5 +1,7 @@
-"""What a recipe may say of an objective, with the papers' values where it says nothing."""
+"""What a recipe may say of an objective, with the papers' values as defaults. Readable without torch."""
 
+import math
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -7,23 +9,105 @@ from pydantic import Field
 from data.settings import Settings
 
 
-class ContrastiveSettings(Settings):
-    """Margins are distances of unit vectors, 0…2: positives further than the first and negatives nearer than the second count."""
+@dataclass(frozen=True)
+class ClassRows:
+    """Memory that an objective with one row per class takes in one process.
+
+    Attributes:
+        held: Rows [held, d] of the class matrix or classifier, each with a gradient.
+        copied: Rows that each step copies beside them, each with a gradient.
+        compared: Classes whose logits [n, compared] exist at once.
+    """
+
+    held: int = 0
+    copied: int = 0
+    compared: int = 0
+
+
+class ObjectiveSettings(Settings):
+    """The base of every objective's settings.
+
+    Attributes:
+        kind: Name of the objective in a recipe.
+    """
+
+    kind: str
+
+    @property
+    def positives(self) -> Literal["class", "instance"] | None:
+        """What the two images of a positive pair share; None where the objective compares no pairs."""
+        return None
+
+    def class_rows(self, classes: int, batch: int, processes: int) -> ClassRows:
+        """Rows that one of `processes` needs for `classes` classes and batches of `batch` images."""
+        return ClassRows()
+
+
+class PairwiseSettings(ObjectiveSettings):
+    """The base of objectives that compare pairs of images of one class; only these go with domains (IDEAL)."""
+
+    @property
+    def positives(self) -> Literal["class", "instance"] | None:
+        """Images of one class."""
+        return "class"
+
+
+class ArcFaceSettings(ObjectiveSettings):
+    """Softmax over all classes with an additive angular margin (J. Deng et al., ArcFace, 2019).
+
+    Attributes:
+        margin: m in radians, 0…π.
+        scale: s of the logits.
+        chunk: Classes that are compared at a time, to bound memory.
+        negatives: Share of the classes, drawn at random, that each step compares with (X. An et al., Partial FC, 2021), an
+            approximation; None for all.
+    """
+
+    kind: Literal["arcface"] = "arcface"
+    margin: float = Field(0.4, ge=0, lt=3.1416)
+    scale: float = Field(40.0, gt=0)
+    chunk: int = Field(16_384, ge=1)
+    negatives: float | None = Field(None, gt=0, lt=1)
+
+    def class_rows(self, classes: int, batch: int, processes: int) -> ClassRows:
+        """The class matrix, of which each process holds a part."""
+        held = -(-classes // processes)
+        copied = min(held, math.ceil(self.negatives * held) + batch) if self.negatives else 0
+        return ClassRows(held, copied, self.chunk)
+
+
+class ContrastiveSettings(PairwiseSettings):
+    """Contrastive loss on distances of unit vectors, 0…2.
+
+    Attributes:
+        positive_margin: Positive pairs further apart than this count.
+        negative_margin: Negative pairs nearer than this count.
+    """
 
     kind: Literal["contrastive"] = "contrastive"
     positive_margin: float = Field(0.0, ge=0, lt=2)
     negative_margin: float = Field(1.0, gt=0, le=2)
 
 
-class TripletSettings(Settings):
-    """The margin is a difference of distances of unit vectors."""
+class TripletSettings(PairwiseSettings):
+    """Triplet loss on distances of unit vectors, 0…2.
+
+    Attributes:
+        margin: By how much a negative must be further from the anchor than a positive.
+    """
 
     kind: Literal["triplet"] = "triplet"
     margin: float = Field(0.2, gt=0, le=2)
 
 
-class MultiSimilaritySettings(Settings):
-    """X. Wang et al., Multi-Similarity Loss (2019): α, β weigh positives and negatives around the cosine λ, here `base`."""
+class MultiSimilaritySettings(PairwiseSettings):
+    """Multi-similarity loss on cosines (X. Wang et al., 2019).
+
+    Attributes:
+        alpha: α, weight of positive pairs.
+        beta: β, weight of negative pairs.
+        base: λ, the cosine that both are measured from.
+    """
 
     kind: Literal["multi_similarity"] = "multi_similarity"
     alpha: float = Field(2.0, gt=0)
@@ -31,24 +115,38 @@ class MultiSimilaritySettings(Settings):
     base: float = Field(0.5, ge=-1, le=1)
 
 
-class NPairSettings(Settings):
-    """SVMax, equation A1. Without `normalize` the inner products are of raw embeddings, and the bounds don't hold."""
+class NPairSettings(PairwiseSettings):
+    """N-pair loss (SVMax, equation A1).
+
+    Attributes:
+        normalize: Whether inner products are of unit vectors; otherwise of raw embeddings, for which the paper's bounds do
+            not hold.
+    """
 
     kind: Literal["npair"] = "npair"
     normalize: bool = True
 
 
-class AngularSettings(Settings):
-    """SVMax, equations A3 and A4; the angle α in degrees."""
+class AngularSettings(PairwiseSettings):
+    """Angular loss (SVMax, equations A3 and A4).
+
+    Attributes:
+        angle: α in degrees.
+    """
 
     kind: Literal["angular"] = "angular"
     angle: float = Field(45.0, gt=0, lt=90)
 
 
-class MarginSettings(Settings):
-    """MultiGrain, section 3: α, the start of the learnt β, β's own learning rate, and τ, the cap of the sampling's weights.
+class MarginSettings(PairwiseSettings):
+    """Margin loss with distance-weighted sampling (MultiGrain, section 3; C.-Y. Wu et al., 2017).
 
-    The paper gives no τ; here it is e^`log_cap` times the weight at distance √2, the commonest in high dimension.
+    Attributes:
+        margin: α, half the gap between the distances of positive and negative pairs.
+        beta: Initial value of β, the learnt distance between both.
+        beta_learning_rate: β's own learning rate.
+        log_cap: The sampling weights' cap τ is e^log_cap times the weight at distance √2, the commonest in high dimension.
+            The paper gives no τ.
     """
 
     kind: Literal["margin"] = "margin"
@@ -58,14 +156,26 @@ class MarginSettings(Settings):
     log_cap: float = Field(10.0, ge=0)
 
 
-class SoftmaxSettings(Settings):
+class SoftmaxSettings(ObjectiveSettings):
     """Cross entropy of a linear classifier over the classes."""
 
     kind: Literal["softmax"] = "softmax"
 
+    def class_rows(self, classes: int, batch: int, processes: int) -> ClassRows:
+        """The classifier, whole in each process."""
+        return ClassRows(held=classes)
 
-class MultiGrainSettings(Settings):
-    """λ · cross entropy + (1 − λ) · margin loss; λ is `weight`, the rest the margin loss's own."""
+
+class MultiGrainSettings(ObjectiveSettings):
+    """λ · cross entropy + (1 − λ) · margin loss between copies of one image (MultiGrain, equation 4).
+
+    Attributes:
+        weight: λ, 0…1.
+        margin: As in MarginSettings.
+        beta: As in MarginSettings.
+        beta_learning_rate: As in MarginSettings.
+        log_cap: As in MarginSettings.
+    """
 
     kind: Literal["multigrain"] = "multigrain"
     weight: float = Field(0.5, ge=0, le=1)
@@ -74,19 +184,43 @@ class MultiGrainSettings(Settings):
     beta_learning_rate: float = Field(0.1, ge=0)
     log_cap: float = Field(10.0, ge=0)
 
+    @property
+    def positives(self) -> Literal["class", "instance"] | None:
+        """Copies of one image, where the margin loss has a weight."""
+        return "instance" if self.weight < 1 else None
+
+    def class_rows(self, classes: int, batch: int, processes: int) -> ClassRows:
+        """The classifier, whole in each process, where it has a weight."""
+        return ClassRows(held=classes if self.weight > 0 else 0)
+
     def margin_settings(self) -> MarginSettings:
+        """The part of the margin loss."""
         return MarginSettings(**self.model_dump(exclude={"kind", "weight"}))
 
 
 PairSettings = ContrastiveSettings | TripletSettings | MultiSimilaritySettings | NPairSettings | AngularSettings
-PaperObjectiveSettings = Annotated[
-    PairSettings | MarginSettings | SoftmaxSettings | MultiGrainSettings,
-    Field(discriminator="kind"),
-]
+AnyObjectiveSettings = ArcFaceSettings | PairSettings | MarginSettings | SoftmaxSettings | MultiGrainSettings
+ObjectiveChoice = Annotated[AnyObjectiveSettings, Field(discriminator="kind")]  # as a recipe names one
+PAIRWISE: tuple[str, ...] = tuple(
+    settings().kind
+    for settings in (
+        ContrastiveSettings,
+        TripletSettings,
+        MultiSimilaritySettings,
+        NPairSettings,
+        AngularSettings,
+        MarginSettings,
+    )
+)  # kinds that compare images of one class
 
 
 class SvmaxSettings(Settings):
-    """The regulariser's form and its λ: 1 with contrastive, 0.1 with triplet, 0.01 in the unbounded form."""
+    """The SVMax regulariser, beside any objective.
+
+    Attributes:
+        form: "bounded", λ exp((U − s) / (U − L)), or "unbounded", −λ s.
+        weight: λ; the paper takes 1 with contrastive, 0.1 with triplet, 0.01 in the unbounded form.
+    """
 
     form: Literal["bounded", "unbounded"] = "bounded"
     weight: float = Field(1.0, ge=0)

@@ -16,7 +16,7 @@ from data.errors import UserError
 from data.files import whole_file
 from models.network.descriptor import Descriptor
 from models.network.whitening import Whitening, fit_whitening
-from models.objectives.multigrain import Softmax
+from models.objectives.base import Objective
 from models.settings import ModelSettings
 
 CLASSIFIER = "classifier.safetensors"
@@ -51,12 +51,12 @@ def learn_whitening(
     descriptor.whitening_matrix.copy_(whitening.matrix)
 
 
-def save_classifier(folder: Path, objective: torch.nn.Module) -> None:
+def save_classifier(folder: Path, objective: Objective) -> None:
     """Write the linear classifier [c, d] of an objective that has one."""
-    found = next((module for module in objective.modules() if isinstance(module, Softmax)), None)
-    if found is not None:
+    classifier = objective.linear_classifier()
+    if classifier is not None:
         with whole_file(folder / CLASSIFIER) as temporary:
-            save_file({name: value.cpu().contiguous() for name, value in found.classifier.state_dict().items()}, temporary)
+            save_file({name: value.cpu().contiguous() for name, value in classifier.state_dict().items()}, temporary)
 
 
 def load_classifier(checkpoint: Path) -> tuple[Tensor, Tensor]:

@@ -1,6 +1,5 @@
 """The processes, device and precision of a training, through Lightning Fabric: alone, or as many as torchrun starts."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -10,6 +9,7 @@ from lightning_fabric import Fabric
 from lightning_fabric.strategies.ddp import DDPStrategy
 
 from data.errors import UserError
+from data.process import process_count, processes_on_machine
 
 PATIENCE = timedelta(hours=3)  # that processes wait for each other: the first one validates while the others wait
 PRECISIONS = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}
@@ -17,7 +17,7 @@ PRECISIONS = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}
 
 def launched(precision: str) -> Fabric:
     """Fabric on the GPUs where there are any, otherwise on the CPU; data parallel when torchrun started several processes."""
-    ranks, on_this_machine = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    ranks, on_this_machine = process_count(), processes_on_machine()
     fabric = Fabric(
         accelerator="cuda" if torch.cuda.is_available() else "cpu",
         strategy=DDPStrategy(timeout=PATIENCE) if ranks > 1 else "auto",

@@ -8,16 +8,15 @@ from typing import Any
 import torch
 from lightning_fabric import Fabric
 from timm.layers.norm_act import convert_sync_batchnorm
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from augmentations.dataset import normalized
 from augmentations.domains import DOMAINS, turned
+from models.distributed import gather_rows, sum_over_processes
 from models.network.descriptor import Descriptor
-from models.objectives import ObjectiveOutput
-from models.objectives.arcface import ArcFace
-from models.objectives.domains import within_domains
-from models.objectives.sharding import gathered, summed
+from models.objectives.base import Objective, ObjectiveOutput
+from models.objectives.domains import average_over_domains
 from models.settings import ModelSettings
 from models.training.schedule import EpochSchedule, build_optimizers
 
@@ -29,7 +28,7 @@ class Learner:
     fabric: Fabric
     descriptor: Descriptor
     network: Any
-    objective: nn.Module
+    objective: Objective
     optimizers: list[Any]
     schedule: EpochSchedule
     clip_norm: float
@@ -66,13 +65,12 @@ class Learner:
         embeddings = self.network(images, raw=True)
         labels, instances = labels.to(device), instances.to(device)
         with self.fabric.autocast():
-            if class_matrix(self.objective) is None:  # which gathers by itself
-                embeddings = gathered(embeddings.transpose(0, -2)).transpose(0, -2)
-                labels, instances = gathered(labels), gathered(instances)
+            if not self.objective.takes_local_batch:
+                embeddings = gather_rows(embeddings.transpose(0, -2)).transpose(0, -2)  # [n, d] or, with domains, [4, n, d / 4]
+                labels, instances = gather_rows(labels), gather_rows(instances)
             if self.descriptor.settings.domains:
-                return within_domains(self.objective, embeddings, labels, instances)
-            output: ObjectiveOutput = self.objective(embeddings, labels, instances)
-            return output
+                return average_over_domains(self.objective, embeddings, labels, instances)
+            return self.objective(embeddings, labels, instances)
 
     def learn(
         self, batches: Iterable[tuple[Tensor, Tensor, Tensor]], count: int, check: Callable[[float, Tensor], None]
@@ -105,14 +103,14 @@ class Learner:
         """To one norm over everything that learns, the other processes' parts of the class matrix included."""
         for optimizer in self.optimizers:
             self.fabric.strategy.precision.unscale_gradients(getattr(optimizer, "optimizer", optimizer))
-        matrix = class_matrix(self.objective)
-        own = [] if matrix is None else [parameter.grad for parameter in matrix.parameters() if parameter.grad is not None]
+        matrix = self.objective.class_matrix()
+        own = [] if matrix is None or matrix.parameter.grad is None else [matrix.parameter.grad]
         parameters = [*self.descriptor.parameters(), *self.objective.parameters()]
         sharded = {id(gradient) for gradient in own}
         shared = [p.grad for p in parameters if p.grad is not None and id(p.grad) not in sharded]
         squares = torch.zeros((), device=self.fabric.device)
         if own:
-            squares = summed(get_total_norm(own) ** 2)
+            squares = sum_over_processes(get_total_norm(own) ** 2)
         norm = (get_total_norm(shared) ** 2 + squares).sqrt()
         clip_grads_with_norm_(parameters, self.clip_norm, norm)
 
@@ -126,16 +124,11 @@ def prepared_network(fabric: Fabric, descriptor: Descriptor, compiled: bool) -> 
 
 
 def build_learner(
-    fabric: Fabric, descriptor: Descriptor, network: Any, objective: nn.Module, settings: ModelSettings, factor: float
+    fabric: Fabric, descriptor: Descriptor, network: Any, objective: Objective, settings: ModelSettings, factor: float
 ) -> Learner:
     """Put the objective on the device and make optimisers and schedule; factor: of the stage's learning rates."""
-    objective = fabric.to_device(objective)
+    fabric.to_device(objective)  # in place
     optimizers = build_optimizers(descriptor, objective, settings.optimizer, factor)
     wrapped = [fabric.setup_optimizers(optimizer) for optimizer in optimizers]
     schedule = EpochSchedule(optimizers, settings.scheduler)
     return Learner(fabric, descriptor, network, objective, wrapped, schedule, settings.optimizer.clip_norm, settings.turn)
-
-
-def class_matrix(objective: nn.Module) -> ArcFace | None:
-    """The part of the objective whose class matrix is rebuilt between stages and shared out over processes."""
-    return next((module for module in objective.modules() if isinstance(module, ArcFace)), None)

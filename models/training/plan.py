@@ -4,7 +4,6 @@ Activations and time come from a short calibration on this machine: one step of 
 through a class matrix of at most CALIBRATION_CLASSES classes, whose cost grows in proportion.
 """
 
-import math
 import os
 import shutil
 import time
@@ -21,8 +20,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from models.network.descriptor import Descriptor, check_image_sizes
 from models.network.device import autocast, best_device
-from models.objectives.arcface import ArcFace
-from models.objectives.building import ObjectiveSettings, build_objective
+from models.objectives.building import build_objective
 from models.settings import ModelSettings, SamplingSettings, StageSettings
 from models.training.trainer import WORKING_SCALE
 
@@ -91,7 +89,8 @@ def plan_model(
         if stage.image_size not in measured:
             measured[stage.image_size] = _measured_step(settings, descriptor, stage)
         step, width = measured[stage.image_size], descriptor.dimensions
-        rows, batch = _class_rows(settings.objective, classes, processes), min(stage.batch_size, seen)
+        batch = min(stage.batch_size, seen)
+        rows = settings.objective.class_rows(classes, batch, processes)
         weights = sum(parameter.numel() for parameter in descriptor.parameters()) * FLOAT
         epoch = seen * (step.seconds_per_image + step.seconds_per_image_and_class * classes) / processors
         yield StagePlan(
@@ -99,10 +98,10 @@ def plan_model(
             classes=classes,
             image_size=stage.image_size,
             batch_size=batch,
-            matrix=2 * (rows + _drawn_rows(settings, rows, batch)) * width * FLOAT,  # and its gradient
-            optimizer=_optimizer_bytes(settings, rows, width, weights),
+            matrix=2 * (rows.held + rows.copied) * width * FLOAT,  # and its gradient
+            optimizer=_optimizer_bytes(settings, rows.held, width, weights),
             network=2 * weights,
-            activations=step.bytes_per_image * -(-batch // processes) + 3 * FLOAT * _chunk(settings) * batch,
+            activations=step.bytes_per_image * -(-batch // processes) + 3 * FLOAT * rows.compared * batch,
             epoch_seconds=epoch,
             most_seconds=min(epoch * stage.epochs, 60 * stage.minutes if stage.minutes is not None else float("inf")),
             disk=int(images * 3 * (stage.image_size * WORKING_SCALE) ** 2 * PIXELS_SHARE[settings.cache]),
@@ -127,13 +126,6 @@ def _images_an_epoch(sampling: SamplingSettings, sizes: NDArray[np.int64]) -> in
             return int(sizes.sum())
 
 
-def _class_rows(objective: ObjectiveSettings, classes: int, processes: int) -> int:
-    """Rows of the class matrix on one process: ArcFace's is shared out, a classifier is whole on each, pairs need none."""
-    if objective.kind == "arcface":
-        return -(-classes // processes)
-    return classes if objective.kind in ("softmax", "multigrain") else 0
-
-
 def _measured_step(settings: ModelSettings, descriptor: Descriptor, stage: StageSettings) -> _Step:
     device = next(descriptor.parameters()).device
     together = CALIBRATION_PIXELS[device.type] // stage.image_size**2
@@ -155,7 +147,7 @@ def _measured_step(settings: ModelSettings, descriptor: Descriptor, stage: Stage
 def _seconds_per_class(settings: ModelSettings, dimensions: int, device: torch.device) -> float:
     """Of the objective, per image and class; nothing where there is no class matrix."""
     objective = build_objective(settings.objective, dimensions, CALIBRATION_CLASSES, 0).to(device)
-    if not isinstance(objective, ArcFace):
+    if objective.class_matrix() is None:
         return 0.0
     batch, seconds = 32, 0.0
     embeddings = torch.randn(batch, dimensions, device=device, requires_grad=True)
@@ -201,13 +193,3 @@ def _optimizer_bytes(settings: ModelSettings, rows: int, width: int, weights: in
         "plain_sgd": 0,
     }[settings.optimizer.class_kind]
     return per_weight * weights + of_matrix * FLOAT
-
-
-def _drawn_rows(settings: ModelSettings, rows: int, batch: int) -> int:
-    """Rows of the class matrix that a step copies, as it compares with a share of the classes only."""
-    share = getattr(settings.objective, "negatives", None)
-    return min(rows, math.ceil(share * rows) + batch) if share else 0
-
-
-def _chunk(settings: ModelSettings) -> int:
-    return int(getattr(settings.objective, "chunk", 0))

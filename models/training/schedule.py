@@ -7,18 +7,19 @@ from typing import Any
 import torch
 from torch import nn
 
+from models.objectives.base import Objective
 from models.settings import OptimizerSettings, SchedulerSettings
 
 
 def build_optimizers(
-    descriptor: nn.Module, objective: nn.Module, settings: OptimizerSettings, factor: float = 1.0
+    descriptor: nn.Module, objective: Objective, settings: OptimizerSettings, factor: float = 1.0
 ) -> list[torch.optim.Optimizer]:
     """One optimiser over the descriptor and the objective, or, with settings.class_kind, one for each.
 
     An objective may name rates of its own for parameters (`parameter_rates`, name → learning rate).
     """
     of_descriptor = [_group(descriptor.parameters(), settings.learning_rate * factor, settings.weight_decay)]
-    own_rates: dict[str, float] = getattr(objective, "parameter_rates", dict)()
+    own_rates = objective.parameter_rates()
     others = [parameter for name, parameter in objective.named_parameters() if name not in own_rates]
     of_objective = [_group(others, (settings.class_learning_rate or settings.learning_rate) * factor, 0.0)]
     of_objective += [_group([objective.get_parameter(name)], rate * factor, 0.0) for name, rate in own_rates.items()]

@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from augmentations.dataset import EditedImages
 from data.errors import UserError
-from models.objectives.sharding import summed
+from models.distributed import sum_over_processes
 from models.settings import ModelSettings, StageSettings
 from models.training.batches import Batches
 from models.training.curve import EpochRow, append_rows
@@ -137,7 +137,7 @@ def _check_weights(run: StageRun, progress: Progress) -> None:
     broken = torch.zeros((), device=run.learner.fabric.device)
     for value in values:
         broken += ~value.isfinite().all()
-    if summed(broken) > 0:
+    if sum_over_processes(broken) > 0:
         raise UserError(
             f"weights are no finite numbers any more after step {progress.step} (stage {progress.stage + 1}). {REMEDY}"
         )

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from lightning_fabric import Fabric
 from numpy.typing import NDArray
-from torch import nn
 
 from augmentations.dataset import EditedImages, overlay_material
 from augmentations.domains import DOMAINS
@@ -35,7 +34,7 @@ from models.training.drip import class_centroids
 from models.training.files import stage_checkpoint
 from models.training.finishing import check_whitening, learn_whitening, save_classifier
 from models.training.launch import launched, lost_process_told
-from models.training.learner import Learner, build_learner, class_matrix, prepared_network
+from models.training.learner import Learner, build_learner, prepared_network
 from models.training.stage import StageRun, run_stage
 from models.training.state import Progress, load_state, save_state, training_identity
 
@@ -130,7 +129,7 @@ def _tell_end(last: EpochRow, tell: Callable[..., Any]) -> None:
     tell(f"  stage {last.stage}: {last.classes} classes, loss {last.loss:.2f}, ended by {last.ended_by}{scored}", flush=True)
 
 
-def _objective(settings: ModelSettings, descriptor: Descriptor, classes: int, seed: int) -> nn.Module:
+def _objective(settings: ModelSettings, descriptor: Descriptor, classes: int, seed: int) -> Svmax:
     """The recipe's objective; s of SVMax is logged with every one."""
     dimensions = descriptor.dimensions // (len(DOMAINS) if settings.descriptor.domains else 1)
     return Svmax(build_objective(settings.objective, dimensions, classes, seed), settings.svmax)
@@ -183,15 +182,15 @@ def _rebuild_class_matrix(
     seed: int,
 ) -> None:
     """Every process rebuilds the rows that it holds."""
-    matrix = class_matrix(learner.objective)
+    matrix = learner.objective.class_matrix()
     if matrix is None:
         return
-    own = [row for row in rows if class_of[row] in matrix.rows]
+    own = [row for row in rows if class_of[row] in matrix.classes]
     clean = EditedImages(squares, AugmentationSettings(family="none"), stage.image_size, seed)
     found, centroids = class_centroids(
         learner.descriptor, clean, edited, own, [class_of[row] for row in own], 128, settings.workers, settings.precision
     )
-    matrix.set_classes(found, centroids)
+    matrix.set_prototypes(found, centroids)
 
 
 def _tell_unreadable(squares: SquareImages, tell: Callable[..., Any]) -> None:

@@ -3,7 +3,7 @@ import torch
 
 from data.errors import UserError
 from models.network.whitening import fit_whitening, folded_logits
-from models.objectives.domains import within_domains
+from models.objectives.domains import average_over_domains
 from models.objectives.pairs import PairObjective
 from models.objectives.settings import MultiSimilaritySettings
 
@@ -42,7 +42,7 @@ def test_too_few_and_equal_embeddings_are_errors() -> None:
 def test_a_domain_neither_sees_nor_moves_another() -> None:
     objective, labels = PairObjective(MultiSimilaritySettings()), torch.arange(12) // 2
     vectors = seeded(4, 12, 8).requires_grad_()
-    within_domains(objective, vectors, labels, labels).loss.backward()
+    average_over_domains(objective, vectors, labels, labels).loss.backward()
     for domain in range(4):
         alone = vectors[domain].detach().requires_grad_()
         objective(alone, labels, labels).loss.div(4).backward()

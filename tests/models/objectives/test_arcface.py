@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from models.objectives.arcface import ArcFace, angular_margin
-from models.settings import ArcFaceSettings
+from models.objectives.settings import ArcFaceSettings
 
 
 def plain_loss(embeddings: torch.Tensor, matrix: torch.Tensor, labels: torch.Tensor, margin: float, scale: float) -> torch.Tensor:
@@ -53,9 +53,9 @@ def test_the_margin_is_monotone_past_pi_minus_m() -> None:
     torch.testing.assert_close(values[inside], torch.cos(torch.acos(cosine[inside]) + 0.4), atol=1e-3, rtol=0)
 
 
-def test_set_classes_replaces_rows() -> None:
+def test_prototypes_can_be_replaced() -> None:
     head = ArcFace(4, 3, ArcFaceSettings())
-    head.set_classes(torch.arange(3), torch.eye(4)[:3])
+    head.class_matrix().set_prototypes(torch.arange(3), torch.eye(4)[:3])
     assert float(head(torch.eye(4)[:3], torch.arange(3)).logs["cosine_to_own_class"]) == pytest.approx(1)
 
 

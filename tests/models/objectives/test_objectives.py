@@ -10,26 +10,27 @@ from torch import Tensor
 from torch.nn import functional
 
 from data.errors import UserError
-from models.objectives.building import ObjectiveSettings, build_objective
-from models.objectives.domains import within_domains
+from models.objectives.building import build_objective
+from models.objectives.domains import average_over_domains
 from models.objectives.margin import MarginLoss, negative_weights
 from models.objectives.multigrain import MultiGrain
 from models.objectives.pairs import PairObjective
 from models.objectives.settings import (
     AngularSettings,
+    AnyObjectiveSettings,
+    ArcFaceSettings,
     ContrastiveSettings,
     MarginSettings,
     MultiGrainSettings,
     MultiSimilaritySettings,
     NPairSettings,
+    ObjectiveChoice,
     PairSettings,
-    PaperObjectiveSettings,
     SoftmaxSettings,
     TripletSettings,
 )
-from models.settings import ArcFaceSettings
 
-ALL: list[ObjectiveSettings] = [
+ALL: list[AnyObjectiveSettings] = [
     ArcFaceSettings(),
     ContrastiveSettings(),
     TripletSettings(),
@@ -149,7 +150,7 @@ def test_domains_are_compared_within_themselves_only(vectors: Tensor) -> None:
     domains = torch.stack([vectors, 2 * vectors.flip(1), vectors.roll(3, 0), -vectors[:, [1, 0, 3, 2, 5, 4, 7, 6]] + 1])
     for settings, literal in ((ContrastiveSettings(), contrastive), (MultiSimilaritySettings(), multi_similarity)):
         expected = mean([literal(functional.normalize(domain.double()), LABELS) for domain in domains])
-        loss = within_domains(PairObjective(settings), domains, LABELS, INSTANCES).loss
+        loss = average_over_domains(PairObjective(settings), domains, LABELS, INSTANCES).loss
         assert float(loss) == pytest.approx(expected, rel=1e-4)
 
 
@@ -193,7 +194,9 @@ def test_multigrain_joins_its_two_losses_by_its_weight(vectors: Tensor) -> None:
 
 
 @pytest.mark.parametrize("settings", ALL, ids=lambda settings: settings.kind)
-def test_every_objective_is_float32_under_autocast_and_has_finite_gradients(settings: ObjectiveSettings, vectors: Tensor) -> None:
+def test_every_objective_is_float32_under_autocast_and_has_finite_gradients(
+    settings: AnyObjectiveSettings, vectors: Tensor
+) -> None:
     objective = build_objective(settings, 8, 6, 0)
     for rows in (vectors, torch.ones(12, 8)):
         rows = rows.to(torch.bfloat16).requires_grad_()
@@ -204,13 +207,13 @@ def test_every_objective_is_float32_under_autocast_and_has_finite_gradients(sett
 
 
 @pytest.mark.parametrize("settings", [s for s in ALL if s.kind not in ("arcface", "softmax")], ids=lambda settings: settings.kind)
-def test_a_batch_without_a_positive_pair_is_an_error(settings: ObjectiveSettings, vectors: Tensor) -> None:
+def test_a_batch_without_a_positive_pair_is_an_error(settings: AnyObjectiveSettings, vectors: Tensor) -> None:
     with pytest.raises(UserError, match="PK batches"):
         build_objective(settings, 8, 12, 0)(vectors, torch.arange(12), torch.arange(12))
 
 
 def test_settings_are_told_apart_by_kind_and_checked() -> None:
-    adapter: TypeAdapter[ObjectiveSettings] = TypeAdapter(PaperObjectiveSettings)
+    adapter: TypeAdapter[AnyObjectiveSettings] = TypeAdapter(ObjectiveChoice)
     for settings in ALL[1:]:
         assert adapter.validate_python(settings.model_dump()) == settings
     for wrong in ({"kind": "multigrain", "weight": 1.5}, {"kind": "angular", "angle": 90}, {"kind": "triplets"}):

@@ -9,7 +9,7 @@ import torch
 from torch import distributed
 
 from models.objectives.arcface import ArcFace
-from models.settings import ArcFaceSettings
+from models.objectives.settings import ArcFaceSettings
 
 CLASSES, DIMENSIONS, BATCH = 11, 8, 10
 CASES = {

@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from models.objectives.arcface import ArcFace
-from models.settings import ArcFaceSettings, OptimizerSettings
+from models.objectives.settings import ArcFaceSettings
+from models.settings import OptimizerSettings
 from models.training.schedule import build_optimizers
 
 CLASSES, DIMENSIONS = 2000, 64

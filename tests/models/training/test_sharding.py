@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from models.objectives.sharding import shard_rows
+from models.distributed import shard_rows
 
 PROCESS = Path(__file__).parent / "sharded_process.py"
 
