@@ -21,7 +21,8 @@ def test_results_come_in_order_while_several_run_at_once() -> None:
     together = Barrier(2, timeout=20)  # broken where one runs after the other
 
     def work(item: int) -> tuple[int, int]:
-        together.wait()
+        if item < 2:  # later ones may pair off so that an earlier one is left over
+            together.wait()
         return item * item, torch.get_num_threads()
 
     assert list(mapped(work, range(10), CPU)) == [(item * item, 1) for item in range(10)]
