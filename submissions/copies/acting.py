@@ -1,0 +1,204 @@
+"""Carrying out a plan, and undoing it.
+
+Before a file is touched, everything that the plan took for granted is looked at again: the file and the one that is kept instead
+of it are there, are two files, and hold the bytes that were searched. What is not so is left alone and reported.
+"""
+
+import errno
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from data.errors import UserError
+from submissions.copies.journal import Journal, Step, Way
+from submissions.copies.plan import PlanRow
+from submissions.copies.relocation import digest_of_file, relocate
+from submissions.copies.trash import trash_of, trash_place, write_note
+
+
+@dataclass
+class Outcome:
+    """What came of a plan or of undoing it.
+
+    Attributes:
+        done: files that were dealt with.
+        left: files that were left alone, with the reason.
+    """
+
+    done: list[Path] = field(default_factory=list)
+    left: list[tuple[Path, str]] = field(default_factory=list)
+
+
+class LeftAloneError(Exception):
+    """The file is not touched; says why."""
+
+
+def apply_plan(
+    rows: Iterable[PlanRow],
+    way: Way,
+    journal: Journal,
+    moved_to: Path,
+    is_protected: Callable[[Path], bool] = lambda path: False,
+) -> Outcome:
+    """Do to every file that the plan removes what `way` says; first finish what a kill left half done.
+
+    Args:
+        rows: the plan.
+        way: "move": into `moved_to`, under its path; "hardlink", "symlink": the file goes to the trash and a link to the kept
+            file takes its place; "delete-to-trash".
+        journal: open.
+        moved_to: where moved files go; beside it lies the trash of systems that have none.
+        is_protected: files that are never touched, whatever the plan says.
+
+    Raises:
+        UserError: the disk is full. Everything before is done and in the journal.
+    """
+    outcome = finish(journal)
+    rows = list(rows)
+    kept_digests = {row.file: row.sha256 for row in rows if row.action == "keep"}
+    finished = {Path(step.file) for step in journal.in_state("done")}
+    for row in rows:
+        if row.action != "remove" or row.file in finished:
+            continue
+        try:
+            if row.protected or is_protected(row.file):
+                raise LeftAloneError("protected")
+            _check(row, kept_digests[row.kept], way)
+            place, note = _place(row.file, way, moved_to)
+            _carry_out(journal, journal.begin(way, row.file, place, row.kept, row.sha256, note))
+            outcome.done.append(row.file)
+        except LeftAloneError as reason:
+            outcome.left.append((row.file, str(reason)))
+    return outcome
+
+
+def finish(journal: Journal) -> Outcome:
+    """Finish the steps that a kill left half done."""
+    outcome = Outcome()
+    for step in journal.in_state("begin"):
+        file, place = Path(step.file), Path(step.place)
+        if not os.path.lexists(place) and os.path.lexists(file):
+            journal.end(step, "left", "not begun")  # the plan has it still
+            continue
+        try:
+            _carry_out(journal, step)
+            outcome.done.append(file)
+        except LeftAloneError as reason:
+            outcome.left.append((file, str(reason)))
+    return outcome
+
+
+def undo(journal: Journal) -> Outcome:
+    """Put everything back that the journal says was done, the last first.
+
+    A file is put back only if it holds the bytes that were taken away and nothing else lies in its old place by now.
+    """
+    outcome = Outcome()
+    for step in reversed([*journal.in_state("done"), *journal.in_state("begin")]):
+        file = Path(step.file)
+        try:
+            _put_back(step)
+            journal.end(step, "undone")
+            outcome.done.append(file)
+        except LeftAloneError as reason:
+            outcome.left.append((file, str(reason)))
+    return outcome
+
+
+def _check(row: PlanRow, kept_sha256: str, way: Way) -> None:
+    file, kept = row.file, row.kept
+    if file.is_symlink() or kept.is_symlink():
+        raise LeftAloneError("a link")
+    if not file.is_file():
+        raise LeftAloneError("gone since the plan was made")
+    if not kept.is_file():
+        raise LeftAloneError(f"the file to keep instead, {kept}, is gone")
+    try:
+        if file.samefile(kept):
+            raise LeftAloneError("the same file on the disk as the kept one")
+        if digest_of_file(file) != row.sha256:
+            raise LeftAloneError("changed since the plan was made")
+        if digest_of_file(kept) != kept_sha256:
+            raise LeftAloneError(f"the file to keep instead, {kept}, has changed since the plan was made")
+        if way == "hardlink" and file.stat().st_dev != kept.stat().st_dev:
+            raise LeftAloneError("on another disk than the kept file, which a hard link cannot reach")
+    except OSError as error:
+        raise LeftAloneError(f"cannot be looked at ({error.strerror or error})") from error
+
+
+def _place(file: Path, way: Way, moved_to: Path) -> tuple[Path, Path | None]:
+    if way != "move":
+        return trash_place(file, trash_of(file, moved_to / "trash"))
+    place = moved_to / file.relative_to(file.anchor)
+    if os.path.lexists(place):
+        raise LeftAloneError(f"{place} exists")
+    return place, None
+
+
+def _carry_out(journal: Journal, step: Step) -> None:
+    """Do the step, or what is missing of it."""
+    file, place, kept = Path(step.file), Path(step.place), Path(step.kept)
+    try:
+        if step.note and not Path(step.note).exists():
+            write_note(Path(step.note), file)
+        if not (os.path.lexists(place) and _is_link_to(file, kept, step.way)):
+            relocate(file, place, step.sha256)
+            _link(file, kept, step.way)
+    except OSError as error:
+        _take_back(journal, step, error)
+    journal.end(step, "done")
+
+
+def _take_back(journal: Journal, step: Step, error: OSError) -> None:
+    """Undo a step that failed, and say why; UserError for a full disk, LeftAloneError for anything else."""
+    file, place = Path(step.file), Path(step.place)
+    if os.path.lexists(place) and not os.path.lexists(file):
+        relocate(place, file, step.sha256)
+    if step.note and not os.path.lexists(place):
+        Path(step.note).unlink(missing_ok=True)
+    journal.end(step, "left", str(error))
+    if error.errno == errno.ENOSPC:
+        raise UserError(
+            f"{place} cannot be written: the disk is full. {file} lies where it was; what was done before is in {journal.path}. "
+            "Make room and give the same command again, or take everything back with --undo."
+        ) from error
+    raise LeftAloneError(f"{error.strerror or error}") from error
+
+
+def _link(file: Path, kept: Path, way: Way) -> None:
+    if way == "hardlink":
+        os.link(kept, file)
+    elif way == "symlink":
+        file.symlink_to(kept)
+
+
+def _is_link_to(file: Path, kept: Path, way: Way) -> bool:
+    if way == "symlink":
+        return file.is_symlink() and file.readlink() == kept
+    return way == "hardlink" and file.is_file() and kept.is_file() and file.samefile(kept)
+
+
+def _put_back(step: Step) -> None:
+    file, place, kept = Path(step.file), Path(step.place), Path(step.kept)
+    try:
+        if not os.path.lexists(place):
+            if digest_of_file(file) == step.sha256:
+                return  # it was put back before a kill, or never taken away
+            raise LeftAloneError(f"{place} is gone")
+        if digest_of_file(place) != step.sha256:
+            raise LeftAloneError(f"{place} has changed since")
+        linked = _is_link_to(file, kept, step.way)
+        if os.path.lexists(file) and not linked and not digest_of_file(file) == step.sha256:
+            raise LeftAloneError("another file lies in its place by now")
+        if linked:
+            file.unlink()
+        relocate(place, file, step.sha256)
+        if step.note:
+            Path(step.note).unlink(missing_ok=True)
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise UserError(
+                f"{file} cannot be put back: the disk is full. It lies at {place}; make room and undo again."
+            ) from error
+        raise LeftAloneError(f"{error.strerror or error}") from error

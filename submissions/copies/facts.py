@@ -1,0 +1,127 @@
+"""What a person compares when choosing which copy to keep: size, format, date, sharpness."""
+
+import io
+import os
+import warnings
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from PIL import ExifTags, Image
+
+from data.archives import archive_of, read_bytes
+from data.decode import decode_rgb
+from data.errors import ImageError, UserError
+from data.formats import SNIFFED, format_of, readable_formats
+
+SMALL_SIDE = 256  # pixels, at which sharpness and flatness are measured
+FLAT_LEVELS = 2.0  # grey levels around a plane, below which a picture shows nothing
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One picture file.
+
+    Attributes:
+        path: absolute; a member of an archive has the archive's path in front.
+        width: pixels; 0 where the picture cannot be read.
+        height: pixels; 0 where the picture cannot be read.
+        size: bytes of the file.
+        modified: nanoseconds since 1970.
+        taken: the date in its EXIF data, `YYYY-MM-DD HH:MM:SS`; empty where there is none.
+        tags: number of EXIF entries.
+        form: the format by its content, such as JPEG.
+        sharpness: variance of the Laplacian at a long side of 256 pixels; higher is sharper.
+        flat: it shows nothing: one colour, or a plain gradient.
+        linked: the path is a link to a file.
+        archived: the path lies inside an archive.
+    """
+
+    path: Path
+    width: int
+    height: int
+    size: int
+    modified: int
+    taken: str
+    tags: int
+    form: str
+    sharpness: float
+    flat: bool
+    linked: bool
+    archived: bool
+
+
+def picture_facts(path: Path) -> Facts:
+    """Read what there is to know of a picture; of one that cannot be read, its size and date only."""
+    archive = archive_of(path) if not path.exists() else None
+    try:
+        state = (archive or path).stat()
+        content = read_bytes(path)
+    except (OSError, UserError):
+        return Facts(path, 0, 0, 0, 0, "", 0, "", 0.0, False, path.is_symlink(), archive is not None)
+    width, height, taken, tags = _header(content)
+    sharpness, flat = _look(content)
+    form = format_of(content[:SNIFFED]) or ""
+    return Facts(
+        path=path,
+        width=width,
+        height=height,
+        size=len(content),
+        modified=state.st_mtime_ns,
+        taken=taken,
+        tags=tags,
+        form=form,
+        sharpness=sharpness,
+        flat=flat,
+        linked=archive is None and os.path.islink(path),  # noqa: PTH114 - a plain question
+        archived=archive is not None,
+    )
+
+
+def is_flat(pixels: NDArray[np.uint8]) -> bool:
+    """Whether a picture [h, w, 3] shows nothing: every channel lies within about two grey levels of a plane."""
+    height, width = pixels.shape[:2]
+    rows, columns = np.mgrid[0:height, 0:width]
+    plane = np.stack([np.ones(rows.size), rows.ravel() / height, columns.ravel() / width], axis=1)
+    values = pixels.reshape(-1, 3).astype(np.float64)
+    fitted, *_ = np.linalg.lstsq(plane, values, rcond=None)
+    return bool((values - plane @ fitted).std(axis=0).max() < FLAT_LEVELS)
+
+
+def _header(content: bytes) -> tuple[int, int, str, int]:
+    """Width and height as the picture is shown, the date it was taken, and the number of EXIF entries."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with Image.open(io.BytesIO(content), formats=readable_formats(content[:SNIFFED])) as image:
+                exif = image.getexif()
+                inner = exif.get_ifd(ExifTags.IFD.Exif)
+                turned = exif.get(ExifTags.Base.Orientation, 1) in (5, 6, 7, 8)
+                width, height = image.size[::-1] if turned else image.size
+                stamp = inner.get(ExifTags.Base.DateTimeOriginal) or exif.get(ExifTags.Base.DateTime) or ""
+                return width, height, _date(str(stamp)), len(exif) + len(inner)
+    except Exception:  # damaged files raise anything
+        return 0, 0, "", 0
+
+
+def _date(stamp: str) -> str:
+    try:
+        return str(datetime.strptime(stamp.strip("\0 "), "%Y:%m:%d %H:%M:%S"))
+    except ValueError:
+        return ""
+
+
+def _look(content: bytes) -> tuple[float, bool]:
+    try:
+        pixels = decode_rgb(content, short_side=SMALL_SIDE)
+    except ImageError:
+        return 0.0, False
+    scale = SMALL_SIDE / max(pixels.shape[:2])
+    if scale < 1:
+        size = max(1, round(pixels.shape[1] * scale)), max(1, round(pixels.shape[0] * scale))
+        pixels = np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA))
+    grey = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)
+    return float(cv2.Laplacian(grey, cv2.CV_64F).var()), is_flat(pixels)

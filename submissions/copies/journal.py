@@ -1,0 +1,110 @@
+"""The journal: what is done to which file, written before it is done, so that after a kill it can be finished or undone.
+
+One JSON object per line. A step begins with a line of state "begin" that says everything needed to finish or undo it, and ends
+with a line of state "done", "left" (nothing was done) or "undone".
+"""
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from data.errors import UserError
+
+Way = Literal["move", "hardlink", "symlink", "delete-to-trash"]
+State = Literal["begin", "done", "left", "undone"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is done to one file.
+
+    Attributes:
+        number: of the step in its journal, from 1.
+        way: what happens to the file.
+        file: where it lay.
+        place: where it goes.
+        kept: the file that is kept instead.
+        sha256: hexadecimal digest of the file's bytes.
+        note: a file beside the trash that says where it came from; empty where there is none.
+    """
+
+    number: int
+    way: Way
+    file: str
+    place: str
+    kept: str
+    sha256: str
+    note: str = ""
+
+
+class Journal:
+    """An open journal; every line is on the disk before the next thing is done."""
+
+    def __init__(self, path: Path) -> None:
+        """Open a journal, or begin one.
+
+        Raises:
+            UserError: the file is no journal.
+        """
+        self.path = path
+        self.steps: dict[int, Step] = {}
+        self.states: dict[int, State] = {}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._read()
+        self._file = path.open("a", encoding="utf-8")
+
+    def begin(self, way: Way, file: Path, place: Path, kept: Path, sha256: str, note: Path | None = None) -> Step:
+        """Write down what will be done next."""
+        number = max(self.steps, default=0) + 1
+        step = Step(number, way, os.fspath(file), os.fspath(place), os.fspath(kept), sha256, os.fspath(note or ""))
+        self.steps[number] = step
+        self._write({"state": "begin"} | asdict(step))
+        self.states[number] = "begin"
+        return step
+
+    def end(self, step: Step, state: State, reason: str = "") -> None:
+        """Write down how a step ended."""
+        self._write({"state": state, "number": step.number} | ({"reason": reason} if reason else {}))
+        self.states[step.number] = state
+
+    def in_state(self, state: State) -> list[Step]:
+        """Return the steps that stand so, in the order in which they began."""
+        return [step for number, step in sorted(self.steps.items()) if self.states[number] == state]
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _write(self, line: dict[str, Any]) -> None:
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def _read(self) -> None:
+        if not self.path.exists():
+            return
+        text = self.path.read_text(encoding="utf-8", errors="replace")
+        for number, line in enumerate(text.splitlines(), 1):
+            try:
+                self._take(json.loads(line))
+            except (ValueError, KeyError, TypeError) as error:
+                if number == len(text.splitlines()) and not text.endswith("\n"):
+                    self._cut_last_line(text)  # a kill or a full disk broke it off: what it announced was not begun
+                    return
+                raise UserError(f"{self.path}, line {number} is not a line of a journal ({error}). It is left alone.") from error
+
+    def _take(self, line: dict[str, Any]) -> None:
+        state: State = line.pop("state")
+        number = int(line["number"])
+        if state == "begin":
+            self.steps[number] = Step(**line)
+        elif number not in self.steps:
+            raise KeyError(number)
+        self.states[number] = state
+
+    def _cut_last_line(self, text: str) -> None:
+        whole = text[: text.rfind("\n") + 1].encode()
+        with self.path.open("r+b") as file:
+            file.truncate(len(whole))

@@ -1,0 +1,55 @@
+"""The desktop's trash: by the freedesktop.org specification on Linux, `~/.Trash` on macOS, elsewhere a folder beside the plan."""
+
+import os
+import sys
+from datetime import datetime
+from pathlib import Path
+from urllib.parse import quote
+
+
+def trash_of(file: Path, spare: Path) -> Path:
+    """Return the trash folder on the disk that a file lies on, so that putting it there copies nothing.
+
+    Args:
+        file: a file that is there.
+        spare: the folder to use where the system has no trash that can be filled like a folder.
+    """
+    if sys.platform == "win32":
+        return spare
+    home = Path.home() / ".Trash" if sys.platform == "darwin" else _home_trash()
+    device = file.lstat().st_dev
+    if _device(home) == device:
+        return home
+    if sys.platform == "darwin":
+        return spare
+    top = next(folder for folder in (file.parent, *file.parents) if os.path.ismount(folder) or folder == folder.parent)
+    return top / f".Trash-{os.getuid()}" if os.access(top, os.W_OK) else spare
+
+
+def trash_place(file: Path, trash: Path) -> tuple[Path, Path | None]:
+    """Return a free path in the trash for a file, and that of the note that goes with it; None where the trash keeps no notes."""
+    noted = sys.platform.startswith("linux")
+    folder = trash / "files" if noted else trash
+    number = 1
+    while True:
+        name = file.name if number == 1 else f"{file.stem}.{number}{file.suffix}"
+        note = trash / "info" / f"{name}.trashinfo" if noted else None
+        if not os.path.lexists(folder / name) and (note is None or not os.path.lexists(note)):
+            return folder / name, note
+        number += 1
+
+
+def write_note(note: Path, file: Path) -> None:
+    """Write where a file in the trash came from, so that the desktop can put it back."""
+    note.parent.mkdir(parents=True, exist_ok=True)
+    stamp = datetime.now().isoformat(timespec="seconds")
+    note.write_text(f"[Trash Info]\nPath={quote(os.fsencode(file))}\nDeletionDate={stamp}\n", encoding="ascii")
+
+
+def _home_trash() -> Path:
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "Trash"
+
+
+def _device(folder: Path) -> int:
+    there = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    return there.stat().st_dev
