@@ -9,7 +9,6 @@ from PIL import ImageDraw
 
 from augmentations.composition import edit_image, replay
 from augmentations.edits.registry import TUNED_SIDE, Image
-from augmentations.query_set import fit
 from augmentations.randomness import generator_for
 from augmentations.settings import AugmentationSettings
 from augmentations.tables.beyond_paper import EXTRA_TABLE
@@ -19,10 +18,10 @@ from data.decode import decode_rgb
 from data.errors import ImageError, UserError
 from data.files import whole_file
 from data.images import ImageSet
-from data.loader import resize_square
+from data.loader import resize_square, shrink
 
-CELL, LABEL = 144, 16
-OVERLAYS = 64  # images that the sheets paste from
+CELL_SIDE, LABEL_HEIGHT = 144, 16
+MAX_OVERLAYS = 64  # images that the sheets paste from
 EDIT_INTENSITIES, COMPOSITION_INTENSITIES = (0.25, 0.6, 1.0), (0.25, 0.5, 0.75, 1.0)
 
 
@@ -46,7 +45,7 @@ def draw_contact_sheets(
     chosen = list(_first_readable(images, max(1, count)).values())
     if not chosen:
         raise UserError(f"no contact sheet: none of {len(images)} images can be read, the first is {images.paths[0]}.")
-    other_images = _Material(_first_readable(overlays, OVERLAYS))
+    other_images = _Material(_first_readable(overlays, MAX_OVERLAYS))
     edits = [edit for edit in (*QUERY_TABLE, *EXTRA_TABLE) if other_images.ids or not edit.needs_overlay]
     cells = []
     for number, edit in enumerate(edits):
@@ -72,7 +71,7 @@ def _first_readable(images: ImageSet, count: int) -> dict[str, Image]:
         if len(found) == count:
             break
         try:
-            found[image_id] = fit(decode_rgb(path, short_side=TUNED_SIDE // 2), TUNED_SIDE)
+            found[image_id] = shrink(decode_rgb(path, short_side=TUNED_SIDE // 2), TUNED_SIDE)
         except ImageError:
             continue
     return found
@@ -81,34 +80,34 @@ def _first_readable(images: ImageSet, count: int) -> dict[str, Image]:
 def _row(edit: Edit, image: Image, seed: int, other_images: _Material) -> list[Image]:
     """One draw at every intensity: of eight, the one that shows most at I = 1, for a drawn edit may be next to nothing."""
 
-    def edited(attempt: int, intensity: float) -> Image:
+    def apply(attempt: int, intensity: float) -> Image:
         rng = generator_for(seed, attempt, edit.name)
         return replay(image, [edit.draw_entry(rng, intensity, other_images.ids)], other_images)
 
     def change(attempt: int) -> float:
-        return float(np.abs(resize_square(edited(attempt, 1.0), CELL).astype(int) - resize_square(image, CELL)).mean())
+        return float(np.abs(resize_square(apply(attempt, 1.0), CELL_SIDE).astype(int) - resize_square(image, CELL_SIDE)).mean())
 
     best = max(range(8), key=change)
-    return [edited(best, intensity) for intensity in EDIT_INTENSITIES]
+    return [apply(best, intensity) for intensity in EDIT_INTENSITIES]
 
 
 def _save(path: Path, rows: list[tuple[str, list[Image]]], columns: int) -> None:
     """Rows of labelled pictures, `columns` rows side by side."""
-    width = max(len(row) for _, row in rows) * CELL + 8
-    height = CELL + LABEL
+    width = max(len(row) for _, row in rows) * CELL_SIDE + 8
+    height = CELL_SIDE + LABEL_HEIGHT
     sheet = Pillow.new("RGB", (columns * width, -(-len(rows) // columns) * height), "white")
     draw = ImageDraw.Draw(sheet)
     for number, (label, row) in enumerate(rows):
         left, top = number % columns * width, number // columns * height
         draw.text((left + 4, top + 2), label, fill="black")
         for column, picture in enumerate(row):
-            small = fit(picture, CELL - 4)
-            small = small if max(small.shape[:2]) >= CELL - 4 else _enlarged(small, CELL - 4)
-            sheet.paste(Pillow.fromarray(small), (left + 4 + column * CELL, top + LABEL))
+            small = shrink(picture, CELL_SIDE - 4)
+            small = small if max(small.shape[:2]) >= CELL_SIDE - 4 else _enlarge(small, CELL_SIDE - 4)
+            sheet.paste(Pillow.fromarray(small), (left + 4 + column * CELL_SIDE, top + LABEL_HEIGHT))
     with whole_file(path) as temporary:
         sheet.save(temporary, quality=88)
 
 
-def _enlarged(image: Image, long_side: int) -> Image:
+def _enlarge(image: Image, long_side: int) -> Image:
     factor = long_side / max(image.shape[:2])
     return cv2.resize(image, None, fx=factor, fy=factor, interpolation=cv2.INTER_NEAREST)  # type: ignore[return-value]

@@ -42,7 +42,7 @@ class EditedImages(Dataset[tuple[Tensor, int]]):
     `schedule` says; each repetition within the epoch has its own edits (MultiGrain's repeated augmentations).
 
     Pixels depend on (seed, epoch, image id, repetition) only. Bytes are a quarter of floats to send between processes:
-    `normalized` makes the floats where the network is.
+    `normalize_pixels` makes the floats where the network is.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class EpochBatches(Sampler[list[Key]]):
                 yield [(epoch, int(row), 0) for row in np.array_split(rows, self.ranks)[self.rank]]
 
 
-def normalized(pixels: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
+def normalize_pixels(pixels: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
     """uint8 [n, 3, h, w] → float32, 0…1, less the mean, by the standard deviation, channels last."""
     device = pixels.device
     scale = torch.tensor([255 * value for value in std], device=device)[:, None, None]

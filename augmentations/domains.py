@@ -8,17 +8,17 @@ from torch import Tensor
 DOMAINS = (0, 90, 180, 270)  # degrees, counter-clockwise
 
 
-def to_domain(image: NDArray[np.uint8], domain: int) -> NDArray[np.uint8]:
-    """[h, w, 3] turned by DOMAINS[domain]; exact, no pixel is interpolated."""
+def rotate_to_domain(image: NDArray[np.uint8], domain: int) -> NDArray[np.uint8]:
+    """An image [h, w, 3] turned by DOMAINS[domain] degrees; exact, no pixel is interpolated."""
     return np.ascontiguousarray(np.rot90(image, domain))
 
 
-def in_all_domains(images: Tensor) -> Tensor:
+def rotate_to_all_domains(images: Tensor) -> Tensor:
     """A batch [n, 3, s, s] in all four domains [4 n, 3, s, s]: first all at 0°, then all at 90°, …"""
     return torch.cat([torch.rot90(images, domain, dims=(2, 3)) for domain in range(len(DOMAINS))])
 
 
-def turned(images: Tensor, domains: Tensor) -> Tensor:
+def rotate_to_domains(images: Tensor, domains: Tensor) -> Tensor:
     """A batch [n, 3, s, s], each image in its own domain of `domains` [n]."""
     result = images.clone()
     for domain in range(1, len(DOMAINS)):

@@ -10,16 +10,15 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from augmentations.composition import edit_image
-from augmentations.query_set import fit
 from augmentations.randomness import generator_for
 from augmentations.settings import AugmentationSettings
 from data.decode import decode_rgb
 from data.errors import ImageError, UserError
 from data.images import ImageSet
 from data.labels import LabelledImages
-from data.loader import resize_square
+from data.loader import resize_square, shrink
 
-COPIER = AugmentationSettings(family="multigrain_full")
+COPY_EDITS = AugmentationSettings(family="multigrain_full")
 
 
 @dataclass(frozen=True)
@@ -40,12 +39,12 @@ def in_aug(training: ImageSet | LabelledImages, seed: int, count: int = 2000, co
     """
     if copies < 1 or count < 2:
         raise UserError(f"IN-aug of {count} images with {copies} copies each: two images and one copy at least are needed.")
-    images, chosen = _images(training), readable_sample(training, seed, count)
+    images, chosen = _images(training), sample_readable(training, seed, count)
     sources = ImageSet([images.ids[row] for row in chosen], [images.paths[row] for row in chosen])
     return InAug(sources, np.repeat(np.arange(len(chosen)), copies), copies, seed)
 
 
-def readable_sample(training: ImageSet | LabelledImages, seed: int, count: int) -> list[int]:
+def sample_readable(training: ImageSet | LabelledImages, seed: int, count: int) -> list[int]:
     """Rows of `count` images that can be read, all where there are fewer, as many of each class as the next.
 
     UserError: fewer than two images that can be read.
@@ -76,8 +75,8 @@ class InAugImages(Dataset[tuple[Tensor, bool]]):
     def __getitem__(self, index: int) -> tuple[Tensor, bool]:
         sources, (source, copy) = self.chosen.sources, divmod(index, self.chosen.copies)
         rng = generator_for(self.chosen.seed, 0, sources.ids[source], copy + 1)
-        image = fit(decode_rgb(sources.paths[source], short_side=2 * self.size), 3 * self.size)
-        pixels = resize_square(edit_image(image, COPIER, rng).image, self.size)
+        image = shrink(decode_rgb(sources.paths[source], short_side=2 * self.size), 3 * self.size)
+        pixels = resize_square(edit_image(image, COPY_EDITS, rng).image, self.size)
         return torch.from_numpy(np.ascontiguousarray(pixels)).permute(2, 0, 1), True
 
 

@@ -7,7 +7,6 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
-import cv2
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -24,6 +23,7 @@ from data.files import whole_folder
 from data.ground_truth import write_ground_truth
 from data.images import ImageSet
 from data.layout import GROUND_TRUTH, QUERY, QUERY_EDITS, QUERY_RECORDS
+from data.loader import shrink
 
 Task = tuple[str, str, Path]  # query id, source id, source path
 
@@ -36,7 +36,7 @@ class FileOverlays:
 
     def __call__(self, image_id: str) -> NDArray[np.uint8]:
         try:
-            return fit(decode_rgb(self._paths[image_id], short_side=TUNED_SIDE // 2), TUNED_SIDE)
+            return shrink(decode_rgb(self._paths[image_id], short_side=TUNED_SIDE // 2), TUNED_SIDE)
         except ImageError:
             self.ids = [other for other in self.ids if other != image_id]
             raise
@@ -79,15 +79,6 @@ def make_query_set(
         _write_tables(temporary, tasks, results)
 
 
-def fit(image: NDArray[np.uint8], long_side: int) -> NDArray[np.uint8]:
-    """Shrink so that the long side is at most `long_side`."""
-    factor = long_side / max(image.shape[:2])
-    if factor >= 1:
-        return image
-    size = max(8, round(image.shape[1] * factor)), max(8, round(image.shape[0] * factor))
-    return cv2.resize(image, size, interpolation=cv2.INTER_AREA)  # type: ignore[return-value]
-
-
 def _write_query(
     folder: Path, settings: AugmentationSettings, seed: int, overlays: ImageSet, task: Task
 ) -> list[dict[str, object]] | str:
@@ -95,15 +86,15 @@ def _write_query(
     query_id, source_id, path = task
     other_images = FileOverlays(overlays)
     try:
-        image = fit(decode_rgb(path, short_side=TUNED_SIDE // 2), TUNED_SIDE)
+        image = shrink(decode_rgb(path, short_side=TUNED_SIDE // 2), TUNED_SIDE)
     except ImageError as error:
         return str(error)
-    edited = _edited(image, settings, seed, query_id, source_id, other_images)
-    Image.fromarray(fit(edited.image, 2 * TUNED_SIDE)).save(folder / f"{query_id}.jpg", quality=85)
+    edited = _edit_at_least_once(image, settings, seed, query_id, source_id, other_images)
+    Image.fromarray(shrink(edited.image, 2 * TUNED_SIDE)).save(folder / f"{query_id}.jpg", quality=85)
     return edited.record
 
 
-def _edited(
+def _edit_at_least_once(
     image: NDArray[np.uint8], settings: AugmentationSettings, seed: int, query_id: str, source_id: str, other_images: FileOverlays
 ) -> Edited:
     """The first drawn composition that holds an edit, from readable overlays; an image is never pasted into its own copy."""

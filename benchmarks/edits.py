@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from augmentations.composition import Record, draw_record, replay
-from augmentations.dataset import CachedOverlays, EditedImages, EpochBatches, normalized
+from augmentations.dataset import CachedOverlays, EditedImages, EpochBatches, normalize_pixels
 from augmentations.plain_augly import augly_calls, replay_with_augly
 from augmentations.randomness import generator_for
 from augmentations.settings import AugmentationSettings
@@ -145,7 +145,7 @@ def waiting_share(images: ImageSet, folder: Path, steps: int = 30) -> tuple[floa
         pixels, _labels = next(stream)
         waited += time.perf_counter() - asked
         optimizer.zero_grad()
-        network(normalized(pixels, MEAN, STD)).square().mean().backward()
+        network(normalize_pixels(pixels, MEAN, STD)).square().mean().backward()
         optimizer.step()
         seen += len(pixels)
     total = time.perf_counter() - began

@@ -25,10 +25,10 @@ from rich.table import Table
 
 from data.ground_truth import GroundTruth, read_ground_truth
 from data.images import ImageSet, find_images
-from submissions.ensemble.concatenated import join_files
 from submissions.ensemble.projection import fit_projection, unit_length
 from submissions.scoring.metrics import average_precision, rank_pairs
 from submissions.search.exact import ScoredPairs, search_pairs
+from submissions.vectors.concatenated import open_concatenated
 from submissions.vectors.files import write_vectors
 
 DIMENSIONS = 256
@@ -137,7 +137,7 @@ def measure_pca(rows: int) -> None:
             )
             write_vectors(path, ids, blocks)
         start = time.perf_counter()
-        joined = join_files(paths)
+        joined = open_concatenated(paths)
         projection = fit_projection(joined.sample(100_000))
         fitted = time.perf_counter() - start
         write_vectors(Path(folder) / "out.h5", ids, (projection.apply(block, 256, -0.5) for block in joined.blocks()))

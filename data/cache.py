@@ -21,7 +21,7 @@ from data.files import whole_file
 from data.images import ImageSet
 from data.loader import resize_square
 
-AHEAD = 2048
+IMAGES_IN_MEMORY = 2048
 
 
 class Pixels(Protocol):
@@ -116,8 +116,8 @@ def _squares(images: ImageSet, size: int, workers: int) -> Iterator[NDArray[np.u
         ThreadPoolExecutor(workers) as pool,  # decoding and resizing leave Python's lock alone
         tqdm(total=len(images), desc=f"caching {size} px", unit="image", leave=False) as bar,
     ):
-        for start in range(0, len(images), AHEAD):
-            for square in pool.map(partial(_square, size), images.paths[start : start + AHEAD]):
+        for start in range(0, len(images), IMAGES_IN_MEMORY):
+            for square in pool.map(partial(_square, size), images.paths[start : start + IMAGES_IN_MEMORY]):
                 bar.update()
                 yield square
 

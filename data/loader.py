@@ -36,3 +36,12 @@ def resize_square(pixels: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
     """[h, w, 3] → [size, size, 3], the shape not kept, as the competition's code did; by areas when it shrinks."""
     shrinks = min(pixels.shape[:2]) > size
     return cv2.resize(pixels, (size, size), interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR)  # type: ignore[return-value]
+
+
+def shrink(pixels: NDArray[np.uint8], long_side: int) -> NDArray[np.uint8]:
+    """An image [h, w, 3] with its long side at `long_side` pixels at most, its shape kept; smaller ones stay as they are."""
+    factor = long_side / max(pixels.shape[:2])
+    if factor >= 1:
+        return pixels
+    size = max(8, round(pixels.shape[1] * factor)), max(8, round(pixels.shape[0] * factor))
+    return cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)  # type: ignore[return-value]

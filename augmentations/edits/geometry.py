@@ -13,7 +13,7 @@ MIN_SIDE = 8
 @edit
 def scale(image: Image, factor: float) -> Image:
     """Make the image smaller by `factor`."""
-    return _resized(image, round(image.shape[1] * factor), round(image.shape[0] * factor))
+    return _resize(image, round(image.shape[1] * factor), round(image.shape[0] * factor))
 
 
 @edit
@@ -109,7 +109,7 @@ def _largest_upright(width: int, height: int, degrees: float) -> tuple[float, fl
     return (width * cosine - height * sine) / double, (height * cosine - width * sine) / double
 
 
-def _resized(image: Image, width: int, height: int) -> Image:
+def _resize(image: Image, width: int, height: int) -> Image:
     size = max(MIN_SIDE, width), max(MIN_SIDE, height)
     return _uint8(cv2.resize(image, size, interpolation=cv2.INTER_AREA))
 

@@ -5,7 +5,7 @@ import numpy as np
 
 from augmentations.edits.registry import TUNED_SIDE, Image, edit
 
-SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32) / 13  # the smoothing of Pillow's sharpness
+SMOOTHING_KERNEL = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32) / 13  # the smoothing of Pillow's sharpness
 
 
 @edit
@@ -27,7 +27,7 @@ def blur(image: Image, radius: float) -> Image:
 @edit
 def sharpen(image: Image, factor: float) -> Image:
     """Move away from a smoothed copy; 1 changes nothing."""
-    smooth = cv2.filter2D(image, -1, SMOOTH)
+    smooth = cv2.filter2D(image, -1, SMOOTHING_KERNEL)
     return cv2.addWeighted(image, factor, smooth, 1 - factor, 0)  # type: ignore[return-value]
 
 

@@ -9,9 +9,11 @@ from augmentations.edits import colour, geometry, overlays, quality
 from augmentations.edits.registry import TUNED_SIDE
 from augmentations.tables.row import Edit, Parameters, always, draw_nothing, rising
 
-LETTERS = np.array(list("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"))
-LINES = ("solid", "dotted", "dashed")
-WORDS = ("when", "you", "see", "the", "same", "picture", "again", "nobody", "me", "Monday", "wow", "that", "moment", "ok", "LOL")
+GLYPHS = np.array(list("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"))
+LINE_STYLES = ("solid", "dotted", "dashed")
+CAPTION_WORDS = (
+    "when", "you", "see", "the", "same", "picture", "again", "nobody", "me", "Monday", "wow", "that", "moment", "ok", "LOL",
+)  # fmt: skip
 
 
 def _draw_colour(rng: np.random.Generator) -> list[int]:
@@ -57,7 +59,7 @@ def _draw_stripes(rng: np.random.Generator, intensity: float) -> Parameters:
         "width": rng.uniform(0.05, 0.25),
         "degrees": rng.uniform(0, 180),
         "density": rng.uniform(0, 0.8),
-        "line": LINES[rng.integers(3)],
+        "line": LINE_STYLES[rng.integers(3)],
         "opacity": min(1.0, 0.1 + rng.random()),
         "colour": _draw_colour(rng),
     }
@@ -70,7 +72,7 @@ def _draw_emoji(rng: np.random.Generator, intensity: float) -> Parameters:
 
 def _draw_text(rng: np.random.Generator, intensity: float) -> Parameters:
     return {
-        "text": "".join(rng.choice(LETTERS, rng.integers(5, 11))),
+        "text": "".join(rng.choice(GLYPHS, rng.integers(5, 11))),
         "font": int(rng.integers(10_000)),
         "size": float(rng.choice([0.1, 0.15, 0.25, 0.3, 0.4])),
         "colour": _draw_colour(rng),
@@ -81,7 +83,7 @@ def _draw_text(rng: np.random.Generator, intensity: float) -> Parameters:
 
 
 def draw_sentence(rng: np.random.Generator) -> str:
-    return " ".join(rng.choice(WORDS, rng.integers(2, 6)))
+    return " ".join(rng.choice(CAPTION_WORDS, rng.integers(2, 6)))
 
 
 def _draw_meme(rng: np.random.Generator, intensity: float) -> Parameters:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from augmentations.dataset import normalized
+from augmentations.dataset import normalize_pixels
 from augmentations.in_aug import InAug, InAugImages, in_aug
 from data.images import ImageSet
 from data.labels import LabelledImages
@@ -111,7 +111,7 @@ def vectors_of(
     found: list[Tensor] = []
     with torch.inference_mode():
         for pixels, _ in DataLoader(dataset, 128):
-            batch = torch.rot90(normalized(pixels, descriptor.mean, descriptor.std), turns, dims=(2, 3))
+            batch = torch.rot90(normalize_pixels(pixels, descriptor.mean, descriptor.std), turns, dims=(2, 3))
             found.append(descriptor(batch, raw=raw))
     descriptor.pooling.exponent.data.fill_(before)
     return torch.cat(found, dim=-2).numpy()

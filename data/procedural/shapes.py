@@ -22,13 +22,13 @@ from data.errors import UserError
 from data.images import ImageSet
 from data.labels import COLUMNS, LabelledImages, with_classes
 from data.layout import TRAINING, TRAINING_LABELS
-from data.procedural.outlines import OUTLINES
 from data.procedural.pictures import Picture, draw_picture
+from data.procedural.polygons import POLYGONS
 
 Field = NDArray[np.float32]
 TEXTURES = ("plain", "stripes", "checks", "dots", "rings", "rays")
 HUES = {"red": 0, "yellow": 28, "green": 60, "blue": 108, "violet": 138, "pink": 160}  # of OpenCV's 180
-CLASSES = tuple("-".join(names) for names in product(OUTLINES, TEXTURES, HUES))
+CLASSES = tuple("-".join(names) for names in product(POLYGONS, TEXTURES, HUES))
 
 
 def class_names(seed: int) -> list[str]:
@@ -128,7 +128,7 @@ def _paint(
     left, top = np.maximum(centre - radius - 8, 0).astype(int)
     right, bottom = np.minimum(centre + radius + 9, canvas.shape[0]).astype(int)
     patch, origin = canvas[top:bottom, left:right], centre - (left, top)
-    rings = [np.round(16 * (origin + (radius * ring * (1, squeeze)) @ turn.T)).astype(np.int32) for ring in OUTLINES[shape]]
+    rings = [np.round(16 * (origin + (radius * ring * (1, squeeze)) @ turn.T)).astype(np.int32) for ring in POLYGONS[shape]]
     mask = np.zeros(patch.shape[:2], np.uint8)
     cv2.fillPoly(mask, rings, 255, lineType=cv2.LINE_AA, shift=4)  # 1/16 pixels; an inner ring is a hole
     cover = (mask / np.float32(255))[..., None]

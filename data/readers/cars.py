@@ -10,7 +10,7 @@ from data.images import ImageSet
 from data.labels import LabelledImages
 from data.readers.expected import TrainTest, existing, expect
 
-FORM = "cars_annos.mat and car_ims/000001.jpg, … (cars_annos.mat and car_ims.tgz side by side)"
+LAYOUT = "cars_annos.mat and car_ims/000001.jpg, … (cars_annos.mat and car_ims.tgz side by side)"
 
 
 def read_cars(root: Path | str, train_classes: int = 98) -> TrainTest:
@@ -19,7 +19,7 @@ def read_cars(root: Path | str, train_classes: int = 98) -> TrainTest:
     UserError: missing files, a table of another form, images that are listed but not there, no class left for one part.
     """
     root = Path(root)
-    expect(root, FORM, "cars_annos.mat", "car_ims/")
+    expect(root, LAYOUT, "cars_annos.mat", "car_ims/")
     file = root / "cars_annos.mat"
     try:
         content = loadmat(file, squeeze_me=True)

@@ -9,7 +9,7 @@ from data.images import ImageSet, find_images
 from data.readers.expected import RetrievalSet, expect
 
 Copies = Literal["strong", "jpeg", "crops"]
-FORM = "original/200000.jpg, … and strong/200001.jpg, …, jpeg/<quality>/200000.jpg, …, crops/<per cent>/200000.jpg, …"
+LAYOUT = "original/200000.jpg, … and strong/200001.jpg, …, jpeg/<quality>/200000.jpg, …, crops/<per cent>/200000.jpg, …"
 
 
 def read_copydays(
@@ -28,10 +28,10 @@ def read_copydays(
     if strength is not None and copies == "strong":
         raise UserError("Copydays' strong copies have no strength; leave it out, or choose jpeg or crops.")
     folder = copies if strength is None else f"{copies}/{strength}"
-    expect(root, FORM, "original/", f"{folder}/")
-    parts = [_named("original", root / "original"), _named(folder, root / folder)]
+    expect(root, LAYOUT, "original/", f"{folder}/")
+    parts = [_prefix_ids("original", root / "original"), _prefix_ids(folder, root / folder)]
     if distractors is not None:
-        parts.append(_named("distractor", Path(distractors)))
+        parts.append(_prefix_ids("distractor", Path(distractors)))
     images = ImageSet([image_id for part in parts for image_id in part.ids], [path for part in parts for path in part.paths])
     originals: dict[int, list[int]] = defaultdict(list)
     first, end = len(parts[0]), len(parts[0]) + len(parts[1])
@@ -40,11 +40,12 @@ def read_copydays(
     queries = list(range(first, end))
     alone = [row for row in queries if _group(images, row) not in originals]
     if alone:
-        raise UserError(f"{root}: {len(alone)} copies have no original, the first is {images.paths[alone[0]]}. Expected {FORM}.")
+        lonely = images.paths[alone[0]]
+        raise UserError(f"{root}: {len(alone)} copies have no original, the first is {lonely}. Expected {LAYOUT}.")
     return RetrievalSet(images, queries, [originals[_group(images, row)] for row in queries], [queries] * len(queries))
 
 
-def _named(prefix: str, folder: Path) -> ImageSet:
+def _prefix_ids(prefix: str, folder: Path) -> ImageSet:
     found = find_images(folder, naming="path")
     return ImageSet([f"{prefix}/{image_id}" for image_id in found.ids], found.paths)
 
@@ -53,5 +54,5 @@ def _group(images: ImageSet, row: int) -> int:
     """The number that a photo and its copies share."""
     name = images.paths[row].stem
     if len(name) != 6 or not name.isdecimal():
-        raise UserError(f"{images.paths[row]} is not named by six figures, as Copydays' images are: {FORM}.")
+        raise UserError(f"{images.paths[row]} is not named by six figures, as Copydays' images are: {LAYOUT}.")
     return int(name) // 100

@@ -6,7 +6,7 @@ from data.errors import UserError
 from data.labels import with_classes
 from data.readers.expected import TrainTest, existing, expect, rows_of
 
-FORM = "CUB_200_2011/images.txt, CUB_200_2011/image_class_labels.txt and CUB_200_2011/images/… (CUB_200_2011.tgz)"
+LAYOUT = "CUB_200_2011/images.txt, CUB_200_2011/image_class_labels.txt and CUB_200_2011/images/… (CUB_200_2011.tgz)"
 
 
 def read_cub(root: Path | str, train_classes: int = 100) -> TrainTest:
@@ -17,13 +17,13 @@ def read_cub(root: Path | str, train_classes: int = 100) -> TrainTest:
     """
     root = Path(root)
     folder = root if (root / "images.txt").is_file() else root / "CUB_200_2011"
-    expect(root, FORM)
-    expect(folder if folder.is_dir() else root, FORM, "images.txt", "image_class_labels.txt", "images/")
+    expect(root, LAYOUT)
+    expect(folder if folder.is_dir() else root, LAYOUT, "images.txt", "image_class_labels.txt", "images/")
     names = dict(rows_of(folder / "images.txt", 2))
     class_of = dict(rows_of(folder / "image_class_labels.txt", 2))
     odd = [number for number in names.keys() | class_of.keys() if number not in names or not class_of.get(number, "").isdecimal()]
     if odd:
-        raise UserError(f"{folder}: images.txt and image_class_labels.txt name different images, such as {min(odd)}: {FORM}.")
+        raise UserError(f"{folder}: images.txt and image_class_labels.txt name different images, such as {min(odd)}: {LAYOUT}.")
     parts = []
     for training in (True, False):
         chosen = [name for number, name in names.items() if (int(class_of[number]) <= train_classes) == training]

@@ -7,7 +7,7 @@ from data.errors import UserError
 from data.images import find_images
 from data.readers.expected import RetrievalSet, expect
 
-FORM = "jpg/100000.jpg, jpg/100001.jpg, … (jpg1.tar.gz and jpg2.tar.gz unpacked into the same folder)"
+LAYOUT = "jpg/100000.jpg, jpg/100001.jpg, … (jpg1.tar.gz and jpg2.tar.gz unpacked into the same folder)"
 
 
 def read_holidays(root: Path | str) -> RetrievalSet:
@@ -16,11 +16,11 @@ def read_holidays(root: Path | str) -> RetrievalSet:
     UserError: no jpg/ folder below `root`, a file whose name is no six-figure number, a group without query or without answer.
     """
     root = Path(root)
-    expect(root, FORM, "jpg/")
+    expect(root, LAYOUT, "jpg/")
     images = find_images(root / "jpg", naming="path")
     wrong = [image_id for image_id in images.ids if not (len(image_id) == 6 and image_id.isascii() and image_id.isdigit())]
     if wrong:
-        raise UserError(f"{root / 'jpg'} holds {len(wrong)} images not named by six figures, such as {wrong[0]!r}: {FORM}.")
+        raise UserError(f"{root / 'jpg'} holds {len(wrong)} images not named by six figures, such as {wrong[0]!r}: {LAYOUT}.")
     groups: dict[int, list[int]] = defaultdict(list)
     for row, image_id in enumerate(images.ids):
         groups[int(image_id) // 100].append(row)
@@ -28,7 +28,7 @@ def read_holidays(root: Path | str) -> RetrievalSet:
         if len(rows) < 2 or not images.ids[rows[0]].endswith("00"):
             raise UserError(
                 f"{root / 'jpg'}: the group {group} has {len(rows)} images, the first is {images.ids[rows[0]]}; expected a query "
-                f"{group}00 and one more at least. Are both archives unpacked? {FORM}."
+                f"{group}00 and one more at least. Are both archives unpacked? {LAYOUT}."
             )
     queries = [rows[0] for rows in groups.values()]
     return RetrievalSet(images, queries, [rows[1:] for rows in groups.values()], [[query] for query in queries])

@@ -5,7 +5,7 @@ from pathlib import Path
 from data.labels import LabelledImages, with_classes
 from data.readers.expected import TrainTest, existing, expect, rows_of
 
-FORM = "Ebay_train.txt, Ebay_test.txt and the folders bicycle_final/, …, toaster_final/ (Stanford_Online_Products.zip)"
+LAYOUT = "Ebay_train.txt, Ebay_test.txt and the folders bicycle_final/, …, toaster_final/ (Stanford_Online_Products.zip)"
 HEADER = "image_id class_id super_class_id path"
 
 
@@ -16,10 +16,10 @@ def read_online_products(root: Path | str) -> TrainTest:
     images that are listed but not there.
     """
     root = Path(root)
-    expect(root, FORM)
+    expect(root, LAYOUT)
     inside = root / "Stanford_Online_Products"
     folder = inside if inside.is_dir() else root
-    expect(folder, FORM, "Ebay_train.txt", "Ebay_test.txt")
+    expect(folder, LAYOUT, "Ebay_train.txt", "Ebay_test.txt")
     return TrainTest(_part(folder, "Ebay_train.txt"), _part(folder, "Ebay_test.txt"))
 
 

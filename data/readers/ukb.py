@@ -9,7 +9,7 @@ from data.images import find_images
 from data.labels import LabelledImages
 from data.readers.expected import expect
 
-FORM = "full/ukbench00000.jpg, full/ukbench00001.jpg, … in fours (ukbench.zip), or the same images without full/"
+LAYOUT = "full/ukbench00000.jpg, full/ukbench00001.jpg, … in fours (ukbench.zip), or the same images without full/"
 
 
 def read_ukb(root: Path | str) -> LabelledImages:
@@ -18,18 +18,18 @@ def read_ukb(root: Path | str) -> LabelledImages:
     UserError: no such images, other names, an object that has not all of its four images.
     """
     root = Path(root)
-    expect(root, FORM)
+    expect(root, LAYOUT)
     folder = root / "full" if (root / "full").is_dir() else root
     images = find_images(folder, naming="path")
     numbers = [image_id.removeprefix("ukbench") for image_id in images.ids]
     wrong = [image_id for image_id, number in zip(images.ids, numbers, strict=True) if len(number) != 5 or not number.isdecimal()]
     if wrong:
-        raise UserError(f"{folder} holds {len(wrong)} images with other names, such as {wrong[0]!r}; expected {FORM}.")
+        raise UserError(f"{folder} holds {len(wrong)} images with other names, such as {wrong[0]!r}; expected {LAYOUT}.")
     objects, labels, sizes = np.unique([int(number) // 4 for number in numbers], return_inverse=True, return_counts=True)
     if (sizes != 4).any():
         first = int(objects[sizes != 4][0])
         raise UserError(
             f"{folder}: {int((sizes != 4).sum())} objects have not four images, the first should have ukbench{4 * first:05d} to "
-            f"ukbench{4 * first + 3:05d}. Is the archive unpacked whole? {FORM}."
+            f"ukbench{4 * first + 3:05d}. Is the archive unpacked whole? {LAYOUT}."
         )
     return LabelledImages(images, labels.astype(np.int64), [f"{number:05d}" for number in objects.tolist()])

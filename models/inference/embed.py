@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from augmentations.dataset import normalized
+from augmentations.dataset import normalize_pixels
 from data.errors import UserError
 from data.images import ImageSet
 from data.loader import CleanImages
@@ -43,7 +43,7 @@ def embed_images(checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSe
 
     def embed(loaded: tuple[Tensor, Tensor]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         pixels, readable = loaded
-        batch = normalized(pixels.to(device, non_blocking=True), descriptor.mean, descriptor.std)
+        batch = normalize_pixels(pixels.to(device, non_blocking=True), descriptor.mean, descriptor.std)
         vectors = embed_batch(descriptor, batch, sizes, settings.flip, settings.precision).float().cpu().numpy()
         unreadable = ~readable.numpy()
         vectors[unreadable] = 0

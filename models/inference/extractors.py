@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from augmentations.dataset import normalized
+from augmentations.dataset import normalize_pixels
 from data.images import ImageSet
 from data.loader import CleanImages
 from models.inference.embed import EmbeddedBlock, check_finite, embed_batch, image_sizes
@@ -42,7 +42,7 @@ def torch_network(checkpoint: Path, settings: EmbeddingSettings) -> Network:
     size = max(sizes)
 
     def embed(squares: Squares) -> NDArray[np.float32]:
-        batch = normalized(squares[size].to(device), descriptor.mean, descriptor.std)
+        batch = normalize_pixels(squares[size].to(device), descriptor.mean, descriptor.std)
         return embed_batch(descriptor, batch, sizes, settings.flip, settings.precision).float().cpu().numpy()
 
     return Network((size,), descriptor.dimensions, embed)

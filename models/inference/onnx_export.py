@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from augmentations.dataset import normalized
+from augmentations.dataset import normalize_pixels
 from data.errors import UserError
 from data.files import whole_file
 from models.inference.embed import image_sizes, mean_of, views_of
@@ -68,7 +68,7 @@ class Exported(nn.Module):
         return nn.functional.normalize((vectors - self.mean) @ self.axes) if self.projects else vectors
 
     def _described(self, descriptor: Descriptor, pixels: Tensor, sizes: list[int], flip: bool) -> Tensor:
-        floats = normalized(pixels, descriptor.mean, descriptor.std)
+        floats = normalize_pixels(pixels, descriptor.mean, descriptor.std)
         return mean_of([descriptor(view) for view in views_of(floats, sizes, flip)])
 
 

@@ -16,7 +16,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 from tqdm import tqdm
 
-from augmentations.dataset import normalized
+from augmentations.dataset import normalize_pixels
 from data.errors import UserError
 from models.network.descriptor import Descriptor
 
@@ -118,7 +118,7 @@ def _features(descriptor: Descriptor, loader: DataLoader[tuple[Tensor, bool]]) -
     device = descriptor.pooling.exponent.device
     for pixels, _ in tqdm(loader, desc="embedding", unit="batch", leave=False):
         with torch.no_grad():
-            features = descriptor.features(normalized(pixels.to(device), descriptor.mean, descriptor.std))
+            features = descriptor.features(normalize_pixels(pixels.to(device), descriptor.mean, descriptor.std))
         yield features
 
 

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional
 
-from augmentations.domains import DOMAINS, in_all_domains
+from augmentations.domains import DOMAINS, rotate_to_all_domains
 from data.errors import UserError
 from models.network.pooling import GeM
 from models.settings import DescriptorSettings, is_local
@@ -54,7 +54,7 @@ class Descriptor(nn.Module):
         if not self.settings.domains:
             return self._maps(images)
         if images.shape[2] == images.shape[3]:
-            return self._maps(in_all_domains(images))
+            return self._maps(rotate_to_all_domains(images))
         maps = [self._maps(torch.rot90(images, domain, dims=(2, 3))) for domain in range(len(DOMAINS))]
         return torch.cat([part.mT if domain % 2 else part for domain, part in enumerate(maps)])  # pooling sees no difference
 

@@ -8,7 +8,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 
-from augmentations.dataset import EditedImages, normalized
+from augmentations.dataset import EditedImages, normalize_pixels
 from models.network.descriptor import Descriptor
 from models.network.device import autocast
 
@@ -41,7 +41,7 @@ def class_centroids(
             first = 0
             for pixels, _ in DataLoader(dataset, batch_size, sampler=keys, num_workers=workers):
                 with autocast(device, precision):
-                    vectors = descriptor(normalized(pixels.to(device), descriptor.mean, descriptor.std))
+                    vectors = descriptor(normalize_pixels(pixels.to(device), descriptor.mean, descriptor.std))
                 total.index_add_(0, place[first : first + len(vectors)].to(device), vectors.float())
                 first += len(vectors)
                 bar.update(len(vectors))

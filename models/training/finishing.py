@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 
-from augmentations.dataset import EditedImages, normalized
+from augmentations.dataset import EditedImages, normalize_pixels
 from augmentations.settings import AugmentationSettings
 from data.cache import SquareImages
 from data.errors import UserError
@@ -45,7 +45,7 @@ def learn_whitening(
         clean = EditedImages(squares, AugmentationSettings(family="none"), size, seed)
         loader = DataLoader(clean, 128, sampler=keys, num_workers=settings.workers)
         for pixels, _ in tqdm(loader, desc="whitening", unit="batch", leave=False):
-            found.append(descriptor(normalized(pixels.to(device), descriptor.mean, descriptor.std), raw=True).float())
+            found.append(descriptor(normalize_pixels(pixels.to(device), descriptor.mean, descriptor.std), raw=True).float())
     whitening = fit_whitening(torch.cat(found))
     descriptor.whitening_mean.copy_(whitening.mean)
     descriptor.whitening_matrix.copy_(whitening.matrix)

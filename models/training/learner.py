@@ -11,8 +11,8 @@ from timm.layers.norm_act import convert_sync_batchnorm
 from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from augmentations.dataset import normalized
-from augmentations.domains import DOMAINS, turned
+from augmentations.dataset import normalize_pixels
+from augmentations.domains import DOMAINS, rotate_to_domains
 from models.distributed import gather_rows, sum_over_processes
 from models.network.descriptor import Descriptor
 from models.objectives.base import Objective, ObjectiveOutput
@@ -59,9 +59,9 @@ class Learner:
     def loss_of(self, pixels: Tensor, labels: Tensor, instances: Tensor) -> ObjectiveOutput:
         """Forward: bytes [n, 3, s, s] of this process, classes [n] and image rows [n] → the loss of all processes' images."""
         device = self.fabric.device
-        images = normalized(pixels.to(device, non_blocking=True), self.descriptor.mean, self.descriptor.std)
+        images = normalize_pixels(pixels.to(device, non_blocking=True), self.descriptor.mean, self.descriptor.std)
         if self.turn:
-            images = turned(images, torch.randint(len(DOMAINS), (len(images),)))
+            images = rotate_to_domains(images, torch.randint(len(DOMAINS), (len(images),)))
         embeddings = self.network(images, raw=True)
         labels, instances = labels.to(device), instances.to(device)
         with self.fabric.autocast():

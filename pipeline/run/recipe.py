@@ -71,8 +71,8 @@ class Recipe(Settings):
         queries: The synthetic query set.
         models: Name → model, in the order in which their vectors are joined; a name is also that of a folder.
         embedding: How models embed that have no settings of their own.
-        ensemble: Candidates for the PCA.
-        normalization: Candidates for the query normalisation.
+        ensemble: ValidationVectors for the PCA.
+        normalization: ValidationVectors for the query normalisation.
         baselines: Whether step 06 scores the two baselines as well.
     """
 

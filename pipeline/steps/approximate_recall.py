@@ -7,8 +7,8 @@ from pipeline.run.run import Run
 from pipeline.run.staleness import report_stale
 from pipeline.run.step import Product, make_product
 from pipeline.steps.definitions import SCORE, STEPS
-from submissions.ensemble.concatenated import join_files
 from submissions.search.approximate import INDEX, build_index, measure_recall, open_index
+from submissions.vectors.concatenated import open_concatenated
 
 
 def print_index_recall(run: Run, factory: str, probes: int | None, force: bool) -> None:
@@ -16,11 +16,11 @@ def print_index_recall(run: Run, factory: str, probes: int | None, force: bool) 
     training, references = (run.require(run.paths.projected(part)) for part in ("training", "reference"))
     queries = run.require(run.paths.normalized_queries)
     report_stale(run, STEPS[: STEPS.index(SCORE)])
-    folder, searched = run.paths.index, join_files([references])
+    folder, searched = run.paths.index, open_concatenated([references])
 
     def build() -> None:
         with whole_folder(folder) as temporary:
-            build_index(factory, join_files([training]), searched, temporary, run.recipe.seed)
+            build_index(factory, open_concatenated([training]), searched, temporary, run.recipe.seed)
 
     product = Product(
         name="index",
@@ -31,7 +31,7 @@ def print_index_recall(run: Run, factory: str, probes: int | None, force: bool) 
     )
     make_product(run, SCORE, product, force)
     index = open_index(folder, probes)
-    recall = measure_recall(index, join_files([queries]), searched, seed=run.recipe.seed)
+    recall = measure_recall(index, open_concatenated([queries]), searched, seed=run.recipe.seed)
     lists = faiss.try_extract_index_ivf(index)
     looked = f", {lists.nprobe} of {lists.nlist} lists looked into" if lists is not None else ""
     print(

@@ -11,7 +11,7 @@ from data.process import process_count
 from pipeline.run.paths import RunPaths
 from pipeline.steps.score import ranked_file
 from submissions.report.comparison_page import ComparisonInputs, Side, write_comparison
-from submissions.report.place import check_place
+from submissions.report.output_folder import check_output_folder
 from submissions.scoring.bootstrap import difference_interval, micro_average_precision_interval
 
 
@@ -39,7 +39,7 @@ def compare(
     if len(paths) > 2:
         raise UserError(f"--compare takes one or two runs or files, not {len(paths)}.")
     if report is not None:
-        check_place(report, "--report")
+        check_output_folder(report, "--report")
     images = _open_data(data, paths)
     truth_file = ground_truth or (images.ground_truth if images else None)
     if truth_file is None:

@@ -11,13 +11,13 @@ from data.ground_truth import read_ground_truth
 from pipeline.run.paths import SETS
 from pipeline.run.run import Run
 from pipeline.run.training_roles import TrainingRoles, training_roles
-from submissions.ensemble.candidates import Candidates, project_candidates
-from submissions.ensemble.concatenated import JoinedVectors, join_files
 from submissions.ensemble.normalization import neighbours_needed
 from submissions.ensemble.projection import Projection, fit_projection, save_projection
 from submissions.ensemble.rules import require_training_only
 from submissions.ensemble.selection import choose_variant, only_candidate, usable_methods
+from submissions.ensemble.validation import ValidationVectors, project_validation
 from submissions.ensemble.variant import Variant, write_choice
+from submissions.vectors.concatenated import ConcatenatedVectors, open_concatenated
 from submissions.vectors.files import describe_vectors, write_vectors
 
 
@@ -49,9 +49,9 @@ def join_models(run: Run) -> None:
     )
 
 
-def joined(run: Run, name: str) -> JoinedVectors:
+def joined(run: Run, name: str) -> ConcatenatedVectors:
     """Open all models' vectors of one of the SETS, concatenated per image."""
-    return join_files([run.paths.embeddings(model, name) for model in run.recipe.models])
+    return open_concatenated([run.paths.embeddings(model, name) for model in run.recipe.models])
 
 
 def _require_same_dimensions(run: Run) -> None:
@@ -68,7 +68,7 @@ def _require_same_dimensions(run: Run) -> None:
                 )
 
 
-def _choice(run: Run, training: JoinedVectors) -> tuple[Variant, pd.DataFrame]:
+def _choice(run: Run, training: ConcatenatedVectors) -> tuple[Variant, pd.DataFrame]:
     """The best candidate and the table of all; with a single one there is nothing to choose, and nothing is loaded."""
     recipe = run.recipe
     only = only_candidate(recipe.ensemble, recipe.normalization)
@@ -91,13 +91,13 @@ def _choice(run: Run, training: JoinedVectors) -> tuple[Variant, pd.DataFrame]:
     )
 
 
-def synthetic_candidates(run: Run, training: JoinedVectors, roles: TrainingRoles, dimensions: int) -> Candidates:
+def synthetic_candidates(run: Run, training: ConcatenatedVectors, roles: TrainingRoles, dimensions: int) -> ValidationVectors:
     """The vectors that the variant is chosen on: synthetic queries and held-out training images, no real query or reference."""
     held_out = roles.references.ids + roles.distractors.ids
     sample, seed = run.recipe.ensemble.training_sample, run.recipe.seed
-    return project_candidates(training, roles.references.ids, held_out, joined(run, "synthetic"), dimensions, sample, seed)
+    return project_validation(training, roles.references.ids, held_out, joined(run, "synthetic"), dimensions, sample, seed)
 
 
-def _projected(part: JoinedVectors, projection: Projection, variant: Variant) -> Iterator[NDArray[np.float32]]:
+def _projected(part: ConcatenatedVectors, projection: Projection, variant: Variant) -> Iterator[NDArray[np.float32]]:
     for block in part.blocks():
         yield projection.apply(block, variant.dimensions, variant.eigen_power)

@@ -13,7 +13,7 @@ from pipeline.run.run import Run
 from submissions.report.inputs import Distribution, ReportInputs, StepDone
 from submissions.report.page import write_report
 from submissions.scoring.bootstrap import Interval
-from submissions.scoring.breakdown import last_at_90
+from submissions.scoring.breakdown import last_place_at_90
 from submissions.scoring.metrics import RankedPairs, Scores
 from submissions.scoring.query_scores import query_scores
 from submissions.vectors.files import read_vectors
@@ -93,5 +93,5 @@ def _distributions(run: Run, truth: GroundTruth, ranked: RankedPairs, before: Ra
 
 def threshold(ranked: RankedPairs) -> float | None:
     """Return the lowest score that counts at 90 % precision; None where precision never reaches it."""
-    last = last_at_90(ranked)
+    last = last_place_at_90(ranked)
     return -float(ranked.distances[last - 1]) if last else None

@@ -20,7 +20,7 @@ from pipeline.run.manifest import fingerprint
 from pipeline.run.run import Run
 from pipeline.steps.report import write_run_report
 from submissions.ensemble.projection import fit_projection
-from submissions.ensemble.selection import best_beta, normalized_candidates
+from submissions.ensemble.selection import apply_normalizations, best_beta
 from submissions.ensemble.variant import read_choice
 from submissions.formats.matching_track import evaluate_matches
 from submissions.formats.submission import read_submission
@@ -196,7 +196,7 @@ def _ensemble_variants(run: Run, truth: GroundTruth) -> list[Scored]:
     names = {"none": "ensemble"} | {method: f"ensemble, {METHODS[method]} (β {{beta:g}})" for method in ("method1", "method2")}
     rows = []
     with naming(run.paths.projected("training")):
-        candidates = normalized_candidates(queries.vectors, training.readable(), chosen)
+        candidates = apply_normalizations(queries.vectors, training.readable(), chosen)
     for method, beta, moved in candidates:
         rows.append(_scored(names[method].format(beta=beta), Vectors(queries.ids, moved, queries.unreadable), references, truth))
     return rows

@@ -33,7 +33,7 @@ def print_sweep(run: Run) -> None:
     roles = training_roles(run)
     variant, _ = read_choice(run.paths.choice)
     training = joined(run, "training")
-    queries, references, base = synthetic_candidates(run, training, roles, variant.dimensions).under(
+    queries, references, base = synthetic_candidates(run, training, roles, variant.dimensions).weight(
         variant.dimensions, variant.eigen_power
     )
     truth = read_ground_truth(run.paths.query_ground_truth)

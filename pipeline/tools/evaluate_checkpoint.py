@@ -13,10 +13,10 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 
-from augmentations.dataset import normalized
+from augmentations.dataset import normalize_pixels
 from data.images import ImageSet
 from data.labels import LabelledImages, read_class_folders
-from data.protocol import Protocol, ProtocolImages, SameShapeBatches, shapes_of
+from data.preprocessing import PreprocessedImages, SameShapeBatches, TestProtocol, input_shapes
 from data.readers.cars import read_cars
 from data.readers.copydays import read_copydays
 from data.readers.cub import read_cub
@@ -53,7 +53,7 @@ class View:
 
     descriptor: Descriptor
     size: int
-    protocol: Protocol
+    protocol: TestProtocol
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def evaluate_checkpoint(
     *,
     distractors: Path | None = None,
     image_size: int | None = None,
-    protocol: Protocol = "square",
+    protocol: TestProtocol = "square",
     pooling_exponent: float | None = None,
 ) -> None:
     """Print a table of the set's figures.
@@ -114,13 +114,13 @@ def evaluate_checkpoint(
 def embedded(view: View, images: ImageSet, raw: bool = False) -> Vectors:
     """Unit vectors [n, d], or raw embeddings, in the order of the images; zero where one cannot be read, which is reported."""
     device = next(view.descriptor.parameters()).device
-    dataset = ProtocolImages(images, view.size, view.protocol)
-    batches = SameShapeBatches(shapes_of(dataset), BATCH)
+    dataset = PreprocessedImages(images, view.size, view.protocol)
+    batches = SameShapeBatches(input_shapes(dataset), BATCH)
     result: Tensor | None = None
     broken: list[int] = []
     with torch.inference_mode(), tqdm(total=len(images), desc="embedding", unit="image", leave=False) as bar:
         for rows, (pixels, readable) in zip(batches, DataLoader(dataset, batch_sampler=batches), strict=True):
-            shown = normalized(pixels.to(device), view.descriptor.mean, view.descriptor.std)
+            shown = normalize_pixels(pixels.to(device), view.descriptor.mean, view.descriptor.std)
             vectors = view.descriptor(shown, raw=raw).float().cpu() * readable[:, None]
             result = torch.zeros(len(images), vectors.shape[1]) if result is None else result
             result[rows] = vectors

@@ -16,7 +16,7 @@ from submissions.index.calibration import Tail
 from submissions.index.matches import Matches, Rule, counted, write_matches_csv
 from submissions.index.store import FILE, Store, open_store, remove_files
 from submissions.report.matches_page import write_matches_page
-from submissions.report.place import check_place
+from submissions.report.output_folder import check_output_folder
 
 GALLERY = "gallery"
 
@@ -24,7 +24,7 @@ GALLERY = "gallery"
 def match(options: argparse.Namespace) -> None:
     """Change the index, search it, write `matches.csv` and `gallery/index.html`."""
     _check_folders(options)
-    check_place(options.output / GALLERY, "--output")
+    check_output_folder(options.output / GALLERY, "--output")
     run, extractor = _extractor(options)
     if options.queries is None:
         with open_store(options.index, extractor.identity, extractor.dimensions, new=bool(options.add)) as store:

@@ -9,7 +9,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from augmentations.in_aug import InAugImages, in_aug, readable_sample
+from augmentations.in_aug import InAugImages, in_aug, sample_readable
 from data.errors import UserError
 from data.images import ImageSet, find_images
 from data.labels import LabelledImages, read_labels, with_classes
@@ -123,7 +123,7 @@ def _learn(
             f"the classifier of {checkpoint} knows {classes} classes; the training images have {found}. Name the set "
             "that it learnt with --data DIR."
         )
-    rows = [row for row in readable_sample(training, how.seed, how.images or SGD_IMAGES) if training.labels[row] < classes]
+    rows = [row for row in sample_readable(training, how.seed, how.images or SGD_IMAGES) if training.labels[row] < classes]
     images = ImageSet([training.images.ids[row] for row in rows], [training.images.paths[row] for row in rows])
     labels, settings = training.labels[rows], LearningSettings(learning_rate=how.learning_rate)
     learnt: dict[int, LearntExponent] = {}

@@ -31,7 +31,7 @@ class Projection:
         """
         if vectors.shape[1] != len(self.mean):
             raise UserError(f"the vectors have {vectors.shape[1]} dimensions, the projection was fitted on {len(self.mean)}.")
-        return self.weighted(self.coordinates(vectors, dimensions), eigen_power)
+        return self.weight(self.coordinates(vectors, dimensions), eigen_power)
 
     def coordinates(self, vectors: NDArray[np.float32], dimensions: int) -> NDArray[np.float32]:
         """[n, D] along the first axes, [n, dimensions]; zero rows stay zero."""
@@ -42,7 +42,7 @@ class Projection:
         along[~vectors.any(axis=1)] = 0
         return along
 
-    def weighted(self, coordinates: NDArray[np.float32], eigen_power: float) -> NDArray[np.float32]:
+    def weight(self, coordinates: NDArray[np.float32], eigen_power: float) -> NDArray[np.float32]:
         """Coordinates [n, m] times eigenvalue ** eigen_power, as unit vectors; in blocks, as there may be a million."""
         weights, made = self._weights(coordinates.shape[1], eigen_power), np.empty_like(coordinates, order="C")
         for start in range(0, len(coordinates), BLOCK):

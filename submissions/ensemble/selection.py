@@ -10,8 +10,8 @@ from tqdm import tqdm
 
 from data.errors import naming
 from data.ground_truth import GroundTruth
-from submissions.ensemble.candidates import Candidates
 from submissions.ensemble.normalization import find_neighbours, neighbours_needed, normalize_queries
+from submissions.ensemble.validation import ValidationVectors
 from submissions.ensemble.variant import Variant
 from submissions.scoring.metrics import evaluate
 from submissions.settings import PAPER_BETA, EnsembleSettings, Method, NormalizationSettings
@@ -19,7 +19,7 @@ from submissions.vectors.files import Vectors
 
 
 def choose_variant(
-    candidates: Candidates, ground_truth: GroundTruth, ensemble: EnsembleSettings, normalization: NormalizationSettings
+    candidates: ValidationVectors, ground_truth: GroundTruth, ensemble: EnsembleSettings, normalization: NormalizationSettings
 ) -> tuple[Variant, pd.DataFrame]:
     """The variant with the highest µAP on the synthetic queries, and the µAP of all of them, best first.
 
@@ -35,12 +35,12 @@ def choose_variant(
 
 
 def _normalizations(
-    candidates: Candidates, dimensions: int, power: float, ground_truth: GroundTruth, settings: NormalizationSettings
+    candidates: ValidationVectors, dimensions: int, power: float, ground_truth: GroundTruth, settings: NormalizationSettings
 ) -> list[dict[str, float | str]]:
     """Rows of the table for one projection, whose vectors are gone before the next one's are made."""
-    queries, references, training = candidates.under(dimensions, power)
+    queries, references, training = candidates.weight(dimensions, power)
     with naming(candidates.name):
-        normalized = normalized_candidates(queries.vectors, training, settings)
+        normalized = apply_normalizations(queries.vectors, training, settings)
     rows = []
     for method, beta, moved in normalized:
         scores, _ = evaluate(Vectors(queries.ids, moved, queries.unreadable), references, ground_truth)
@@ -61,7 +61,7 @@ def only_candidate(ensemble: EnsembleSettings, normalization: NormalizationSetti
     return variant, pd.DataFrame([asdict(variant) | {"micro_average_precision": float("nan")}])
 
 
-def normalized_candidates(
+def apply_normalizations(
     queries: NDArray[np.float32], training: NDArray[np.float32], settings: NormalizationSettings
 ) -> list[tuple[Method, float, NDArray[np.float32]]]:
     """Every (method, β) of the recipe with the queries it gives; the neighbours are searched once."""

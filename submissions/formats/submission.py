@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from data.errors import UserError
 from data.files import whole_file
 from submissions.settings import MAX_DIMENSIONS
-from submissions.vectors.files import LONGEST, Vectors, read_ids
+from submissions.vectors.files import MAX_LENGTH, Vectors, read_ids
 from submissions.vectors.hdf5 import new_hdf5
 
-FAR = 1e3  # unreadable queries and references lie this far on opposite sides, so that they match nothing
+UNREADABLE_DISTANCE = 1e3  # unreadable queries and references lie this far on opposite sides, so that they match nothing
 PARTS = (("query", "query_ids"), ("reference", "reference_ids"))
 
 
@@ -20,7 +20,8 @@ def write_submission(path: Path, queries: Vectors, references: Vectors) -> None:
     """Write `query` [n, d], `reference` [m, d] float32 and their ids, sorted by id; UserError lists every broken rule."""
     with whole_file(path) as temporary:
         with new_hdf5(temporary) as (file, _):
-            for (name, ids_name), part, side in zip(PARTS, (queries, references), (FAR, -FAR), strict=True):
+            sides = (UNREADABLE_DISTANCE, -UNREADABLE_DISTANCE)
+            for (name, ids_name), part, side in zip(PARTS, (queries, references), sides, strict=True):
                 order = sorted(range(len(part)), key=part.ids.__getitem__)
                 file[name] = _far_where_unreadable(part, side)[order]
                 file.create_dataset(
@@ -101,14 +102,15 @@ def _vector_problems(name: str, vectors: h5py.Dataset, ids: list[str]) -> list[s
         problems.append(f"{name} has {vectors.shape[1]} dimensions; at most {MAX_DIMENSIONS} are allowed (ensemble.dimensions)")
     if np.issubdtype(vectors.dtype, np.floating):
         lengths = np.concatenate([_lengths(vectors[start : start + 65_536]) for start in range(0, max(1, len(vectors)), 65_536)])
-        for wrong, told in (
-            (~np.isfinite(lengths), "hold NaN or infinity"),
-            (np.isfinite(lengths) & (lengths > LONGEST), f"are longer than {LONGEST:.0e}, so that their distances overflow"),
+        finite = np.isfinite(lengths)
+        for wrong, problem in (
+            (~finite, "hold NaN or infinity"),
+            (finite & (lengths > MAX_LENGTH), f"are longer than {MAX_LENGTH:.0e}, so that their distances overflow"),
         ):
             if wrong.any():
                 first = int(np.argmax(wrong))
                 image = f" ({ids[first]!r})" if first < len(ids) else ""
-                problems.append(f"{name}: {wrong.sum()} rows {told}, the first is row {first}{image}")
+                problems.append(f"{name}: {wrong.sum()} rows {problem}, the first is row {first}{image}")
     return problems
 
 

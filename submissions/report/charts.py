@@ -14,8 +14,8 @@ from submissions.scoring.query_scores import ScoreGroups
 
 CURVE_POINTS = 800
 BINS = 40
-ROW = 0.46  # inches of a step's row
-DOT: dict[str, Any] = {"markersize": 4.5, "markerfacecolor": "none", "markeredgecolor": INK}
+ROW_HEIGHT = 0.46  # inches of a step's row
+DOT_STYLE: dict[str, Any] = {"markersize": 4.5, "markerfacecolor": "none", "markeredgecolor": INK}
 
 
 def steps_chart(variants: Sequence[dict[str, Any]]) -> Markup:
@@ -32,18 +32,18 @@ def steps_chart(variants: Sequence[dict[str, Any]]) -> Markup:
             axes.barh(place, value, 0.42, color=_step_colour(row), alpha=1 if row["submitted"] else 0.75)
             if bounds is not None:
                 axes.plot(bounds, [place, place], color=INK, linewidth=1.2)
-            axes.plot(row["recall_at_precision_90"], place, "o", clip_on=False, **DOT)
+            axes.plot(row["recall_at_precision_90"], place, "o", clip_on=False, **DOT_STYLE)
             weight = "bold" if row["submitted"] else "normal"
             axes.text(0, place - 0.27, row["name"], va="bottom", fontsize=10, weight=weight)
             axes.text(1, place - 0.27, f"{value:.3f}", va="bottom", ha="right", fontsize=10, weight=weight)
-        axes.plot([], [], "o", label="recall at 90 % precision", **DOT)
+        axes.plot([], [], "o", label="recall at 90 % precision", **DOT_STYLE)
         axes.plot([], [], color=INK, linewidth=1.2, label="95 % of bootstrap draws of µAP")
         axes.set(xlabel="µAP", xlim=(0, 1), ylim=(len(variants) - 0.6, -0.85), yticks=[])
         axes.spines.left.set_visible(False)
         axes.grid(axis="x", alpha=0.2)
         figure.legend(loc="outside lower center", ncols=1, fontsize=10)
 
-    return draw(paint, 1.2 + ROW * len(variants), "µAP of every step")
+    return draw(paint, 1.2 + ROW_HEIGHT * len(variants), "µAP of every step")
 
 
 def _step_colour(row: dict[str, Any]) -> str:

@@ -8,8 +8,8 @@ from data.files import whole_folder
 from data.ground_truth import GroundTruth
 from data.images import ImageSet
 from submissions.report.charts import precision_recall_chart
-from submissions.report.gallery import Card, Gallery, Shown, best_wrong, score_note
-from submissions.report.pictures import pictured
+from submissions.report.gallery import Card, Gallery, Picture, best_wrong, score_note
+from submissions.report.pictures import add_thumbnails
 from submissions.report.rendering import number, render
 from submissions.scoring.bootstrap import Interval
 from submissions.scoring.breakdown import read_edits
@@ -26,7 +26,7 @@ from submissions.scoring.comparison import (
 from submissions.scoring.metrics import RankedPairs, Scores
 from submissions.scoring.query_scores import QueryScores
 
-EACH = 48
+MAX_CARDS = 48
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def write_comparison(inputs: ComparisonInputs, folder: Path) -> Path:
             counts=counts,
             curve=precision_recall_chart([(first.name, first.ranked), (second.name, second.ranked)]),
             by_edit=list(by_edit),
-            galleries=pictured(galleries, inputs.queries, inputs.references, temporary),
+            galleries=add_thumbnails(galleries, inputs.queries, inputs.references, temporary),
         )
         write_changes(temporary / "pairs.csv", changes)
         (temporary / "index.html").write_text(html, encoding="utf-8")
@@ -89,41 +89,47 @@ def _galleries(inputs: ComparisonInputs, changes: list[Change], edits: Mapping[s
             f"Won by {second.name}",
             f"Copies that {second.name} finds at 90 % precision and {first.name} does not, the greatest gain in µAP first. "
             f"Scores below the pictures are those of {first.name}.",
-            [_changed(change, change.first, wrong[first.name].get(change.query_id), edits) for change in won(changes)[:EACH]],
+            [
+                _change_card(change, change.first, wrong[first.name].get(change.query_id), edits)
+                for change in won(changes)[:MAX_CARDS]
+            ],
         ),
         Gallery(
             f"Lost by {second.name}",
             f"Copies that {first.name} finds at 90 % precision and {second.name} does not, the greatest loss of µAP first. "
             f"Scores below the pictures are those of {second.name}.",
-            [_changed(change, change.second, wrong[second.name].get(change.query_id), edits) for change in lost(changes)[:EACH]],
+            [
+                _change_card(change, change.second, wrong[second.name].get(change.query_id), edits)
+                for change in lost(changes)[:MAX_CARDS]
+            ],
         ),
         *(
             Gallery(
                 f"False alarms of {side.name} alone",
                 "Wrong pairs that count at 90 % precision in this one only, the surest first.",
-                [_alarm(side.ranked, place, edits) for place in places[:EACH]],
+                [_alarm_card(side.ranked, place, edits) for place in places[:MAX_CARDS]],
             )
             for side, places in alarms
         ),
     ]
 
 
-def _changed(change: Change, missed: Place, wrong: tuple[str, float] | None, edits: Mapping[str, str]) -> Card:
+def _change_card(change: Change, missed: Place, wrong: tuple[str, float] | None, edits: Mapping[str, str]) -> Card:
     """A copy that one side finds, beside the nearest wrong reference of the side that misses it."""
     pictures = [
-        Shown("query", change.query_id, "query"),
-        Shown("reference", change.reference_id, "true", score_note(missed.score)),
+        Picture("query", change.query_id, "query"),
+        Picture("reference", change.reference_id, "true", score_note(missed.score)),
     ]
     if wrong is not None:
         above = missed.score is None or wrong[1] >= missed.score
-        pictures.append(Shown("reference", wrong[0], "ranked above it" if above else "nearest wrong", score_note(wrong[1])))
+        pictures.append(Picture("reference", wrong[0], "ranked above it" if above else "nearest wrong", score_note(wrong[1])))
     ranks = " → ".join("not ranked" if place.rank is None else f"rank {place.rank}" for place in (change.first, change.second))
     scores = " → ".join("none" if place.score is None else number(place.score) for place in (change.first, change.second))
     text = f"{ranks}; score {scores}; µAP {number(change.gain, '+.5f')}"
     return Card(tuple(pictures), text, edits.get(change.query_id, ""))
 
 
-def _alarm(ranked: RankedPairs, place: int, edits: Mapping[str, str]) -> Card:
+def _alarm_card(ranked: RankedPairs, place: int, edits: Mapping[str, str]) -> Card:
     query_id, note = ranked.query_ids[place], score_note(-float(ranked.distances[place]))
-    pictures = (Shown("query", query_id, "query"), Shown("reference", ranked.reference_ids[place], "wrong", note))
+    pictures = (Picture("query", query_id, "query"), Picture("reference", ranked.reference_ids[place], "wrong", note))
     return Card(pictures, f"rank {place + 1}", edits.get(query_id, ""))

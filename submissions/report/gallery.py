@@ -8,15 +8,15 @@ import numpy as np
 
 from data.ground_truth import GroundTruth
 from submissions.report.rendering import number
-from submissions.scoring.breakdown import found_at_90, last_at_90
+from submissions.scoring.breakdown import last_place_at_90, pairs_found_at_90
 from submissions.scoring.metrics import RankedPairs
 from submissions.scoring.query_scores import QueryScores
 
-FOUND, MISSED, FALSE = 24, 48, 48
+MAX_FOUND, MAX_MISSED, MAX_FALSE_ALARMS = 24, 48, 48
 
 
 @dataclass(frozen=True)
-class Shown:
+class Picture:
     """A picture of a card; `note` stands below its id."""
 
     kind: Literal["query", "reference"]
@@ -29,7 +29,7 @@ class Shown:
 class Card:
     """Pictures side by side, what is to be said of them, and the edits that made the query."""
 
-    pictures: tuple[Shown, ...]
+    pictures: tuple[Picture, ...]
     text: str
     edits: str = ""
 
@@ -60,22 +60,22 @@ def galleries(ranked: RankedPairs, truth: GroundTruth, scores: QueryScores, edit
 
 def found_copies(ranked: RankedPairs, edits: Mapping[str, str]) -> list[Card]:
     """True pairs within 90 % precision, evenly spread over them, so that easy and hard ones are seen."""
-    places = np.flatnonzero(ranked.true[: last_at_90(ranked)]).tolist()
-    step = max(1, len(places) // FOUND)
-    return [_pair(ranked, edits, place, "true reference") for place in places[::step][:FOUND]]
+    places = np.flatnonzero(ranked.true[: last_place_at_90(ranked)]).tolist()
+    step = max(1, len(places) // MAX_FOUND)
+    return [_pair(ranked, edits, place, "true reference") for place in places[::step][:MAX_FOUND]]
 
 
 def false_alarms(ranked: RankedPairs, truth: GroundTruth, scores: QueryScores, edits: Mapping[str, str]) -> list[Card]:
     """The wrong pairs that rank highest, beside the query's true reference where it has one."""
     own = dict(sorted(truth.pairs, reverse=True))
     cards = []
-    for place in [place for place, true in enumerate(ranked.true) if not true][:FALSE]:
+    for place in [place for place, true in enumerate(ranked.true) if not true][:MAX_FALSE_ALARMS]:
         card = _pair(ranked, edits, place, "wrong reference")
         query_id = ranked.query_ids[place]
         if query_id not in own:
             cards.append(Card(card.pictures, f"{card.text}; the query copies nothing", card.edits))
             continue
-        right = Shown("reference", own[query_id], "true reference", score_note(scores.true.get((query_id, own[query_id]))))
+        right = Picture("reference", own[query_id], "true reference", score_note(scores.true.get((query_id, own[query_id]))))
         cards.append(Card((*card.pictures, right), f"{card.text}; another reference is right", card.edits))
     return cards
 
@@ -83,29 +83,32 @@ def false_alarms(ranked: RankedPairs, truth: GroundTruth, scores: QueryScores, e
 def missed_copies(ranked: RankedPairs, truth: GroundTruth, scores: QueryScores, edits: Mapping[str, str]) -> list[Card]:
     """True pairs that rank behind the point of 90 % precision or not at all, last first."""
     place_of = {pair: place for place, pair in enumerate(zip(ranked.query_ids, ranked.reference_ids, strict=True))}
-    found = found_at_90(ranked)
+    found = pairs_found_at_90(ranked)
     wrong = best_wrong(ranked, scores)
     missed = [
-        (place_of.get(pair, len(place_of)), -_known(pair, ranked, place_of, scores), pair)
+        (place_of.get(pair, len(place_of)), -_score_of(pair, ranked, place_of, scores), pair)
         for pair in truth.pairs
         if pair not in found
     ]
     return [
-        missed_card(pair, place_of.get(pair), _known(pair, ranked, place_of, scores), wrong.get(pair[0]), edits)
-        for _, _, pair in sorted(missed, key=lambda item: (-item[0], -item[1], item[2]))[:MISSED]
+        draw_missed_card(pair, place_of.get(pair), _score_of(pair, ranked, place_of, scores), wrong.get(pair[0]), edits)
+        for _, _, pair in sorted(missed, key=lambda item: (-item[0], -item[1], item[2]))[:MAX_MISSED]
     ]
 
 
-def missed_card(
+def draw_missed_card(
     pair: tuple[str, str], place: int | None, score: float, wrong: tuple[str, float] | None, edits: Mapping[str, str]
 ) -> Card:
     """A query, its true reference and the query's nearest wrong one; `score` is −∞ where it is not known."""
     query_id, reference_id = pair
     known = score > float("-inf")
-    pictures = [Shown("query", query_id, "query"), Shown("reference", reference_id, "true", score_note(score if known else None))]
+    pictures = [
+        Picture("query", query_id, "query"),
+        Picture("reference", reference_id, "true", score_note(score if known else None)),
+    ]
     if wrong is not None:
         above = not known or wrong[1] >= score
-        pictures.append(Shown("reference", wrong[0], "ranked above it" if above else "nearest wrong", score_note(wrong[1])))
+        pictures.append(Picture("reference", wrong[0], "ranked above it" if above else "nearest wrong", score_note(wrong[1])))
     return Card(tuple(pictures), "not among the ranked pairs" if place is None else f"rank {place + 1}", edits.get(query_id, ""))
 
 
@@ -120,7 +123,7 @@ def best_wrong(ranked: RankedPairs, scores: QueryScores) -> dict[str, tuple[str,
     return best
 
 
-def _known(pair: tuple[str, str], ranked: RankedPairs, place_of: Mapping[tuple[str, str], int], scores: QueryScores) -> float:
+def _score_of(pair: tuple[str, str], ranked: RankedPairs, place_of: Mapping[tuple[str, str], int], scores: QueryScores) -> float:
     if pair in place_of:
         return -float(ranked.distances[place_of[pair]])
     return scores.true.get(pair, float("-inf"))
@@ -128,8 +131,8 @@ def _known(pair: tuple[str, str], ranked: RankedPairs, place_of: Mapping[tuple[s
 
 def _pair(ranked: RankedPairs, edits: Mapping[str, str], place: int, label: str) -> Card:
     query_id = ranked.query_ids[place]
-    reference = Shown("reference", ranked.reference_ids[place], label, score_note(-float(ranked.distances[place])))
-    return Card((Shown("query", query_id, "query"), reference), f"rank {place + 1}", edits.get(query_id, ""))
+    reference = Picture("reference", ranked.reference_ids[place], label, score_note(-float(ranked.distances[place])))
+    return Card((Picture("query", query_id, "query"), reference), f"rank {place + 1}", edits.get(query_id, ""))
 
 
 def score_note(score: float | None) -> str:

@@ -9,12 +9,12 @@ from submissions.index.matches import Matches, Rule, counted, shown
 from submissions.report.rendering import render
 from submissions.report.thumbnails import Thumbnails
 
-MOST = 300
+MAX_MATCHES = 300
 
 
 def write_matches_page(folder: Path, matches: Matches, rule: Rule) -> Path:
     """Write `index.html` and thumbnails of the best matches; whole or not at all. Returns the page's path."""
-    best = matches.pairs[:MOST]
+    best = matches.pairs[:MAX_MATCHES]
     with whole_folder(folder) as temporary:
         queries = _thumbnails(temporary, [match.query for match in best], "q")
         references = _thumbnails(temporary, [match.reference for match in best], "r")
@@ -36,7 +36,7 @@ def write_matches_page(folder: Path, matches: Matches, rule: Rule) -> Path:
             rule=rule,
             folders=[shown(folder) for folder in above],
             shown=cards,
-            unreadable=[shown(path) for path in matches.unreadable[:MOST]],
+            unreadable=[shown(path) for path in matches.unreadable[:MAX_MATCHES]],
         )
         (temporary / "index.html").write_text(page, encoding="utf-8")
     return folder / "index.html"

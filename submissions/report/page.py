@@ -8,7 +8,7 @@ from data.files import whole_folder
 from submissions.report.charts import distribution_chart, precision_recall_chart, steps_chart
 from submissions.report.gallery import galleries
 from submissions.report.inputs import ReportInputs
-from submissions.report.pictures import pictured
+from submissions.report.pictures import add_thumbnails
 from submissions.report.rendering import render
 from submissions.report.training import stages, training_chart
 from submissions.scoring.breakdown import read_edits, recall_by_edit, recall_by_number
@@ -22,7 +22,7 @@ def write_report(inputs: ReportInputs, folder: Path) -> Path:
     scores = inputs.distributions[-1].scores if inputs.distributions else QueryScores()
     truth = inputs.ground_truth
     with whole_folder(folder) as temporary:
-        shown = pictured(galleries(inputs.ranked, truth, scores, edits), inputs.queries, inputs.references, temporary)
+        shown = add_thumbnails(galleries(inputs.ranked, truth, scores, edits), inputs.queries, inputs.references, temporary)
         html = render(
             "report.html.jinja",
             inputs=inputs,

@@ -3,14 +3,14 @@
 from pathlib import Path
 
 from data.images import ImageSet
-from submissions.report.gallery import Card, Gallery, Shown
+from submissions.report.gallery import Card, Gallery, Picture
 from submissions.report.thumbnails import Thumbnails
 
-PicturedCard = tuple[Card, list[tuple[Shown, str | None]]]
+PicturedCard = tuple[Card, list[tuple[Picture, str | None]]]
 PicturedGallery = tuple[Gallery, list[PicturedCard]]
 
 
-def pictured(galleries: list[Gallery], queries: ImageSet, references: ImageSet, folder: Path) -> list[PicturedGallery]:
+def add_thumbnails(galleries: list[Gallery], queries: ImageSet, references: ImageSet, folder: Path) -> list[PicturedGallery]:
     """Each gallery with its cards' pictures and their paths inside the page's folder, None where there is no picture."""
     thumbnails = {
         "query": Thumbnails(folder / "images", queries, "q"),

@@ -8,7 +8,7 @@ from data.decode import decode_rgb
 from data.errors import ImageError
 from data.images import ImageSet
 
-SIDE = 200
+THUMBNAIL_SIDE = 200
 
 
 class Thumbnails:
@@ -30,10 +30,10 @@ class Thumbnails:
     def _write(self, image_id: str) -> str | None:
         name = f"{self._prefix}{len(self._made):05d}.jpg"
         try:
-            picture = Image.fromarray(decode_rgb(self._paths[image_id], short_side=SIDE))
+            picture = Image.fromarray(decode_rgb(self._paths[image_id], short_side=THUMBNAIL_SIDE))
         except ImageError:
             return None
-        picture.thumbnail((SIDE, SIDE))
+        picture.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
         self._folder.mkdir(parents=True, exist_ok=True)
         picture.save(self._folder / name, quality=80)
         return f"{self._folder.name}/{name}"

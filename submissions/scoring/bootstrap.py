@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from data.ground_truth import GroundTruth
 from submissions.scoring.metrics import RankedPairs, average_precision
 
-DRAWS = 1000
+RESAMPLES = 1000
 
 
 @dataclass(frozen=True)
@@ -20,13 +20,13 @@ class Interval:
     high: float
 
 
-def micro_average_precision_interval(ranked: RankedPairs, truth: GroundTruth, seed: int = 0, draws: int = DRAWS) -> Interval:
+def micro_average_precision_interval(ranked: RankedPairs, truth: GroundTruth, seed: int = 0, draws: int = RESAMPLES) -> Interval:
     """µAP with its 95 % interval: queries are drawn with replacement, each with all its pairs."""
     return _interval(average_precision(ranked), _draws(ranked, truth, seed, draws))
 
 
 def difference_interval(
-    first: RankedPairs, second: RankedPairs, truth: GroundTruth, seed: int = 0, draws: int = DRAWS
+    first: RankedPairs, second: RankedPairs, truth: GroundTruth, seed: int = 0, draws: int = RESAMPLES
 ) -> Interval:
     """µAP of `second` minus that of `first`, both on the same drawn queries."""
     values = _draws(second, truth, seed, draws) - _draws(first, truth, seed, draws)

@@ -27,14 +27,14 @@ def read_edits(path: Path) -> dict[str, list[str]]:
 
 def recall_by_edit(ranked: RankedPairs, truth: GroundTruth, edits: dict[str, list[str]]) -> pd.DataFrame:
     """For every edit: copies made with it, and the share of them found at 90 % precision over all queries. Rarest last."""
-    found = found_at_90(ranked)
+    found = pairs_found_at_90(ranked)
     rows = [(edit, (query, reference) in found) for query, reference in truth.pairs for edit in sorted(set(edits.get(query, [])))]
     return _table(rows, "edit").sort_values(["copies", "edit"], ascending=[False, True], ignore_index=True)
 
 
 def recall_by_number(ranked: RankedPairs, truth: GroundTruth, edits: dict[str, list[str]]) -> pd.DataFrame:
     """For every number of edits: copies, and the share of them found at 90 % precision over all queries."""
-    found = found_at_90(ranked)
+    found = pairs_found_at_90(ranked)
     rows = [(len(edits.get(query, [])), (query, reference) in found) for query, reference in truth.pairs]
     return _table(rows, "edits").sort_values("edits", ignore_index=True)
 
@@ -46,14 +46,14 @@ def write_curve(path: Path, ranked: RankedPairs) -> None:
         pd.DataFrame(dict(zip(CURVE_COLUMNS, columns, strict=True))).to_csv(temporary, index=False)
 
 
-def found_at_90(ranked: RankedPairs) -> set[tuple[str, str]]:
+def pairs_found_at_90(ranked: RankedPairs) -> set[tuple[str, str]]:
     """The true pairs down to the last rank of 90 % precision."""
-    last = last_at_90(ranked)
+    last = last_place_at_90(ranked)
     pairs = zip(ranked.query_ids[:last], ranked.reference_ids[:last], ranked.true[:last], strict=True)
     return {(query, reference) for query, reference, true in pairs if true}
 
 
-def last_at_90(ranked: RankedPairs) -> int:
+def last_place_at_90(ranked: RankedPairs) -> int:
     """How many pairs count down to the point of 90 % precision with the highest recall; 0 where precision never is as high."""
     good = np.flatnonzero(ranked.precision >= 0.9)
     return int(good[np.argmax(ranked.recall[good])]) + 1 if len(good) else 0

@@ -7,7 +7,7 @@ import pandas as pd
 
 from data.files import whole_file
 from data.ground_truth import GroundTruth
-from submissions.scoring.breakdown import found_at_90, last_at_90, recall_by_edit
+from submissions.scoring.breakdown import last_place_at_90, pairs_found_at_90, recall_by_edit
 from submissions.scoring.metrics import RankedPairs
 
 Pair = tuple[str, str]
@@ -59,10 +59,10 @@ def lost(changes: list[Change]) -> list[Change]:
 
 def new_false_alarms(first: RankedPairs, second: RankedPairs) -> list[int]:
     """Places in `second` of wrong pairs that count at 90 % precision there, but not in `first`; the surest first."""
-    known = set(list(zip(first.query_ids, first.reference_ids, strict=True))[: last_at_90(first)])
+    known = set(list(zip(first.query_ids, first.reference_ids, strict=True))[: last_place_at_90(first)])
     return [
         place
-        for place in range(last_at_90(second))
+        for place in range(last_place_at_90(second))
         if not second.true[place] and (second.query_ids[place], second.reference_ids[place]) not in known
     ]
 
@@ -94,7 +94,7 @@ def write_changes(path: Path, changes: list[Change]) -> None:
 
 
 def _places(ranked: RankedPairs, truth: GroundTruth) -> dict[Pair, Place]:
-    found = found_at_90(ranked)
+    found = pairs_found_at_90(ranked)
     places = {}
     for place in ranked.true.nonzero()[0].tolist():
         pair = (ranked.query_ids[place], ranked.reference_ids[place])

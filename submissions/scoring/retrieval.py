@@ -17,8 +17,8 @@ from data.errors import UserError
 Floats = NDArray[np.floating]
 Labels = NDArray[np.int64]
 BLOCK = 2**25  # similarities held at once: 128 MB of float32
-NEVER = np.iinfo(np.int64).max
-EXACT_KMEANS = 20_000  # more vectors than this are clustered in batches
+NO_RANK = np.iinfo(np.int64).max
+MAX_EXACT_KMEANS = 20_000  # more vectors than this are clustered in batches
 
 
 def recall_at(vectors: Floats, labels: Labels, ks: Sequence[int] = (1, 2, 4, 8)) -> dict[int, float]:
@@ -37,7 +37,7 @@ def recall_at(vectors: Floats, labels: Labels, ks: Sequence[int] = (1, 2, 4, 8))
 
 
 def _first_hit(similarities: Floats, first: int, labels: Labels) -> NDArray[np.int64]:
-    """How many wrong images rank before the first right one, for queries `first`…, NEVER when there is none [m]."""
+    """How many wrong images rank before the first right one, for queries `first`…, NO_RANK when there is none [m]."""
     rows = np.arange(len(similarities))
     similarities[rows, first + rows] = -np.inf
     same = labels[first + rows, None] == labels
@@ -45,7 +45,7 @@ def _first_hit(similarities: Floats, first: int, labels: Labels) -> NDArray[np.i
     best = np.where(same, similarities, -np.inf).max(axis=1)
     same[rows, first + rows] = True  # the query is neither right nor wrong
     before = ((similarities >= best[:, None]) & ~same).sum(axis=1)
-    return np.where(np.isneginf(best), NEVER, before)
+    return np.where(np.isneginf(best), NO_RANK, before)
 
 
 def normalized_mutual_information(vectors: Floats, labels: Labels, seed: int = 0) -> float:
@@ -55,7 +55,7 @@ def normalized_mutual_information(vectors: Floats, labels: Labels, seed: int = 0
     """
     _check(vectors, labels)
     clusters = len(np.unique(labels))
-    kind = KMeans if len(vectors) <= EXACT_KMEANS else MiniBatchKMeans
+    kind = KMeans if len(vectors) <= MAX_EXACT_KMEANS else MiniBatchKMeans
     found = kind(clusters, n_init=1, random_state=seed).fit_predict(np.ascontiguousarray(vectors, dtype=np.float32))
     return float(normalized_mutual_info_score(labels, found, average_method="geometric"))
 

@@ -17,11 +17,12 @@ from faiss.contrib.ondisk import merge_ondisk
 from numpy.typing import NDArray
 
 from data.errors import UserError
-from submissions.ensemble.concatenated import JoinedVectors
+from submissions.vectors.concatenated import ConcatenatedVectors
 
 INDEX, LISTS = "references.faiss", "references.ivfdata"
-LEAST_SAMPLE, FOR_A_LIST = 65_536, 40  # training vectors: what product quantisers look at, what k-means wants for each list
-PART = 2**26  # bytes of codes that are gathered in memory before they go to disk
+MIN_TRAINING_VECTORS = 65_536  # as many as product quantisers look at
+VECTORS_PER_LIST = 40  # as many training vectors as k-means wants for each list
+PART_BYTES = 2**26  # bytes of codes that are gathered in memory before they go to disk
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,10 @@ class Recall:
     seconds: float
 
 
-def build_index(factory: str, training: JoinedVectors, references: JoinedVectors, folder: Path, seed: int = 0) -> None:
-    """Train on a sample of the training vectors, add the readable references under their number block by block, write to
-    `folder`.
+def build_index(
+    factory: str, training: ConcatenatedVectors, references: ConcatenatedVectors, folder: Path, seed: int = 0
+) -> None:
+    """Train an index on a sample of the training vectors, add the readable references block by block, write it to `folder`.
 
     Inverted lists go to disk; what has none, or keeps them in another form (fast scan, refinement), is held in memory.
     UserError: Faiss refuses the string, or there are too few training vectors for it.
@@ -45,7 +47,7 @@ def build_index(factory: str, training: JoinedVectors, references: JoinedVectors
     readable = np.flatnonzero(~references.unreadable)
     if not len(readable):
         raise UserError(f"{references.name} holds no vector of a readable image. Embed the references again (step 02).")
-    index = _trained(factory, training, references.dimensions, seed)
+    index = _train_index(factory, training, references.dimensions, seed)
     if _has_plain_lists(index):
         _merge(index, _write_parts(index, references, readable, folder), folder, len(readable))
     else:
@@ -74,7 +76,7 @@ def open_index(folder: Path, probes: int | None = None) -> faiss.Index:
 
 
 def measure_recall(
-    index: faiss.Index, queries: JoinedVectors, references: JoinedVectors, sample: int = 1000, seed: int = 0
+    index: faiss.Index, queries: ConcatenatedVectors, references: ConcatenatedVectors, sample: int = 1000, seed: int = 0
 ) -> Recall:
     """Recall of the index against exact search among all references, block by block, on a sample of the queries."""
     asked = queries.sample(sample, seed)
@@ -86,7 +88,7 @@ def measure_recall(
     return Recall(float(hit[:, :1].any(axis=1).mean()), float(hit.any(axis=1).mean()), len(asked), seconds)
 
 
-def _trained(factory: str, training: JoinedVectors, dimensions: int, seed: int) -> faiss.Index:
+def _train_index(factory: str, training: ConcatenatedVectors, dimensions: int, seed: int) -> faiss.Index:
     try:
         index = faiss.index_factory(dimensions, factory, faiss.METRIC_L2)
     except RuntimeError as error:
@@ -94,7 +96,7 @@ def _trained(factory: str, training: JoinedVectors, dimensions: int, seed: int) 
             f"Faiss knows no index {factory!r} ({error}). Examples: Flat; IVF1024,SQ8; OPQ32,IVF4096,PQ32."
         ) from error
     lists = faiss.try_extract_index_ivf(index)
-    sample = training.sample(max(LEAST_SAMPLE, FOR_A_LIST * lists.nlist if lists is not None else 0), seed)
+    sample = training.sample(max(MIN_TRAINING_VECTORS, VECTORS_PER_LIST * lists.nlist if lists is not None else 0), seed)
     try:
         index.train(sample)
     except RuntimeError as error:
@@ -113,14 +115,14 @@ def _has_plain_lists(index: faiss.Index) -> bool:
     return type(faiss.downcast_InvertedLists(inner.invlists)) is faiss.ArrayInvertedLists
 
 
-def _write_parts(index: faiss.Index, references: JoinedVectors, rows: NDArray[np.int64], folder: Path) -> list[Path]:
-    """The rows as indexes of PART bytes each; `index` is empty again afterwards."""
+def _write_parts(index: faiss.Index, references: ConcatenatedVectors, rows: NDArray[np.int64], folder: Path) -> list[Path]:
+    """The rows as indexes of PART_BYTES bytes each; `index` is empty again afterwards."""
     parts: list[Path] = []
     first = 0
     for block in references.blocks_of(rows):
         index.add_with_ids(block, np.arange(first, first + len(block)))
         first += len(block)
-        if index.ntotal * _bytes_a_row(index) >= PART or first == len(rows):
+        if index.ntotal * _bytes_a_row(index) >= PART_BYTES or first == len(rows):
             parts.append(folder / f"part-{len(parts)}.faiss")
             faiss.write_index(index, str(parts[-1]))
             index.reset()

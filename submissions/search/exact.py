@@ -15,7 +15,7 @@ from data.files import whole_file
 REFERENCE_BLOCK = 16_384
 QUERY_BLOCK = 1024
 EXACT_BLOCK = 65_536
-ROUNDING = 7.5e-6  # of float32 products at most, as a share of ‖q‖² + ‖r‖²; candidates within it are kept
+ROUNDING_SHARE = 7.5e-6  # of float32 products at most, as a share of ‖q‖² + ‖r‖²; candidates within it are kept
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ def search_pairs(
     if count == 0:
         nothing = np.zeros(0, np.int64)
         return ScoredPairs(nothing, nothing, np.zeros(0))
-    rounding = [np.float32(ROUNDING) * _squares(vectors) for vectors in (queries, references)]
+    rounding = [np.float32(ROUNDING_SHARE) * _squares(vectors) for vectors in (queries, references)]
     candidates = _Candidates(count, *rounding)
     for first_query, first_reference, least in _least_distances(queries, references, block):
         candidates.add(first_query, first_reference, least)
     query_rows, reference_rows = candidates.rows()
-    return _ranked(query_rows, reference_rows, exact_distances(queries, references, query_rows, reference_rows), count)
+    return _rank_pairs(query_rows, reference_rows, exact_distances(queries, references, query_rows, reference_rows), count)
 
 
 def search_pairs_on_ranks(
@@ -65,9 +65,9 @@ def search_pairs_on_ranks(
         np.savez(file, queries=part.queries, references=part.references + bounds[rank], distances=part.distances)
     if rank != 0:
         return None
-    parts = [_awaited(folder / f"part-{number}.npz") for number in range(ranks)]
+    parts = [_wait_for_part(folder / f"part-{number}.npz") for number in range(ranks)]
     joined = [np.concatenate([loaded[name] for loaded in parts]) for name in ("queries", "references", "distances")]
-    return _ranked(joined[0], joined[1], joined[2], min(count, len(queries) * len(references)))
+    return _rank_pairs(joined[0], joined[1], joined[2], min(count, len(queries) * len(references)))
 
 
 def exact_distances(
@@ -139,23 +139,23 @@ def _least_distances(
     """
     gpu: Any = faiss.StandardGpuResources() if _gpus() else None
     of_queries = _squares(queries)
-    left = _augmented(-2 * queries, np.float32(1 - ROUNDING) * of_queries, first=True)
+    left = _append_squares(-2 * queries, np.float32(1 - ROUNDING_SHARE) * of_queries, first=True)
     products = np.empty((min(QUERY_BLOCK, len(queries)), min(block, len(references))), np.float32)  # one buffer for all
     for first_reference in range(0, len(references), block):
         part = np.ascontiguousarray(references[first_reference : first_reference + block])
         squares = _squares(part)
-        right = _augmented(part, np.float32(1 - ROUNDING) * squares, first=False)
+        right = _append_squares(part, np.float32(1 - ROUNDING_SHARE) * squares, first=False)
         for first_query in range(0, len(queries), QUERY_BLOCK):
             own = slice(first_query, first_query + QUERY_BLOCK)
             if gpu is not None:
                 distances = faiss.pairwise_distance_gpu(gpu, np.ascontiguousarray(queries[own]), part)
-                yield first_query, first_reference, distances - np.float32(ROUNDING) * (of_queries[own, None] + squares)
+                yield first_query, first_reference, distances - np.float32(ROUNDING_SHARE) * (of_queries[own, None] + squares)
             else:
                 whole = products.shape == (len(left[own]), len(right))
                 yield first_query, first_reference, np.matmul(left[own], right.T, out=products if whole else None)
 
 
-def _augmented(vectors: NDArray[np.float32], squares: NDArray[np.float32], first: bool) -> NDArray[np.float32]:
+def _append_squares(vectors: NDArray[np.float32], squares: NDArray[np.float32], first: bool) -> NDArray[np.float32]:
     ones = np.ones_like(squares)
     return np.column_stack([vectors, squares, ones] if first else [vectors, ones, squares])
 
@@ -169,7 +169,7 @@ def _gpus() -> int:
     return int(faiss.get_num_gpus()) if hasattr(faiss, "pairwise_distance_gpu") else 0
 
 
-def _awaited(path: Path, seconds: float = 3600) -> dict[str, NDArray[Any]]:
+def _wait_for_part(path: Path, seconds: float = 3600) -> dict[str, NDArray[Any]]:
     """The arrays of a file that another process is about to write."""
     limit = time.monotonic() + seconds
     while not path.is_file():
@@ -180,7 +180,7 @@ def _awaited(path: Path, seconds: float = 3600) -> dict[str, NDArray[Any]]:
         return dict(loaded)
 
 
-def _ranked(
+def _rank_pairs(
     query_rows: NDArray[np.int64], reference_rows: NDArray[np.int64], distances: NDArray[np.float64], count: int
 ) -> ScoredPairs:
     """The `count` nearest and all that tie with the last; nearest first, equal ones by row."""

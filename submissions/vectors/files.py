@@ -14,7 +14,7 @@ from data.files import whole_file
 from submissions.vectors.hdf5 import new_hdf5
 
 BLOCK = 65_536
-LONGEST = 1e15  # sums of squares of longer vectors overflow float32
+MAX_LENGTH = 1e15  # sums of squares of longer vectors overflow float32
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def read_vectors(path: Path | str) -> Vectors:
 
 def describe_vectors(path: Path | str) -> VectorsShape:
     """Ids, dimensions and marks of a vectors file, checked; UserError says what is wrong with it."""
-    with _opened(path) as file:
+    with _open_hdf5(path) as file:
         for name in ("ids", "vectors"):
             if name not in file or not isinstance(file[name], h5py.Dataset):
                 raise UserError(f"{path} has no data set {name!r}; a vectors file holds ids and vectors. Embed again (step 02).")
@@ -104,9 +104,9 @@ def describe_vectors(path: Path | str) -> VectorsShape:
 
 
 def iterate_vectors(path: Path | str, block: int = BLOCK) -> Iterator[NDArray[np.float32]]:
-    """The rows in blocks [≤ block, d] float32; UserError at the first block with NaN, infinity, rows longer than LONGEST or an
+    """The rows in blocks [≤ block, d] float32; UserError at the first block with NaN, infinity, rows longer than MAX_LENGTH or an
     unmarked zero vector."""
-    with _opened(path) as file:
+    with _open_hdf5(path) as file:
         vectors = file["vectors"]
         marks = np.asarray(file["unreadable"], bool) if "unreadable" in file else np.zeros(len(vectors), bool)
         for start in range(0, len(vectors), block):
@@ -119,7 +119,7 @@ def iterate_vectors(path: Path | str, block: int = BLOCK) -> Iterator[NDArray[np
             with np.errstate(over="ignore", invalid="ignore"):
                 squares = np.einsum("nd,nd->n", rows, rows)
             for wrong, told in (
-                (~(squares <= LONGEST**2), f"hold NaN, infinity or values beyond {LONGEST:.0e}"),
+                (~(squares <= MAX_LENGTH**2), f"hold NaN, infinity or values beyond {MAX_LENGTH:.0e}"),
                 ((squares == 0) & ~marks[start : start + block], "are zero without being marked unreadable"),
             ):
                 found = start + np.flatnonzero(wrong)
@@ -137,7 +137,7 @@ def read_ids(stored: h5py.Dataset | NDArray[Any]) -> list[str]:
     return [item.decode("utf-8") if isinstance(item, bytes) else str(item) for item in stored[:]]
 
 
-def _opened(path: Path | str) -> h5py.File:
+def _open_hdf5(path: Path | str) -> h5py.File:
     path = Path(path)
     if not path.is_file():
         raise UserError(f"{path}: no such file.")

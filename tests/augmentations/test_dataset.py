@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from augmentations.dataset import EditedImages, EpochBatches, normalized, overlay_material
+from augmentations.dataset import EditedImages, EpochBatches, normalize_pixels, overlay_material
 from augmentations.query_set import make_query_set
 from augmentations.sampling import repeated_batches
 from augmentations.schedule import IntensitySchedule
@@ -77,7 +77,7 @@ def test_normalized_is_the_networks_input() -> None:
     pixels = torch.randint(0, 256, (2, 3, 4, 4), dtype=torch.uint8)
     mean, std = (0.5, 0.4, 0.3), (0.2, 0.3, 0.4)
     expected = (pixels.double() / 255 - torch.tensor(mean)[:, None, None]) / torch.tensor(std)[:, None, None]
-    torch.testing.assert_close(normalized(pixels, mean, std).double(), expected, atol=1e-6, rtol=0)
+    torch.testing.assert_close(normalize_pixels(pixels, mean, std).double(), expected, atol=1e-6, rtol=0)
 
 
 def test_query_set_is_complete_and_reproducible(images: ImageSet, tmp_path: Path) -> None:

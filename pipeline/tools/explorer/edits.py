@@ -6,14 +6,13 @@ import numpy as np
 
 from augmentations.composition import Edited, OverlaySource, edit_image, replay
 from augmentations.edits.registry import TUNED_SIDE, EditFunction, Image
-from augmentations.query_set import fit
 from augmentations.randomness import generator_for
 from augmentations.settings import AugmentationSettings
 from augmentations.tables.beyond_paper import EXTRA_TABLE
 from augmentations.tables.isc2021 import QUERY_TABLE
 from augmentations.tables.row import Edit, Parameters
 from data.errors import UserError
-from data.loader import resize_square
+from data.loader import resize_square, shrink
 
 COMPOSITION = "composition"
 EDITS: dict[str, Edit] = {edit.name: edit for edit in (*QUERY_TABLE, *EXTRA_TABLE)}
@@ -53,7 +52,7 @@ def edited(image: Image, name: str, intensity: float, draw: int, others: Overlay
     """The image [h, w, 3], shrunk to the size at which edits are tuned, with one edit or a composition; `draw` chooses among its
     random parameters. UserError: no such edit, or it pastes other images and there are none.
     """
-    image = fit(image, TUNED_SIDE)
+    image = shrink(image, TUNED_SIDE)
     if name == COMPOSITION:
         settings = AugmentationSettings(intensity=intensity, extra=True)
         return edit_image(image, settings, generator_for(SEED, draw, name), others)

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from augmentations.edits.registry import TUNED_SIDE
-from augmentations.query_set import fit
 from data.decode import decode_rgb
 from data.errors import ImageError, UserError
+from data.loader import shrink
 
 KEPT = 32
 KEPT_SIDE = 2 * TUNED_SIDE
@@ -32,7 +32,7 @@ class Pictures:
         name = hashlib.sha256(content).hexdigest()
         if name not in self.kept:
             try:
-                self.kept[name] = fit(decode_rgb(content, short_side=TUNED_SIDE), KEPT_SIDE)
+                self.kept[name] = shrink(decode_rgb(content, short_side=TUNED_SIDE), KEPT_SIDE)
             except ImageError as error:
                 raise UserError(f"The file {error.problem}.") from error
         self.kept.move_to_end(name)
@@ -51,7 +51,7 @@ class Pictures:
 def jpeg(pixels: NDArray[np.uint8], long_side: int = SHOWN_SIDE) -> bytes:
     """The picture [h, w, 3] as a JPEG, its long side at most `long_side`."""
     target = io.BytesIO()
-    Image.fromarray(fit(pixels, long_side)).save(target, "JPEG", quality=85)
+    Image.fromarray(shrink(pixels, long_side)).save(target, "JPEG", quality=85)
     return target.getvalue()
 
 

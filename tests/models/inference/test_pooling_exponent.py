@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from augmentations.dataset import normalized
+from augmentations.dataset import normalize_pixels
 from data.errors import UserError
 from models.inference.pooling_exponent import LearningSettings, learn_exponent, vectors_by_exponent
 from models.network.descriptor import Descriptor
@@ -37,7 +37,7 @@ def classifier() -> tuple[Tensor, Tensor]:
 def maps(descriptor: Descriptor) -> list[list[list[float]]]:
     """Image → channel → values above 1e-6, as the pooling sees them."""
     pixels = torch.stack(IMAGES)
-    features = descriptor.features(normalized(pixels, descriptor.mean, descriptor.std)).double().clamp(min=1e-6)
+    features = descriptor.features(normalize_pixels(pixels, descriptor.mean, descriptor.std)).double().clamp(min=1e-6)
     return features.flatten(2).tolist()
 
 
@@ -62,7 +62,7 @@ def test_domains_and_whitening_have_vectors_at_each_exponent_too() -> None:
         settings = DescriptorSettings.model_validate({"backbone": "test_efficientnet", "dimensions": 16} | changed)
         descriptor = Descriptor(settings).eval()
         found = vectors_by_exponent(descriptor, DATASET, [2.0, 3.0])
-        pixels = normalized(torch.stack(IMAGES), descriptor.mean, descriptor.std)
+        pixels = normalize_pixels(torch.stack(IMAGES), descriptor.mean, descriptor.std)
         torch.testing.assert_close(torch.from_numpy(found[3.0]), descriptor(pixels).detach(), rtol=1e-4, atol=1e-5)
         assert np.abs(found[2.0] - found[3.0]).max() > 1e-4
 

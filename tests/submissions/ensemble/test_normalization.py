@@ -16,7 +16,7 @@ from submissions.ensemble.normalization import (
     subtract_negatives,
 )
 from submissions.ensemble.projection import unit_length
-from submissions.ensemble.selection import normalized_candidates
+from submissions.ensemble.selection import apply_normalizations
 from submissions.ensemble.variant import Variant
 from submissions.settings import Method, NormalizationSettings
 
@@ -65,10 +65,10 @@ def test_each_mean_has_its_own_neighbours(method: Method, similar: int, k: int) 
     moved = normalize_by_variant(queries, training, Variant(8, 0.0, method, 0.9), settings)
     expected = queries if method == "none" else [literal(query, training, method, 0.9, k, similar) for query in queries]
     np.testing.assert_allclose(moved, expected, atol=2e-5)
-    ((_, _, candidate),) = normalized_candidates(queries, training, settings)
+    ((_, _, candidate),) = apply_normalizations(queries, training, settings)
     np.testing.assert_array_equal(candidate, moved)
     both = NormalizationSettings(**settings.model_dump(exclude={"methods"}), methods=("none", "method1", "method2"))
-    by_method = {found: vectors for found, _, vectors in normalized_candidates(queries, training, both)}
+    by_method = {found: vectors for found, _, vectors in apply_normalizations(queries, training, both)}
     np.testing.assert_allclose(by_method[method], moved if method != "none" else queries, atol=1e-6)
     assert neighbours_needed(settings, method) == {"none": 0, "method1": similar, "method2": max(similar, k)}[method]
 

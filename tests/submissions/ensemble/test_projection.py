@@ -64,5 +64,5 @@ def test_weights_in_blocks_of_coordinates_are_the_weighted_axes(monkeypatch: pyt
     whole = projection.apply(vectors, 4, -0.5)
     np.testing.assert_allclose(whole, expected, atol=1e-5)
     monkeypatch.setattr("submissions.ensemble.projection.BLOCK", 7)
-    again = projection.weighted(projection.coordinates(vectors, 6)[:, :4], -0.5)
+    again = projection.weight(projection.coordinates(vectors, 6)[:, :4], -0.5)
     np.testing.assert_allclose(again, whole, atol=1e-6)

@@ -7,18 +7,18 @@ import pytest
 
 from data.errors import UserError
 from data.ground_truth import GroundTruth
-from submissions.ensemble.candidates import Candidates, project_candidates
-from submissions.ensemble.concatenated import BLOCK, JoinedVectors, join_files
 from submissions.ensemble.projection import fit_projection, unit_length
 from submissions.ensemble.selection import best_beta, choose_variant
+from submissions.ensemble.validation import ValidationVectors, project_validation
 from submissions.ensemble.variant import read_choice, write_choice
 from submissions.settings import EnsembleSettings, NormalizationSettings
+from submissions.vectors.concatenated import BLOCK, ConcatenatedVectors, open_concatenated
 from submissions.vectors.files import write_vectors
 
 
-def stored(path: Path, prefix: str, values: np.ndarray) -> JoinedVectors:
+def stored(path: Path, prefix: str, values: np.ndarray) -> ConcatenatedVectors:
     write_vectors(path, [f"{prefix}{i}" for i in range(len(values))], [values.astype(np.float32)])
-    return join_files([path])
+    return open_concatenated([path])
 
 
 def ids(*rows: int) -> list[str]:
@@ -26,19 +26,19 @@ def ids(*rows: int) -> list[str]:
 
 
 @pytest.fixture
-def candidates(tmp_path: Path) -> Candidates:
+def candidates(tmp_path: Path) -> ValidationVectors:
     rng = np.random.default_rng(0)
     signal = rng.standard_normal((300, 6))
     noise = 40 * rng.standard_normal((300, 2))  # large useless variance: whitening must win over plain PCA
     training = stored(tmp_path / "training.h5", "T", np.concatenate([signal, noise], axis=1))
     copied = np.concatenate([signal[:60] + 0.3 * rng.standard_normal((60, 6)), 40 * rng.standard_normal((60, 2))], axis=1)
-    return project_candidates(training, ids(60), ids(100), stored(tmp_path / "synthetic.h5", "Q", copied), 8, 1000, 0)
+    return project_validation(training, ids(60), ids(100), stored(tmp_path / "synthetic.h5", "Q", copied), 8, 1000, 0)
 
 
 TRUTH = GroundTruth([f"Q{i}" for i in range(60)], frozenset((f"Q{i}", f"T{i}") for i in range(60)))
 
 
-def test_the_best_candidate_on_the_synthetic_queries_wins(tmp_path: Path, candidates: Candidates) -> None:
+def test_the_best_candidate_on_the_synthetic_queries_wins(tmp_path: Path, candidates: ValidationVectors) -> None:
     variant, table = choose_variant(
         candidates,
         TRUTH,
@@ -59,13 +59,13 @@ def test_candidates_are_what_all_vectors_at_once_give(tmp_path: Path) -> None:
     several = 2 * BLOCK + 90
     values, asked = (rng.standard_normal((rows, 6)).astype(np.float32) for rows in (several, 20))
     training, synthetic = stored(tmp_path / "t.h5", "T", values), stored(tmp_path / "s.h5", "Q", asked)
-    found = project_candidates(training, ids(5, 15), ids(30), synthetic, 5, several, 0)
+    found = project_validation(training, ids(5, 15), ids(30), synthetic, 5, several, 0)
     whole = fit_projection(values[30:])
-    synthetic_queries, references, trained = found.under(4, -0.5)
+    synthetic_queries, references, trained = found.weight(4, -0.5)
     for rows, made in ((asked, synthetic_queries.vectors), (values[5:15], references.vectors), (values[30:], trained)):
         np.testing.assert_allclose(made, whole.apply(rows, 4, -0.5), atol=1e-5)
     assert found.references.ids == ids(5, 15)
-    fewer = project_candidates(training, ids(5, 15), ids(30), synthetic, 5, 20, 0)
+    fewer = project_validation(training, ids(5, 15), ids(30), synthetic, 5, 20, 0)
     assert not np.allclose(fewer.projection.mean, found.projection.mean)  # fitted on a sample of 20
     assert len(fewer.training) == several - 30
 
@@ -74,14 +74,14 @@ MEASURED = """
 import resource, sys
 from pathlib import Path
 from data.ground_truth import GroundTruth
-from submissions.ensemble.concatenated import join_files
+from submissions.vectors.concatenated import open_concatenated
 from submissions.ensemble.selection import choose_variant
 from submissions.settings import EnsembleSettings, NormalizationSettings
-from submissions.ensemble.candidates import project_candidates
+from submissions.ensemble.validation import project_validation
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-training, before = join_files([Path(sys.argv[1]), Path(sys.argv[1])]), peak()
-synthetic = join_files([Path(sys.argv[2]), Path(sys.argv[2])])
-candidates = project_candidates(training, training.ids[:100], training.ids[:200], synthetic, 16, 2000, 0)
+training, before = open_concatenated([Path(sys.argv[1]), Path(sys.argv[1])]), peak()
+synthetic = open_concatenated([Path(sys.argv[2]), Path(sys.argv[2])])
+candidates = project_validation(training, training.ids[:100], training.ids[:200], synthetic, 16, 2000, 0)
 truth = GroundTruth(synthetic.ids, frozenset(zip(synthetic.ids, training.ids[:100])))
 choose_variant(candidates, truth, EnsembleSettings(dimensions=[8, 16], eigen_power=[0, -0.5]), NormalizationSettings())
 print((peak() - before) * (1 if sys.platform == "darwin" else 1024))
@@ -107,7 +107,7 @@ def test_real_queries_and_references_cannot_reach_the_choice(tmp_path: Path) -> 
     truth = GroundTruth(["Q0"], frozenset({("Q0", "T30")}))
     tables = [
         choose_variant(
-            project_candidates(stored(tmp_path / "training.h5", "T", rows), ids(20, 40), ids(40), synthetic, 4, 1000, 0),
+            project_validation(stored(tmp_path / "training.h5", "T", rows), ids(20, 40), ids(40), synthetic, 4, 1000, 0),
             truth,
             EnsembleSettings(dimensions=4),
             NormalizationSettings(direction_neighbours=10),
@@ -117,14 +117,14 @@ def test_real_queries_and_references_cannot_reach_the_choice(tmp_path: Path) -> 
     assert tables[0].equals(tables[1])
 
 
-def test_too_few_training_vectors_are_named_with_their_file(tmp_path: Path, candidates: Candidates) -> None:
+def test_too_few_training_vectors_are_named_with_their_file(tmp_path: Path, candidates: ValidationVectors) -> None:
     with pytest.raises(UserError, match=r"training\.h5 without the 100 validation images: .* at 300 .* there are 200 training v"):
         choose_variant(candidates, TRUTH, EnsembleSettings(), NormalizationSettings(methods="method2", direction_neighbours=300))
-    training = join_files([tmp_path / "training.h5"])
+    training = open_concatenated([tmp_path / "training.h5"])
     with pytest.raises(UserError, match=r"training\.h5 without the 296 validation images: 4 training vectors of 8 dimensions"):
-        project_candidates(training, ids(60), ids(296), training, 8, 1000, 0)
+        project_validation(training, ids(60), ids(296), training, 8, 1000, 0)
     with pytest.raises(UserError, match=r"training\.h5: 1 images have no vector, the first is 'T300'"):
-        project_candidates(training, ids(301), ids(60), training, 8, 1000, 0)
+        project_validation(training, ids(301), ids(60), training, 8, 1000, 0)
 
 
 @pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "dimensions,eigen_power,method,beta\n"])

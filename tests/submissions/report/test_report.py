@@ -13,8 +13,8 @@ from data.errors import UserError
 from data.ground_truth import GroundTruth
 from data.images import ImageSet
 from submissions.report.inputs import Distribution, ReportInputs, StepDone
+from submissions.report.output_folder import check_output_folder
 from submissions.report.page import write_report
-from submissions.report.place import check_place
 from submissions.scoring.bootstrap import Interval
 from submissions.scoring.metrics import evaluate
 from submissions.scoring.query_scores import query_scores
@@ -111,11 +111,11 @@ def test_a_second_report_takes_the_place_of_the_first(inputs: ReportInputs, tmp_
 def test_a_page_takes_the_place_of_a_page_only(inputs: ReportInputs, tmp_path: Path) -> None:
     for place in (tmp_path / "new", tmp_path / "empty"):
         (tmp_path / "empty").mkdir(exist_ok=True)
-        check_place(place, "--report")
+        check_output_folder(place, "--report")
         write_report(inputs, place)
-        check_place(place, "--report")
+        check_output_folder(place, "--report")
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "index.html").write_text("<h1>My own pages</h1>")
     for place in (tmp_path, tmp_path / "site", tmp_path / "edits.csv"):
         with pytest.raises(UserError, match=r"left alone\. Choose another --report"):
-            check_place(place, "--report")
+            check_output_folder(place, "--report")

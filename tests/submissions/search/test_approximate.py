@@ -7,28 +7,28 @@ import numpy as np
 import pytest
 
 from data.errors import UserError
-from submissions.ensemble.concatenated import JoinedVectors, join_files
 from submissions.ensemble.projection import unit_length
 from submissions.search import approximate
 from submissions.search.approximate import INDEX, LISTS, build_index, measure_recall, open_index
+from submissions.vectors.concatenated import ConcatenatedVectors, open_concatenated
 from submissions.vectors.files import write_vectors
 
 
-def stored(folder: Path, count: int, seed: int, unreadable: int = 0) -> JoinedVectors:
+def stored(folder: Path, count: int, seed: int, unreadable: int = 0) -> ConcatenatedVectors:
     values = unit_length(np.random.default_rng(seed).standard_normal((count, 16)).astype(np.float32))
     values[:unreadable] = 0
     path = folder / f"{count}-{seed}.h5"
     write_vectors(path, [f"X{row}" for row in range(count)], [values], np.arange(count) < unreadable)
-    return join_files([path])
+    return open_concatenated([path])
 
 
 @pytest.fixture
-def sets(tmp_path: Path) -> tuple[JoinedVectors, JoinedVectors, JoinedVectors]:
+def sets(tmp_path: Path) -> tuple[ConcatenatedVectors, ConcatenatedVectors, ConcatenatedVectors]:
     """Training, references, queries."""
     return stored(tmp_path, 1500, 1), stored(tmp_path, 2000, 0, unreadable=3), stored(tmp_path, 50, 2)
 
 
-Sets = tuple[JoinedVectors, JoinedVectors, JoinedVectors]
+Sets = tuple[ConcatenatedVectors, ConcatenatedVectors, ConcatenatedVectors]
 
 
 IN_MEMORY = ["Flat", "IVF16,PQ4x4fs", "IVF16,PQ4x4,RFlat"]
@@ -39,8 +39,8 @@ def test_blocks_on_disk_are_found_like_all_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sets: Sets, factory: str
 ) -> None:
     training, references, queries = sets
-    monkeypatch.setattr(approximate, "PART", 10_000)  # several parts
-    monkeypatch.setattr(JoinedVectors.blocks, "__defaults__", (300,))
+    monkeypatch.setattr(approximate, "PART_BYTES", 10_000)  # several parts
+    monkeypatch.setattr(ConcatenatedVectors.blocks, "__defaults__", (300,))
     build_index(factory, training, references, tmp_path)
     files = {path.name for path in tmp_path.iterdir() if path.suffix != ".h5"}
     assert files == ({INDEX} if factory in IN_MEMORY else {INDEX, LISTS})
@@ -64,10 +64,10 @@ MEASURED = """
 import resource, sys
 from pathlib import Path
 from submissions.search.approximate import build_index, measure_recall, open_index
-from submissions.ensemble.concatenated import join_files
+from submissions.vectors.concatenated import open_concatenated
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 folder, before = Path(sys.argv[1]), peak()
-training, references = join_files([folder / "training.h5"]), join_files([folder / "reference.h5"])
+training, references = open_concatenated([folder / "training.h5"]), open_concatenated([folder / "reference.h5"])
 build_index("IVF64,PQ8x4", training, references, folder)
 measure_recall(open_index(folder), training, references)
 print((peak() - before) * (1 if sys.platform == "darwin" else 1024))

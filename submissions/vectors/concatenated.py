@@ -15,7 +15,7 @@ BLOCK = 16_384
 
 
 @dataclass(frozen=True)
-class JoinedVectors:
+class ConcatenatedVectors:
     """Files of the same images in the same order; `unreadable` where any model could not read the image."""
 
     paths: tuple[Path, ...]
@@ -75,7 +75,7 @@ class JoinedVectors:
         return self.rows(rows)
 
 
-def join_files(paths: list[Path]) -> JoinedVectors:
+def open_concatenated(paths: list[Path]) -> ConcatenatedVectors:
     """Check that the files hold vectors of the same images. UserError names the files and numbers that differ, and vectors of
     length zero that are not marked unreadable come out as they are: step 02 marks them."""
     shapes = [describe_vectors(path) for path in paths]
@@ -88,4 +88,4 @@ def join_files(paths: list[Path]) -> JoinedVectors:
                 "Embed both models again (step 02 --force)."
             )
     unreadable = np.logical_or.reduce([shape.unreadable for shape in shapes])
-    return JoinedVectors(tuple(paths), shapes[0].ids, sum(shape.dimensions for shape in shapes), unreadable)
+    return ConcatenatedVectors(tuple(paths), shapes[0].ids, sum(shape.dimensions for shape in shapes), unreadable)

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 from data.errors import UserError
 from data.images import ImageSet, find_images
 from data.loader import CleanImages
-from data.protocol import ProtocolImages, SameShapeBatches, shapes_of, to_protocol
+from data.preprocessing import PreprocessedImages, SameShapeBatches, input_shapes, preprocess
 
 SHAPES = {"a": (60, 90), "b": (90, 60), "c": (40, 60), "d": (50, 50)}
 
@@ -24,36 +24,36 @@ def images(tmp_path: Path) -> ImageSet:
 
 
 def test_square_is_what_clean_images_gives(images: ImageSet) -> None:
-    ours, clean = ProtocolImages(images, 32, "square"), CleanImages(images, 32)
+    ours, clean = PreprocessedImages(images, 32, "square"), CleanImages(images, 32)
     for row in range(len(images)):
         assert torch.equal(ours[row][0], clean[row][0]) and ours[row][1] == clean[row][1]
 
 
 @pytest.mark.parametrize("protocol", ["square", "center_crop", "long_side"])
 def test_unreadable_images_are_marked_and_zero(images: ImageSet, protocol: str) -> None:
-    pixels, readable = ProtocolImages(images, 28, protocol)[4]  # type: ignore[arg-type]
+    pixels, readable = PreprocessedImages(images, 28, protocol)[4]  # type: ignore[arg-type]
     assert not readable and pixels.shape == (3, 28, 28) and pixels.dtype == torch.uint8 and not pixels.any()
 
 
 def test_the_centre_is_seven_eighths_of_the_short_side() -> None:
     """An image of 256 × 300 at 224 is not resized: the cut is exact, 16 from top and bottom, 38 from the sides."""
     pixels = np.random.default_rng(0).integers(0, 256, (256, 300, 3), dtype=np.uint8)
-    assert (to_protocol(pixels, 224, "center_crop") == pixels[16:240, 38:262]).all()
+    assert (preprocess(pixels, 224, "center_crop") == pixels[16:240, 38:262]).all()
     for shape in ((64, 500), (500, 64), (10, 9)):
-        assert to_protocol(np.zeros((*shape, 3), np.uint8), 224, "center_crop").shape == (224, 224, 3)
+        assert preprocess(np.zeros((*shape, 3), np.uint8), 224, "center_crop").shape == (224, 224, 3)
 
 
 def test_the_long_side_keeps_the_shape_and_cuts_nothing() -> None:
     left_right = np.zeros((40, 100, 3), np.uint8)
     left_right[:, :50] = 200
-    shown = to_protocol(left_right, 50, "long_side")
+    shown = preprocess(left_right, 50, "long_side")
     assert shown.shape == (20, 50, 3) and (shown[:, :24] == 200).all() and (shown[:, 26:] == 0).all()
-    assert to_protocol(np.zeros((300, 200, 3), np.uint8), 600, "long_side").shape == (600, 400, 3)
+    assert preprocess(np.zeros((300, 200, 3), np.uint8), 600, "long_side").shape == (600, 400, 3)
 
 
 def test_batches_hold_one_shape_and_every_image_once(images: ImageSet) -> None:
-    dataset = ProtocolImages(images, 30, "long_side")
-    shapes = shapes_of(dataset)
+    dataset = PreprocessedImages(images, 30, "long_side")
+    shapes = input_shapes(dataset)
     assert shapes == [(20, 30), (30, 20), (20, 30), (30, 30), (30, 30)]
     batches = SameShapeBatches(shapes, 2)
     assert list(batches) == [[0, 2], [1], [3, 4]] and len(batches) == 3
@@ -62,9 +62,9 @@ def test_batches_hold_one_shape_and_every_image_once(images: ImageSet) -> None:
         (1, 3, 30, 20),
         (2, 3, 30, 30),
     ]
-    assert shapes_of(ProtocolImages(images, 30, "center_crop")) == [(30, 30)] * 5
+    assert input_shapes(PreprocessedImages(images, 30, "center_crop")) == [(30, 30)] * 5
 
 
 def test_another_protocol_is_refused(images: ImageSet) -> None:
     with pytest.raises(UserError, match="choose one of square, center_crop, long_side"):
-        ProtocolImages(images, 30, "five_crops")  # type: ignore[arg-type]
+        PreprocessedImages(images, 30, "five_crops")  # type: ignore[arg-type]

@@ -34,7 +34,7 @@ def _heart() -> Ring:
     return np.stack([across, -along], axis=1) / 17
 
 
-OUTLINES: dict[str, list[Ring]] = {
+POLYGONS: dict[str, list[Ring]] = {
     "disc": [_polar(0.9)],
     "triangle": [_polar(1.0, 3)],
     "square": [_polar(1.0, 4)],

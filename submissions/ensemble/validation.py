@@ -7,14 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.errors import naming
-from submissions.ensemble.concatenated import JoinedVectors
 from submissions.ensemble.projection import Projection, fit_projection
+from submissions.vectors.concatenated import ConcatenatedVectors
 from submissions.vectors.files import Vectors
 
 
 @dataclass(frozen=True)
-class Candidates:
-    """The three sets as PCA coordinates; `under` gives them at any eigenvalue power and any lower dimension.
+class ValidationVectors:
+    """The three sets as PCA coordinates; `weight` gives them at any eigenvalue power and any lower dimension.
 
     training [n, d]: readable images that no synthetic query or validation reference was made of. name: theirs, for messages.
     """
@@ -25,24 +25,24 @@ class Candidates:
     training: NDArray[np.float32]
     projection: Projection
 
-    def under(self, dimensions: int, eigen_power: float) -> tuple[Vectors, Vectors, NDArray[np.float32]]:
+    def weight(self, dimensions: int, eigen_power: float) -> tuple[Vectors, Vectors, NDArray[np.float32]]:
         """Unit vectors: queries, references, training."""
         queries, references = (
-            Vectors(part.ids, self.projection.weighted(part.vectors[:, :dimensions], eigen_power), part.unreadable)
+            Vectors(part.ids, self.projection.weight(part.vectors[:, :dimensions], eigen_power), part.unreadable)
             for part in (self.queries, self.references)
         )
-        return queries, references, self.projection.weighted(self.training[:, :dimensions], eigen_power)
+        return queries, references, self.projection.weight(self.training[:, :dimensions], eigen_power)
 
 
-def project_candidates(
-    training: JoinedVectors,
+def project_validation(
+    training: ConcatenatedVectors,
     references: Collection[str],
     held_out: Collection[str],
-    synthetic: JoinedVectors,
+    synthetic: ConcatenatedVectors,
     dimensions: int,
     sample: int,
     seed: int,
-) -> Candidates:
+) -> ValidationVectors:
     """Fit a PCA on a sample of the training images that are not held out, and read all sets through it, block by block.
 
     references: ids of training images that the synthetic queries are searched in. held_out: these and all other validation
@@ -58,14 +58,14 @@ def project_candidates(
     del fitted_on  # as large as all that is kept
     searched = np.sort(training.rows_of(references))
 
-    def coordinates(part: JoinedVectors, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    def coordinates(part: ConcatenatedVectors, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         result, first = np.empty((len(rows), dimensions), np.float32), 0
         for block in part.blocks_of(rows):
             result[first : first + len(block)] = projection.coordinates(block, dimensions)
             first += len(block)
         return result
 
-    return Candidates(
+    return ValidationVectors(
         name,
         Vectors(synthetic.ids, coordinates(synthetic, np.arange(len(synthetic))), synthetic.unreadable),
         Vectors([training.ids[row] for row in searched], coordinates(training, searched), training.unreadable[searched]),

@@ -15,11 +15,11 @@ from data.errors import ImageError, UserError
 from data.images import ImageSet
 from data.loader import resize_square
 
-Protocol = Literal["square", "center_crop", "long_side"]
-MARGIN = 256 / 224  # the short side before the centre is cut out, as ImageNet's test protocol has it
+TestProtocol = Literal["square", "center_crop", "long_side"]
+SHORT_SIDE_RATIO = 256 / 224  # the short side before the centre is cut out, as ImageNet's test protocol has it
 
 
-class ProtocolImages(Dataset[tuple[Tensor, bool]]):
+class PreprocessedImages(Dataset[tuple[Tensor, bool]]):
     """Item i: (uint8 [3, h, w], whether the image could be read). An unreadable image is all zero [3, size, size].
 
     protocol: "square" [3, size, size], the shape not kept; "center_crop" [3, size, size], the centre of the image with its
@@ -27,9 +27,9 @@ class ProtocolImages(Dataset[tuple[Tensor, bool]]):
     `SameShapeBatches`. UserError: another protocol.
     """
 
-    def __init__(self, images: ImageSet, size: int, protocol: Protocol = "square") -> None:
-        if protocol not in get_args(Protocol):
-            raise UserError(f"test protocol {protocol!r}: choose one of {', '.join(get_args(Protocol))}.")
+    def __init__(self, images: ImageSet, size: int, protocol: TestProtocol = "square") -> None:
+        if protocol not in get_args(TestProtocol):
+            raise UserError(f"test protocol {protocol!r}: choose one of {', '.join(get_args(TestProtocol))}.")
         self.images, self.size, self.protocol = images, size, protocol
 
     def __len__(self) -> int:
@@ -37,17 +37,17 @@ class ProtocolImages(Dataset[tuple[Tensor, bool]]):
 
     def __getitem__(self, index: int) -> tuple[Tensor, bool]:
         try:
-            pixels = decode_rgb(self.images.paths[index], short_side=_needed(self.size, self.protocol))
+            pixels = decode_rgb(self.images.paths[index], short_side=_decoded_short_side(self.size, self.protocol))
         except ImageError:
             return torch.zeros(3, self.size, self.size, dtype=torch.uint8), False
-        shown = to_protocol(pixels, self.size, self.protocol)
+        shown = preprocess(pixels, self.size, self.protocol)
         return torch.from_numpy(np.ascontiguousarray(shown)).permute(2, 0, 1), True
 
 
 class SameShapeBatches(Sampler[list[int]]):
     """Batches of rows whose images have one shape; every row once, rows of a shape in order, shapes as they first appear.
 
-    shapes: (h, w) of every row as the network sees it, from `shapes_of`.
+    shapes: (h, w) of every row as the network sees it, from `input_shapes`.
     """
 
     def __init__(self, shapes: list[tuple[int, int]], batch_size: int) -> None:
@@ -63,7 +63,7 @@ class SameShapeBatches(Sampler[list[int]]):
         return iter(self.batches)
 
 
-def shapes_of(dataset: ProtocolImages) -> list[tuple[int, int]]:
+def input_shapes(dataset: PreprocessedImages) -> list[tuple[int, int]]:
     """(h, w) of each item; images are decoded only where their shape depends on it ("long_side")."""
     size = dataset.size
     if dataset.protocol != "long_side":
@@ -71,24 +71,24 @@ def shapes_of(dataset: ProtocolImages) -> list[tuple[int, int]]:
     return [tuple(dataset[row][0].shape[1:]) for row in range(len(dataset))]  # type: ignore[misc]
 
 
-def to_protocol(pixels: NDArray[np.uint8], size: int, protocol: Protocol) -> NDArray[np.uint8]:
+def preprocess(pixels: NDArray[np.uint8], size: int, protocol: TestProtocol) -> NDArray[np.uint8]:
     """[h, w, 3] as the network sees it, by areas when it shrinks."""
     if protocol == "square":
         return resize_square(pixels, size)
     height, width = pixels.shape[:2]
     if protocol == "long_side":
-        return _resized(pixels, size / max(height, width))
-    resized = _resized(pixels, round(size * MARGIN) / min(height, width))
+        return _resize(pixels, size / max(height, width))
+    resized = _resize(pixels, round(size * SHORT_SIDE_RATIO) / min(height, width))
     top, left = (resized.shape[0] - size) // 2, (resized.shape[1] - size) // 2
     return resized[top : top + size, left : left + size]
 
 
-def _resized(pixels: NDArray[np.uint8], scale: float) -> NDArray[np.uint8]:
+def _resize(pixels: NDArray[np.uint8], scale: float) -> NDArray[np.uint8]:
     width, height = max(1, round(pixels.shape[1] * scale)), max(1, round(pixels.shape[0] * scale))
     interpolation = cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR
     return cv2.resize(pixels, (width, height), interpolation=interpolation)  # type: ignore[return-value]
 
 
-def _needed(size: int, protocol: Protocol) -> int:
+def _decoded_short_side(size: int, protocol: TestProtocol) -> int:
     """The short side that decoding must keep so that nothing is enlarged again: at most the long side wanted."""
-    return round(size * MARGIN) if protocol == "center_crop" else size
+    return round(size * SHORT_SIDE_RATIO) if protocol == "center_crop" else size

@@ -7,7 +7,7 @@ from data.errors import UserError
 MARK = '<meta name="generator" content="image-copy-detection">'  # in the head of every page
 
 
-def check_place(folder: Path, option: str) -> None:
+def check_output_folder(folder: Path, option: str) -> None:
     """UserError when the folder holds anything but such a page, which writing one there would remove."""
     if not folder.exists():
         return
