@@ -3,8 +3,8 @@
     python benchmarks/claims.py [--quick] [--only 7 9] [--seeds 3] [--steps N] [--data FOLDER] [--output FILE.md]
 
 --data: a folder in the ISC2021 layout for claims 10 to 12; default `tiny` of the folder that COPYSETS names, otherwise the
-built-in sample. Claims 2 to 9 use procedural shapes, drawn for the while. A claim holds when the mean difference over the seeds
-is above zero by two standard errors; none is made to hold.
+built-in sample. Claims 2 to 9 use procedural shapes, drawn into a temporary folder. A claim holds when the mean difference
+over the seeds is above zero by two standard errors; none is made to hold.
 """
 
 import argparse

@@ -1,9 +1,9 @@
 """The chunked ArcFace head against the plain one: same loss and gradients? extra memory? time? Linux.
 
+    python benchmarks/class_head.py [--classes 200000] [--dimensions 256] [--batch 64] [--repeats 5]
+
 The first part runs on the CPU, with half-precision products, sampled negatives and the class matrix's optimisers beside the exact
 head. The second, a whole training step at the paper's size, runs where there is a GPU (benchmarks/class_head_step.py).
-
-python benchmarks/class_head.py [--classes 200000] [--dimensions 256] [--batch 64] [--repeats 5]
 """
 
 import argparse

@@ -1,5 +1,9 @@
-"""A whole training step at the paper's size on a GPU: peak memory, the class head's share of the time, images/s, and the share of
-the card's bf16 peak. Part of benchmarks/class_head.py.
+"""A whole training step at the paper's size on a GPU: memory, time and how much of the card is used.
+
+    python benchmarks/class_head.py      where there is a GPU
+
+The second part of that benchmark: it prints peak memory, the class head's share of the time, images/s, and the
+share of the card's bf16 peak.
 """
 
 import time

@@ -3,8 +3,8 @@
     python benchmarks/drip.py [--data FOLDER] [--classes 10000] [--minutes 6] [--seeds 2] [--plot drip.png]
 
 --data: a folder in the ISC2021 layout; default the `tiny` set of the folder that COPYSETS names (tiny.zip, unpacked
-for the while), otherwise the built-in sample. µAP is measured on its queries, which are neither learnt nor chosen from.
-The minutes include the rebuilds of the class matrix, but no validation.
+into a temporary folder), otherwise the built-in sample. µAP is measured on its queries, which take part
+in neither training nor any choice. The minutes include the rebuilds of the class matrix, but no validation.
 """
 
 import argparse
@@ -76,7 +76,7 @@ def embedded(descriptor: Descriptor, size: int, images: ImageSet) -> Vectors:
 
 
 def find_data(given: Path | None, temporary: Path) -> Path:
-    """The given folder, the unpacked tiny set, or the sample, drawn anew."""
+    """The given folder, the unpacked tiny set, or the sample, freshly drawn."""
     if given is not None:
         return given
     archive = Path(os.environ.get("COPYSETS", ".")) / "tiny.zip"

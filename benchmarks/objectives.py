@@ -45,7 +45,7 @@ def now(device: torch.device) -> float:
 
 
 def objectives(kinds: tuple[str, ...], dimensions: int, device: torch.device) -> dict[str, Objective]:
-    """ "kind, form of SVMax" → the objective as a training builds it."""
+    """Maps "kind, form of SVMax" to the objective as a training builds it."""
     adapter: TypeAdapter[Any] = TypeAdapter(ObjectiveChoice)
     settings = {kind: adapter.validate_python({"kind": kind}) for kind in kinds}
     return {

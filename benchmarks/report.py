@@ -3,7 +3,7 @@
     python benchmarks/report.py [--queries N] [--references N] [--images DIR] [--output DIR]
 
 Vectors are drawn: half of the queries are copies, some near their reference, some far. Pictures are procedural, 1,024 pixels
-long, or those of --images; ids take them in turns, and each thumbnail is decoded anew. The bounds are 30 s and 30 MB.
+long, or those of --images; ids take them in turns, and each thumbnail is decoded again. The bounds are 30 s and 30 MB.
 """
 
 import argparse

@@ -1,0 +1,1 @@
+"""What turns an image into a vector, and how it learns to."""

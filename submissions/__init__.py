@@ -1,0 +1,1 @@
+"""What becomes of vectors: from stored vectors to a scored submission. Imports neither torch nor timm."""

@@ -15,7 +15,7 @@ class Row:
     ran: str
     measured: str
     differences: tuple[float, ...]
-    cause: str = ""  # the likely one, told where the claim does not hold
+    cause: str = ""  # the likely one, given where the claim does not hold
 
     @property
     def mean(self) -> float:

@@ -1,0 +1,1 @@
+"""The work of each numbered step, and what defines a step."""

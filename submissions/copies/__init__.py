@@ -1,0 +1,1 @@
+"""Copies among the images of one set: groups from the pairs that match."""

@@ -1,0 +1,1 @@
+"""Vectors of several models joined, projected by PCA, chosen between and normalised."""

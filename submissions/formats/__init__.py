@@ -1,0 +1,1 @@
+"""The challenge's files: descriptor and matching submissions, written, read and checked."""

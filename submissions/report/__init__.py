@@ -1,0 +1,1 @@
+"""Pages for people: the report of a run, the comparison of two, the gallery of matches."""
