@@ -1,5 +1,6 @@
 """What a recipe may say about joining and normalising vectors."""
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field, field_validator
@@ -8,6 +9,7 @@ from data.settings import Settings
 
 MAX_DIMENSIONS = 256  # the challenge's rule
 Method = Literal["none", "method1", "method2"]
+METHOD_NAMES: dict[Method, str] = {"none": "not normalised", "method1": "method 1", "method2": "method 2"}
 # ISC2021 paper, section 2.7: β of Eq. 10 and 14, k of Eq. 9 and 11, k of Eq. 12.
 PAPER_BETA: dict[Method, float] = {"none": 0.0, "method1": 2.0, "method2": 1.8}
 PAPER_SIMILARITY_NEIGHBOURS = 3
@@ -60,6 +62,11 @@ class NormalizationSettings(Settings):
     def betas(self, method: Method) -> tuple[float, ...]:
         """The candidates of β for `method`; 0 alone without normalisation."""
         return {"none": (PAPER_BETA["none"],), "method1": self.beta1, "method2": self.beta2}[method]
+
+    def with_betas(self, betas: Mapping[Method, float]) -> "NormalizationSettings":
+        """The same neighbours, with every method of `betas` at one β as the only candidates."""
+        known = {"methods": tuple(betas), "beta1": (betas.get("method1", 0.0),), "beta2": (betas.get("method2", 0.0),)}
+        return self.model_copy(update=known)
 
     @field_validator("methods", "beta1", "beta2", mode="before")
     @classmethod

@@ -29,11 +29,10 @@ from submissions.scoring.bootstrap import Interval, micro_average_precision_inte
 from submissions.scoring.breakdown import read_edits, recall_by_edit, recall_by_number, write_curve
 from submissions.scoring.metrics import RankedPairs, Scores, evaluate
 from submissions.search.exact import ScoredPairs, search_pairs_on_ranks
-from submissions.settings import NormalizationSettings
+from submissions.settings import METHOD_NAMES
 from submissions.vectors.files import Vectors, read_vectors
 
 GREY_DIMENSIONS = 256
-METHODS = {"none": "not normalised", "method1": "method 1", "method2": "method 2"}
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ def score_variants(run: Run) -> None:
         raise ValueError("score_variants needs a ground truth")
     truth = read_ground_truth(data.ground_truth)
     variant, _ = read_choice(run.paths.choice)
-    name = f"submitted: {variant.dimensions}-d, power {variant.eigen_power:g}, {METHODS[variant.method]}"
+    name = f"submitted: {variant.dimensions}-d, power {variant.eigen_power:g}, {METHOD_NAMES[variant.method]}"
     submitted = _scored(name, *read_submission(run.paths.submission), truth, submitted=True)
     ensemble = _ensemble_variants(run, truth)
     rows = [*(_baselines(data, truth) if run.recipe.baselines else []), *_single_models(run, truth), *ensemble, submitted]
@@ -182,21 +181,14 @@ def _single_models(run: Run, truth: GroundTruth) -> list[Scored]:
 
 def _ensemble_variants(run: Run, truth: GroundTruth) -> list[Scored]:
     """The ensemble without and with each normalisation, at the β that the synthetic queries chose for it."""
-    settings = run.recipe.normalization
     variant, table = read_choice(run.paths.choice)
     queries, references, training = (read_vectors(run.paths.projected(part)) for part in ("query", "reference", "training"))
-    betas = {"none": 0.0, "method1": best_beta(table, variant, "method1"), "method2": best_beta(table, variant, "method2")}
-    chosen = NormalizationSettings(
-        methods=tuple(betas),
-        beta1=(betas.get("method1", 0.0),),
-        beta2=(betas.get("method2", 0.0),),
-        similarity_neighbours=settings.similarity_neighbours,
-        direction_neighbours=settings.direction_neighbours,
-    )
-    names = {"none": "ensemble"} | {method: f"ensemble, {METHODS[method]} (β {{beta:g}})" for method in ("method1", "method2")}
+    betas = {method: best_beta(table, variant, method) for method in METHOD_NAMES}
+    chosen = run.recipe.normalization.with_betas(betas)
     rows = []
     with naming(run.paths.projected("training")):
         candidates = apply_normalizations(queries.vectors, training.readable(), chosen)
     for method, beta, moved in candidates:
-        rows.append(_scored(names[method].format(beta=beta), Vectors(queries.ids, moved, queries.unreadable), references, truth))
+        name = "ensemble" if method == "none" else f"ensemble, {METHOD_NAMES[method]} (β {beta:g})"
+        rows.append(_scored(name, Vectors(queries.ids, moved, queries.unreadable), references, truth))
     return rows
