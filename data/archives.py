@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from data.errors import UserError
+from data.files import open_regular
 
 ARCHIVE_ENDINGS = (".zip", ".cbz", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".cbt")
 LARGEST_MEMBER = 256 * 2**20  # bytes, unpacked
@@ -112,8 +113,9 @@ def read_bytes(path: Path, limit: int | None = None) -> bytes:
         UserError: the archive or its member cannot be read.
     """
     try:
-        with path.open("rb") as file:
-            return file.read() if limit is None else file.read(limit)
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            return file.read(size if limit is None else min(size, limit))
     except (NotADirectoryError, FileNotFoundError):
         archive = archive_of(path)
         if archive is None:

@@ -6,11 +6,12 @@ import os
 import re
 import shutil
 import socket
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from data.errors import UserError
 
@@ -40,6 +41,13 @@ def whole_file(path: Path) -> Iterator[Path]:
                 "room and give the same command again."
             ) from error
         raise
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open for reading; OSError where the path is a pipe, a device or a folder, which could be read without end or never."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "is no regular file", str(path))
+    return path.open("rb")
 
 
 @contextmanager

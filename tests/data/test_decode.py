@@ -2,6 +2,9 @@
 
 import contextlib
 import io
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +21,7 @@ from data.images import ImageSet, find_images
 from data.loader import CleanImages
 from data.procedural.pictures import draw_picture
 
+TOP = Path(__file__).parents[2]
 PICTURE = Image.fromarray(draw_picture(np.random.default_rng(0), 96))
 
 
@@ -85,6 +89,81 @@ def test_each_problem_is_named(tmp_path: Path, content: bytes, problem: str) -> 
     with pytest.raises(ImageError, match=problem) as caught:
         decode_rgb(path)
     assert caught.value.path == path
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "I", "I;16", "F"])
+def test_a_large_image_converted_in_strips_is_the_same(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    form = "TIFF" if mode in ("I", "F") else "PNG"
+    if mode in ("I", "I;16", "F"):
+        values = np.asarray(PICTURE.convert("L")).astype({"I": np.int32, "I;16": np.uint16, "F": np.float32}[mode])
+        values[-1] = 40_000  # the strip at the bottom makes white what it is
+        image = Image.fromarray(values)
+    else:
+        image = PICTURE.convert("RGBA").convert(mode)
+    if mode in ("LA", "RGBA"):
+        image.putalpha(Image.linear_gradient("L").resize(image.size))
+    content = encoded(image, form, **({"transparency": 3} if mode == "P" else {}))
+    whole = decode_rgb(content)
+    monkeypatch.setattr(decode, "STRIP", 10 * PICTURE.width)
+    assert np.array_equal(decode_rgb(content), whole) and whole.std() > 0
+
+
+PEAK = """
+import resource, sys
+from pathlib import Path
+from data.decode import decode_rgb
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak()
+decode_rgb(Path(sys.argv[1]))
+print(peak() - before)
+"""
+
+
+@pytest.mark.parametrize("mode", ["I;16", "RGBA"])
+def test_memory_for_a_large_image_is_bounded(tmp_path: Path, mode: str) -> None:
+    """8 bytes a pixel and one strip; a 16-bit image took over 30 bytes a pixel."""
+    side = 5000
+    image = Image.fromarray(np.full((side, side), 1000, np.uint16)) if mode == "I;16" else Image.new(mode, (side, side), "red")
+    image.save(tmp_path / "large.png", compress_level=1)
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK, str(tmp_path / "large.png")], capture_output=True, text=True, check=True, cwd=TOP
+    )
+    assert int(done.stdout) * 1024 < 8 * side**2 + 24 * decode.STRIP + 2**25
+
+
+@pytest.mark.parametrize("form", ["PNG", "JPEG2000"])
+def test_formats_whose_decoders_take_more_memory_have_a_lower_limit(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode, "MOST_PIXELS", {"JPEG2000": 1000})
+    content = encoded(PICTURE, form)
+    if form == "PNG":
+        assert decode_rgb(content).shape[2] == 3
+    else:
+        with pytest.raises(ImageError, match="larger than 1,000 pixels"):
+            decode_rgb(content)
+
+
+def test_a_file_of_any_size_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode, "LARGEST_FILE", 2**20)
+    with (tmp_path / "a.jpg").open("wb") as file:
+        file.truncate(2**20 + 2)
+    with pytest.raises(ImageError, match="is larger than 1 MiB"):
+        decode_rgb(tmp_path / "a.jpg")
+
+
+def test_nan_in_floats_is_black(tmp_path: Path) -> None:
+    values = np.full((16, 16), 200, np.float32)
+    values[3, 4] = np.nan
+    Image.fromarray(values).save(tmp_path / "a.tif")
+    pixels = decode_rgb(tmp_path / "a.tif")
+    assert not pixels[3, 4].any() and (pixels[0] == 200).all()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_in_the_place_of_an_image_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.jpg")
+    with pytest.raises(ImageError, match="is no regular file"):
+        decode_rgb(tmp_path / "a.jpg")
 
 
 @settings(deadline=None, max_examples=150)
