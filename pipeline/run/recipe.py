@@ -29,10 +29,17 @@ class SplitSettings(Settings):
     Attributes:
         validation: Share held back for the synthetic query set, between 0 and 1.
         overlay: Share that is pasted into others, between 0 and 1.
+        learn_all: Whether the images of the other roles are learnt from, too, as the papers of MultiGrain, SVMax and IDEAL do.
+            Figures on the synthetic queries are then of images that have been learnt, and edits may paste one class into another.
     """
 
     validation: float = Field(0.2, gt=0, lt=1)
     overlay: float = Field(0.05, gt=0, lt=1)
+    learn_all: bool = False
+
+    def shares(self) -> dict[str, float]:
+        """What the synthetic queries and the choice of a variant depend on: the sizes of the roles, not what is learnt."""
+        return {"validation": self.validation, "overlay": self.overlay}
 
 
 class QuerySettings(Settings):

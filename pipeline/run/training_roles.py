@@ -18,10 +18,11 @@ PROCEDURAL_SEED = 1  # other pictures than the built-in sample's, whose seed is 
 
 @dataclass(frozen=True)
 class TrainingRoles:
-    """Disjoint parts of the training images.
+    """Parts of the training images: disjoint, unless the recipe learns from all of them.
 
     Attributes:
-        classes: The images that are learnt from, in fixed order: a stage with C classes uses the first C.
+        classes: The images that are learnt from, in fixed order: a stage with C classes uses the first C. With
+            `split.learn_all` those of the other roles follow.
         labels: The class of each, [n] int64 of 0 … C − 1; None where every image is a class of its own.
         overlays: Pasted into others by the edits.
         references: What the copies among the synthetic queries are made from, and searched in.
@@ -45,9 +46,11 @@ def training_roles(run: Run) -> TrainingRoles:
     recipe = run.recipe
     split = split_training(training.ids, recipe.seed, recipe.split.validation, recipe.split.overlay)
     extra = _extra_classes(run)
+    others = split.overlays + split.references + split.distractors
+    learnt = split.classes + (others if recipe.split.learn_all else [])
     return TrainingRoles(
-        classes=_joined(training.select(split.classes), extra),
-        labels=_labels(run, training, split.classes, extra),
+        classes=_joined(training.select(learnt), extra),
+        labels=_labels(run, training, learnt, extra),
         overlays=training.select(split.overlays),
         references=training.select(split.references),
         distractors=training.select(split.distractors),

@@ -47,7 +47,7 @@ def _augment(run: Run) -> list[Product]:
         Product(
             inputs=lambda: {"training images": find_images(run.data / TRAINING)},
             outputs=[run.paths.query_ground_truth, run.paths.contact_sheet_of_edits],
-            parameters={"queries": recipe.queries, "split": recipe.split, "seed": recipe.seed},
+            parameters={"queries": recipe.queries, "split": recipe.split.shares(), "seed": recipe.seed},
             work=work,
         )
     ]
@@ -117,7 +117,7 @@ def _joined(run: Run) -> list[Product]:
                 "models": list(recipe.models),
                 "ensemble": recipe.ensemble,
                 "normalization": recipe.normalization,
-                "split": recipe.split,
+                "split": recipe.split.shares(),
                 "seed": recipe.seed,
             },
             work=work,
