@@ -10,3 +10,9 @@ def generator_for(seed: int, epoch: int, image_id: str, repetition: int = 0) -> 
     again = f"\0{repetition}" if repetition else ""
     digest = hashlib.blake2b(f"{seed}\0{epoch}\0{image_id}{again}".encode(), digest_size=16).digest()
     return np.random.Generator(np.random.SFC64(int.from_bytes(digest)))
+
+
+def derived_seed(seed: int, *purpose: str | int) -> int:
+    """A seed of its own, 0 … 2⁶³ − 1, for a purpose such as one stage of one model; other purposes draw other numbers."""
+    named = "\0".join(map(str, (seed, *purpose)))
+    return int.from_bytes(hashlib.blake2b(named.encode(), digest_size=8).digest()) >> 1

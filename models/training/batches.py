@@ -42,8 +42,8 @@ def build_batches(
     seed: int,
     fabric: Fabric,
 ) -> Batches:
-    """The stage's batches of the images `rows` from where `progress` stands; class_of: image row → class."""
-    epochs = (progress.epoch, stage.epochs, seed + progress.stage)
+    """The stage's batches of the images `rows` from where `progress` stands; class_of: image row → class; seed: of this stage."""
+    epochs = (progress.epoch, stage.epochs, seed)
     share = (fabric.global_rank, fabric.world_size)
     batches: Batches
     match settings.sampling:

@@ -22,6 +22,7 @@ from data.images import ImageSet
 from models.settings import ModelSettings
 
 STATE = "state.json"
+DRAWN_FOR = "model"  # whose name, with the stage, is part of the seed of order and edits
 Identity = dict[str, Any]  # of JSON values
 
 
@@ -78,8 +79,7 @@ def load_state(folder: Path, identity: Identity, fabric: Fabric) -> tuple[Progre
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
         progress = Progress(**about["progress"])
-        if about["identity"] != identity:
-            different = _differences(about["identity"], identity)
+        if different := _differences(about["identity"], identity):
             if _finished(about["identity"], progress):
                 fabric.print(f"  the training in {folder} is finished, but was another ({different}): training starts anew")
                 return None
@@ -100,19 +100,29 @@ def load_state(folder: Path, identity: Identity, fabric: Fabric) -> tuple[Progre
 
 
 def training_identity(
-    settings: ModelSettings, classes: ImageSet, overlays: ImageSet, labels: list[int] | None, seed: int
+    settings: ModelSettings, classes: ImageSet, overlays: ImageSet, labels: list[int] | None, seed: int, name: str
 ) -> Identity:
-    """What a saved state must have been trained with: settings, seed, and the images in their order with their sizes.
-
-    The number of workers, and how the trained model embeds, change nothing.
+    """What a saved state must have been trained with: the model's name, settings, seed, and the images in their order with their
+    sizes. The number of workers, and how the trained model embeds, change nothing.
     """
     return {
+        DRAWN_FOR: name,
         "seed": seed,
         "settings": settings.model_dump(mode="json", exclude={"workers", "embedding"}),
         "classes and their order": _told(classes),
         "overlays": _told(overlays),
         "labels": None if labels is None else hashlib.sha256(json.dumps(labels).encode()).hexdigest()[:8],
     }
+
+
+def as_it_began(folder: Path, identity: Identity) -> Identity:
+    """`identity`, without DRAWN_FOR where the training saved in `folder` began before that was part of it: such a training drew
+    the same edits in every stage and every model, and goes on so."""
+    try:
+        began = json.loads((folder / STATE).read_text(encoding="utf-8"))["identity"]
+        return identity if DRAWN_FOR in began else {key: value for key, value in identity.items() if key != DRAWN_FOR}
+    except (OSError, KeyError, TypeError, ValueError):  # nothing there to go on with, or nothing readable: load_state says which
+        return identity
 
 
 def _told(images: ImageSet) -> str:
@@ -129,6 +139,7 @@ def _finished(identity: Identity, progress: Progress) -> bool:
 
 
 def _differences(saved: Identity, wanted: Identity) -> str:
+    """In words; none where they are equal. Keys that settings have got since are missing in one and null in the other: equal."""
     before, now = _leaves(saved), _leaves(wanted)
     names = [name for name in before | now if before.get(name) != now.get(name)]
     return "; ".join(f"{name}: {before.get(name)} → {now.get(name)}" for name in names)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from augmentations.dataset import EditedImages, overlay_material
 from augmentations.domains import DOMAINS
+from augmentations.randomness import derived_seed
 from augmentations.schedule import IntensitySchedule
 from augmentations.settings import AugmentationSettings
 from data.cache import SquareImages, cached_squares
@@ -36,7 +37,7 @@ from models.training.finishing import check_whitening, learn_whitening, save_cla
 from models.training.launch import launched, lost_process_told
 from models.training.learner import Learner, build_learner, prepared_network
 from models.training.stage import StageRun, run_stage
-from models.training.state import Progress, load_state, save_state, training_identity
+from models.training.state import DRAWN_FOR, Identity, Progress, as_it_began, load_state, save_state, training_identity
 
 WORKING_SCALE = 1.5  # images are edited larger than they are learnt from, so that crops keep detail
 Validate = Callable[[Descriptor, int], float]
@@ -51,10 +52,12 @@ def train_model(
     seed: int,
     validate: Validate | None = None,
     labels: NDArray[np.int64] | None = None,
+    name: str = "",
 ) -> Path:
     """Train from the last saved step in `folder` to the end; returns the path of the last stage's checkpoint.
 
-    labels: the class of each image, 0 … C − 1; without them every image is a class of its own. Under torchrun all processes call
+    labels: the class of each image, 0 … C − 1; without them every image is a class of its own. name: models of other names, and
+    the stages of one, begin with other weights and see other edits of an image. Under torchrun all processes call
     this together: each takes its part of every batch and of the class matrix.
     Writes `stage-<n>.safetensors`, the training state, `curve.csv` and TensorBoard files. `validate` scores the descriptor at an
     image size, at each stage's end. UserError: too few images, a state that cannot be read, a loss that is not a number, a lost
@@ -63,8 +66,9 @@ def train_model(
     fabric = launched(settings.precision)
     class_of = list(range(len(classes))) if labels is None else [int(label) for label in labels]
     _tell_class_count(settings, len(set(class_of)), fabric.print)
-    torch.manual_seed(seed)
-    identity = training_identity(settings, classes, overlays, None if labels is None else class_of, seed)
+    labelled = None if labels is None else class_of
+    identity = as_it_began(folder, training_identity(settings, classes, overlays, labelled, seed, name))
+    torch.manual_seed(derived_seed(seed, identity[DRAWN_FOR]) if DRAWN_FOR in identity else seed)
     progress, state = load_state(folder, identity, fabric) or (Progress(), {})
     descriptor = Descriptor(settings.descriptor, load_weights=not state)  # which may no longer be at hand when it goes on
     if not state and fabric.global_rank == 0:
@@ -86,18 +90,19 @@ def train_model(
             if (progress.stage, progress.epoch, progress.batch) == (0, 0, 0):
                 _tell_unreadable(squares, fabric.print)
             rows = _rows_of_stage(stage, squares, class_of)
-            torch.manual_seed(seed + progress.stage)  # the objective begins the same on all processes
+            order, edits = _seeds_of_stage(identity, seed, progress.stage)
+            torch.manual_seed(order)  # the objective begins the same on all processes
             objective = _objective(settings, descriptor, 1 + max(class_of[row] for row in rows), seed)
             learner = build_learner(fabric, descriptor, network, objective, settings, stage.learning_rate_factor)
-            torch.manual_seed(seed + progress.stage * fabric.world_size + fabric.global_rank)
-            edited = _edited_images(settings, stage, squares, others, rows, labels is not None, seed)
+            torch.manual_seed(order + progress.stage * (fabric.world_size - 1) + fabric.global_rank)
+            edited = _edited_images(settings, stage, squares, others, rows, labels is not None, edits)
             if progress.epoch or progress.batch:
                 learner.restore(state)
             elif progress.stage > 0 or settings.descriptor.weights != "none":  # an untrained backbone has no centroids
                 started = time.monotonic()
-                _rebuild_class_matrix(settings, stage, learner, squares, edited, rows, class_of, seed)
+                _rebuild_class_matrix(settings, stage, learner, squares, edited, rows, class_of)
                 progress.seconds = time.monotonic() - started
-            batches = build_batches(settings, stage, rows, class_of, progress, seed, fabric)
+            batches = build_batches(settings, stage, rows, class_of, progress, order, fabric)
             learnt = len({class_of[row] for row in rows})
             validated = partial(_validated, fabric, validate, descriptor, stage.image_size)
             run = StageRun(settings, stage, learner, edited, batches, class_of, learnt, folder, identity, validated)
@@ -127,6 +132,14 @@ def _write_stage(folder: Path, rows: list[EpochRow], learner: Learner, image_siz
 def _tell_end(last: EpochRow, tell: Callable[..., Any]) -> None:
     scored = "" if last.validation is None else f", µAP on synthetic queries {last.validation:.3f}"
     tell(f"  stage {last.stage}: {last.classes} classes, loss {last.loss:.2f}, ended by {last.ended_by}{scored}", flush=True)
+
+
+def _seeds_of_stage(identity: Identity, seed: int, stage: int) -> tuple[int, int]:
+    """Of the order of the images and of their edits. A training that began without DRAWN_FOR has the same edits in all stages."""
+    if DRAWN_FOR not in identity:
+        return seed + stage, seed
+    own = derived_seed(seed, identity[DRAWN_FOR], stage)
+    return own, own
 
 
 def _objective(settings: ModelSettings, descriptor: Descriptor, classes: int, seed: int) -> Svmax:
@@ -179,14 +192,13 @@ def _rebuild_class_matrix(
     edited: EditedImages,
     rows: list[int],
     class_of: list[int],
-    seed: int,
 ) -> None:
     """Every process rebuilds the rows that it holds."""
     matrix = learner.objective.class_matrix()
     if matrix is None:
         return
     own = [row for row in rows if class_of[row] in matrix.classes]
-    clean = EditedImages(squares, AugmentationSettings(family="none"), stage.image_size, seed)
+    clean = EditedImages(squares, AugmentationSettings(family="none"), stage.image_size, edited.seed)
     found, centroids = class_centroids(
         learner.descriptor, clean, edited, own, [class_of[row] for row in own], 128, settings.workers, settings.precision
     )

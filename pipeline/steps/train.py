@@ -20,6 +20,7 @@ def train(run: Run, name: str, roles: TrainingRoles) -> None:
         roles.classes,
         roles.overlays,
         labels=roles.labels,
+        name=name,
         folder=run.paths.model(name),
         cache=run.paths.cache,
         seed=run.recipe.seed,

@@ -1,12 +1,18 @@
 """Training end to end on tiny pictures: stages, curves, going on after a kill."""
 
 import csv
+import json
+from itertools import combinations
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
+import models.training.stage as stage_run
+from augmentations.dataset import EditedImages, overlay_material
+from augmentations.settings import AugmentationSettings
+from data.cache import cached_squares
 from data.errors import UserError
 from data.images import ImageSet, find_images
 from data.procedural.sample import write_pictures
@@ -67,8 +73,6 @@ def test_a_killed_training_goes_on_with_the_same_curve(
 ) -> None:
     settings = ModelSettings.model_validate(SETTINGS.model_dump(exclude_unset=True) | change)
     whole = train(images, tmp_path / "whole", settings)
-    import models.training.stage as stage_run
-
     monkeypatch.setattr(stage_run, "SAVE_EVERY", 0.0)
     monkeypatch.setattr(stage_run, "SAVING_SHARE", 1e9)
     monkeypatch.setattr(stage_run, "CHECK_EVERY", 1)
@@ -211,3 +215,73 @@ def test_validation_at_another_exponent_leaves_the_learnt_one(images: ImageSet, 
     classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
     train_model(SETTINGS, classes, overlays, tmp_path / "model", tmp_path / "cache", seed=0, validate=validate)
     assert [before == after for before, after, _ in seen] == [True] * 3 and seen[0][0] < 7
+
+
+def edits_seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
+    """Filled while training: "size epoch row repetition" → the edited pixels."""
+    seen: dict[str, bytes] = {}
+    edited = EditedImages.__getitem__
+
+    def noted(self: EditedImages, key: tuple[int, int, int]) -> tuple[torch.Tensor, int]:
+        pixels, row = edited(self, key)
+        if key[0] >= 0:  # not of the rebuild of the class matrix
+            seen[f"{self.size} {key}"] = pixels.numpy().tobytes()
+        return pixels, row
+
+    monkeypatch.setattr(EditedImages, "__getitem__", noted)
+    return seen
+
+
+def two_equal_stages() -> ModelSettings:
+    stage = SETTINGS.stages[2]  # sizes tell the stages apart, edits are made at the working size of both
+    return SETTINGS.model_copy(update={"stages": (stage, stage.model_copy(update={"epochs": 3}))})
+
+
+def test_stages_and_models_do_not_replay_each_others_edits(
+    images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Epochs begin at 0 in each stage: with the seed, epoch and id alone, every stage of every model saw the same pictures."""
+    classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
+    seen, by_stage = edits_seen(monkeypatch), list[dict[str, bytes]]()
+
+    def stage_ends(descriptor: Descriptor, size: int) -> float:
+        by_stage.append(dict(seen))
+        seen.clear()
+        return 0.5
+
+    settings = two_equal_stages()
+    for name in ("first", "second"):
+        train_model(settings, classes, overlays, tmp_path / name, tmp_path / "cache", seed=0, validate=stage_ends, name=name)
+    for one, other in combinations(by_stage, 2):
+        shared = one.keys() & other.keys()
+        assert len(shared) >= 48 and sum(one[key] == other[key] for key in shared) < 6  # an image may stay as it is
+
+
+def test_a_training_from_before_goes_on_as_it_began(images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its state does not name the model: all its stages see the edits of the plain seed."""
+    classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
+    folder, settings = tmp_path / "model", two_equal_stages()
+
+    def stopped(descriptor: Descriptor, size: int) -> float:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stage_run, "SAVE_EVERY", 0.0)
+    monkeypatch.setattr(stage_run, "SAVING_SHARE", 1e9)
+    monkeypatch.setattr(stage_run, "CHECK_EVERY", 1)
+    with pytest.raises(KeyboardInterrupt):
+        train_model(settings, classes, overlays, folder, tmp_path / "cache", seed=0, validate=stopped, name="a")
+    about = json.loads((folder / "state.json").read_text())
+    del about["identity"]["model"]
+    (folder / "state.json").write_text(json.dumps(about))
+    seen = edits_seen(monkeypatch)
+    train_model(settings, classes, overlays, folder, tmp_path / "cache", seed=0, name="a")
+    assert "model" not in json.loads((folder / "state.json").read_text())["identity"]
+    squares = cached_squares(classes, 72, tmp_path / "cache")
+    edits = AugmentationSettings(intensity=0.5)
+    material = overlay_material(squares, cached_squares(overlays, 72, tmp_path / "cache"), 24)
+    plain = EditedImages(squares, edits, 48, 0, material)
+    drawn = {key: pixels for key, pixels in seen.items() if key.startswith("48 (2,")}  # the second stage's last epoch
+    seen.clear()
+    for row in range(24):
+        plain[(2, row, 0)]
+    assert seen == drawn and len(drawn) == 24
