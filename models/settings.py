@@ -136,6 +136,8 @@ class StageSettings(Settings):
         plateau_epochs: The stage ends when the loss has not fallen by 1 % for so many epochs; None for never.
         validate_minutes: Time between validations within the stage; None validates its end only.
         learning_rate_factor: Of all learning rates in this stage.
+        last_learning_rate_factor: What the rates fall to, by a cosine over the stage's epochs or minutes, whichever run out
+            first (scheduler kind constant); a stage that ends earlier does not reach it. None for rates that stay.
     """
 
     classes: int | None = Field(None, ge=2)
@@ -149,6 +151,7 @@ class StageSettings(Settings):
     plateau_epochs: int | None = Field(None, ge=1)
     validate_minutes: float | None = Field(None, gt=0)
     learning_rate_factor: float = Field(1.0, gt=0)
+    last_learning_rate_factor: float | None = Field(None, gt=0)
 
 
 class EmbeddingSettings(Settings):
@@ -229,6 +232,12 @@ class ModelSettings(Settings):
         counts = [stage.classes or 2**62 for stage in self.stages]
         if counts != sorted(counts):
             raise ValueError("stages must not have fewer classes than the stage before: a class keeps its index")
+        return self
+
+    @model_validator(mode="after")
+    def _one_schedule(self) -> "ModelSettings":
+        if self.scheduler.kind != "constant" and any(stage.last_learning_rate_factor for stage in self.stages):
+            raise ValueError(f"last_learning_rate_factor goes with scheduler kind constant, not with {self.scheduler.kind}")
         return self
 
     @model_validator(mode="after")

@@ -17,7 +17,7 @@ from models.distributed import gather_rows, sum_over_processes
 from models.network.descriptor import Descriptor
 from models.objectives.base import Objective, ObjectiveOutput
 from models.objectives.domains import average_over_domains
-from models.settings import ModelSettings
+from models.settings import ModelSettings, StageSettings
 from models.training.schedule import EpochSchedule, build_optimizers
 
 
@@ -124,11 +124,12 @@ def prepared_network(fabric: Fabric, descriptor: Descriptor, compiled: bool) -> 
 
 
 def build_learner(
-    fabric: Fabric, descriptor: Descriptor, network: Any, objective: Objective, settings: ModelSettings, factor: float
+    fabric: Fabric, descriptor: Descriptor, network: Any, objective: Objective, settings: ModelSettings, stage: StageSettings
 ) -> Learner:
-    """Put the objective on the device and make optimisers and schedule; factor: of the stage's learning rates."""
+    """Put the objective on the device and make optimisers and schedule with the stage's learning rates."""
+    factor, last = stage.learning_rate_factor, stage.last_learning_rate_factor
     fabric.to_device(objective)  # in place
     optimizers = build_optimizers(descriptor, objective, settings.optimizer, factor)
     wrapped = [fabric.setup_optimizers(optimizer) for optimizer in optimizers]
-    schedule = EpochSchedule(optimizers, settings.scheduler)
+    schedule = EpochSchedule(optimizers, settings.scheduler, last and last / factor)
     return Learner(fabric, descriptor, network, objective, wrapped, schedule, settings.optimizer.clip_norm, settings.turn)

@@ -46,30 +46,38 @@ def _optimizer(kind: str, groups: list[dict[str, Any]], momentum: float) -> torc
 
 
 class EpochSchedule:
-    """Scales the optimisers' learning rates: within an epoch by the share of it that is done, after it by its loss."""
+    """Scales the optimisers' learning rates: within an epoch by the share of it that is done, after it by its loss; or, with
+    `fall_to`, by the share of the stage's budget that is spent, down to that share of the start rate."""
 
-    def __init__(self, optimizers: Sequence[torch.optim.Optimizer], settings: SchedulerSettings) -> None:
-        self.settings, self.optimizers = settings, optimizers
+    def __init__(
+        self, optimizers: Sequence[torch.optim.Optimizer], settings: SchedulerSettings, fall_to: float | None = None
+    ) -> None:
+        self.settings, self.optimizers, self.fall_to = settings, optimizers, fall_to
         self.start = [float(group["lr"]) for group in self._groups()]
         self.plateaus = [
             torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=settings.factor, patience=settings.patience)
             for optimizer in optimizers
         ]
 
-    def before_step(self, epochs_done: float) -> None:
+    def before_step(self, epochs_done: float, budget_spent: float = 0.0) -> None:
         """warmup_cosine (ISC2021 paper: 4 warm-up epochs, 100 of decay, floor 1e-3 of the start), steps (MultiGrain: tenfold)."""
         if self.settings.kind in ("warmup_cosine", "steps"):
             passed = sum(milestone <= epochs_done for milestone in self.settings.milestones)
             steps = self.settings.kind == "steps"
             share = self.settings.factor**passed if steps else warmup_cosine(epochs_done, self.settings)
-            for group, rate in zip(self._groups(), self.start, strict=True):
-                group["lr"] = rate * share
+            self._scale(share)
+        elif self.fall_to is not None:
+            self._scale(cosine(budget_spent, self.fall_to))
 
     def after_epoch(self, loss: float) -> None:
         """plateau (paper: factor 0.9, patience 2)."""
         if self.settings.kind == "plateau":
             for plateau in self.plateaus:
                 plateau.step(loss)
+
+    def _scale(self, share: float) -> None:
+        for group, rate in zip(self._groups(), self.start, strict=True):
+            group["lr"] = rate * share
 
     def _groups(self) -> list[dict[str, Any]]:
         """Asked for anew each time: an optimiser that takes a saved state back replaces its groups."""
@@ -88,5 +96,9 @@ def warmup_cosine(epoch: float, settings: SchedulerSettings) -> float:
     """Share of the start rate: linear rise over the warm-up, cosine down to the floor, then the floor."""
     if epoch < settings.warmup_epochs:
         return max(settings.floor, epoch / settings.warmup_epochs)
-    done = min(1.0, (epoch - settings.warmup_epochs) / settings.decay_epochs)
-    return settings.floor + (1 - settings.floor) * 0.5 * (1 + math.cos(math.pi * done))
+    return cosine((epoch - settings.warmup_epochs) / settings.decay_epochs, settings.floor)
+
+
+def cosine(done: float, last: float) -> float:
+    """From 1 where nothing is done to `last` where all is (1), and no further."""
+    return last + (1 - last) * 0.5 * (1 + math.cos(math.pi * min(1.0, done)))

@@ -109,7 +109,8 @@ def _run_epoch(run: StageRun, progress: Progress, stream: Stream, saver: _Saver,
     with tqdm(total=batches, initial=progress.batch, desc=label, unit="batch", leave=False, mininterval=1) as bar:
         while progress.batch < batches:
             started, count = time.monotonic(), min(accumulate, batches - progress.batch)
-            run.learner.schedule.before_step(progress.epoch + progress.batch / batches)
+            done = progress.epoch + progress.batch / batches
+            run.learner.schedule.before_step(done, _budget_spent(run.stage, done, progress.seconds))
             images, sums = run.learner.learn(islice(stream, count), count, lambda loss, rows: _check(run, progress, loss, rows))
             progress.images += images
             for name, value in sums.items():
@@ -158,6 +159,11 @@ def _ended_by(stage: StageSettings, progress: Progress, loss: float) -> str:
     if stage.minutes is not None and progress.seconds >= 60 * stage.minutes:
         return "minutes"
     return "epochs" if progress.epoch >= stage.epochs else ""
+
+
+def _budget_spent(stage: StageSettings, epochs: float, seconds: float) -> float:
+    """0 at the stage's beginning, 1 where its epochs or its minutes have run out."""
+    return max(epochs / stage.epochs, seconds / (60 * stage.minutes) if stage.minutes else 0.0)
 
 
 def _validation_due(stage: StageSettings, progress: Progress) -> bool:

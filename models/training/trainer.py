@@ -93,7 +93,7 @@ def train_model(
             order, edits = _seeds_of_stage(identity, seed, progress.stage)
             torch.manual_seed(order)  # the objective begins the same on all processes
             objective = _objective(settings, descriptor, 1 + max(class_of[row] for row in rows), seed)
-            learner = build_learner(fabric, descriptor, network, objective, settings, stage.learning_rate_factor)
+            learner = build_learner(fabric, descriptor, network, objective, settings, stage)
             torch.manual_seed(order + progress.stage * (fabric.world_size - 1) + fabric.global_rank)
             edited = _edited_images(settings, stage, squares, others, rows, labels is not None, edits)
             if progress.epoch or progress.batch:

@@ -34,13 +34,20 @@ def find_changes(before: Manifest, now: Manifest, outputs: list[Path]) -> list[s
         return ["no manifest"]
     found = [f"{path} is gone" for path in outputs if not path.exists()]
     for part in ("inputs", "parameters"):
-        old, new = before.get(part), now[part]
+        old, new = _without_null(before.get(part)), _without_null(now[part])
         if isinstance(old, dict) and isinstance(new, dict):
             keys = [key for key in old | new if old.get(key) != new.get(key)]
             found += [f"{part[:-1]} {key} changed" for key in keys]
         elif old != new:
             found.append(f"{part} changed")
     return found
+
+
+def _without_null(value: Any) -> Any:
+    """The value without keys that are null: those that recipes have got since a manifest was written are missing there."""
+    if isinstance(value, dict):
+        return {key: _without_null(item) for key, item in value.items() if item is not None}
+    return [_without_null(item) for item in value] if isinstance(value, list) else value
 
 
 def fingerprint(value: Any) -> Any:

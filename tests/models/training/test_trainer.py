@@ -232,6 +232,23 @@ def edits_seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
     return seen
 
 
+def test_the_learning_rate_falls_over_the_stages_budget(images: ImageSet, tmp_path: Path) -> None:
+    falling = SETTINGS.stages[0].model_copy(update={"epochs": 10, "last_learning_rate_factor": 0.1})
+    again = falling.model_copy(update={"learning_rate_factor": 0.5, "last_learning_rate_factor": 0.01, "minutes": 1e-9})
+    constant = SETTINGS.scheduler.model_copy(update={"kind": "constant"})
+    rows = train(images, tmp_path, SETTINGS.model_copy(update={"stages": (falling, again), "scheduler": constant}))
+    rates = [1000 * float(row["learning_rate"]) for row in rows]  # 0.001 is the recipe's
+    assert rates[:9] == sorted(rates[:9], reverse=True) and rates[0] > 0.9 and 0.1 <= rates[9] < 0.15
+    assert rates[10] < 0.5 and len(rows) == 11  # the minutes ran out first
+
+
+def test_a_falling_learning_rate_is_not_combined_with_another_schedule() -> None:
+    with pytest.raises(ValueError, match="goes with scheduler kind constant, not with plateau"):
+        ModelSettings.model_validate(
+            {"descriptor": {"backbone": "test_efficientnet"}, "stages": [{"last_learning_rate_factor": 0.1}]}
+        )
+
+
 def two_equal_stages() -> ModelSettings:
     stage = SETTINGS.stages[2]  # sizes tell the stages apart, edits are made at the working size of both
     return SETTINGS.model_copy(update={"stages": (stage, stage.model_copy(update={"epochs": 3}))})
@@ -272,6 +289,8 @@ def test_a_training_from_before_goes_on_as_it_began(images: ImageSet, tmp_path: 
         train_model(settings, classes, overlays, folder, tmp_path / "cache", seed=0, validate=stopped, name="a")
     about = json.loads((folder / "state.json").read_text())
     del about["identity"]["model"]
+    for stage in about["identity"]["settings"]["stages"]:
+        del stage["last_learning_rate_factor"]  # a key that settings have got since
     (folder / "state.json").write_text(json.dumps(about))
     seen = edits_seen(monkeypatch)
     train_model(settings, classes, overlays, folder, tmp_path / "cache", seed=0, name="a")
