@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, PositiveFloat, model_validator
 
 from augmentations.settings import Family
 from data.settings import Settings
@@ -24,11 +24,17 @@ class DescriptorSettings(Settings):
         domains: Four rotations, each with its own quarter of the linear layer ("split", IDEAL), or all through one layer of a
             quarter of the dimensions ("shared", to compare); None for unrotated images alone.
         whiten: PCA whitening, learnt on unlabelled training images when training ends (MultiGrain).
+        model_args: Further arguments of timm.create_model, such as `{output_stride: 16}`.
+        mean: Of the pixels in 0…1 by colour channel, which is subtracted; None for the backbone's own.
+        std: What they are divided by, by colour channel; None for the backbone's own.
     """
 
     backbone: str
     weights: str = "none"
     dimensions: int | None = Field(256, ge=2, le=65_536)
+    model_args: dict[str, Any] | None = None
+    mean: tuple[float, float, float] | None = None
+    std: tuple[PositiveFloat, PositiveFloat, PositiveFloat] | None = None
     pooling_exponent: float = Field(3.0, gt=0)
     train_pooling_exponent: bool = True
     domains: Literal["split", "shared"] | None = None

@@ -42,8 +42,8 @@ class Descriptor(nn.Module):
         if settings.whiten:
             self.register_buffer("whitening_mean", torch.zeros(self.dimensions))
             self.register_buffer("whitening_matrix", torch.eye(self.dimensions))
-        self.mean: tuple[float, ...] = tuple(self.backbone.pretrained_cfg.get("mean", IMAGENET_MEAN))
-        self.std: tuple[float, ...] = tuple(self.backbone.pretrained_cfg.get("std", IMAGENET_STD))
+        self.mean: tuple[float, ...] = settings.mean or tuple(self.backbone.pretrained_cfg.get("mean", IMAGENET_MEAN))
+        self.std: tuple[float, ...] = settings.std or tuple(self.backbone.pretrained_cfg.get("std", IMAGENET_STD))
 
     def forward(self, images: Tensor, raw: bool = False) -> Tensor:
         """raw: what an objective learns from, before whitening and unit length: [n, d], or with domains [4, n, d / 4]."""
@@ -113,10 +113,11 @@ def _backbone(settings: DescriptorSettings, load_weights: bool) -> Any:
     check_backbone(name)
     pretrained = load_weights and settings.weights == "pretrained"
     try:
-        backbone = timm.create_model(name, pretrained=pretrained, num_classes=0, global_pool="")
+        backbone = timm.create_model(name, pretrained=pretrained, num_classes=0, global_pool="", **(settings.model_args or {}))
     except Exception as error:  # the hub's client raises many kinds, from OSError to its own
         if not pretrained and not name.startswith("hf-hub:"):
-            raise UserError(f"timm cannot build the backbone {name!r}: {error}") from error
+            given = f" with model_args {settings.model_args}" if settings.model_args else ""
+            raise UserError(f"timm cannot build the backbone {name!r}{given}: {error}") from error
         raise UserError(
             f"the weights of {name!r} cannot be fetched ({type(error).__name__}: {error}). Without a network, download them "
             "elsewhere and name the local file: `weights: path/to/file.safetensors` in the recipe; or train from `weights: none`."

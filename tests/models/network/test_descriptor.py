@@ -121,6 +121,23 @@ def test_unknown_backbone_names_the_nearest() -> None:
         Descriptor(DescriptorSettings(backbone="test_eficientnet"))
 
 
+def test_arguments_of_timm_and_pixel_statistics_come_from_the_settings(tmp_path: Path) -> None:
+    plain = Descriptor(SETTINGS)
+    settings = SETTINGS.model_copy(update={"model_args": {"output_stride": 16}, "mean": (0.5,) * 3, "std": (0.25,) * 3})
+    changed = Descriptor(settings)
+    pixels = torch.zeros(1, 3, 64, 64)
+    assert plain.features(pixels).shape[2:] == (2, 2) and changed.features(pixels).shape[2:] == (4, 4)
+    assert (changed.mean, changed.std) == ((0.5,) * 3, (0.25,) * 3) != (plain.mean, plain.std)
+    save_descriptor(tmp_path / "c.safetensors", changed, 64, {})
+    loaded = load_descriptor(tmp_path / "c.safetensors").descriptor
+    assert loaded.settings == settings and loaded.mean == (0.5,) * 3
+
+
+def test_arguments_that_timm_does_not_take_are_named() -> None:
+    with pytest.raises(UserError, match=r"cannot build the backbone 'test_efficientnet' with model_args {'colour': 'red'}"):
+        Descriptor(SETTINGS.model_copy(update={"model_args": {"colour": "red"}}))
+
+
 def test_local_weights(tmp_path: Path) -> None:
     source = Descriptor(SETTINGS)
     torch.save(source.backbone.state_dict(), tmp_path / "w.pth")
