@@ -144,6 +144,8 @@ class StageSettings(Settings):
         learning_rate_factor: Of all learning rates in this stage.
         last_learning_rate_factor: What the rates fall to, by a cosine over the stage's epochs or minutes, whichever run out
             first (scheduler kind constant); a stage that ends earlier does not reach it. None for rates that stay.
+        centroid_edits: From how many edited images, beside the clean one, each row of the class matrix begins; None for the
+            paper's 4.
     """
 
     classes: int | None = Field(None, ge=2)
@@ -158,6 +160,7 @@ class StageSettings(Settings):
     validate_minutes: float | None = Field(None, gt=0)
     learning_rate_factor: float = Field(1.0, gt=0)
     last_learning_rate_factor: float | None = Field(None, gt=0)
+    centroid_edits: int | None = Field(None, ge=0)
 
 
 class EmbeddingSettings(Settings):

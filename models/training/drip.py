@@ -12,7 +12,7 @@ from augmentations.dataset import EditedImages, normalize_pixels
 from models.network.descriptor import Descriptor
 from models.network.device import autocast
 
-EDITED_PER_CLASS = 4  # beside one embedding of the clean image
+EDITED_PER_CLASS = 4  # beside one embedding of the clean image, as in the paper
 CENTROID_EPOCH = -1  # edits of the rebuild come from epochs −1, −2, …, which training never uses
 
 
@@ -26,15 +26,16 @@ def class_centroids(
     batch_size: int,
     workers: int,
     precision: str,
+    edited_per_class: int = EDITED_PER_CLASS,
 ) -> tuple[Tensor, Tensor]:
     """The classes [c] of the images `rows` (image → class, side by side), in order, and their unit centroids [c, d]: the mean of
-    1 embedding of each clean image and 4 of edited ones."""
+    1 embedding of each clean image and `edited_per_class` of edited ones."""
     device = next(descriptor.parameters()).device
     was_training = descriptor.training
     descriptor.eval()
     found, place = torch.unique(torch.tensor(classes), return_inverse=True)
     total = torch.zeros(len(found), descriptor.dimensions, device=device)
-    passes = [(clean, CENTROID_EPOCH)] + [(edited, CENTROID_EPOCH - number) for number in range(EDITED_PER_CLASS)]
+    passes = [(clean, CENTROID_EPOCH)] + [(edited, CENTROID_EPOCH - number) for number in range(edited_per_class)]
     with tqdm(total=len(passes) * len(rows), desc="centroids", unit="image", leave=False) as bar:
         for dataset, epoch in passes:
             keys = [(epoch, row, 0) for row in rows]

@@ -31,7 +31,7 @@ from models.objectives.svmax import Svmax
 from models.settings import ModelSettings, StageSettings
 from models.training.batches import build_batches
 from models.training.curve import EpochRow, append_rows, remove_curve
-from models.training.drip import class_centroids
+from models.training.drip import EDITED_PER_CLASS, class_centroids
 from models.training.files import stage_checkpoint
 from models.training.finishing import check_whitening, learn_whitening, save_classifier
 from models.training.launch import launched, lost_process_told
@@ -199,8 +199,10 @@ def _rebuild_class_matrix(
         return
     own = [row for row in rows if class_of[row] in matrix.classes]
     clean = EditedImages(squares, AugmentationSettings(family="none"), stage.image_size, edited.seed)
+    edits = EDITED_PER_CLASS if stage.centroid_edits is None else stage.centroid_edits
+    labels = [class_of[row] for row in own]
     found, centroids = class_centroids(
-        learner.descriptor, clean, edited, own, [class_of[row] for row in own], 128, settings.workers, settings.precision
+        learner.descriptor, clean, edited, own, labels, 128, settings.workers, settings.precision, edits
     )
     matrix.set_prototypes(found, centroids)
 

@@ -304,3 +304,21 @@ def test_a_training_from_before_goes_on_as_it_began(images: ImageSet, tmp_path: 
     for row in range(24):
         plain[(2, row, 0)]
     assert seen == drawn and len(drawn) == 24
+
+
+@pytest.mark.parametrize(("edits", "embeddings"), [(None, 5), (1, 2), (0, 1)])
+def test_the_class_matrix_begins_from_as_many_edited_images_as_the_stage_says(
+    images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edits: int | None, embeddings: int
+) -> None:
+    of_rebuild = []
+    edited = EditedImages.__getitem__
+
+    def noted(self: EditedImages, key: tuple[int, int, int]) -> tuple[torch.Tensor, int]:
+        if key[0] < 0:
+            of_rebuild.append(key)
+        return edited(self, key)
+
+    monkeypatch.setattr(EditedImages, "__getitem__", noted)
+    first, second = SETTINGS.stages[0], SETTINGS.stages[1].model_copy(update={"centroid_edits": edits})
+    train(images, tmp_path, SETTINGS.model_copy(update={"stages": (first, second)}))
+    assert len(of_rebuild) == 16 * embeddings
