@@ -1,4 +1,4 @@
-"""Where images come from."""
+"""Where images come from: data sets, safe decoding, caching and batches."""
 
 import cv2
 

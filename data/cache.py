@@ -1,4 +1,4 @@
-"""Images resized once to squares and kept in one file, so that training never decodes a photo twice."""
+"""Images resized once to squares and kept in one file, so that training decodes no photo twice."""
 
 import hashlib
 import json
@@ -32,7 +32,13 @@ class Pixels(Protocol):
 
 @dataclass(frozen=True)
 class SquareImages:
-    """`pixels` are squares by row, mapped from disk; `problems` says by id what could not be read."""
+    """Square images, mapped from disk.
+
+    Attributes:
+        ids: of the images, in the order of the rows.
+        pixels: uint8 [size, size, 3] by row; zero (as pixels) or not decodable (as JPEG) for an unreadable image.
+        problems: what is wrong with each unreadable image, by its id.
+    """
 
     ids: list[str]
     pixels: Pixels
@@ -49,9 +55,18 @@ class SquareImages:
 def cached_squares(
     images: ImageSet, size: int, folder: Path, form: Literal["pixels", "jpeg"] = "pixels", workers: int = 2
 ) -> SquareImages:
-    """The images as squares, made on the first call and kept under `folder`; other images, sizes or forms get other files.
+    """The images as squares, made on the first call and kept under `folder`.
 
-    form: "pixels" is the fastest, 3 · size² bytes an image; "jpeg" (quality 95) takes about a tenth of it and a short decoding.
+    The file's name is a digest of ids, sizes and modification times of the images, and of the arguments: other images get another
+    file.
+
+    Args:
+        images: what to resize.
+        size: pixels a side.
+        folder: where the cache is kept.
+        form: "pixels" is the fastest and takes 3 · size² bytes an image; "jpeg" (quality 95) takes about a tenth of that, and the
+            time of decoding it.
+        workers: threads that decode.
     """
     digest = hashlib.sha256(f"{size} {form}".encode())
     for image_id, path in zip(images.ids, images.paths, strict=True):
@@ -87,7 +102,7 @@ class _Jpegs:
 def _write_pixels(images: ImageSet, size: int, target: Path, workers: int) -> tuple[NDArray[np.int64], dict[str, str]]:
     problems: dict[str, str] = {}
     shape = (size, size, 3)
-    with whole_file(target) as temporary, temporary.open("wb") as file:  # not mapped: a full disk would end the process unheard
+    with whole_file(target) as temporary, temporary.open("wb") as file:  # not mapped: a full disk would kill the process
         header = {"descr": "|u1", "fortran_order": False, "shape": (len(images), *shape)}
         np.lib.format.write_array_header_1_0(file, header)
         for row, square in enumerate(_squares(images, size, workers)):

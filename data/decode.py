@@ -20,11 +20,15 @@ STRIP = 4_000_000  # pixels converted at once: a large image costs its pixels tw
 
 
 def decode_rgb(source: Path | bytes, short_side: int | None = None) -> NDArray[np.uint8]:
-    """Decode to RGB [h, w, 3] uint8, EXIF orientation applied, transparency on white, 16 bits scaled to 8.
+    """Decode to RGB [h, w, 3] uint8: EXIF orientation applied, transparency on white, 16 bits scaled to 8.
 
-    source: a file, or the bytes of one. short_side: a JPEG is decoded at a reduced scale (1/2, 1/4, 1/8) as long as
-    its short side stays at or above this; the result is not resized further. ImageError: missing, empty, not an image,
-    truncated, over MAX_PIXELS or under MIN_SIDE pixels a side.
+    Args:
+        source: a file, a member of an archive, or the bytes of an image.
+        short_side: a JPEG is decoded at a reduced scale (1/2, 1/4, 1/8) as long as its short side stays at or above this; the
+            result is not resized further.
+
+    Raises:
+        ImageError: missing, empty, not an image, truncated, over MAX_PIXELS or under MIN_SIDE pixels a side.
     """
     name = Path("<bytes>") if isinstance(source, bytes) else Path(source)
     try:

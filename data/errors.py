@@ -1,4 +1,4 @@
-"""Errors a user can mend; scripts print them and exit with code 2."""
+"""Errors that a user can mend; scripts print them and exit with code 2."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,11 +6,16 @@ from pathlib import Path
 
 
 class UserError(Exception):
-    """Says what was found, what was expected and what to do."""
+    """An error whose message says what was found, what was expected and what to do."""
 
 
 class ImageError(UserError):
-    """One image that cannot be used; the caller lists it, skips it and goes on."""
+    """An image that cannot be used; the caller lists it, skips it and continues.
+
+    Attributes:
+        path: the image's file.
+        problem: what is wrong with it, without the path.
+    """
 
     def __init__(self, path: Path | str, problem: str) -> None:
         super().__init__(f"{path}: {problem}")
@@ -23,7 +28,7 @@ class ImageError(UserError):
 
 @contextmanager
 def naming(subject: Path | str) -> Iterator[None]:
-    """Put the file in front of a UserError raised within, by code that sees only what was read from it."""
+    """Put `subject`, usually a file, in front of the message of a UserError raised within by code that does not know it."""
     try:
         yield
     except UserError as error:

@@ -20,8 +20,13 @@ HOST = socket.gethostname()
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary name beside `path`; renamed to it on success, removed on any error, after a kill by the next call in
-    the folder. UserError: the disk is full."""
+    """Yield a temporary name beside `path`; it is renamed to `path` on success and removed on any error.
+
+    What a killed process left behind is removed by the next call in the same folder.
+
+    Raises:
+        UserError: the disk is full.
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(path.parent)
@@ -52,7 +57,7 @@ def open_regular(path: Path) -> BinaryIO:
 
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder beside `path`; it takes the place of `path` on success, is removed on any error."""
+    """Yield a temporary folder beside `path`; it takes the place of `path` on success and is removed on any error."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(path.parent)
@@ -84,12 +89,12 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def _prefix(path: Path) -> str:
-    """Says who writes, so that what a killed process left behind can be told from what another one is writing."""
+    """Name the writer, so that the leftovers of a killed process can be distinguished from what another one is writing."""
     return f".{path.name}.{HOST}-{os.getpid()}-"
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Temporary files and folders of processes of this machine that are no more: they may be as large as a cache."""
+    """Remove temporary files and folders of dead processes of this machine: they may be as large as a cache."""
     owner = re.compile(rf"\..*\.{re.escape(HOST)}-(\d+)-[^.]*\.part")
     for path in folder.glob(".*.part*"):
         match = owner.match(path.name)

@@ -14,14 +14,23 @@ COLUMNS = ["query_id", "reference_id"]
 
 @dataclass(frozen=True)
 class GroundTruth:
-    """`query_ids` are all queries that count, in file order without repeats; `pairs` are the true (query, reference) pairs."""
+    """The true copies.
+
+    Attributes:
+        query_ids: all queries that count, in the order of the file, each once.
+        pairs: the true (query, reference) pairs.
+    """
 
     query_ids: list[str]
     pairs: frozenset[tuple[str, str]]
 
 
 def read_ground_truth(path: Path | str) -> GroundTruth:
-    """Read `query_id,reference_id`; an empty reference means the query copies nothing. UserError says what is wrong."""
+    """Read a CSV of `query_id,reference_id`; an empty reference means that the query copies nothing.
+
+    Raises:
+        UserError: no such file, no such table, an empty query id, no row.
+    """
     path = Path(path)
     if not path.is_file():
         raise UserError(f"{path}: no such file. Give a ground truth CSV with the columns {','.join(COLUMNS)}.")
@@ -44,7 +53,7 @@ def read_ground_truth(path: Path | str) -> GroundTruth:
 
 
 def write_ground_truth(path: Path | str, rows: Iterable[tuple[str, str | None]]) -> None:
-    """Write (query id, reference id or None) rows."""
+    """Write rows of (query id, reference id, or None for a query that copies nothing)."""
     table = pd.DataFrame([(q, r or "") for q, r in rows], columns=COLUMNS)
     with whole_file(Path(path)) as temporary:
         table.to_csv(temporary, index=False)

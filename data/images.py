@@ -10,7 +10,12 @@ from data.formats import IMAGE_ENDINGS
 
 @dataclass(frozen=True)
 class ImageSet:
-    """Images in the order of their ids; ids are unique."""
+    """Images with ids.
+
+    Attributes:
+        ids: unique, usually sorted.
+        paths: of the same images, in the same order.
+    """
 
     ids: list[str]
     paths: list[Path]
@@ -19,7 +24,11 @@ class ImageSet:
         return len(self.ids)
 
     def select(self, ids: list[str]) -> "ImageSet":
-        """The images named by `ids`, in that order; UserError names the first id that is missing."""
+        """The images named by `ids`, in that order.
+
+        Raises:
+            UserError: an id is not in this set; the message names the first.
+        """
         where = dict(zip(self.ids, self.paths, strict=True))
         missing = [image_id for image_id in ids if image_id not in where]
         if missing:
@@ -30,8 +39,13 @@ class ImageSet:
 def find_images(folder: Path | str, naming: Literal["stem", "path", "file"] = "stem") -> ImageSet:
     """All images below `folder`, sorted by id.
 
-    An id is the file's name without its ending ("stem", the ISC2021 layout), its path below `folder` without the ending
-    ("path") or with it ("file"). UserError: no such folder, no image in it, two files with the same id.
+    Args:
+        folder: searched with its subfolders; hidden files are passed over.
+        naming: what makes an id: the file's name without its ending ("stem", the ISC2021 layout), its path below `folder` without
+            the ending ("path") or with it ("file").
+
+    Raises:
+        UserError: no such folder, no image in it, two files with the same id.
     """
     folder = Path(folder)
     if not folder.is_dir():

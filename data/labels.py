@@ -17,7 +17,13 @@ COLUMNS = ["image_id", "label"]
 
 @dataclass(frozen=True)
 class LabelledImages:
-    """`labels` [n] are the classes of `images` as 0…C−1, each of them used; `names` [C] are what the classes are called."""
+    """Images with classes.
+
+    Attributes:
+        images: the images.
+        labels: int64 [n], the class of each image in 0…C−1; every class is used.
+        names: [C], what the classes are called.
+    """
 
     images: ImageSet
     labels: NDArray[np.int64]
@@ -27,9 +33,10 @@ class LabelledImages:
         return len(self.images)
 
     def of_classes(self, classes: Sequence[int]) -> "LabelledImages":
-        """The images of some classes, in the same order, the classes renumbered in the order given.
+        """The images of `classes`, in the same order; the classes are renumbered in the order given.
 
-        UserError when a class is unknown or named twice.
+        Raises:
+            UserError: a class is unknown or named twice.
         """
         wrong = [label for label in classes if not 0 <= label < len(self.names)]
         if wrong or len(set(classes)) < len(classes):
@@ -42,16 +49,18 @@ class LabelledImages:
 
 
 def with_classes(images: ImageSet, classes: Sequence[str]) -> LabelledImages:
-    """Images and the name of each one's class [n]; classes are numbered in the order of their sorted names."""
+    """Give each image the class of that name in `classes` [n]; classes are numbered in the order of their sorted names."""
     names, labels = np.unique(np.asarray(classes, dtype=object).astype(str), return_inverse=True)
     return LabelledImages(images, labels.astype(np.int64), names.tolist())
 
 
 def read_labels(path: Path | str, images: ImageSet) -> LabelledImages:
-    """Read `image_id,label` for every image, in the order of the images.
+    """Read a CSV of `image_id,label` with a row for every image; the result has the order of `images`.
 
-    Blanks around ids and labels don't count.
-    UserError: no such file, other columns, an empty label, an id twice, an id that no image has, an image without a label.
+    Blanks around ids and labels are ignored.
+
+    Raises:
+        UserError: no such file, other columns, an empty label, an id twice, an id without an image, an image without a label.
     """
     path = Path(path)
     if not path.is_file():
@@ -90,9 +99,12 @@ def training_labels(folder: IscFolder) -> LabelledImages | None:
 
 
 def read_class_folders(root: Path | str) -> LabelledImages:
-    """A folder with one folder of images for each class, as ImageNet's train/ has; ids are "class/file" without ending.
+    """A folder with one folder of images for each class, as ImageNet's train/; ids are "class/file" without the ending.
 
-    Images may lie deeper below a class's folder. UserError: no such folder, no image, images that lie beside the folders.
+    Images may lie deeper below a class's folder.
+
+    Raises:
+        UserError: no such folder, no image, or images beside the folders.
     """
     root = Path(root)
     images = find_images(root, naming="path")

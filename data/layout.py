@@ -14,7 +14,16 @@ QUERY_RECORDS = "query_records.jsonl"  # of queries made here: each one's source
 
 @dataclass(frozen=True)
 class IscFolder:
-    """A data set in the ISC2021 layout; ground truth and edits are None where the folder has none."""
+    """A data set in the ISC2021 layout.
+
+    Attributes:
+        root: the folder.
+        training: images that may be learnt from.
+        reference: images that are searched.
+        query: images whose originals are sought.
+        ground_truth: CSV of the true copies; None where the folder has none.
+        query_edits: CSV of the edits that made each query; None where the folder has none.
+    """
 
     root: Path
     training: ImageSet
@@ -25,7 +34,11 @@ class IscFolder:
 
 
 def open_isc_folder(root: Path | str) -> IscFolder:
-    """List the images of `root`; UserError names every folder that is missing."""
+    """List the images of `root`.
+
+    Raises:
+        UserError: a folder of the layout is missing or holds no image.
+    """
     root = Path(root)
     if not root.is_dir():
         raise UserError(f"{root} is not a folder. Give --data a folder that holds {TRAINING}/, {REFERENCE}/ and {QUERY}/.")

@@ -13,9 +13,10 @@ from data.images import ImageSet
 
 
 class CleanImages(Dataset[tuple[Tensor, bool]]):
-    """Item i: (uint8 [3, size, size], whether the image could be read). An unreadable image is all zero.
+    """Unedited images as squares.
 
-    Bytes are a quarter of floats to send between processes; the floats are made where the network is.
+    Item i is (uint8 [3, size, size], whether the image could be read); an unreadable image is all zero. Bytes are a quarter of
+    floats to send between processes; `augmentations.dataset.normalize_pixels` makes the floats where the network is.
     """
 
     def __init__(self, images: ImageSet, size: int) -> None:
@@ -33,13 +34,13 @@ class CleanImages(Dataset[tuple[Tensor, bool]]):
 
 
 def resize_square(pixels: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
-    """[h, w, 3] → [size, size, 3], the shape not kept, as the competition's code did; by areas when it shrinks."""
+    """Resize [h, w, 3] to [size, size, 3] without keeping the shape, as the competition's code did; by areas if it shrinks."""
     shrinks = min(pixels.shape[:2]) > size
     return cv2.resize(pixels, (size, size), interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR)  # type: ignore[return-value]
 
 
 def shrink(pixels: NDArray[np.uint8], long_side: int) -> NDArray[np.uint8]:
-    """An image [h, w, 3] with its long side at `long_side` pixels at most, its shape kept; smaller ones stay as they are."""
+    """Bring the long side of an image [h, w, 3] down to `long_side` pixels, shape kept; a smaller image is returned as it is."""
     factor = long_side / max(pixels.shape[:2])
     if factor >= 1:
         return pixels

@@ -20,11 +20,21 @@ SHORT_SIDE_RATIO = 256 / 224  # the short side before the centre is cut out, as 
 
 
 class PreprocessedImages(Dataset[tuple[Tensor, bool]]):
-    """Item i: (uint8 [3, h, w], whether the image could be read). An unreadable image is all zero [3, size, size].
+    """Images as the network sees them in a test.
 
-    protocol: "square" [3, size, size], the shape not kept; "center_crop" [3, size, size], the centre of the image with its
-    short side at 256/224 of `size`; "long_side", the whole image with its long side at `size` and its shape kept: batches need
-    `SameShapeBatches`. UserError: another protocol.
+    Item i is (uint8 [3, h, w], whether the image could be read); an unreadable image is all zero [3, size, size].
+
+    Args:
+        images: the images.
+        size: pixels.
+        protocol: "square": [3, size, size], shape not kept. "center_crop": [3, size, size], the centre of the image with its
+        short
+            side at 256/224 of `size`. "long_side": the whole image with its long side at `size` and its shape kept; its batches
+            need
+            `SameShapeBatches`.
+
+    Raises:
+        UserError: another protocol.
     """
 
     def __init__(self, images: ImageSet, size: int, protocol: TestProtocol = "square") -> None:
@@ -45,9 +55,13 @@ class PreprocessedImages(Dataset[tuple[Tensor, bool]]):
 
 
 class SameShapeBatches(Sampler[list[int]]):
-    """Batches of rows whose images have one shape; every row once, rows of a shape in order, shapes as they first appear.
+    """Batches of rows whose images have one shape.
 
-    shapes: (h, w) of every row as the network sees it, from `input_shapes`.
+    Every row comes once; rows of a shape come in order, shapes in the order in which they first appear.
+
+    Args:
+        shapes: (h, w) of every row as the network sees it, from `input_shapes`.
+        batch_size: rows in a batch at most.
     """
 
     def __init__(self, shapes: list[tuple[int, int]], batch_size: int) -> None:
@@ -64,7 +78,7 @@ class SameShapeBatches(Sampler[list[int]]):
 
 
 def input_shapes(dataset: PreprocessedImages) -> list[tuple[int, int]]:
-    """(h, w) of each item; images are decoded only where their shape depends on it ("long_side")."""
+    """The shape (h, w) of each item; images are decoded only where their shape depends on it ("long_side")."""
     size = dataset.size
     if dataset.protocol != "long_side":
         return [(size, size)] * len(dataset)
@@ -72,7 +86,7 @@ def input_shapes(dataset: PreprocessedImages) -> list[tuple[int, int]]:
 
 
 def preprocess(pixels: NDArray[np.uint8], size: int, protocol: TestProtocol) -> NDArray[np.uint8]:
-    """[h, w, 3] as the network sees it, by areas when it shrinks."""
+    """An image [h, w, 3] as the network sees it, resized by areas if it shrinks; `protocol` as for `PreprocessedImages`."""
     if protocol == "square":
         return resize_square(pixels, size)
     height, width = pixels.shape[:2]
@@ -90,5 +104,5 @@ def _resize(pixels: NDArray[np.uint8], scale: float) -> NDArray[np.uint8]:
 
 
 def _decoded_short_side(size: int, protocol: TestProtocol) -> int:
-    """The short side that decoding must keep so that nothing is enlarged again: at most the long side wanted."""
+    """The short side that decoding must keep so that nothing is enlarged afterwards: at most the long side wanted."""
     return round(size * SHORT_SIDE_RATIO) if protocol == "center_crop" else size

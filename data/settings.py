@@ -4,4 +4,6 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Settings(BaseModel):
+    """A pydantic model that forbids unknown keys and cannot be changed."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -10,8 +10,11 @@ from data.errors import UserError
 class TrainingSplit:
     """Training ids by role; each list is in the fixed, seeded order.
 
-    classes: ArcFace classes, a stage with C classes uses the first C. overlays: material pasted into other images.
-    references: the synthetic query set is searched in these. distractors: edited into queries that copy nothing.
+    Attributes:
+        classes: ArcFace classes; a stage with C classes uses the first C.
+        overlays: pasted into other images.
+        references: what the synthetic query set is searched in.
+        distractors: edited into queries that copy nothing.
     """
 
     classes: list[str]
@@ -23,8 +26,14 @@ class TrainingSplit:
 def split_training(ids: list[str], seed: int, validation: float = 0.2, overlay: float = 0.05) -> TrainingSplit:
     """Share out the training ids in the order of a hash of (seed, id): the same ids and seed give the same roles.
 
-    validation: share kept from learning, two thirds references and one third distractors; overlay: share kept as
-    overlay material. UserError when a role would stay empty.
+    Args:
+        ids: of the training images.
+        seed: of the order.
+        validation: share kept from learning, two thirds of it references and one third distractors.
+        overlay: share kept for pasting into other images.
+
+    Raises:
+        UserError: a role would stay empty.
     """
     order = sorted(ids, key=lambda image_id: hashlib.sha256(f"{seed}:{image_id}".encode()).digest())
     held_out, kept = round(len(order) * validation), round(len(order) * overlay)

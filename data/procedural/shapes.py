@@ -32,7 +32,7 @@ CLASSES = tuple("-".join(names) for names in product(POLYGONS, TEXTURES, HUES))
 
 
 def class_names(seed: int) -> list[str]:
-    """All classes "shape-texture-hue" in the seeded order in which sets take them."""
+    """All classes "shape-texture-hue", in the seeded order in which sets take them."""
     return [CLASSES[index] for index in np.random.default_rng([seed, 1]).permutation(len(CLASSES))]
 
 
@@ -56,10 +56,18 @@ def draw_shape(name: str, rng: np.random.Generator, size: int = 128) -> Picture:
 def write_shapes(
     folder: Path, classes: int | Sequence[str], instances: int, seed: int, size: int = 128, workers: int | None = None
 ) -> LabelledImages:
-    """Write `training_images/<class>-00.jpg`, … and `training_labels.csv` into `folder`, and return what they hold.
+    """Write `training_images/<class>-000.jpg`, … and `training_labels.csv` into `folder`, and return what they hold.
 
-    classes: the first so many of the seeded order, or their names. A picture depends on (seed, class, instance) only.
-    UserError: more classes than there are, fewer than one instance.
+    Args:
+        folder: where the files go.
+        classes: the first so many of the seeded order, or their names.
+        instances: pictures of each class, at least 1; one depends on (seed, class, instance) only.
+        seed: of the order and of the pictures.
+        size: pixels a side.
+        workers: processes; None for one on each core.
+
+    Raises:
+        UserError: more classes than there are, fewer than one instance.
     """
     names = class_names(seed)[:classes] if isinstance(classes, int) else list(classes)
     unknown = [name for name in names if name not in CLASSES]
@@ -81,13 +89,23 @@ def write_shapes(
 def write_disjoint_shapes(
     folder: Path, training: int, test: int, instances: int, seed: int, size: int = 128, workers: int | None = None
 ) -> tuple[LabelledImages, LabelledImages]:
-    """Sets of `training` and `test` classes without a common one, in `folder`/train and `folder`/test, as `write_shapes` does.
+    """Write two sets without a common class into `folder`/train and `folder`/test, as `write_shapes` does.
 
-    UserError when there are not so many classes.
+    Args:
+        folder: where the two folders go.
+        training: classes of the training set, at least 1.
+        test: classes of the test set, at least 1.
+        instances: pictures of each class.
+        seed: of the order of the classes and of the pictures.
+        size: pixels a side.
+        workers: processes; None for one on each core.
+
+    Raises:
+        UserError: there are not so many classes.
     """
     if min(training, test) < 1 or training + test > len(CLASSES):
         raise UserError(
-            f"{training} + {test} classes of shapes cannot be made; there are {len(CLASSES)}, take one of each at least."
+            f"{training} + {test} classes of shapes cannot be made; there are {len(CLASSES)}, give one of each at least."
         )
     names = class_names(seed)
     return (

@@ -1,4 +1,4 @@
-"""Cars-196: models of cars; in metric learning the first 98 train, the last 98 test."""
+"""Cars-196: models of cars; in metric learning the first 98 classes train, the last 98 test."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from scipy.io import loadmat
 from data.errors import UserError
 from data.images import ImageSet
 from data.labels import LabelledImages
-from data.readers.expected import TrainTest, existing, expect
+from data.readers.expected import TrainTest, require_images, require_names
 
 LAYOUT = "cars_annos.mat and car_ims/000001.jpg, … (cars_annos.mat and car_ims.tgz side by side)"
 
@@ -16,10 +16,11 @@ LAYOUT = "cars_annos.mat and car_ims/000001.jpg, … (cars_annos.mat and car_ims
 def read_cars(root: Path | str, train_classes: int = 98) -> TrainTest:
     """Classes 1…`train_classes` train, the others test, of all images in cars_annos.mat; its own train/test marks are not used.
 
-    UserError: missing files, a table of another form, images that are listed but not there, no class left for one part.
+    Raises:
+        UserError: missing files, a table of another form, listed images that do not exist, no class left for one part.
     """
     root = Path(root)
-    expect(root, LAYOUT, "cars_annos.mat", "car_ims/")
+    require_names(root, LAYOUT, "cars_annos.mat", "car_ims/")
     file = root / "cars_annos.mat"
     try:
         content = loadmat(file, squeeze_me=True)
@@ -31,7 +32,7 @@ def read_cars(root: Path | str, train_classes: int = 98) -> TrainTest:
         raise UserError(f"{file} is not Cars-196's table of annotations: {error}") from error
     if len(classes) == 0 or classes.min() < 1 or classes.max() > len(titles):
         raise UserError(f"{file}: classes must lie in 1…{len(titles)}, the number of class_names.")
-    images = existing(root, names, file)
+    images = require_images(root, names, file)
     train, test = (_part(images, classes, titles, chosen, file) for chosen in (classes <= train_classes, classes > train_classes))
     return TrainTest(train, test)
 

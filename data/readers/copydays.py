@@ -1,4 +1,4 @@
-"""INRIA Copydays: 157 photos and their JPEG, cropped and strongly edited copies, with distractors from elsewhere if wanted."""
+"""INRIA Copydays: 157 photos with JPEG, cropped and strongly edited copies, and optional distractors from elsewhere."""
 
 from collections import defaultdict
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 from data.errors import UserError
 from data.images import ImageSet, find_images
-from data.readers.expected import RetrievalSet, expect
+from data.readers.expected import RetrievalSet, require_names
 
 Copies = Literal["strong", "jpeg", "crops"]
 LAYOUT = "original/200000.jpg, … and strong/200001.jpg, …, jpeg/<quality>/200000.jpg, …, crops/<per cent>/200000.jpg, …"
@@ -15,12 +15,20 @@ LAYOUT = "original/200000.jpg, … and strong/200001.jpg, …, jpeg/<quality>/20
 def read_copydays(
     root: Path | str, copies: Copies = "strong", strength: int | None = None, distractors: Path | str | None = None
 ) -> RetrievalSet:
-    """Copies are the queries; the original of the same number // 100 is the answer. Searched are originals and distractors.
+    """Copies are the queries, originals and distractors are searched; a query's answer is the original of the same number // 100.
 
-    copies: which edits; strength: of "jpeg" its quality and of "crops" the per cent cut away (the name of the subfolder), None
-    for all of them. distractors: a folder of other images. Ids are "original/…", "strong/…", "distractor/…"; the other copies,
-    which are in `images` only to be embedded, are ignored, as the query itself is.
-    UserError: a missing folder, names that are no numbers, a copy without its original.
+    Ids are "original/…", "strong/…", "distractor/…". The other copies are in `images` only to be embedded: they are ignored, as
+    the
+    query itself is.
+
+    Args:
+        root: the unpacked archives.
+        copies: which edits.
+        strength: quality of "jpeg" or per cent cut away of "crops" (the name of the subfolder); None for all of them.
+        distractors: a folder of other images.
+
+    Raises:
+        UserError: a missing folder, names that are no numbers, a copy without its original.
     """
     root = Path(root)
     if copies not in get_args(Copies):
@@ -28,7 +36,7 @@ def read_copydays(
     if strength is not None and copies == "strong":
         raise UserError("Copydays' strong copies have no strength; leave it out, or choose jpeg or crops.")
     folder = copies if strength is None else f"{copies}/{strength}"
-    expect(root, LAYOUT, "original/", f"{folder}/")
+    require_names(root, LAYOUT, "original/", f"{folder}/")
     parts = [_prefix_ids("original", root / "original"), _prefix_ids(folder, root / folder)]
     if distractors is not None:
         parts.append(_prefix_ids("distractor", Path(distractors)))

@@ -1,26 +1,31 @@
-"""CUB-200-2011: 200 species of birds; in metric learning the first 100 train, the last 100 test."""
+"""CUB-200-2011: 200 species of birds; in metric learning the first 100 classes train, the last 100 test."""
 
 from pathlib import Path
 
 from data.errors import UserError
 from data.labels import with_classes
-from data.readers.expected import TrainTest, existing, expect, rows_of
+from data.readers.expected import TrainTest, read_rows, require_images, require_names
 
 LAYOUT = "CUB_200_2011/images.txt, CUB_200_2011/image_class_labels.txt and CUB_200_2011/images/… (CUB_200_2011.tgz)"
 
 
 def read_cub(root: Path | str, train_classes: int = 100) -> TrainTest:
-    """Classes 1…`train_classes` train, the others test; ids are paths below images/, names those of the folders.
+    """Classes 1…`train_classes` train, the others test; ids are paths below images/, class names those of the folders.
 
-    root: the folder that holds CUB_200_2011/, or that folder itself. UserError: missing files, lines that are no such table,
-    images that are listed but not there, an image without a class, no class left for one part.
+    Args:
+        root: the folder that holds CUB_200_2011/, or that folder itself.
+        train_classes: how many classes train.
+
+    Raises:
+        UserError: missing files, lines of another form, listed images that do not exist, an image without a class, no class left
+            for one part.
     """
     root = Path(root)
     folder = root if (root / "images.txt").is_file() else root / "CUB_200_2011"
-    expect(root, LAYOUT)
-    expect(folder if folder.is_dir() else root, LAYOUT, "images.txt", "image_class_labels.txt", "images/")
-    names = dict(rows_of(folder / "images.txt", 2))
-    class_of = dict(rows_of(folder / "image_class_labels.txt", 2))
+    require_names(root, LAYOUT)
+    require_names(folder if folder.is_dir() else root, LAYOUT, "images.txt", "image_class_labels.txt", "images/")
+    names = dict(read_rows(folder / "images.txt", 2))
+    class_of = dict(read_rows(folder / "image_class_labels.txt", 2))
     odd = [number for number in names.keys() | class_of.keys() if number not in names or not class_of.get(number, "").isdecimal()]
     if odd:
         raise UserError(f"{folder}: images.txt and image_class_labels.txt name different images, such as {min(odd)}: {LAYOUT}.")
@@ -29,5 +34,6 @@ def read_cub(root: Path | str, train_classes: int = 100) -> TrainTest:
         chosen = [name for number, name in names.items() if (int(class_of[number]) <= train_classes) == training]
         if not chosen:
             raise UserError(f"{folder}: no class is left to {'train' if training else 'test'} beside {train_classes} classes.")
-        parts.append(with_classes(existing(folder / "images", chosen, folder / "images.txt"), [n.split("/")[0] for n in chosen]))
+        images = require_images(folder / "images", chosen, folder / "images.txt")
+        parts.append(with_classes(images, [name.split("/")[0] for name in chosen]))
     return TrainTest(*parts)

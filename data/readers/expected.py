@@ -1,4 +1,4 @@
-"""What a reader says when a folder is not what it expects, and the two forms that readers return."""
+"""What all readers share: the two forms that they return, and errors about folders that are not what is expected."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,12 @@ from data.labels import LabelledImages
 
 @dataclass(frozen=True)
 class TrainTest:
-    """A data set with classes; in metric learning's sets no class is in both parts."""
+    """A data set with classes; in metric learning no class is in both parts.
+
+    Attributes:
+        train: images to learn from.
+        test: images to measure with.
+    """
 
     train: LabelledImages
     test: LabelledImages
@@ -18,9 +23,13 @@ class TrainTest:
 
 @dataclass(frozen=True)
 class RetrievalSet:
-    """Images to search in and, for each query, rows of `images`: the query's own, those that answer it, those to ignore.
+    """Images to search in, with queries among them.
 
-    `ignored` holds the query itself and junk: both are taken out of the ranking before it is scored.
+    Attributes:
+        images: all images.
+        queries: rows of `images`.
+        relevant: for each query, the rows that answer it.
+        ignored: for each query, the rows taken out of its ranking before it is scored: the query itself and junk.
     """
 
     images: ImageSet
@@ -29,8 +38,17 @@ class RetrievalSet:
     ignored: list[list[int]]
 
 
-def expect(root: Path, form: str, *names: str) -> None:
-    """UserError unless `root` holds all `names` (folders with a trailing slash); says what is missing and the whole `form`."""
+def require_names(root: Path, form: str, *names: str) -> None:
+    """Check that `root` holds all `names`; a name with a trailing slash is a folder.
+
+    Args:
+        root: the folder.
+        form: the layout that the message describes.
+        names: what must be in it.
+
+    Raises:
+        UserError: something is missing.
+    """
     if not root.is_dir():
         raise UserError(f"{root} is not a folder. Name the root of the unpacked archive: {form}.")
     missing = [name for name in names if not ((root / name).is_dir() if name.endswith("/") else (root / name).is_file())]
@@ -39,10 +57,11 @@ def expect(root: Path, form: str, *names: str) -> None:
         raise UserError(f"{root} lacks {', '.join(missing)} (it holds {holds}). Name the root of the unpacked archive: {form}.")
 
 
-def rows_of(path: Path, columns: int, header: str = "") -> list[list[str]]:
-    """The lines of a table whose columns are parted by spaces, below the line `header`.
+def read_rows(path: Path, columns: int, header: str = "") -> list[list[str]]:
+    """Read a table whose columns are separated by spaces, below the line `header`.
 
-    UserError: another first line, a line with another number of columns, no row.
+    Raises:
+        UserError: another first line, a line with another number of columns, no row.
     """
     rows = []
     for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
@@ -59,10 +78,14 @@ def rows_of(path: Path, columns: int, header: str = "") -> list[list[str]]:
     return rows
 
 
-def existing(root: Path, names: list[str], source: Path) -> ImageSet:
-    """The images `names` (paths below `root`), which are their ids; UserError when files that `source` lists are not there."""
+def require_images(root: Path, names: list[str], source: Path) -> ImageSet:
+    """The images `names`, paths below `root` that become their ids.
+
+    Raises:
+        UserError: files that `source` lists do not exist.
+    """
     paths = [root / name for name in names]
     missing = [path for path in paths if not path.is_file()]
     if missing:
-        raise UserError(f"{source} lists {len(names)} images, {len(missing)} of them are not there, the first: {missing[0]}.")
+        raise UserError(f"{source} lists {len(names)} images, {len(missing)} of them do not exist, the first is {missing[0]}.")
     return ImageSet(names, paths)

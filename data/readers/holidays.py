@@ -5,7 +5,7 @@ from pathlib import Path
 
 from data.errors import UserError
 from data.images import find_images
-from data.readers.expected import RetrievalSet, expect
+from data.readers.expected import RetrievalSet, require_names
 
 LAYOUT = "jpg/100000.jpg, jpg/100001.jpg, … (jpg1.tar.gz and jpg2.tar.gz unpacked into the same folder)"
 
@@ -13,10 +13,11 @@ LAYOUT = "jpg/100000.jpg, jpg/100001.jpg, … (jpg1.tar.gz and jpg2.tar.gz unpac
 def read_holidays(root: Path | str) -> RetrievalSet:
     """Queries are the images whose number ends in 00, answers the others of number // 100; the query itself is ignored.
 
-    UserError: no jpg/ folder below `root`, a file whose name is no six-figure number, a group without query or without answer.
+    Raises:
+        UserError: no jpg/ folder below `root`, a name that is no six-figure number, a group without query or without answer.
     """
     root = Path(root)
-    expect(root, LAYOUT, "jpg/")
+    require_names(root, LAYOUT, "jpg/")
     images = find_images(root / "jpg", naming="path")
     wrong = [image_id for image_id in images.ids if not (len(image_id) == 6 and image_id.isascii() and image_id.isdigit())]
     if wrong:

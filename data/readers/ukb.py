@@ -7,18 +7,21 @@ import numpy as np
 from data.errors import UserError
 from data.images import find_images
 from data.labels import LabelledImages
-from data.readers.expected import expect
+from data.readers.expected import require_names
 
 LAYOUT = "full/ukbench00000.jpg, full/ukbench00001.jpg, … in fours (ukbench.zip), or the same images without full/"
 
 
 def read_ukb(root: Path | str) -> LabelledImages:
-    """Images in order; labels are the objects, number // 4. Every image is a query for `submissions.scoring.retrieval.ukb_score`.
+    """Images in order; labels are the objects, number // 4.
 
-    UserError: no such images, other names, an object that has not all of its four images.
+    Every image is a query for `submissions.scoring.retrieval.ukb_score`.
+
+    Raises:
+        UserError: no such images, other names, an object without all of its four images.
     """
     root = Path(root)
-    expect(root, LAYOUT)
+    require_names(root, LAYOUT)
     folder = root / "full" if (root / "full").is_dir() else root
     images = find_images(folder, naming="path")
     numbers = [image_id.removeprefix("ukbench") for image_id in images.ids]

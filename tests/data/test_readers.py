@@ -144,11 +144,11 @@ def test_missing_and_other_folders_are_told(tmp_path: Path, read: Read, make: Ma
         (read_holidays, make_holidays, "jpg/100101.jpg", "group 1001 has 1 images"),
         (read_ukb, make_ukb, "full/ukbench00006.jpg", "1 objects have not four images.*ukbench00004 to ukbench00007"),
         (read_copydays, make_copydays, "original/200100.jpg", r"1 copies have no original, the first is .*200101\.jpg"),
-        (read_cub, make_cub, "CUB_200_2011/images/200.Finch/d.jpg", r"1 of them are not there, the first: .*Finch/d\.jpg"),
+        (read_cub, make_cub, "CUB_200_2011/images/200.Finch/d.jpg", r"1 of them do not exist, the first is .*Finch/d\.jpg"),
         (read_cub, make_cub, "CUB_200_2011/images.txt", r"lacks images\.txt"),
-        (read_cars, make_cars, "car_ims/000003.jpg", r"1 of them are not there, the first: .*000003\.jpg"),
+        (read_cars, make_cars, "car_ims/000003.jpg", r"1 of them do not exist, the first is .*000003\.jpg"),
         (read_cars, make_cars, "cars_annos.mat", r"lacks cars_annos\.mat"),
-        (read_online_products, make_online_products, "Stanford_Online_Products/sofa_final/222_0.JPG", "1 of them are not there"),
+        (read_online_products, make_online_products, "Stanford_Online_Products/sofa_final/222_0.JPG", "1 of them do not exist"),
     ],
 )
 def test_what_is_gone_is_named(tmp_path: Path, read: Read, make: Make, gone: str, message: str) -> None:
