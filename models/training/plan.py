@@ -22,6 +22,7 @@ from models.network.descriptor import Descriptor, check_image_sizes
 from models.network.device import autocast, best_device
 from models.objectives.building import build_objective
 from models.settings import ModelSettings, SamplingSettings, StageSettings
+from models.training.class_counts import repeats_stage_before
 from models.training.trainer import WORKING_SCALE
 
 CALIBRATION_CLASSES = 20_000
@@ -73,7 +74,8 @@ def this_machine(folder: Path, processes: int = 1) -> Machine:
 def plan_model(
     settings: ModelSettings, images: int, processes: int = 1, labels: NDArray[np.int64] | None = None
 ) -> Iterator[StagePlan]:
-    """The plan of each stage with `images` training images at hand, of the classes `labels` or each its own, on `processes`.
+    """The plan of each stage that is not left out, with `images` training images of the classes `labels`, or each its own, on
+    `processes`.
 
     Every process has a GPU of its own; without GPUs they share the processor that one process alone would use.
     """
@@ -84,6 +86,8 @@ def plan_model(
     sizes = np.ones(images, np.int64) if labels is None else np.bincount(labels)  # of the classes
     measured: dict[int, _Step] = {}
     for number, stage in enumerate(settings.stages, 1):
+        if repeats_stage_before(settings.stages, number - 1, len(sizes)):
+            continue
         classes = min(stage.classes or len(sizes), len(sizes))
         seen = _images_an_epoch(settings.sampling, sizes[:classes])
         if stage.image_size not in measured:

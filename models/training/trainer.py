@@ -4,6 +4,7 @@ A stage begins with the whole class matrix rebuilt from the backbone's own centr
 a plateau or its budget ends it (stage.py), and leaves a checkpoint.
 """
 
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,6 +24,7 @@ from augmentations.schedule import IntensitySchedule
 from augmentations.settings import AugmentationSettings
 from data.cache import SquareImages, cached_squares
 from data.errors import UserError
+from data.files import whole_file
 from data.images import ImageSet
 from models.network.checkpoint import save_descriptor
 from models.network.descriptor import Descriptor, check_image_sizes
@@ -30,6 +32,7 @@ from models.objectives.building import build_objective
 from models.objectives.svmax import Svmax
 from models.settings import ModelSettings, StageSettings
 from models.training.batches import build_batches
+from models.training.class_counts import check_class_counts, repeats_stage_before
 from models.training.curve import EpochRow, append_rows, remove_curve
 from models.training.drip import EDITED_PER_CLASS, class_centroids
 from models.training.files import stage_checkpoint
@@ -65,7 +68,8 @@ def train_model(
     """
     fabric = launched(settings.precision)
     class_of = list(range(len(classes))) if labels is None else [int(label) for label in labels]
-    _tell_class_count(settings, len(set(class_of)), fabric.print)
+    available = len(set(class_of))
+    check_class_counts(settings, available, fabric.print)
     labelled = None if labels is None else class_of
     identity = as_it_began(folder, training_identity(settings, classes, overlays, labelled, seed, name))
     torch.manual_seed(derived_seed(seed, identity[DRAWN_FOR]) if DRAWN_FOR in identity else seed)
@@ -81,6 +85,10 @@ def train_model(
     network = prepared_network(fabric, descriptor, settings.compile)
     with lost_process_told(fabric):
         while progress.stage < len(settings.stages):
+            if not (progress.epoch or progress.batch) and repeats_stage_before(settings.stages, progress.stage, available):
+                progress = _leave_out_stage(folder, progress, fabric)
+                save_state(folder, identity, progress, state, fabric)
+                continue
             stage = settings.stages[progress.stage]
             size = round(stage.image_size * WORKING_SCALE)
             with fabric.rank_zero_first():
@@ -108,7 +116,8 @@ def train_model(
             run = StageRun(settings, stage, learner, edited, batches, class_of, learnt, folder, identity, validated)
             rest = run_stage(run, progress)
             progress = Progress(progress.stage + 1, step=progress.step)
-            if settings.descriptor.whiten and progress.stage == len(settings.stages):
+            left = range(progress.stage, len(settings.stages))
+            if settings.descriptor.whiten and all(repeats_stage_before(settings.stages, index, available) for index in left):
                 unlabelled = [(others, others.readable()), (squares, rows)]
                 learn_whitening(descriptor, unlabelled, settings, stage.image_size, seed)
                 rest[-1] = replace(rest[-1], validation=validated())  # of the vectors that come out, not of those before
@@ -118,6 +127,14 @@ def train_model(
             save_state(folder, identity, progress, state, fabric)
             _tell_end(rest[-1], fabric.print)
     return stage_checkpoint(folder, len(settings.stages))
+
+
+def _leave_out_stage(folder: Path, progress: Progress, fabric: Fabric) -> Progress:
+    """A stage that would repeat the one before leaves the same checkpoint."""
+    if fabric.global_rank == 0:
+        with whole_file(stage_checkpoint(folder, progress.stage + 1)) as temporary:
+            shutil.copyfile(stage_checkpoint(folder, progress.stage), temporary)
+    return Progress(progress.stage + 1, step=progress.step)
 
 
 def _write_stage(folder: Path, rows: list[EpochRow], learner: Learner, image_size: int) -> None:
@@ -213,18 +230,4 @@ def _tell_unreadable(squares: SquareImages, tell: Callable[..., Any]) -> None:
         tell(
             f"  {len(squares.problems)} of {len(squares)} training images are left out, the first: {image_id} {problem}",
             flush=True,
-        )
-
-
-def _tell_class_count(settings: ModelSettings, available: int, tell: Callable[..., Any]) -> None:
-    wanted = settings.stages[0].classes
-    if available < 2:
-        raise UserError(
-            f"the training images to learn from are of {available} class(es); training needs two at least. Add training images, "
-            "of other classes where training_labels.csv names them."
-        )
-    if wanted is not None and available < wanted:
-        tell(
-            f"  the first stage wants {wanted} classes, but there are {available} training images for them: it takes all, and no "
-            "stage grows. Lower the stages' classes in the recipe or add images (extra_classes)."
         )

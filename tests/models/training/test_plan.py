@@ -37,6 +37,13 @@ def test_memory_follows_classes_size_optimiser_and_processes() -> None:
     assert shared.matrix == first.matrix // 4 and shared.activations < first.activations
 
 
+def test_a_stage_that_is_left_out_takes_no_time() -> None:
+    """Both stages are to learn 300 classes and more, where there are 300."""
+    stages = [{"classes": count, "image_size": 32, "batch_size": 8} for count in (300, 400)]
+    both = settings().model_dump(exclude_unset=True) | {"stages": stages}
+    assert [plan.stage for plan in plan_model(ModelSettings.model_validate(both), 300)] == [1]
+
+
 def test_copies_and_labels_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """8 images of 3 classes: repeated three times, or in groups of 4; a classifier has a row a class, pairs have none."""
     monkeypatch.setattr("models.training.plan._measured_step", lambda *_: _Step(1.0, 0.0, 1000))
