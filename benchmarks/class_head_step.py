@@ -42,7 +42,7 @@ class TrainingStep:
     def __init__(self, device: torch.device, size: StepSize, class_kind: str) -> None:
         settings = DescriptorSettings(backbone=size.backbone, dimensions=size.dimensions)
         self.device, self.head_seconds = device, 0.0
-        self.descriptor = Descriptor(settings).to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.descriptor = Descriptor(settings).to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
         self.head = ArcFace(size.dimensions, size.classes, ArcFaceSettings(chunk=size.chunk)).to(device)
         optimizing = OptimizerSettings.model_validate({"class_kind": class_kind})
         self.optimizers = build_optimizers(self.descriptor, self.head, optimizing)

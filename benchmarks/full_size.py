@@ -174,7 +174,7 @@ def embedding_speeds(backbone: str, found: ImageSet) -> tuple[float, float, floa
     from models.settings import DescriptorSettings, EmbeddingSettings
 
     descriptor = Descriptor(DescriptorSettings(backbone=backbone, dimensions=256)).eval()
-    descriptor = descriptor.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    descriptor = descriptor.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
     batch, settings = torch.randn(32, 3, 160, 160), EmbeddingSettings(batch_size=32)
 
     def forward(batches: int) -> None:

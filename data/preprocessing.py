@@ -82,7 +82,7 @@ def input_shapes(dataset: PreprocessedImages) -> list[tuple[int, int]]:
     size = dataset.size
     if dataset.protocol != "long_side":
         return [(size, size)] * len(dataset)
-    return [tuple(dataset[row][0].shape[1:]) for row in range(len(dataset))]  # type: ignore[misc]
+    return [tuple(dataset[row][0].shape[1:]) for row in range(len(dataset))]  # type: ignore[misc]  # [3, h, w] has a height and a width
 
 
 def preprocess(pixels: NDArray[np.uint8], size: int, protocol: TestProtocol) -> NDArray[np.uint8]:

@@ -35,7 +35,7 @@ def gather_rows(local: Tensor) -> Tensor:
     """
     if group_size() == 1:
         return local
-    rows: Tensor = _Gather.apply(local)  # type: ignore[no-untyped-call]
+    rows: Tensor = _Gather.apply(local)  # type: ignore[no-untyped-call]  # torch's apply has no types
     return rows
 
 

@@ -34,7 +34,7 @@ class EmbeddedBlock:
 def embed_images(checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSettings) -> Iterator[EmbeddedBlock]:
     """Embed every image at settings.image_size (default: the size it was trained at), a batch at a time."""
     device = best_device()
-    descriptor = checkpoint.descriptor.eval().to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    descriptor = checkpoint.descriptor.eval().to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
     sizes = image_sizes(settings, checkpoint.image_size)
     dataset = CleanImages(images, max(sizes))
     loader = DataLoader(

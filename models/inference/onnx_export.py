@@ -61,7 +61,7 @@ class Exported(nn.Module):
 
     def forward(self, *squares: Tensor) -> Tensor:
         parts = [
-            self._described(descriptor, squares[self.sizes.index(max(sizes))], sizes, flip)  # type: ignore[arg-type]
+            self._described(descriptor, squares[self.sizes.index(max(sizes))], sizes, flip)  # type: ignore[arg-type]  # a ModuleList's items are typed as Module
             for descriptor, (sizes, flip) in zip(self.descriptors, self.views, strict=True)
         ]
         vectors = torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]

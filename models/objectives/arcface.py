@@ -54,7 +54,7 @@ class ArcFace(Objective):
         own_part = gather_rows(labels) - self.rows.start  # outside 0 … rows of this process: a class of another one
         matrix, own_part = self._sample(own_part) if self.settings.negatives else (self.matrix, own_part)
         logs = {"share_of_classes": len(matrix) / max(1, len(self.matrix))} if self.settings.negatives else {}
-        sums = _ClassSums.apply(  # type: ignore[no-untyped-call]
+        sums = _ClassSums.apply(  # type: ignore[no-untyped-call]  # torch's apply has no types
             unit, matrix, own_part, self.settings.scale, self.settings.chunk, product_dtype
         )
         own, others = sums

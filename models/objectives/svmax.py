@@ -63,7 +63,7 @@ class Svmax(Objective):
 
 def mean_singular_value(matrix: Tensor) -> Tensor:
     """The mean of the min(b, d) singular values of [b, d], a scalar; the gradient of a collapsed batch is finite too."""
-    nuclear_norm: Tensor = _NuclearNorm.apply(matrix)  # type: ignore[no-untyped-call]
+    nuclear_norm: Tensor = _NuclearNorm.apply(matrix)  # type: ignore[no-untyped-call]  # torch's apply has no types
     return nuclear_norm / min(matrix.shape)
 
 

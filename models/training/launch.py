@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Literal
 
 import torch
 from lightning_fabric import Fabric
@@ -12,7 +13,7 @@ from data.errors import UserError
 from data.process import process_count, processes_on_machine
 
 PATIENCE = timedelta(hours=3)  # that processes wait for each other: the first one validates while the others wait
-PRECISIONS = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}
+PRECISIONS: dict[str, Literal["32-true", "bf16-mixed", "16-mixed"]] = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}
 
 
 def launched(precision: str) -> Fabric:
@@ -23,7 +24,7 @@ def launched(precision: str) -> Fabric:
         strategy=DDPStrategy(timeout=PATIENCE) if ranks > 1 else "auto",
         devices=on_this_machine if ranks > 1 else 1,
         num_nodes=max(1, ranks // on_this_machine),
-        precision=PRECISIONS[precision],  # type: ignore[arg-type]
+        precision=PRECISIONS[precision],
     )
     fabric.launch()
     return fabric

@@ -119,8 +119,8 @@ def prepared_network(fabric: Fabric, descriptor: Descriptor, compiled: bool) -> 
     """The descriptor on its device as Fabric runs it; several processes on GPUs share their batch statistics."""
     if fabric.world_size > 1 and fabric.device.type == "cuda":
         descriptor.backbone = convert_sync_batchnorm(descriptor.backbone)
-    descriptor.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return fabric.setup_module(torch.compile(descriptor) if compiled else descriptor)  # type: ignore[arg-type]
+    descriptor.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
+    return fabric.setup_module(torch.compile(descriptor) if compiled else descriptor)  # type: ignore[arg-type]  # what torch.compile returns is typed as any callable
 
 
 def build_learner(

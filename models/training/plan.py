@@ -81,7 +81,7 @@ def plan_model(
     """
     device = best_device()
     processors = processes if device.type == "cuda" else 1
-    descriptor = Descriptor(settings.descriptor, load_weights=False).to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    descriptor = Descriptor(settings.descriptor, load_weights=False).to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
     check_image_sizes(descriptor, (stage.image_size for stage in settings.stages))
     sizes = np.ones(images, np.int64) if labels is None else np.bincount(labels)  # of the classes
     measured: dict[int, _Step] = {}

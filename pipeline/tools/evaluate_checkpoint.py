@@ -96,7 +96,7 @@ def evaluate_checkpoint(
         UserError: The checkpoint cannot be read, or the folder is not the set that it should be.
     """
     checkpoint = load_descriptor(checkpoint_file)
-    descriptor = checkpoint.descriptor.eval().to(best_device(), memory_format=torch.channels_last)  # type: ignore[call-overload]
+    descriptor = checkpoint.descriptor.eval().to(best_device(), memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
     if pooling_exponent is not None:
         descriptor.pooling.exponent.data.fill_(pooling_exponent)
     view = View(descriptor, image_size or checkpoint.image_size, protocol)

@@ -149,7 +149,7 @@ def _row(path: Path, number: int, line: dict[str, str]) -> PlanRow:
     if not valid:
         raise UserError(f"{path}, line {number}: group and sha256 are not as match.py writes them. Search again.")
     score = float(line["score"]) if line.get("score") else None
-    return PlanRow(group, action, file, kept, line.get("reason") or "", score, None, line["protected"] == "yes", line["sha256"])  # type: ignore[arg-type]
+    return PlanRow(group, action, file, kept, line.get("reason") or "", score, None, line["protected"] == "yes", line["sha256"])  # type: ignore[arg-type]  # the action is one of them, see above
 
 
 def _check(path: Path, rows: list[PlanRow]) -> None:

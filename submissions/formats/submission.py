@@ -124,7 +124,7 @@ def _id_problems(name: str, ids: list[str], rows: int, expected: list[str] | Non
     if len(ids) != rows:
         problems.append(f"{name} has {len(ids)} ids for {rows} vectors")
     seen: set[str] = set()
-    double = [image_id for image_id in ids if image_id in seen or seen.add(image_id)]  # type: ignore[func-returns-value]
+    double = [image_id for image_id in ids if image_id in seen or seen.add(image_id)]  # type: ignore[func-returns-value]  # None counts as false
     if double:
         problems.append(f"{name}: {len(double)} ids stand more than once, the first is {double[0]!r}")
     if ids != sorted(ids):

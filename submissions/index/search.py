@@ -57,7 +57,7 @@ def nearest(index: faiss.Index, queries: NDArray[np.float32], count: int) -> Nea
 
 def content_numbers(index: faiss.Index) -> NDArray[np.int64]:
     """All content numbers of the index, in order."""
-    return np.sort(faiss.vector_to_array(index.id_map))  # type: ignore[attr-defined]
+    return np.sort(faiss.vector_to_array(index.id_map))  # type: ignore[attr-defined]  # faiss's types lack it
 
 
 def vectors_of(index: faiss.Index, contents: NDArray[np.int64]) -> NDArray[np.float32]:
