@@ -1,4 +1,4 @@
-"""Compositions of edits: draw which edits and parameters, apply them, keep a record that replays to the same image."""
+"""Compositions of edits: draw edits and parameters, apply them, keep a record that replays to the same image."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,24 +24,31 @@ FAMILIES: dict[str, Sequence[Edit]] = {
 
 
 class OverlaySource(Protocol):
-    """Other images to paste, by id; the records name the ids."""
+    """Other images to paste, by id; records hold the ids."""
 
     @property
-    def ids(self) -> Sequence[str]: ...
+    def ids(self) -> Sequence[str]:
+        """The images that may be pasted."""
 
-    def __call__(self, image_id: str) -> Image: ...
+    def __call__(self, image_id: str) -> Image:
+        """The image [h, w, 3] uint8 RGB of an id; ImageError where it cannot be read."""
 
 
 @dataclass(frozen=True)
 class Edited:
-    """The edited image [h, w, 3] uint8 and what was done: a list of {"edit", "function", parameters}, JSON-able."""
+    """An edited image.
+
+    Attributes:
+        image: [h, w, 3] uint8 RGB.
+        record: what was done: a JSON-able list of entries with "edit", "function" and the function's parameters.
+    """
 
     image: Image
     record: Record
 
 
 def edits_of(settings: AugmentationSettings) -> Sequence[Edit]:
-    """The rows that the settings switch on, in the order of application."""
+    """The rows of the tables that the settings switch on, in the order of application."""
     rows = FAMILIES[settings.family]
     return (*rows, *EXTRA_TABLE) if settings.extra else rows
 
@@ -49,13 +56,20 @@ def edits_of(settings: AugmentationSettings) -> Sequence[Edit]:
 def edit_image(
     image: Image, settings: AugmentationSettings, rng: np.random.Generator, other_images: OverlaySource | None = None
 ) -> Edited:
-    """Apply a random composition. Edits that paste other images are left out without `other_images`."""
+    """Apply a random composition of edits; the input is not changed.
+
+    Args:
+        image: [h, w, 3] uint8 RGB.
+        settings: which edits, and how intense.
+        rng: where all draws come from.
+        other_images: to paste; without them the edits that paste are left out.
+    """
     record = draw_record(settings, rng, other_images.ids if other_images else ())
     return Edited(replay(image, record, other_images), record)
 
 
 def draw_record(settings: AugmentationSettings, rng: np.random.Generator, other_ids: Sequence[str]) -> Record:
-    """Draw edits and parameters without touching an image."""
+    """Draw edits and parameters without touching an image; without `other_ids` the edits that paste are left out."""
     record: Record = []
     done: set[str] = set()
     for edit in edits_of(settings):
@@ -69,7 +83,11 @@ def draw_record(settings: AugmentationSettings, rng: np.random.Generator, other_
 
 
 def replay(image: Image, record: Record, other_images: OverlaySource | None = None) -> Image:
-    """Apply a record; the same record gives the same image. The input stays as it is."""
+    """Apply a record to an image [h, w, 3] uint8; the same record gives the same image, and the input is not changed.
+
+    Raises:
+        ValueError: the record pastes other images and there are none.
+    """
     result = image
     for entry in record:
         function, parameters = entry["function"], {k: v for k, v in entry.items() if k not in ("edit", "function")}

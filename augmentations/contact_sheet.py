@@ -38,9 +38,18 @@ class _Material:
 def draw_contact_sheets(
     images: ImageSet, overlays: ImageSet, count: int, seed: int, edits_file: Path, compositions_file: Path
 ) -> None:
-    """Draw every edit at three intensities and random compositions at four, from the first `count` readable images.
+    """Draw every edit at three intensities, and random compositions at four.
 
-    Edits that paste other images are left out where no overlay can be read. UserError: no image can be read.
+    Args:
+        images: the first `count` readable ones are edited.
+        overlays: to paste; where none can be read, the edits that paste are left out.
+        count: how many images; at least one is taken.
+        seed: of all draws.
+        edits_file: JPEG of the single edits.
+        compositions_file: JPEG of the compositions.
+
+    Raises:
+        UserError: no image can be read.
     """
     chosen = list(_first_readable(images, max(1, count)).values())
     if not chosen:
@@ -65,7 +74,7 @@ def draw_contact_sheets(
 
 
 def _first_readable(images: ImageSet, count: int) -> dict[str, Image]:
-    """Up to `count` images by id, passing over those that cannot be read."""
+    """Up to `count` images by id; those that cannot be read are passed over."""
     found: dict[str, Image] = {}
     for image_id, path in zip(images.ids, images.paths, strict=True):
         if len(found) == count:
@@ -78,7 +87,7 @@ def _first_readable(images: ImageSet, count: int) -> dict[str, Image]:
 
 
 def _row(edit: Edit, image: Image, seed: int, other_images: _Material) -> list[Image]:
-    """One draw at every intensity: of eight, the one that shows most at I = 1, for a drawn edit may be next to nothing."""
+    """One draw at every intensity: of eight, the one that changes most at I = 1, because a drawn edit may hardly be visible."""
 
     def apply(attempt: int, intensity: float) -> Image:
         rng = generator_for(seed, attempt, edit.name)

@@ -20,29 +20,38 @@ Key = tuple[int, int, int]  # epoch, row, repetition
 
 
 class CachedOverlays:
-    """Overlay material: rows of one or more caches."""
+    """Images to paste: rows of one or more caches, by id."""
 
     def __init__(self, *parts: tuple[SquareImages, Sequence[int]]) -> None:
         self._where = {images.ids[row]: (images, row) for images, rows in parts for row in rows}
         self.ids = list(self._where)
 
     def __call__(self, image_id: str) -> NDArray[np.uint8]:
+        """The image [size, size, 3] uint8 of an id."""
         images, row = self._where[image_id]
         return np.asarray(images.pixels[row])
 
 
 def overlay_material(classes: SquareImages, reserve: SquareImages, count: int) -> CachedOverlays:
-    """What may be pasted while the first `count` images are classes: the reserve, and the images that are no classes yet."""
+    """What may be pasted while the first `count` images are classes: the reserve, and the images that are not classes yet."""
     waiting = [row for row in classes.readable() if row >= count]
     return CachedOverlays((reserve, reserve.readable()), (classes, waiting))
 
 
 class EditedImages(Dataset[tuple[Tensor, int]]):
-    """Item (epoch, row, repetition): (uint8 [3, size, size], row) of the cached image edited for that epoch, as hard as
-    `schedule` says; each repetition within the epoch has its own edits (MultiGrain's repeated augmentations).
+    """Edited training images.
 
-    Pixels depend on (seed, epoch, image id, repetition) only. Bytes are a quarter of floats to send between processes:
-    `normalize_pixels` makes the floats where the network is.
+    Item (epoch, row, repetition) is (uint8 [3, size, size], row): the cached image, edited for that epoch. Each repetition within
+    the epoch has its own edits (MultiGrain's repeated augmentations). Pixels depend on (seed, epoch, image id, repetition) only.
+    Bytes are a quarter of floats to send between processes: `normalize_pixels` makes the floats where the network is.
+
+    Args:
+        images: the cached images.
+        settings: which edits, and how intense where there is no schedule.
+        size: pixels a side.
+        seed: of the edits.
+        overlays: images to paste; None leaves out the edits that paste.
+        schedule: the intensity by epoch.
     """
 
     def __init__(
@@ -74,9 +83,21 @@ class EditedImages(Dataset[tuple[Tensor, int]]):
 class EpochBatches(Sampler[list[Key]]):
     """Batches of (epoch, row, 0) over several epochs in one stream, each epoch in its own order.
 
-    One stream keeps the workers busy between epochs. The last, smaller batch of an epoch is kept unless it is one image.
-    Of `ranks` processes each takes its part of every batch, so that together they see the same batches as one would; a last
-    batch with fewer than two images for each is left out. UserError: no batch has two for each.
+    One stream keeps the workers busy between epochs. The last, smaller batch of an epoch is kept unless it is one image. Each of
+    several processes takes its part of every batch, so that together they see the same batches as one process would; a last batch
+    with fewer than two images for each is left out.
+
+    Args:
+        rows: of the images.
+        batch_size: images in a batch, of all processes together.
+        first_epoch: the first epoch of the stream.
+        last_epoch: the epoch before which the stream ends.
+        seed: of the order.
+        rank: this process's number.
+        ranks: how many processes share the batches.
+
+    Raises:
+        UserError: no batch has two images for each process.
     """
 
     def __init__(
@@ -91,6 +112,7 @@ class EpochBatches(Sampler[list[Key]]):
             )
 
     def batches_per_epoch(self) -> int:
+        """How many batches an epoch has, the same for every process."""
         whole, rest = divmod(len(self.rows), self.batch_size)
         return whole + (rest >= 2 * self.ranks)
 
@@ -106,7 +128,16 @@ class EpochBatches(Sampler[list[Key]]):
 
 
 def normalize_pixels(pixels: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
-    """uint8 [n, 3, h, w] → float32, 0…1, less the mean, by the standard deviation, channels last."""
+    """Make the network's input of pixels: (pixels / 255 − mean) / std.
+
+    Args:
+        pixels: uint8 [n, 3, h, w] on any device.
+        mean: of each channel, of values in 0…1.
+        std: standard deviation of each channel, of values in 0…1.
+
+    Returns:
+        float32 [n, 3, h, w] on the same device, in channels-last memory format.
+    """
     device = pixels.device
     scale = torch.tensor([255 * value for value in std], device=device)[:, None, None]
     shift = torch.tensor([m / s for m, s in zip(mean, std, strict=True)], device=device)[:, None, None]

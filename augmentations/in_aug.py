@@ -23,7 +23,14 @@ COPY_EDITS = AugmentationSettings(family="multigrain_full")
 
 @dataclass(frozen=True)
 class InAug:
-    """`sources` are the chosen images; copy i belongs to sources[groups[i]], groups [n · copies] are 0, 0, 0, 0, 0, 1, …"""
+    """Images whose augmented copies are to be found again.
+
+    Attributes:
+        sources: the chosen images.
+        groups: int64 [n · copies]; copy i belongs to sources[groups[i]]: 0, 0, 0, 0, 0, 1, …
+        copies: how many copies each image has.
+        seed: of the copies.
+    """
 
     sources: ImageSet
     groups: NDArray[np.int64]
@@ -32,10 +39,16 @@ class InAug:
 
 
 def in_aug(training: ImageSet | LabelledImages, seed: int, count: int = 2000, copies: int = 5) -> InAug:
-    """Choose `count` readable training images, as many of each class as the next where there are classes.
+    """Choose readable training images, evenly over the classes where there are classes.
 
-    The paper takes 2,000 of ImageNet, two per class. Fewer where the training set has fewer. UserError: fewer than two images
-    that can be read, or than one copy.
+    Args:
+        training: images, with or without classes.
+        seed: of the choice and of the copies.
+        count: how many images, at least 2; fewer where there are fewer. The paper takes 2,000 of ImageNet, two of each class.
+        copies: of each image, at least 1; the paper's 5.
+
+    Raises:
+        UserError: fewer than two images or one copy are asked for, or fewer than two images can be read.
     """
     if copies < 1 or count < 2:
         raise UserError(f"IN-aug of {count} images with {copies} copies each: two images and one copy at least are needed.")
@@ -45,9 +58,10 @@ def in_aug(training: ImageSet | LabelledImages, seed: int, count: int = 2000, co
 
 
 def sample_readable(training: ImageSet | LabelledImages, seed: int, count: int) -> list[int]:
-    """Rows of `count` images that can be read, all where there are fewer, as many of each class as the next.
+    """Rows of `count` readable images, evenly over the classes where there are classes; all where there are fewer.
 
-    UserError: fewer than two images that can be read.
+    Raises:
+        UserError: fewer than two images can be read.
     """
     images = _images(training)
     order = generator_for(seed, 0, "IN-aug").permutation(len(images))
@@ -60,10 +74,12 @@ def sample_readable(training: ImageSet | LabelledImages, seed: int, count: int) 
 
 
 class InAugImages(Dataset[tuple[Tensor, bool]]):
-    """Item i: (uint8 [3, size, size], True), copy i of `chosen` edited by MultiGrain's `full` set; by (seed, image, copy) only.
+    """Copies by MultiGrain's `full` set.
 
-    Edits are made at up to twice the size that is shown, so that a crop still has pixels to show; the same seed gives the same
-    crops and colours at every size, so that resolutions can be compared.
+    Item i is (uint8 [3, size, size], True): copy i of `chosen`, which depends on (seed, image, copy) only. Edits are made at up
+    to
+    twice the size that is shown, so that a crop still has enough pixels; the same seed gives the same crops and colours at every
+    size, so that resolutions can be compared.
     """
 
     def __init__(self, chosen: InAug, size: int) -> None:

@@ -1,4 +1,4 @@
-"""The same edits by plain AugLy calls on a Pillow image: the yardstick for our edits' pixels and speed."""
+"""The same edits by plain AugLy calls on Pillow images: what our edits' pixels and speed are compared with."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -82,7 +82,7 @@ def augly_calls() -> dict[str, Call]:
 
 
 def replay_with_augly(image: Image.Image, record: Record, other_images: OverlaySource) -> Image.Image:
-    """Apply a record by AugLy's functions; what AugLy lacks or cannot do today is done by ours."""
+    """Apply a record by AugLy's functions; what AugLy lacks or fails at is done by ours."""
     for entry in record:
         function = entry["function"]
         if function in OURS_ONLY:

@@ -29,12 +29,13 @@ Task = tuple[str, str, Path]  # query id, source id, source path
 
 
 class FileOverlays:
-    """Overlay material decoded when it is needed; an image that cannot be read leaves `ids` when it is asked for (ImageError)."""
+    """Overlay images decoded when they are needed; an unreadable one leaves `ids` when it is asked for (ImageError)."""
 
     def __init__(self, images: ImageSet) -> None:
         self.ids, self._paths = images.ids, dict(zip(images.ids, images.paths, strict=True))
 
     def __call__(self, image_id: str) -> NDArray[np.uint8]:
+        """The image [h, w, 3] uint8 of an id, its long side at most TUNED_SIDE; ImageError where it cannot be read."""
         try:
             return shrink(decode_rgb(self._paths[image_id], short_side=TUNED_SIDE // 2), TUNED_SIDE)
         except ImageError:
@@ -54,9 +55,21 @@ def make_query_set(
 ) -> None:
     """Write `query_images/`, the ground truth, `query_edits.csv` and `query_records.jsonl` into `folder`.
 
-    `copies` of the `count` queries are made from references (each at most once while they last), the others from distractors.
-    Every query has at least one edit. Images that cannot be read are passed over and listed, as overlays replaced by others.
-    UserError when none can be read.
+    Every query has at least one edit. Images that cannot be read are passed over and listed; overlays that cannot be read are
+    replaced by others.
+
+    Args:
+        references: images that are copied, each at most once while they last.
+        distractors: images that the other queries are made from, which copy nothing.
+        overlays: images to paste.
+        settings: which edits, and how intense.
+        seed: of all draws.
+        count: number of queries.
+        copies: how many of them copy a reference.
+        folder: where the set goes; whole or not at all.
+
+    Raises:
+        UserError: more copies than queries, or no image can be read.
     """
     if copies > count:
         raise UserError(f"{copies} copies do not fit into {count} queries; lower queries.copies in the recipe.")
@@ -82,7 +95,7 @@ def make_query_set(
 def _write_query(
     folder: Path, settings: AugmentationSettings, seed: int, overlays: ImageSet, task: Task
 ) -> list[dict[str, object]] | str:
-    """Edit one image; its record, or why it could not be read."""
+    """Edit one image; return its record, or why it could not be read."""
     query_id, source_id, path = task
     other_images = FileOverlays(overlays)
     try:
@@ -97,7 +110,7 @@ def _write_query(
 def _edit_at_least_once(
     image: NDArray[np.uint8], settings: AugmentationSettings, seed: int, query_id: str, source_id: str, other_images: FileOverlays
 ) -> Edited:
-    """The first drawn composition that holds an edit, from readable overlays; an image is never pasted into its own copy."""
+    """The first drawn composition that holds an edit, of readable overlays; an image is never pasted into its own copy."""
     attempt = 0
     while attempt < 1000:
         rng = generator_for(seed, attempt, query_id)

@@ -6,7 +6,7 @@ import numpy as np
 
 
 def generator_for(seed: int, epoch: int, image_id: str, repetition: int = 0) -> np.random.Generator:
-    """The generator of one image in one epoch; further repetitions of it within the epoch have generators of their own."""
+    """The generator of one image in one epoch; each further repetition of the image within the epoch has its own."""
     again = f"\0{repetition}" if repetition else ""
     digest = hashlib.blake2b(f"{seed}\0{epoch}\0{image_id}{again}".encode(), digest_size=16).digest()
     return np.random.Generator(np.random.SFC64(int.from_bytes(digest)))

@@ -1,7 +1,7 @@
-"""Batches in which images come in pairs: several edited copies of each image, or several images of each class.
+"""Batches in which images come in groups: several edited copies of each image, or several images of each class.
 
 Both are a stream of keys (epoch, row, repetition) over several epochs, the same for any number of workers, as EpochBatches is.
-pytorch-metric-learning's MPerClassSampler draws from numpy's global generator, hence ours.
+pytorch-metric-learning's MPerClassSampler draws from NumPy's global generator, so it is not used.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,10 +17,22 @@ Groups = Callable[[int], list[list[Key]]]
 
 
 class GroupBatches(Sampler[list[Key]]):
-    """Batches of `per_batch` groups; `groups_of(epoch)` gives the `groups` groups of keys of an epoch in their order.
+    """Batches of whole groups of keys.
 
-    The last, smaller batch of an epoch is kept. Of `ranks` processes each takes whole groups of every batch, as evenly as can
-    be; a last batch with fewer groups than processes is left out.
+    The last, smaller batch of an epoch is kept. Each of several processes takes whole groups of every batch, as evenly as
+    possible;
+    a last batch with fewer groups than processes is left out.
+
+    Args:
+        groups_of: the groups of an epoch, in their order.
+        groups: how many groups an epoch has.
+        per_batch: groups in a batch, of all processes together.
+        epochs: of the stream.
+        rank: this process's number.
+        ranks: how many processes share the batches.
+
+    Raises:
+        UserError: a batch does not have a group for each process.
     """
 
     def __init__(self, groups_of: Groups, groups: int, per_batch: int, epochs: range, rank: int = 0, ranks: int = 1) -> None:
@@ -33,6 +45,7 @@ class GroupBatches(Sampler[list[Key]]):
         self.rank, self.ranks = rank, ranks
 
     def batches_per_epoch(self) -> int:
+        """How many batches an epoch has, the same for every process."""
         whole, rest = divmod(self.groups, self.per_batch)
         return whole + (rest >= self.ranks)
 
@@ -58,7 +71,21 @@ def repeated_batches(
     rank: int = 0,
     ranks: int = 1,
 ) -> GroupBatches:
-    """⌈batch_size / repetitions⌉ images a batch, `repetitions` edited copies of each (MultiGrain, section 3: 512 and 3)."""
+    """Batches of repeated augmentations (MultiGrain, section 3: a batch size of 512 and 3 repetitions).
+
+    Args:
+        rows: of the images.
+        batch_size: a batch has ⌈batch_size / repetitions⌉ images.
+        repetitions: edited copies of each image, at least 2.
+        first_epoch: the first epoch of the stream.
+        last_epoch: the epoch before which the stream ends.
+        seed: of the order.
+        rank: this process's number.
+        ranks: how many processes share the batches.
+
+    Raises:
+        UserError: one repetition, or a batch does not have an image for each process.
+    """
     if repetitions < 2:
         raise UserError(f"{repetitions} repetitions of an image make no pair of copies; two or more do.")
     images = np.array(rows)
@@ -81,12 +108,28 @@ def pk_batches(
     rank: int = 0,
     ranks: int = 1,
 ) -> GroupBatches:
-    """`classes_per_batch` classes a batch, `images_per_class` images of each (IDEAL: 8 and 4); `labels` go with `rows`.
+    """Batches of P classes with K images each (IDEAL: 8 and 4).
 
-    Every class comes ⌈its images / images_per_class⌉ times an epoch at least, so that all its images are seen. The classes of a
-    batch are different: where the larger ones alone are left, others come again beside them, edited anew, so that no batch lacks
+    Every class comes at least ⌈its images / images_per_class⌉ times an epoch, so that all its images are seen. The classes of a
+    batch are different: where only the larger ones are left, others come again beside them, with new edits, so that no batch
+    lacks
     negatives. With fewer classes than asked for, every batch holds all of them, equally often. A group short of images repeats
-    some, edited anew: one image a class is enough.
+    some
+    with new edits: one image of a class is enough.
+
+    Args:
+        rows: of the images.
+        labels: the class of each of `rows`.
+        classes_per_batch: P.
+        images_per_class: K, at least 2.
+        first_epoch: the first epoch of the stream.
+        last_epoch: the epoch before which the stream ends.
+        seed: of the order.
+        rank: this process's number.
+        ranks: how many processes share the batches.
+
+    Raises:
+        UserError: one image of a class, or a batch does not have a group for each process.
     """
     if images_per_class < 2:
         raise UserError(f"{images_per_class} image of a class in a batch makes no pair; two or more do.")
@@ -112,8 +155,10 @@ def pk_batches(
 
 
 def _rounds(order: list[int], times: dict[int, int], different: int) -> list[int]:
-    """The classes in rounds, each in its `times` first ones; what a round lacks to a multiple of `different` is filled with
-    classes that its last, incomplete part does not hold."""
+    """The classes in rounds, each in its first `times` rounds.
+
+    Where a round is no multiple of `different`, it is filled up with classes that its last, incomplete part does not hold.
+    """
     result: list[int] = []
     for number in range(max(times.values(), default=0)):
         own = [label for label in order if times[label] > number]
@@ -124,6 +169,6 @@ def _rounds(order: list[int], times: dict[int, int], different: int) -> list[int
 
 
 def _group(images: list[int], number: int, size: int, epoch: int) -> list[Key]:
-    """The `number`-th `size` images of a class, which come again and again, each time in another repetition."""
+    """The group number `number` of `size` images of a class; images come again and again, each time in another repetition."""
     places = range(number * size, (number + 1) * size)
     return [(epoch, images[place % len(images)], place // len(images)) for place in places]

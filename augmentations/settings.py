@@ -10,11 +10,15 @@ Family = Literal["query", "reference", "multigrain_full", "autoaugment", "none"]
 
 
 class AugmentationSettings(Settings):
-    """family: "query" (the paper's table), "reference" (JPEG 40-100, flip), "multigrain_full" (flip, resized crop, colour
-    jitter, PCA lighting), "autoaugment" (flip, resized crop, AutoAugment's ImageNet policy) or "none".
+    """Which edits are drawn, and how intense they are.
 
-    intensity: I of the table, 0…1. extra: also the edits beyond the paper's table (severe crops, hiding inside unrelated
-    images, borders, moiré, watermarks, …).
+    Attributes:
+        family: "query" (the ISC2021 paper's table), "reference" (JPEG quality 40-100 and flip), "multigrain_full" (flip, resized
+        crop,
+            colour jitter, PCA lighting), "autoaugment" (flip, resized crop, AutoAugment's ImageNet policy) or "none".
+        intensity: I of the paper's table, 0…1.
+        extra: also draw the edits beyond the paper's table: severe crops, hiding inside unrelated images, borders, moiré,
+            watermarks and others.
     """
 
     family: Family = "query"

@@ -13,9 +13,10 @@ LIGHTING_VECTORS = np.array([[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.81
 
 @edit
 def color_jitter(image: Image, brightness: float, contrast: float, saturation: float) -> Image:
-    """Brightness, contrast (about the mean grey) and saturation (about each pixel's grey), in this order; 1 changes nothing.
+    """Change brightness, contrast (about the mean grey) and saturation (about each pixel's grey), in this order.
 
-    All three are affine maps of RGB, so they are joined into one matrix, unlike a chain of rounded images.
+    A factor of 1 changes nothing. All three are affine maps of RGB, so they are joined into one matrix instead of a chain of
+    rounded images.
     """
     mean_grey = float(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY).mean()) * brightness
     grey = np.tile(np.array([0.299, 0.587, 0.114], np.float32), (3, 1))
@@ -28,25 +29,26 @@ def color_jitter(image: Image, brightness: float, contrast: float, saturation: f
 
 @edit
 def grayscale(image: Image) -> Image:
-    """Luminosity in all three channels."""
+    """Put the luminosity into all three channels."""
     return cv2.cvtColor(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB)  # type: ignore[return-value]
 
 
 @edit
 def opacity(image: Image, level: float) -> Image:
-    """Blend with white: 1 keeps the image."""
+    """Blend with white: a level of 1 keeps the image, 0 is white."""
     return cv2.convertScaleAbs(image, alpha=level, beta=255 * (1 - level))  # type: ignore[return-value]
 
 
 @edit
 def invert_channels(image: Image, red: bool, green: bool, blue: bool) -> Image:
+    """Invert the chosen channels: 255 − value."""
     values = np.arange(256, dtype=np.uint8)[:, None] ^ np.array([255 * red, 255 * green, 255 * blue], np.uint8)
     return cv2.LUT(image, values[None])  # type: ignore[return-value]
 
 
 @edit
 def swap_channels(image: Image, order: list[int]) -> Image:
-    """Channel i becomes the image's channel order[i]; a channel may stand more than once."""
+    """Make channel i the image's channel order[i]; a channel may come more than once."""
     channels = cv2.split(image)
     return cv2.merge([channels[index] for index in order])  # type: ignore[return-value]
 
@@ -68,7 +70,7 @@ def shift_channels(image: Image, down: float, right: float) -> Image:
 
 @edit
 def pca_lighting(image: Image, weights: list[float]) -> Image:
-    """Add weights · eigenvalues along the principal colours of ImageNet."""
+    """Add weights [3] · eigenvalues along the principal colours of ImageNet."""
     shift = 255 * LIGHTING_VECTORS @ (np.array(weights, np.float32) * LIGHTING_VALUES)
     values = np.arange(256, dtype=np.float32)[:, None] + shift
     return cv2.LUT(image, np.clip(values.round(), 0, 255).astype(np.uint8)[None])  # type: ignore[return-value]
@@ -76,7 +78,7 @@ def pca_lighting(image: Image, weights: list[float]) -> Image:
 
 @edit
 def photo_filter(image: Image, tint: list[float], gamma: float, fade: float, vignette: float) -> Image:
-    """A photo app's filter: a tint per channel, gamma, faded blacks, darker corners."""
+    """Imitate a photo app's filter: a tint per channel, gamma, faded blacks (0…1) and darker corners (0…1)."""
     curve = np.arange(256, dtype=np.float32)[:, None] / 255
     table = (fade + (1 - fade) * curve**gamma * np.array(tint, np.float32)) * 255
     filtered = cv2.LUT(image, np.clip(table, 0, 255).astype(np.uint8)[None])

@@ -12,23 +12,25 @@ MIN_SIDE = 8
 
 @edit
 def scale(image: Image, factor: float) -> Image:
-    """Make the image smaller by `factor`."""
+    """Shrink the image by `factor`, at most 1; at least 8 pixels a side stay."""
     return _resize(image, round(image.shape[1] * factor), round(image.shape[0] * factor))
 
 
 @edit
 def hflip(image: Image) -> Image:
+    """Mirror left and right."""
     return _uint8(cv2.flip(image, 1))
 
 
 @edit
 def vflip(image: Image) -> Image:
+    """Mirror top and bottom."""
     return _uint8(cv2.flip(image, 0))
 
 
 @edit
 def rotate(image: Image, degrees: float) -> Image:
-    """Turn counter-clockwise and keep the largest upright rectangle without black corners."""
+    """Turn counter-clockwise by `degrees` and keep the largest upright rectangle without black corners."""
     height, width = image.shape[:2]
     kept_width, kept_height = _largest_upright(width, height, degrees)
     matrix = cv2.getRotationMatrix2D(((width - 1) / 2, (height - 1) / 2), degrees, 1.0)
@@ -42,7 +44,7 @@ def rotate(image: Image, degrees: float) -> Image:
 def perspective(image: Image, corner_shifts: list[list[float]], crop_border: bool) -> Image:
     """Move the four corners (top left, top right, bottom right, bottom left) by shares of the short side [4, 2].
 
-    The black border is kept, or cropped as far as the corners moved inwards.
+    The black border is kept or, with `crop_border`, cropped as far as the corners moved inwards.
     """
     height, width = image.shape[:2]
     corners = np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float32)
@@ -67,7 +69,7 @@ def crop(image: Image, x1: float, y1: float, x2: float, y2: float) -> Image:
 
 @edit
 def resized_crop(image: Image, area: float, ratio: float, x: float, y: float) -> Image:
-    """A part with `area` of the image's area and the aspect `ratio` (width / height), at shares (x, y) of the room left."""
+    """Cut out a part of `area` × the image's area and aspect `ratio` (width / height), at shares (x, y) of the room left."""
     height, width = image.shape[:2]
     part_width = int(np.clip(round((area * height * width * ratio) ** 0.5), 2, width))
     part_height = int(np.clip(round((area * height * width / ratio) ** 0.5), 2, height))
@@ -84,6 +86,7 @@ def pad(image: Image, width_share: float, height_share: float, colour: list[int]
 
 @edit
 def pad_to_square(image: Image, colour: list[int]) -> Image:
+    """Add borders of one colour to the shorter sides, until the image is square."""
     height, width = image.shape[:2]
     x, y = max(0, height - width), max(0, width - height)
     return _uint8(cv2.copyMakeBorder(image, y // 2, y - y // 2, x // 2, x - x // 2, cv2.BORDER_CONSTANT, value=colour))

@@ -58,7 +58,7 @@ def overlay_text(image: Image, text: str, font: int, size: float, colour: list[i
 def overlay_stripes(
     image: Image, width: float, degrees: float, density: float, line: str, opacity: float, colour: list[int]
 ) -> Image:
-    """Stripes over the whole image; `line` is solid, dotted or dashed."""
+    """Draw stripes over the whole image; `line` is solid, dotted or dashed, `width` and `density` are shares 0…1."""
     mask = _stripes(image.shape[0], image.shape[1], width, degrees, density)
     if line == "dotted":
         mask &= _stripes(image.shape[0], image.shape[1], width, degrees + 90, density)
@@ -71,7 +71,7 @@ def overlay_stripes(
 
 @edit
 def meme_format(image: Image, text: str, font: int, caption: float, background: list[int], colour: list[int]) -> Image:
-    """A caption of `caption` × the image's height above the image."""
+    """Add a caption of `caption` × the image's height above the image."""
     height, width = image.shape[:2]
     meme = np.empty((height + max(4, round(height * caption)), width, 3), np.uint8)
     room = meme.shape[0] - height
@@ -104,7 +104,7 @@ def onto_screenshot(image: Image, template: int) -> Image:
 
 @edit
 def border(image: Image, width: float, colour: list[int], bar: float) -> Image:
-    """An app's frame: a border of one colour and a bar with round buttons below; shares of the short side."""
+    """Add an app's frame: a border of one colour and a bar with round buttons below; widths are shares of the short side."""
     side = min(image.shape[:2])
     edge, below = round(width * side), round(bar * side)
     framed = cv2.copyMakeBorder(image, edge, edge + below, edge, edge, cv2.BORDER_CONSTANT, value=colour)
@@ -117,7 +117,7 @@ def border(image: Image, width: float, colour: list[int], bar: float) -> Image:
 
 @edit
 def watermark(image: Image, text: str, font: int, opacity: float, size: float, degrees: float) -> Image:
-    """The same words all over the image, turned."""
+    """Repeat the same words all over the image, turned by `degrees`; their height is `size` of the short side."""
     height, width = image.shape[:2]
     word = text_mask(text, font)
     tall = max(4, round(min(height, width) * size))
@@ -133,7 +133,7 @@ def watermark(image: Image, text: str, font: int, opacity: float, size: float, d
 
 @pasting_edit("overlay")
 def collage(image: Image, overlay: Image, side_by_side: bool, first: bool, share: float) -> Image:
-    """Join the image and another one in a row or a column; the other takes `share` of the result's length."""
+    """Join the image and another one in a row or a column; the other one takes `share` of the result's length."""
     height, width = image.shape[:2]
     if side_by_side:
         size = max(8, round(width * share / (1 - share))), height
@@ -145,7 +145,7 @@ def collage(image: Image, overlay: Image, side_by_side: bool, first: bool, share
 
 @pasting_edit("overlay")
 def sticker(image: Image, overlay: Image, size: float, x: float, y: float, seed: int) -> Image:
-    """A cut-out of another image, with a white rim, on the image: its height is `size` of the image's."""
+    """Put a cut-out of another image, with a white rim, on the image: its height is `size` of the image's."""
     side = max(8, round(image.shape[0] * size))
     rng = np.random.default_rng(seed)
     turn = np.linspace(0, 2 * np.pi, 40, endpoint=False)
@@ -171,7 +171,7 @@ def text_mask(text: str, font: int) -> NDArray[np.uint8]:
 
 
 def _blend(image: Image, top: MatLike, cover: NDArray[np.float32] | np.float32, x: float, y: float) -> Image:
-    """`top` ([h, w, 3] or one colour) over the image at (x, y); what lies outside is cut. cover: 0…1, a number or [h, w, 1]."""
+    """Put `top` ([h, w, 3] or a colour) at (x, y), cut at the image's edges; `cover` is 0…1, a number or [h, w, 1]."""
     height, width = (np.shape(cover) if np.ndim(cover) else top.shape)[:2]
     left, upper = int(x * image.shape[1]), int(y * image.shape[0])
     own_left, own_upper = max(0, -left), max(0, -upper)

@@ -1,4 +1,4 @@
-"""Edits that lose detail. Lengths are shares of 384 pixels, the size the paper's edits were tuned at."""
+"""Edits that lose detail. Lengths are in pixels of an image with a short side of TUNED_SIDE; other sizes in proportion."""
 
 import cv2
 import numpy as np
@@ -19,21 +19,21 @@ def encoding_quality(image: Image, quality: int) -> Image:
 
 @edit
 def blur(image: Image, radius: float) -> Image:
-    """Gaussian blur; `radius` in pixels of an image with a short side of 384, smaller images in proportion."""
+    """Apply a Gaussian blur; `radius` in pixels of an image with a short side of TUNED_SIDE."""
     sigma = radius * min(image.shape[:2]) / TUNED_SIDE
     return cv2.GaussianBlur(image, (0, 0), sigma) if sigma > 0.1 else image.copy()  # type: ignore[return-value]
 
 
 @edit
 def sharpen(image: Image, factor: float) -> Image:
-    """Move away from a smoothed copy; 1 changes nothing."""
+    """Move away from a smoothed copy by `factor`; 1 changes nothing."""
     smooth = cv2.filter2D(image, -1, SMOOTHING_KERNEL)
     return cv2.addWeighted(image, factor, smooth, 1 - factor, 0)  # type: ignore[return-value]
 
 
 @edit
 def shuffle_pixels(image: Image, share: float, seed: int) -> Image:
-    """Exchange a share of the pixels with each other."""
+    """Exchange a share of the pixels with each other, drawn from `seed`."""
     flat = image.reshape(-1, 3).copy()
     rng = np.random.default_rng(seed)
     chosen = rng.choice(len(flat), int(len(flat) * share), replace=False, shuffle=False)
@@ -51,7 +51,7 @@ def pixelization(image: Image, ratio: float) -> Image:
 
 @edit
 def double_compression(image: Image, factor: float, first: int, second: int) -> Image:
-    """JPEG at a smaller size, then again at the original size, as images wander between platforms."""
+    """Encode as JPEG at a smaller size, then again at the original size, as images that pass through several platforms."""
     height, width = image.shape[:2]
     small = cv2.resize(image, (max(8, round(width * factor)), max(8, round(height * factor))), interpolation=cv2.INTER_AREA)
     smaller = encoding_quality(np.asarray(small, np.uint8), first)
@@ -61,7 +61,7 @@ def double_compression(image: Image, factor: float, first: int, second: int) -> 
 
 @edit
 def moire(image: Image, period: float, degrees: float, strength: float) -> Image:
-    """A photographed screen: fine colour stripes that beat with the pixels; `period` in pixels at 384."""
+    """Imitate a photographed screen: fine colour stripes that beat with the pixels; `period` in pixels at TUNED_SIDE."""
     height, width = image.shape[:2]
     y, x = np.arange(height, dtype=np.float32)[:, None], np.arange(width, dtype=np.float32)
     period = max(2.2, period * min(height, width) / TUNED_SIDE)

@@ -1,4 +1,7 @@
-"""Edits beyond the paper: what the challenge's analysis found hardest, and what people do today. Each with its intensity."""
+"""Edits beyond the paper: what the challenge's analysis found hardest, and what people do today.
+
+Every edit becomes both more probable and harder with the intensity.
+"""
 
 from collections.abc import Sequence
 

@@ -83,6 +83,7 @@ def _draw_text(rng: np.random.Generator, intensity: float) -> Parameters:
 
 
 def draw_sentence(rng: np.random.Generator) -> str:
+    """Draw a caption of two to five words."""
     return " ".join(rng.choice(CAPTION_WORDS, rng.integers(2, 6)))
 
 
