@@ -1,6 +1,5 @@
 """Images resized once to squares and kept in one file, so that training decodes no photo twice."""
 
-import hashlib
 import json
 import math
 from collections.abc import Iterator
@@ -68,11 +67,7 @@ def cached_squares(
             time of decoding it.
         workers: threads that decode.
     """
-    digest = hashlib.sha256(f"{size} {form}".encode())
-    for image_id, path in zip(images.ids, images.paths, strict=True):
-        state = path.stat()
-        digest.update(f"{image_id}\0{state.st_size}\0{state.st_mtime_ns}\n".encode())
-    name = f"{len(images)}x{size}-{digest.hexdigest()[:16]}"
+    name = f"{len(images)}x{size}-{images.digest(prefix=f'{size} {form}')[:16]}"
     squares_file, about_file = folder / f"{name}.{form}", folder / f"{name}.npz"
     if not about_file.is_file():
         write = _write_pixels if form == "pixels" else _write_jpegs

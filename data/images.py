@@ -1,5 +1,6 @@
 """Lists of images: ids beside paths."""
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -34,6 +35,15 @@ class ImageSet:
         if missing:
             raise UserError(f"{len(missing)} image ids are not in this set of {len(self)}, the first is {missing[0]!r}.")
         return ImageSet(list(ids), [where[image_id] for image_id in ids])
+
+    def digest(self, *, times: bool = True, prefix: str = "") -> str:
+        """SHA-256 in hexadecimal of `prefix`, then ids, file sizes and, with `times`, modification times, in their order."""
+        digest = hashlib.sha256(prefix.encode())
+        for image_id, path in zip(self.ids, self.paths, strict=True):
+            state = path.stat()
+            facts = [image_id, str(state.st_size)] + ([str(state.st_mtime_ns)] if times else [])
+            digest.update(("\0".join(facts) + "\n").encode())
+        return digest.hexdigest()
 
 
 def find_images(folder: Path | str, naming: Literal["stem", "path", "file"] = "stem") -> ImageSet:

@@ -228,10 +228,6 @@ class ModelSettings(Settings):
     stages: tuple[StageSettings, ...] = Field(min_length=1)
     embedding: EmbeddingSettings | None = None
 
-    def training_keys(self) -> dict[str, Any]:
-        """The settings as JSON values, without those that do not change what is trained: workers, how the model embeds."""
-        return self.model_dump(mode="json", exclude={"workers", "embedding"})
-
     def what_trains(self) -> dict[str, Any]:
         """The settings that training depends on: without how the trained model embeds and how many workers feed it."""
         return self.model_copy(update={"embedding": None}).model_dump(mode="json", exclude={"workers"})

@@ -105,15 +105,11 @@ def vectors_of(
     dataset: Dataset[tuple[Tensor, bool]] = (
         CleanImages(images, size) if isinstance(images, ImageSet) else InAugImages(images, size)
     )
-    before = float(descriptor.pooling.exponent)
-    if exponent is not None:
-        descriptor.pooling.exponent.data.fill_(exponent)
     found: list[Tensor] = []
-    with torch.inference_mode():
+    with torch.inference_mode(), descriptor.pooling.temporary_exponent(exponent):
         for pixels, _ in DataLoader(dataset, 128):
             batch = torch.rot90(normalize_pixels(pixels, descriptor.mean, descriptor.std), turns, dims=(2, 3))
             found.append(descriptor(batch, raw=raw))
-    descriptor.pooling.exponent.data.fill_(before)
     return torch.cat(found, dim=-2).numpy()
 
 

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +16,6 @@ from data.images import ImageSet
 from data.loader import CleanImages
 from models.inference.parallel import mapped
 from models.network.checkpoint import Checkpoint
-from models.network.descriptor import Descriptor
 from models.network.device import autocast, best_device
 from models.settings import EmbeddingSettings
 
@@ -50,7 +48,7 @@ def embed_images(checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSe
         return vectors, unreadable
 
     first = 0
-    with _exponent(descriptor, settings.pooling_exponent):
+    with descriptor.pooling.temporary_exponent(settings.pooling_exponent):  # a validated descriptor goes on learning
         for vectors, unreadable in mapped(embed, loader, device):
             check_finite(vectors, images, first)
             yield EmbeddedBlock(first, vectors, unreadable)
@@ -65,19 +63,6 @@ def check_finite(vectors: NDArray[np.float32], images: ImageSet, first: int) -> 
             f"the network's vector of {images.paths[first + broken[0]]} is not finite: its weights are damaged, its training "
             "diverged, or precision 16 is too narrow for it (embedding.precision: bf16 or 32)."
         )
-
-
-@contextmanager
-def _exponent(descriptor: Descriptor, exponent: float | None) -> Iterator[None]:
-    """GeM's p for the while: a descriptor that is validated goes on learning with its own."""
-    stored = descriptor.pooling.exponent.data
-    own = stored.clone()
-    if exponent is not None:
-        stored.fill_(exponent)
-    try:
-        yield
-    finally:
-        stored.copy_(own)
 
 
 @torch.inference_mode()

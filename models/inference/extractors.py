@@ -36,8 +36,7 @@ def torch_network(checkpoint: Path, settings: EmbeddingSettings) -> Network:
     loaded = load_descriptor(checkpoint)
     device = best_device()
     descriptor = loaded.descriptor.eval().to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
-    if settings.pooling_exponent is not None:
-        descriptor.pooling.exponent.data.fill_(settings.pooling_exponent)
+    descriptor.pooling.set_exponent(settings.pooling_exponent)
     sizes = image_sizes(settings, loaded.image_size)
     size = max(sizes)
 

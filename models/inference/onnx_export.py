@@ -53,8 +53,7 @@ class Exported(nn.Module):
         self.sizes = sorted({max(sizes) for sizes, _ in self.views})
         self.projects = projection is not None
         for checkpoint, settings in models:
-            if settings.pooling_exponent is not None:
-                checkpoint.descriptor.pooling.exponent.data.fill_(settings.pooling_exponent)
+            checkpoint.descriptor.pooling.set_exponent(settings.pooling_exponent)
         if projection is not None:
             self.register_buffer("mean", torch.from_numpy(projection.mean))
             self.register_buffer("axes", torch.from_numpy(projection.axes))

@@ -5,7 +5,6 @@ The backbone's maps don't depend on p: they are computed once for each image and
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,10 +46,10 @@ def vectors_by_exponent(
 ) -> dict[float, NDArray[np.float32]]:
     """p → unit vectors [n, d] of all images with GeM at p; the descriptor stays as it was, but for being in eval mode."""
     found: dict[float, list[Tensor]] = {exponent: [] for exponent in exponents}
-    with kept_exponent(descriptor), torch.no_grad():
+    with descriptor.pooling.temporary_exponent(), torch.no_grad():
         for features in _features(descriptor, DataLoader(images, batch_size, num_workers=workers)):
             for exponent, vectors in found.items():
-                descriptor.pooling.exponent.fill_(exponent)
+                descriptor.pooling.set_exponent(exponent)
                 vectors.append(descriptor.described(features).cpu())
     return {exponent: torch.cat(vectors).numpy() for exponent, vectors in found.items()}
 
@@ -78,11 +77,10 @@ def learn_exponent(
     optimizer = torch.optim.SGD([exponent], settings.learning_rate, settings.momentum)
     schedule = torch.optim.lr_scheduler.PolynomialLR(optimizer, len(loader), settings.power)
     losses: list[tuple[float, float]] = []
-    with kept_exponent(descriptor):
+    with descriptor.pooling.temporary_exponent():
         exponent.requires_grad_(True)
         for features, classes in zip(_features(descriptor, loader), targets, strict=True):
-            with kept_exponent(descriptor), torch.no_grad():
-                exponent.fill_(start)
+            with descriptor.pooling.temporary_exponent(start), torch.no_grad():
                 before = float(_loss(descriptor, features, classifier, classes))
             loss = _loss(descriptor, features, classifier, classes)
             losses.append((before, float(loss.detach())))
@@ -97,19 +95,6 @@ def learn_exponent(
         value = float(exponent.detach())
     means = np.mean(losses[len(losses) // 2 :], axis=0)
     return LearntExponent(value, float(means[0]), float(means[1]))
-
-
-@contextmanager
-def kept_exponent(descriptor: Descriptor) -> Iterator[None]:
-    """The descriptor's exponent may change inside, and afterwards is what it was."""
-    exponent = descriptor.pooling.exponent
-    value, trainable = exponent.detach().clone(), exponent.requires_grad
-    try:
-        yield
-    finally:
-        exponent.requires_grad_(trainable)
-        exponent.data.copy_(value)
-        exponent.grad = None
 
 
 def _features(descriptor: Descriptor, loader: DataLoader[tuple[Tensor, bool]]) -> Iterator[Tensor]:

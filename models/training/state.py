@@ -105,12 +105,14 @@ def training_identity(
     """What a saved state must have been trained with: the model's name, settings, seed, and the images in their order with their
     sizes. The number of workers, and how the trained model embeds, change nothing.
     """
+    trained = settings.what_trains()
+    del trained["embedding"]  # None there
     return {
         DRAWN_FOR: name,
         "seed": seed,
-        "settings": settings.model_dump(mode="json", exclude={"workers", "embedding"}),
-        "classes and their order": _told(classes),
-        "overlays": _told(overlays),
+        "settings": trained,
+        "classes and their order": _describe_images(classes),
+        "overlays": _describe_images(overlays),
         "labels": None if labels is None else hashlib.sha256(json.dumps(labels).encode()).hexdigest()[:8],
     }
 
@@ -125,12 +127,10 @@ def as_it_began(folder: Path, identity: Identity) -> Identity:
         return identity
 
 
-def _told(images: ImageSet) -> str:
-    digest = hashlib.sha256()
-    for image_id, path in zip(images.ids, images.paths, strict=True):
-        digest.update(f"{image_id}\0{path.stat().st_size}\n".encode())
+def _describe_images(images: ImageSet) -> str:
+    """Count, first and last id, and a digest without times: copied images are the same images."""
     ends = f"{images.ids[0]} to {images.ids[-1]}" if images.ids else "none"
-    return f"{len(images)} images, {ends}, digest {digest.hexdigest()[:16]}"
+    return f"{len(images)} images, {ends}, digest {images.digest(times=False)[:16]}"
 
 
 def _finished(identity: Identity, progress: Progress) -> bool:

@@ -97,8 +97,7 @@ def evaluate_checkpoint(
     """
     checkpoint = load_descriptor(checkpoint_file)
     descriptor = checkpoint.descriptor.eval().to(best_device(), memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
-    if pooling_exponent is not None:
-        descriptor.pooling.exponent.data.fill_(pooling_exponent)
+    descriptor.pooling.set_exponent(pooling_exponent)
     view = View(descriptor, image_size or checkpoint.image_size, protocol)
     figures = READERS[data_set](view, Source(checkpoint_file, root, distractors))
     exponent = float(descriptor.pooling.exponent.detach())

@@ -1,3 +1,5 @@
+import hashlib
+import os
 from pathlib import Path
 
 import pytest
@@ -40,3 +42,14 @@ def test_select_keeps_the_asked_order_and_names_what_is_missing(tmp_path: Path) 
     assert [path.name for path in images.select(["c", "a"]).paths] == ["c.jpg", "a.jpg"]
     with pytest.raises(UserError, match="'z'"):
         images.select(["a", "z"])
+
+
+def test_the_digest_of_a_set_is_the_one_that_caches_and_training_states_were_named_by(tmp_path: Path) -> None:
+    """Written out, since files of earlier versions carry it."""
+    for name, content in (("b.jpg", b"12"), ("a.jpg", b"1")):
+        (tmp_path / name).write_bytes(content)
+        os.utime(tmp_path / name, ns=(5, 7))
+    images = find_images(tmp_path)
+    assert images.digest() == hashlib.sha256(b"a\x001\x007\nb\x002\x007\n").hexdigest()
+    assert images.digest(prefix="48 jpeg") == hashlib.sha256(b"48 jpega\x001\x007\nb\x002\x007\n").hexdigest()
+    assert images.digest(times=False) == hashlib.sha256(b"a\x001\nb\x002\n").hexdigest()

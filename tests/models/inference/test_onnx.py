@@ -61,7 +61,7 @@ def test_all_models_and_the_projection_as_torch_gives_them(
     parts = []
     for checkpoint in checkpoints:
         descriptor, size = checkpoint.descriptor.eval(), checkpoint.image_size
-        descriptor.pooling.exponent.data.fill_(4.0)
+        descriptor.pooling.set_exponent(4.0)
         parts.append(embed_batch(descriptor, normal(squares[size], descriptor), [size], flip=size == 48).numpy())
     expected = (np.concatenate(parts, axis=1) - projection.mean) @ projection.axes
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)

@@ -1,0 +1,27 @@
+"""GeM's exponent: replaced for good, or for a while."""
+
+import pytest
+import torch
+
+from models.network.pooling import GeM
+
+
+def test_a_temporary_exponent_leaves_no_trace_even_after_an_error() -> None:
+    pooling, maps = GeM(3.0), torch.rand(2, 4, 3, 3)
+    before = pooling(maps).detach()
+    pooling.exponent.grad = torch.tensor(0.5)
+    with pytest.raises(KeyError), pooling.temporary_exponent(7.0):
+        assert not torch.equal(pooling(maps), before)
+        pooling.exponent.requires_grad_(False)
+        pooling.exponent.grad = None
+        raise KeyError
+    assert torch.equal(pooling(maps), before)
+    assert pooling.exponent.requires_grad and pooling.exponent.grad == 0.5
+
+
+def test_an_exponent_is_set_for_good_and_none_leaves_it() -> None:
+    pooling = GeM(3.0)
+    pooling.set_exponent(1.0)
+    pooling.set_exponent(None)
+    maps = torch.rand(2, 4, 3, 3)
+    torch.testing.assert_close(pooling(maps), maps.mean(dim=(2, 3)))
