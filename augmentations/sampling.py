@@ -71,7 +71,7 @@ def repeated_batches(
     rank: int = 0,
     ranks: int = 1,
 ) -> GroupBatches:
-    """Batches of repeated augmentations (MultiGrain, section 3: a batch size of 512 and 3 repetitions).
+    """Batches of repeated augmentations (MultiGrain, section 4.1: a batch size of 512 and 3 repetitions).
 
     Args:
         rows: of the images.
@@ -108,14 +108,12 @@ def pk_batches(
     rank: int = 0,
     ranks: int = 1,
 ) -> GroupBatches:
-    """Batches of P classes with K images each (IDEAL: 8 and 4).
+    """Batches of P classes with K images each (IDEAL, section 5.1: 8 and 4).
 
     Every class comes at least ⌈its images / images_per_class⌉ times an epoch, so that all its images are seen. The classes of a
     batch are different: where only the larger ones are left, others come again beside them, with new edits, so that no batch
-    lacks
-    negatives. With fewer classes than asked for, every batch holds all of them, equally often. A group short of images repeats
-    some
-    with new edits: one image of a class is enough.
+    lacks negatives. With fewer classes than asked for, every batch holds all of them, equally often. A group short of
+    images repeats some with new edits: one image of a class is enough.
 
     Args:
         rows: of the images.

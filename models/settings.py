@@ -55,8 +55,8 @@ class SamplingSettings(Settings):
 
     Attributes:
         kind: "epoch", every image once an epoch; "repeated", batch_size / copies images, each in `copies` edited versions
-            (MultiGrain, 3.3); "pk", batch_size / per_class classes, `per_class` images of each, edited again where a class has
-            fewer (IDEAL, 4.1).
+            (MultiGrain, section 3.3); "pk", batch_size / per_class classes, `per_class` images of each, edited again where a
+            class has fewer (IDEAL, section 5.1).
         copies: Edited versions of each image; only with "repeated".
         per_class: Images of each class; only with "pk".
     """

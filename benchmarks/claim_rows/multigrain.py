@@ -56,7 +56,7 @@ def rows(bench: Bench) -> list[Row]:
         Row(
             "4",
             f"p* > p helps at larger input ({LARGER} px for {SIZE})",
-            "78.0 → 78.6 % top-1 at 500 px",
+            "figure 4c, a plot of IN-aug accuracy; p* 4 at 500 and 5 at 800 px for λ .5 (ICLR, section 3.5)",
             f"{bench.about}; p* among 1 … 10 on copies of training images, scored on copies of held-out ones; λ .5",
             f"p* {', '.join(str(int(p)) for p in values('best_p', joint)[joint])}; copies of 5: "
             + listed({"p*": values("larger_best")[joint], "p 3": values("larger_3")[joint]}),

@@ -23,8 +23,9 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 class Descriptor(nn.Module):
     """Images [n, 3, h, w], normalised with `mean` and `std` → unit vectors [n, dimensions] float32.
 
-    With settings.domains (IDEAL, 3.2) every image is seen in its four rotations, each by its own quarter of the projection,
-    and the four vectors are joined. With settings.whiten (MultiGrain, 3.5) Φ(e) = S (e / ‖e‖ − µ) comes before unit length.
+    With settings.domains (IDEAL, sections 4.1 and 4.3) every image is seen in its four rotations, each by its own quarter of the
+    projection, and the four vectors are joined. With settings.whiten (MultiGrain, section 3.4) Φ(e) = S (e / ‖e‖ − µ) comes
+    before unit length.
     """
 
     whitening_mean: Tensor

@@ -29,7 +29,7 @@ class Softmax(Objective):
 
 
 class MultiGrain(Objective):
-    """λ · cross entropy / |B| + (1 − λ) · margin loss / |P| (MultiGrain, equation 4); positive pairs share an instance.
+    """λ · cross entropy / |B| + (1 − λ) · margin loss / |P| (MultiGrain, equation 5); positive pairs share an instance.
 
     A part whose weight is 0 is left out: λ = 1 needs no repeated images, λ = 0 has no classifier.
     """

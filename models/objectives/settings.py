@@ -167,7 +167,7 @@ class SoftmaxSettings(ObjectiveSettings):
 
 
 class MultiGrainSettings(ObjectiveSettings):
-    """λ · cross entropy + (1 − λ) · margin loss between copies of one image (MultiGrain, equation 4).
+    """λ · cross entropy + (1 − λ) · margin loss between copies of one image (MultiGrain, equation 5).
 
     Attributes:
         weight: λ, 0…1.

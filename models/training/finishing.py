@@ -20,7 +20,7 @@ from models.objectives.base import Objective
 from models.settings import ModelSettings
 
 CLASSIFIER = "classifier.safetensors"
-WHITENING_IMAGES = 20_000  # the paper takes 20,000 of YFCC100M (MultiGrain, 4.1)
+WHITENING_IMAGES = 20_000  # the paper takes 20,000 of YFCC100M (MultiGrain, section 4.1)
 
 
 def check_whitening(descriptor: Descriptor, images: int) -> None:

@@ -1,4 +1,4 @@
-"""Step 03's work: concatenated embeddings → chosen variant → projected sets, in blocks (ISC2021 paper, section 3.2)."""
+"""Step 03's work: concatenated embeddings → chosen variant → projected sets, in blocks (ISC2021 paper, section 2.6)."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Step 04's work: query normalisation against the training vectors (ISC2021 paper, section 3.3)."""
+"""Step 04's work: query normalisation against the training vectors (ISC2021 paper, section 2.7)."""
 
 from data.errors import naming
 from pipeline.run.run import Run

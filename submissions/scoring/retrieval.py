@@ -145,7 +145,7 @@ def _largest(values: Floats, count: int) -> Floats:
 
 
 def mean_singular_value(vectors: Floats) -> tuple[float, float, float]:
-    """(s, L, U): the mean singular value of the L2-normalised vectors [b, d] and its bounds (SVMax, section 3).
+    """(s, L, U): the mean singular value of the L2-normalised vectors [b, d] and its bounds (SVMax, section B.1).
 
     k = min(b, d) singular values; L = √b / k when all vectors are one, U = √(b / k) when they spread evenly. A zero vector,
     which has no direction, is left out. UserError when there is none with a direction.
