@@ -1,4 +1,4 @@
-"""What a recipe may say about joining and normalising vectors."""
+"""What a recipe may say about concatenating and normalising vectors."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -17,10 +17,12 @@ PAPER_DIRECTION_NEIGHBOURS = 100
 
 
 class EnsembleSettings(Settings):
-    """PCA of the joined embeddings. A list gives candidates; the synthetic query set chooses among them.
+    """PCA of the concatenated embeddings. A list gives candidates; the synthetic query set chooses among them.
 
-    eigen_power multiplies each kept dimension by eigenvalue ** eigen_power: -0.5 whitens (the paper), 0 is plain PCA.
-    training_sample: at most this many training vectors fit the PCA.
+    Attributes:
+        dimensions: how many PCA dimensions are kept, 1…256.
+        eigen_power: each kept dimension is multiplied by eigenvalue ** eigen_power: −0.5 whitens (the paper), 0 is plain PCA.
+        training_sample: the PCA is fitted on at most this many training vectors, at least 2.
     """
 
     dimensions: tuple[int, ...] = (256,)

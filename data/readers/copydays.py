@@ -28,7 +28,7 @@ def read_copydays(
         distractors: a folder of other images.
 
     Raises:
-        UserError: a missing folder, names that are no numbers, a copy without its original.
+        UserError: a missing folder, names that are not numbers, a copy without its original.
     """
     root = Path(root)
     if copies not in get_args(Copies):

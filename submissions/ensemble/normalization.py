@@ -16,7 +16,12 @@ BLOCK = 4096
 
 @dataclass(frozen=True)
 class Neighbours:
-    """For each query its nearest training vectors: cosines [n, k], highest first, and rows [n, k]."""
+    """The nearest training vectors of each query.
+
+    Attributes:
+        cosines: float32 [n, k], highest first.
+        rows: int64 [n, k], rows of the training vectors.
+    """
 
     cosines: NDArray[np.float32]
     rows: NDArray[np.int64]
@@ -34,7 +39,16 @@ def neighbours_needed(settings: NormalizationSettings, method: Method) -> int:
 
 
 def find_neighbours(queries: NDArray[np.float32], training: NDArray[np.float32], count: int) -> Neighbours:
-    """The `count` training vectors nearest to each query, both unit length. UserError with fewer training vectors."""
+    """The `count` training vectors nearest to each query.
+
+    Args:
+        queries: float32 [n, d], unit length.
+        training: float32 [m, d], unit length.
+        count: k, at most m.
+
+    Raises:
+        UserError: there are fewer training vectors.
+    """
     if len(training) < count:
         raise UserError(
             f"query normalisation looks at {count} training neighbours, but there are {len(training)} training vectors. "
@@ -107,7 +121,7 @@ def normalize_by_variant(
 
 
 def _direction(queries: NDArray[np.float32], training: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    """The unit vector [n, d] away from the neighbours (Eq. 12-13); a neighbour equal to the query has no direction."""
+    """The unit vectors [n, d] away from the neighbours (Eq. 12-13); a neighbour equal to the query has no direction."""
     total = np.zeros_like(queries)
     for column in rows.T:  # one neighbour at a time keeps memory at [n, d]
         away = queries - training[column]
@@ -120,8 +134,19 @@ def _direction(queries: NDArray[np.float32], training: NDArray[np.float32], rows
 def subtract_negatives(
     vectors: NDArray[np.float32], training: NDArray[np.float32], beta: float = 0.35, neighbours: int = 10
 ) -> NDArray[np.float32]:
-    """Negative embedding subtraction (descriptor track's winner), for queries and references alike, to compare with ours:
-    x' = x − β · (mean of its nearest training vectors), made unit length. Zero rows stay zero."""
+    """Negative embedding subtraction of the descriptor track's winner, for queries and references alike, as a comparison.
+
+    x' = x − β · (mean of its nearest training vectors), made unit length; zero rows stay zero.
+
+    Args:
+        vectors: float32 [n, d], unit length.
+        training: float32 [m, d], unit length.
+        beta: strength β.
+        neighbours: how many training vectors the mean is taken over.
+
+    Raises:
+        UserError: there are fewer training vectors than `neighbours`.
+    """
     found = find_neighbours(vectors, training, neighbours)
     mean = np.zeros_like(vectors)
     for column in found.rows.T:  # one neighbour at a time keeps memory at [n, d]
@@ -134,10 +159,22 @@ def subtract_negatives(
 def normalize_scores(
     queries: NDArray[np.float32], training: NDArray[np.float32], alpha: float = 1.0, neighbours: int = 3
 ) -> NDArray[np.float32]:
-    """Plain score normalisation (Eq. 1 and 7) as one more coordinate [n, d + 1], to compare with ours.
+    """Plain score normalisation (Eq. 1 and 7) as one more coordinate, as a comparison.
 
     Subtracting α × the mean cosine to the nearest training vectors from a query's scores adds a constant to its squared
-    distances: the square of a coordinate that all references have at 0 (`append_zero`).
+    distances: the square of a coordinate that is 0 in all references (`append_zero`).
+
+    Args:
+        queries: float32 [n, d], unit length.
+        training: float32 [m, d], unit length.
+        alpha: strength α.
+        neighbours: how many training vectors the mean is taken over.
+
+    Returns:
+        float32 [n, d + 1].
+
+    Raises:
+        UserError: there are fewer training vectors than `neighbours`.
     """
     found = find_neighbours(queries, training, neighbours)
     similarity = np.maximum(found.cosines.mean(axis=1, keepdims=True), 0)
@@ -145,5 +182,5 @@ def normalize_scores(
 
 
 def append_zero(references: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The references' side of `normalize_scores`: [n, d + 1]."""
+    """The references [n, d] as `normalize_scores` needs them: [n, d + 1], the last coordinate 0."""
     return np.concatenate([references, np.zeros((len(references), 1), np.float32)], axis=1)

@@ -1,4 +1,4 @@
-"""PCA of the joined embeddings: fitted on training vectors, kept so that new images can be projected later (ISC2021, 2.6)."""
+"""PCA of the concatenated embeddings, fitted on training vectors and kept, so that new images can be projected (ISC2021, 2.6)."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,23 +18,36 @@ EIGENVALUE_FLOOR = 1e-10  # directions that the training vectors do not span get
 
 @dataclass(frozen=True)
 class Projection:
-    """mean [D], axes [m, D] (rows, largest variance first), eigenvalues [m] of the training covariance; m = min(D, n)."""
+    """A fitted PCA with m = min(D, number of training vectors) axes.
+
+    Attributes:
+        mean: float32 [D].
+        axes: float32 [m, D], as rows, largest variance first.
+        eigenvalues: float32 [m], of the training vectors' covariance.
+    """
 
     mean: NDArray[np.float32]
     axes: NDArray[np.float32]
     eigenvalues: NDArray[np.float32]
 
     def apply(self, vectors: NDArray[np.float32], dimensions: int, eigen_power: float) -> NDArray[np.float32]:
-        """Project [n, D] to unit vectors [n, dimensions]: the first axes, times eigenvalue ** eigen_power.
+        """Project [n, D] to unit vectors [n, dimensions]: coordinates along the first axes, times eigenvalue ** eigen_power.
 
         Zero rows (unreadable images) stay zero.
+
+        Raises:
+            UserError: the vectors have other dimensions than D, or the PCA has fewer axes than `dimensions`.
         """
         if vectors.shape[1] != len(self.mean):
             raise UserError(f"the vectors have {vectors.shape[1]} dimensions, the projection was fitted on {len(self.mean)}.")
         return self.weight(self.coordinates(vectors, dimensions), eigen_power)
 
     def coordinates(self, vectors: NDArray[np.float32], dimensions: int) -> NDArray[np.float32]:
-        """[n, D] along the first axes, [n, dimensions]; zero rows stay zero."""
+        """The coordinates [n, dimensions] of [n, D] along the first axes; zero rows stay zero.
+
+        Raises:
+            UserError: as `apply`.
+        """
         if vectors.shape[1] != len(self.mean):
             raise UserError(f"the vectors have {vectors.shape[1]} dimensions, the projection was fitted on {len(self.mean)}.")
         self._require(dimensions)
@@ -43,7 +56,7 @@ class Projection:
         return along
 
     def weight(self, coordinates: NDArray[np.float32], eigen_power: float) -> NDArray[np.float32]:
-        """Coordinates [n, m] times eigenvalue ** eigen_power, as unit vectors; in blocks, as there may be a million."""
+        """Multiply coordinates [n, m] by eigenvalue ** eigen_power and make them unit length, in blocks."""
         weights, made = self._weights(coordinates.shape[1], eigen_power), np.empty_like(coordinates, order="C")
         for start in range(0, len(coordinates), BLOCK):
             part = slice(start, start + BLOCK)
@@ -51,7 +64,11 @@ class Projection:
         return made
 
     def weighted_axes(self, dimensions: int, eigen_power: float) -> NDArray[np.float32]:
-        """The matrix [D, dimensions] of the first axes, each times its eigenvalue ** eigen_power."""
+        """The matrix [D, dimensions] of the first axes, each times its eigenvalue ** eigen_power.
+
+        Raises:
+            UserError: the PCA has fewer axes than `dimensions`.
+        """
         self._require(dimensions)
         return self.axes[:dimensions].T * self._weights(dimensions, eigen_power)
 
@@ -69,8 +86,15 @@ class Projection:
 
 
 def fit_projection(training: NDArray[np.float32], needed: int = 1) -> Projection:
-    """Fit the PCA with Faiss on training vectors [n, D]. UserError with fewer than two, or when they do not give `needed`
-    dimensions."""
+    """Fit the PCA on training vectors.
+
+    Args:
+        training: float32 [n, D].
+        needed: how many dimensions it must give.
+
+    Raises:
+        UserError: fewer than two vectors, or fewer than `needed` dimensions.
+    """
     count, dimensions = training.shape
     if count < 2:
         raise UserError(f"{count} training vectors cannot fit a PCA. Embed more training images.")
@@ -89,11 +113,17 @@ def fit_projection(training: NDArray[np.float32], needed: int = 1) -> Projection
 
 
 def save_projection(path: Path, projection: Projection) -> None:
+    """Write the PCA as HDF5 with `mean`, `axes` and `eigenvalues`, whole or not at all."""
     with whole_file(path) as temporary, new_hdf5(temporary) as (file, _):
         file["mean"], file["axes"], file["eigenvalues"] = projection.mean, projection.axes, projection.eigenvalues
 
 
 def load_projection(path: Path) -> Projection:
+    """Read what `save_projection` wrote.
+
+    Raises:
+        UserError: the file is missing or is not such a file.
+    """
     try:
         with h5py.File(path, "r") as file:
             return Projection(file["mean"][:], file["axes"][:], file["eigenvalues"][:])
@@ -102,6 +132,6 @@ def load_projection(path: Path) -> Projection:
 
 
 def unit_length(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Rows of length 1; zero rows stay zero."""
+    """Make each row [n, d] unit length; zero rows stay zero."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)

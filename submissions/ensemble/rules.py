@@ -1,4 +1,4 @@
-"""The challenge's rule that nothing may be fitted on queries or references, enforced rather than trusted."""
+"""The challenge's rule that nothing may be fitted on queries or references, enforced instead of trusted."""
 
 from collections.abc import Iterable
 
@@ -6,9 +6,14 @@ from data.errors import UserError
 
 
 def require_training_only(training: Iterable[str], others: dict[str, Iterable[str]]) -> None:
-    """UserError when an image that something is to be fitted on is also a query or a reference.
+    """Check that no image that something is to be fitted on is also a query or a reference.
 
-    others: name of a set ("query", "reference") to its ids.
+    Args:
+        training: ids of the images to fit on.
+        others: ids by the name of their set ("query", "reference").
+
+    Raises:
+        UserError: a training id is in another set.
     """
     allowed = set(training)
     for name, ids in others.items():

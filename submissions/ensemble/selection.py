@@ -21,9 +21,19 @@ from submissions.vectors.files import Vectors
 def choose_variant(
     candidates: ValidationVectors, ground_truth: GroundTruth, ensemble: EnsembleSettings, normalization: NormalizationSettings
 ) -> tuple[Variant, pd.DataFrame]:
-    """The variant with the highest µAP on the synthetic queries, and the µAP of all of them, best first.
+    """Choose the variant with the highest µAP on the synthetic queries; among equals the first in the order of the recipe.
 
-    candidates: at the largest dimension of the recipe. Among equals the first in the order of the recipe wins.
+    Args:
+        candidates: the validation vectors, at the largest dimension of the recipe or more.
+        ground_truth: of the synthetic queries.
+        ensemble: candidates of dimensions and eigenvalue power.
+        normalization: candidates of methods and β.
+
+    Returns:
+        The variant, and the table of all candidates with their µAP, best first.
+
+    Raises:
+        UserError: there are too few training vectors.
     """
     projections = list(product(ensemble.dimensions, ensemble.eigen_power))
     rows: list[dict[str, float | str]] = []
@@ -37,7 +47,7 @@ def choose_variant(
 def _normalizations(
     candidates: ValidationVectors, dimensions: int, power: float, ground_truth: GroundTruth, settings: NormalizationSettings
 ) -> list[dict[str, float | str]]:
-    """Rows of the table for one projection, whose vectors are gone before the next one's are made."""
+    """The table's rows of one projection, whose vectors are freed before those of the next are made."""
     queries, references, training = candidates.weight(dimensions, power)
     with naming(candidates.name):
         normalized = apply_normalizations(queries.vectors, training, settings)
@@ -50,7 +60,7 @@ def _normalizations(
 
 
 def only_candidate(ensemble: EnsembleSettings, normalization: NormalizationSettings) -> tuple[Variant, pd.DataFrame] | None:
-    """The variant and its table when the recipe leaves nothing to choose, else None."""
+    """The variant and its table (µAP: NaN) when the recipe leaves nothing to choose, else None."""
     if max(len(ensemble.dimensions), len(ensemble.eigen_power), len(normalization.methods)) > 1:
         return None
     method = normalization.methods[0]
@@ -64,7 +74,14 @@ def only_candidate(ensemble: EnsembleSettings, normalization: NormalizationSetti
 def apply_normalizations(
     queries: NDArray[np.float32], training: NDArray[np.float32], settings: NormalizationSettings
 ) -> list[tuple[Method, float, NDArray[np.float32]]]:
-    """Every (method, β) of the recipe with the queries it gives; the neighbours are searched once."""
+    """Apply every (method, β) of the settings to queries [n, d]; the neighbours are searched once.
+
+    Returns:
+        Method, β and queries [n, d] for each; methods whose neighbours the training vectors [m, d] cannot give are left out.
+
+    Raises:
+        UserError: only one method is asked for and there are too few training vectors.
+    """
     methods = usable_methods(settings, len(training))
     needed = max(neighbours_needed(settings, method) for method in methods)
     neighbours = find_neighbours(queries, training, needed) if needed else None
@@ -77,13 +94,13 @@ def apply_normalizations(
 
 
 def usable_methods(settings: NormalizationSettings, training: int) -> tuple[Method, ...]:
-    """The methods whose neighbours `training` vectors can give; all of them where only one is asked for, to fail clearly."""
+    """The methods whose neighbours `training` vectors can give; all if only one is asked for, so that it fails clearly."""
     usable = tuple(method for method in settings.methods if neighbours_needed(settings, method) <= training)
     return usable if len(settings.methods) > 1 and usable else settings.methods
 
 
 def best_beta(table: pd.DataFrame, variant: Variant, method: Method) -> float:
-    """The β that was best for `method` at the chosen dimension and eigenvalue power; the paper's where it was no candidate."""
+    """The best β of `method` at the chosen dimension and eigenvalue power; the paper's where `method` was no candidate."""
     same = table[
         (table["dimensions"] == variant.dimensions) & (table["eigen_power"] == variant.eigen_power) & (table["method"] == method)
     ]

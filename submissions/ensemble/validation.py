@@ -1,4 +1,4 @@
-"""The vectors that choices are made on: synthetic queries, what they are searched in, and the training images beside them."""
+"""The vectors that choices are made on: synthetic queries, the images they are searched in, and the other training images."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -14,9 +14,14 @@ from submissions.vectors.files import Vectors
 
 @dataclass(frozen=True)
 class ValidationVectors:
-    """The three sets as PCA coordinates; `weight` gives them at any eigenvalue power and any lower dimension.
+    """PCA coordinates of the three sets; `weight` gives their vectors at any eigenvalue power and any lower dimension.
 
-    training [n, d]: readable images that no synthetic query or validation reference was made of. name: theirs, for messages.
+    Attributes:
+        name: of the training images, for messages.
+        queries: coordinates of the synthetic queries.
+        references: coordinates of the training images that they are searched in.
+        training: float32 [n, d], coordinates of the readable training images that are not held out.
+        projection: the PCA, fitted on a sample of `training`.
     """
 
     name: str
@@ -26,7 +31,7 @@ class ValidationVectors:
     projection: Projection
 
     def weight(self, dimensions: int, eigen_power: float) -> tuple[Vectors, Vectors, NDArray[np.float32]]:
-        """Unit vectors: queries, references, training."""
+        """Queries, references and training vectors [n, dimensions] as unit vectors."""
         queries, references = (
             Vectors(part.ids, self.projection.weight(part.vectors[:, :dimensions], eigen_power), part.unreadable)
             for part in (self.queries, self.references)
@@ -45,8 +50,17 @@ def project_validation(
 ) -> ValidationVectors:
     """Fit a PCA on a sample of the training images that are not held out, and read all sets through it, block by block.
 
-    references: ids of training images that the synthetic queries are searched in. held_out: these and all other validation
-    images. Only coordinates [n, dimensions] are kept in memory.
+    Args:
+        training: vectors of all training images.
+        references: ids of the training images that the synthetic queries are searched in.
+        held_out: ids of these and of all other validation images.
+        synthetic: vectors of the synthetic queries.
+        dimensions: how many coordinates are kept; only they [n, dimensions] are in memory.
+        sample: how many vectors the PCA is fitted on at most.
+        seed: of the sample.
+
+    Raises:
+        UserError: an id has no vector, or there are too few training vectors.
     """
     outside = set(held_out)
     kept = np.array([image_id not in outside for image_id in training.ids], dtype=bool)

@@ -1,4 +1,4 @@
-"""The matching track's CSV: `query_id,reference_id,score`, at most 500,000 rows, a higher score is a surer copy."""
+"""The matching track's CSV: `query_id,reference_id,score`, at most 500,000 rows; a higher score is a more certain copy."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ MAX_ROWS = 500_000
 
 
 def write_matches(path: Path, queries: Vectors, references: Vectors, per_query: int = 10) -> int:
-    """Write the nearest `per_query` × queries pairs overall, score = −‖q − r‖²; returns the number of rows."""
+    """Write the `per_query` × queries nearest pairs overall, score = −‖q − r‖²; return the number of rows."""
     count = min(MAX_ROWS, per_query * len(queries))
     pairs = search_pairs(queries.vectors, references.vectors, count)
     table = pd.DataFrame(
@@ -33,8 +33,14 @@ def write_matches(path: Path, queries: Vectors, references: Vectors, per_query: 
 
 
 def evaluate_matches(path: Path, truth: GroundTruth) -> tuple[Scores, RankedPairs]:
-    """Score a matching-track file. Queries that the ground truth does not name are left out; a pair given twice counts once,
-    with its best score; equal scores rank false pairs first. UserError: wrong columns, scores that are no numbers, too many rows.
+    """Score a matching-track file.
+
+    Queries that the ground truth does not name are left out; a pair given twice counts once, with its best score; equal scores
+    rank
+    false pairs first.
+
+    Raises:
+        UserError: wrong columns, scores that are not numbers, too many rows.
     """
     table = _read(path)
     table = table[table["query_id"].isin(set(truth.query_ids))]

@@ -17,7 +17,13 @@ PARTS = (("query", "query_ids"), ("reference", "reference_ids"))
 
 
 def write_submission(path: Path, queries: Vectors, references: Vectors) -> None:
-    """Write `query` [n, d], `reference` [m, d] float32 and their ids, sorted by id; UserError lists every broken rule."""
+    """Write `query` [n, d] and `reference` [m, d] float32 with their ids, sorted by id, whole or not at all.
+
+    Unreadable images get vectors so far away that they match nothing.
+
+    Raises:
+        UserError: the file would break a rule; the message lists all of them.
+    """
     with whole_file(path) as temporary:
         with new_hdf5(temporary) as (file, _):
             sides = (UNREADABLE_DISTANCE, -UNREADABLE_DISTANCE)
@@ -33,7 +39,11 @@ def write_submission(path: Path, queries: Vectors, references: Vectors) -> None:
 
 
 def read_submission(path: Path) -> tuple[Vectors, Vectors]:
-    """Queries and references of a valid submission; UserError lists everything that is wrong with it."""
+    """Queries and references of a valid submission.
+
+    Raises:
+        UserError: the file breaks a rule; the message lists all of them.
+    """
     problems = submission_problems(path)
     if problems:
         raise UserError(f"{path} is not a valid submission, {len(problems)} problem(s):\n  " + "\n  ".join(problems))
@@ -48,7 +58,10 @@ def read_submission(path: Path) -> tuple[Vectors, Vectors]:
 def submission_problems(path: Path, query_ids: list[str] | None = None, reference_ids: list[str] | None = None) -> list[str]:
     """Everything that the platform would refuse, each with its remedy; empty when the file is valid.
 
-    query_ids, reference_ids: the ids of the image folders, where they are known.
+    Args:
+        path: of the submission.
+        query_ids: of the image folder, where it is known.
+        reference_ids: of the image folder, where it is known.
     """
     if not Path(path).is_file():
         return ["there is no such file"]

@@ -19,10 +19,11 @@ DOT_STYLE: dict[str, Any] = {"markersize": 4.5, "markerfacecolor": "none", "mark
 
 
 def steps_chart(variants: Sequence[dict[str, Any]]) -> Markup:
-    """µAP of every step as a bar with its interval where it is known, and recall at 90 % precision as a dot.
+    """µAP of every step as a bar, with its interval where it is known, and recall at 90 % precision as a dot.
 
-    variants: rows with name, submitted, micro_average_precision, recall_at_precision_90 and, optionally,
-    micro_average_precision_95 (low, high).
+    Args:
+        variants: rows with name, submitted, micro_average_precision, recall_at_precision_90 and, optionally,
+            micro_average_precision_95 (low, high).
     """
 
     def paint(figure: Figure) -> None:
@@ -53,7 +54,7 @@ def _step_colour(row: dict[str, Any]) -> str:
 
 
 def precision_recall_chart(curves: Sequence[tuple[str, RankedPairs]]) -> Markup:
-    """Precision over recall of one or two rankings, each with its last point of 90 % precision."""
+    """Precision over recall of one or two named rankings, each with its last point of 90 % precision."""
 
     def paint(figure: Figure) -> None:
         axes = figure.subplots()
@@ -77,7 +78,7 @@ def precision_recall_chart(curves: Sequence[tuple[str, RankedPairs]]) -> Markup:
 
 
 def distribution_chart(title: str, groups: ScoreGroups, threshold: float | None) -> Markup:
-    """How the scores of the three groups are spread, each as shares of its own number; threshold: score at 90 % precision."""
+    """How the scores of the three groups are spread, as shares of each; `threshold` is the score at 90 % precision."""
     named = (
         ("true copies", groups.true_copies, THIRD),
         ("best wrong reference of a copy", groups.best_wrong, SECOND),

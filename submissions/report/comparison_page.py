@@ -1,4 +1,4 @@
-"""Two submissions in one report: how much they differ, and which queries one of them won or lost, with pictures."""
+"""Two submissions on one page: how much they differ, and which queries one of them won or lost, with pictures."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,7 +31,14 @@ MAX_CARDS = 48
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two submissions."""
+    """One of the two submissions.
+
+    Attributes:
+        name: for titles and legends.
+        scores: its figures.
+        ranked: its pairs.
+        interval: of its µAP.
+    """
 
     name: str
     scores: Scores
@@ -41,7 +48,17 @@ class Side:
 
 @dataclass(frozen=True)
 class ComparisonInputs:
-    """difference: second minus first; queries, references: may be empty, then no pictures are shown."""
+    """What the page shows.
+
+    Attributes:
+        first: the submission that is compared with.
+        second: the submission that is compared.
+        difference: of µAP, second minus first.
+        ground_truth: the true copies.
+        queries: images; empty where no pictures are to be shown.
+        references: images; empty where no pictures are to be shown.
+        edits_file: CSV of the edits that made each query; None where it is not known.
+    """
 
     first: Side
     second: Side
@@ -53,7 +70,7 @@ class ComparisonInputs:
 
 
 def write_comparison(inputs: ComparisonInputs, folder: Path) -> Path:
-    """Write `index.html`, its thumbnails and `pairs.csv`; whole or not at all. Returns the page's path."""
+    """Write `index.html`, its thumbnails and `pairs.csv`, whole or not at all; return the page's path."""
     first, second, truth = inputs.first, inputs.second, inputs.ground_truth
     listed = read_edits(inputs.edits_file) if inputs.edits_file is not None else {}
     changes = compare_pairs(first.ranked, second.ranked, truth)
@@ -106,7 +123,7 @@ def _galleries(inputs: ComparisonInputs, changes: list[Change], edits: Mapping[s
         *(
             Gallery(
                 f"False alarms of {side.name} alone",
-                "Wrong pairs that count at 90 % precision in this one only, the surest first.",
+                "Wrong pairs that count at 90 % precision in this one only, the highest score first.",
                 [_alarm_card(side.ranked, place, edits) for place in places[:MAX_CARDS]],
             )
             for side, places in alarms

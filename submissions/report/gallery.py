@@ -17,7 +17,14 @@ MAX_FOUND, MAX_MISSED, MAX_FALSE_ALARMS = 24, 48, 48
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture of a card; `note` stands below its id."""
+    """A picture of a card.
+
+    Attributes:
+        kind: which set it belongs to.
+        image_id: its id there.
+        label: what it is in the card.
+        note: a line below its id.
+    """
 
     kind: Literal["query", "reference"]
     image_id: str
@@ -27,7 +34,13 @@ class Picture:
 
 @dataclass(frozen=True)
 class Card:
-    """Pictures side by side, what is to be said of them, and the edits that made the query."""
+    """Pictures side by side.
+
+    Attributes:
+        pictures: from left to right.
+        text: what is to be said about them.
+        edits: the edits that made the query, separated by spaces.
+    """
 
     pictures: tuple[Picture, ...]
     text: str
@@ -36,17 +49,25 @@ class Card:
 
 @dataclass(frozen=True)
 class Gallery:
+    """Cards under a title.
+
+    Attributes:
+        title: of the gallery.
+        text: which pairs it shows, in which order.
+        cards: in that order.
+    """
+
     title: str
     text: str
     cards: list[Card]
 
 
 def galleries(ranked: RankedPairs, truth: GroundTruth, scores: QueryScores, edits: Mapping[str, str]) -> list[Gallery]:
-    """The report's three; scores of pairs that are not ranked come from `scores` where it knows them."""
+    """The report's three galleries; scores of pairs that are not ranked come from `scores` where it knows them."""
     return [
         Gallery(
             "Found copies",
-            "True pairs within 90 % precision, from the surest to the least sure, evenly spread.",
+            "True pairs within 90 % precision, from the highest to the lowest score, evenly spread.",
             found_copies(ranked, edits),
         ),
         Gallery(
@@ -54,12 +75,14 @@ def galleries(ranked: RankedPairs, truth: GroundTruth, scores: QueryScores, edit
             "True pairs that 90 % precision leaves out, the last first, with the query's nearest wrong reference.",
             missed_copies(ranked, truth, scores, edits),
         ),
-        Gallery("Most confident false alarms", "Wrong pairs, the surest first.", false_alarms(ranked, truth, scores, edits)),
+        Gallery(
+            "Most confident false alarms", "Wrong pairs, the highest score first.", false_alarms(ranked, truth, scores, edits)
+        ),
     ]
 
 
 def found_copies(ranked: RankedPairs, edits: Mapping[str, str]) -> list[Card]:
-    """True pairs within 90 % precision, evenly spread over them, so that easy and hard ones are seen."""
+    """True pairs within 90 % precision, evenly spread over them, so that easy and hard ones are shown."""
     places = np.flatnonzero(ranked.true[: last_place_at_90(ranked)]).tolist()
     step = max(1, len(places) // MAX_FOUND)
     return [_pair(ranked, edits, place, "true reference") for place in places[::step][:MAX_FOUND]]
@@ -81,7 +104,7 @@ def false_alarms(ranked: RankedPairs, truth: GroundTruth, scores: QueryScores, e
 
 
 def missed_copies(ranked: RankedPairs, truth: GroundTruth, scores: QueryScores, edits: Mapping[str, str]) -> list[Card]:
-    """True pairs that rank behind the point of 90 % precision or not at all, last first."""
+    """True pairs that rank after the point of 90 % precision or not at all, last first."""
     place_of = {pair: place for place, pair in enumerate(zip(ranked.query_ids, ranked.reference_ids, strict=True))}
     found = pairs_found_at_90(ranked)
     wrong = best_wrong(ranked, scores)
@@ -113,7 +136,7 @@ def draw_missed_card(
 
 
 def best_wrong(ranked: RankedPairs, scores: QueryScores) -> dict[str, tuple[str, float]]:
-    """Each query's surest wrong reference, from the ranking where `scores` does not know it."""
+    """Each query's best-scored wrong reference with its score, from the ranking where `scores` does not know it."""
     best = dict(scores.best_wrong)
     for query_id, reference_id, true, distance in zip(
         ranked.query_ids, ranked.reference_ids, ranked.true, ranked.distances, strict=True
@@ -136,5 +159,5 @@ def _pair(ranked: RankedPairs, edits: Mapping[str, str], place: int, label: str)
 
 
 def score_note(score: float | None) -> str:
-    """The line below a picture; nothing where the score is not known."""
+    """The line below a picture; empty where the score is not known."""
     return "" if score is None else f"score {number(score)}"

@@ -15,7 +15,13 @@ from submissions.scoring.query_scores import QueryScores
 
 @dataclass(frozen=True)
 class Distribution:
-    """Scores of one state of the queries, such as "before normalisation"; threshold: the score at 90 % precision, if any."""
+    """Scores of one state of the queries.
+
+    Attributes:
+        title: the state, such as "before normalisation".
+        scores: of the queries in it.
+        threshold: the score at 90 % precision; None where precision never is as high.
+    """
 
     title: str
     scores: QueryScores
@@ -24,7 +30,13 @@ class Distribution:
 
 @dataclass(frozen=True)
 class StepDone:
-    """One line of the run's manifests: step, seconds that it took, version of the code."""
+    """One line of the run's manifests.
+
+    Attributes:
+        step: its name.
+        seconds: that it took; None where it is not recorded.
+        code: version of the code.
+    """
 
     step: str
     seconds: float | None
@@ -33,9 +45,24 @@ class StepDone:
 
 @dataclass(frozen=True)
 class ReportInputs:
-    """variants: rows of the table (name, submitted and the figures of Scores, optionally micro_average_precision_95); scores:
-    the submission's figures; distributions: the last is the submission's; curves: each model's learning curve, a row per epoch;
-    versions: of each package that took part.
+    """What a report shows.
+
+    Attributes:
+        title: of the page.
+        variants: rows of the table: name, submitted, the figures of Scores and, optionally, micro_average_precision_95.
+        scores: the submission's figures.
+        interval: of the submission's µAP.
+        ranked: the submission's pairs.
+        ground_truth: the true copies.
+        queries: images.
+        references: images.
+        edits_file: CSV of the edits that made each query; None where it is not known.
+        recipe: its text.
+        code: version of the code.
+        distributions: of scores; the last is the submission's.
+        curves: each model's learning curve, a row per epoch.
+        steps: what the run did.
+        versions: of each package that took part.
     """
 
     title: str

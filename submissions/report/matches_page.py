@@ -13,7 +13,7 @@ MAX_MATCHES = 300
 
 
 def write_matches_page(folder: Path, matches: Matches, rule: Rule) -> Path:
-    """Write `index.html` and thumbnails of the best matches; whole or not at all. Returns the page's path."""
+    """Write `index.html` and thumbnails of the best matches, whole or not at all; return the page's path."""
     best = matches.pairs[:MAX_MATCHES]
     with whole_folder(folder) as temporary:
         queries = _thumbnails(temporary, [match.query for match in best], "q")

@@ -1,4 +1,4 @@
-"""Where a page may be written: a page takes the place of an older one, and of nothing else."""
+"""Where a page may be written: a page replaces an older one, and nothing else."""
 
 from pathlib import Path
 
@@ -8,7 +8,15 @@ MARK = '<meta name="generator" content="image-copy-detection">'  # in the head o
 
 
 def check_output_folder(folder: Path, option: str) -> None:
-    """UserError when the folder holds anything but such a page, which writing one there would remove."""
+    """Check that a page may be written to `folder`: it is missing, empty or holds an older page.
+
+    Args:
+        folder: what writing the page would remove.
+        option: the command line's option that named it, for the message.
+
+    Raises:
+        UserError: the folder holds anything else.
+    """
     if not folder.exists():
         return
     if folder.is_dir() and (not any(folder.iterdir()) or _is_page(folder / "index.html")):

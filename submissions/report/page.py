@@ -16,7 +16,7 @@ from submissions.scoring.query_scores import QueryScores, score_groups
 
 
 def write_report(inputs: ReportInputs, folder: Path) -> Path:
-    """Write `index.html` and its thumbnails; whole or not at all. Returns the page's path."""
+    """Write `index.html` and its thumbnails, whole or not at all; return the page's path."""
     listed = read_edits(inputs.edits_file) if inputs.edits_file is not None else {}
     edits = {query_id: " ".join(names) for query_id, names in listed.items()}
     scores = inputs.distributions[-1].scores if inputs.distributions else QueryScores()
@@ -39,5 +39,5 @@ def write_report(inputs: ReportInputs, folder: Path) -> Path:
 
 
 def _rows(table: pd.DataFrame) -> list[tuple[object, int, float]]:
-    """(name, copies, recall)"""
+    """The table's rows: name, copies, recall."""
     return list(table.itertuples(index=False, name=None))

@@ -11,7 +11,7 @@ PicturedGallery = tuple[Gallery, list[PicturedCard]]
 
 
 def add_thumbnails(galleries: list[Gallery], queries: ImageSet, references: ImageSet, folder: Path) -> list[PicturedGallery]:
-    """Each gallery with its cards' pictures and their paths inside the page's folder, None where there is no picture."""
+    """Write the cards' thumbnails into `folder`; each picture gets its path there, None where there is no image."""
     thumbnails = {
         "query": Thumbnails(folder / "images", queries, "q"),
         "reference": Thumbnails(folder / "images", references, "r"),

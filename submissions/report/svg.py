@@ -1,4 +1,4 @@
-"""Matplotlib's figures as SVG inside a page: in the page's own colours, light or dark, with the page's text."""
+"""Matplotlib's figures as SVG inside a page, in the page's own colours, light or dark, and with the page's text."""
 
 import io
 from collections.abc import Callable
@@ -27,7 +27,7 @@ _STYLE: dict[RcKeyType, Any] = {
 
 
 def draw(paint: Callable[[Figure], Any], height: float, about: str) -> Markup:
-    """What `paint` draws on an empty figure of `height` inches, as an element that a screen reader calls `about`."""
+    """Let `paint` draw on an empty figure of `height` inches; return it as an element that a screen reader calls `about`."""
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
         paint(figure)

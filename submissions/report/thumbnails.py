@@ -12,7 +12,7 @@ THUMBNAIL_SIDE = 200
 
 
 class Thumbnails:
-    """Writes each image once into `folder`; a name never comes from an id, so that ids may hold anything."""
+    """Writes each image once into `folder`; a file's name never comes from an id, so that ids may hold anything."""
 
     def __init__(self, folder: Path, images: ImageSet, prefix: str) -> None:
         self._folder, self._prefix = folder, prefix
@@ -20,7 +20,7 @@ class Thumbnails:
         self._made: dict[str, str | None] = {}
 
     def __call__(self, image_id: str | None) -> str | None:
-        """The thumbnail's path inside the report, None where the image is missing or cannot be read."""
+        """The thumbnail's path inside the page's folder; None where the image is missing or cannot be read."""
         if image_id is None or image_id not in self._paths:
             return None
         if image_id not in self._made:

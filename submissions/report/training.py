@@ -14,7 +14,16 @@ STAGE_COLUMNS = ("classes", "intensity", "image_size")
 
 @dataclass(frozen=True)
 class Stage:
-    """A drip stage as a row of the table; figures that the curve lacks are None."""
+    """A drip stage as a row of the table.
+
+    Attributes:
+        stage: its number, from 1.
+        epochs: that it took.
+        settings: classes, intensity and image size, as far as the curve has them.
+        loss: the last; None where the curve has none.
+        validation: the last µAP; None where the curve has none.
+        ended_by: why it ended; empty where the curve does not say.
+    """
 
     stage: int
     epochs: int
@@ -25,7 +34,7 @@ class Stage:
 
 
 def training_chart(name: str, curve: pd.DataFrame) -> Markup:
-    """Loss above, validation µAP below, a line where a stage begins. Columns are read by name; any may be missing."""
+    """Loss above, validation µAP below, a line where a stage begins; any column of `curve` may be missing."""
     figures = {label: _numbers(curve, column) for column, label in (("loss", "loss"), ("validation", "validation µAP"))}
     figures = {label: values for label, values in figures.items() if np.isfinite(values).any()}
     epochs = np.arange(1, len(curve) + 1)

@@ -1,4 +1,4 @@
-"""Descriptors that learn nothing: floors that a trained model must pass on the same images."""
+"""Descriptors that learn nothing: what a trained model must beat on the same images."""
 
 import os
 from collections.abc import Callable
@@ -24,20 +24,25 @@ Baseline = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
 
 @dataclass(frozen=True)
 class Described:
-    """Vectors [n, d] float32 in the order of the images; rows of unreadable images are zero and marked."""
+    """Vectors of a baseline, in the order of the images.
+
+    Attributes:
+        vectors: float32 [n, d]; zero for an unreadable image.
+        unreadable: bool [n].
+    """
 
     vectors: NDArray[np.float32]
     unreadable: NDArray[np.bool_]
 
 
 def perceptual_hash(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """The 64-bit DCT hash as ±1/8 [64]: unit length, squared distance = Hamming distance / 16."""
+    """The 64-bit DCT hash of [h, w, 3] uint8 as ±1/8 [64]: unit length, squared distance = Hamming distance / 16."""
     bits = imagehash.phash(Image.fromarray(pixels)).hash.ravel()
     return np.where(bits, 0.125, -0.125).astype(np.float32)
 
 
 def grey_pixels(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """24 × 24 grey values [576], mean 0, unit length; whitened on training images they are the second floor."""
+    """24 × 24 grey values of [h, w, 3] uint8 as [576], mean 0, unit length; to be whitened on training images."""
     small = cv2.resize(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), (GREY_SIDE, GREY_SIDE), interpolation=cv2.INTER_AREA)
     values = small.astype(np.float32).ravel()
     values -= values.mean()
@@ -45,7 +50,7 @@ def grey_pixels(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 
 def describe(images: ImageSet, baseline: Baseline, workers: int | None = None) -> Described:
-    """Apply a baseline descriptor to every image, each decoded at 64 pixels or more."""
+    """Apply a baseline to every image, each decoded at 64 pixels or more, on `workers` processes (None: all cores)."""
     with ProcessPoolExecutor(workers or os.cpu_count(), get_context("forkserver")) as pool:
         rows = list(pool.map(partial(_describe_one, baseline), images.paths, chunksize=32))
     dimensions = next((len(row) for row in rows if row is not None), 1)

@@ -1,4 +1,4 @@
-"""How sure a µAP is: bootstrap over queries, for one submission and for the difference of two."""
+"""How certain a µAP is: bootstrap over queries, for one submission and for the difference of two."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,13 @@ RESAMPLES = 1000
 
 @dataclass(frozen=True)
 class Interval:
-    """The figure on all queries and the bounds that hold 95 % of the bootstrap draws."""
+    """A figure with its 95 % bootstrap interval.
+
+    Attributes:
+        value: on all queries.
+        low: the 2.5th percentile of the resamples.
+        high: the 97.5th percentile of the resamples.
+    """
 
     value: float
     low: float
@@ -21,14 +27,14 @@ class Interval:
 
 
 def micro_average_precision_interval(ranked: RankedPairs, truth: GroundTruth, seed: int = 0, draws: int = RESAMPLES) -> Interval:
-    """µAP with its 95 % interval: queries are drawn with replacement, each with all its pairs."""
+    """µAP with its 95 % interval: queries are drawn with replacement `draws` times, each with all its pairs."""
     return _interval(average_precision(ranked), _draws(ranked, truth, seed, draws))
 
 
 def difference_interval(
     first: RankedPairs, second: RankedPairs, truth: GroundTruth, seed: int = 0, draws: int = RESAMPLES
 ) -> Interval:
-    """µAP of `second` minus that of `first`, both on the same drawn queries."""
+    """µAP of `second` minus that of `first` with its 95 % interval, both on the same `draws` resamples of the queries."""
     values = _draws(second, truth, seed, draws) - _draws(first, truth, seed, draws)
     return _interval(average_precision(second) - average_precision(first), values)
 
@@ -42,7 +48,13 @@ def _draws(ranked: RankedPairs, truth: GroundTruth, seed: int, draws: int) -> ND
 
 @dataclass(frozen=True)
 class _Counted:
-    """rows [m]: each ranked pair's query; true [m]; copies [queries]: true pairs of each query."""
+    """A ranking as numbers.
+
+    Attributes:
+        rows: int64 [m], each ranked pair's query.
+        true: bool [m].
+        copies: int64 [queries], true pairs of each query.
+    """
 
     rows: NDArray[np.int64]
     true: NDArray[np.bool_]

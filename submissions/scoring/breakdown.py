@@ -15,7 +15,11 @@ CURVE_COLUMNS = ["rank", "squared_distance", "true", "precision", "recall"]
 
 
 def read_edits(path: Path) -> dict[str, list[str]]:
-    """`query_id,edits`, the edits separated by spaces. UserError: no such file, or another one."""
+    """Read a CSV of `query_id,edits`, the edits separated by spaces.
+
+    Raises:
+        UserError: the file is missing or is no such table.
+    """
     try:
         table = pd.read_csv(path, dtype=str, keep_default_na=False)
     except (OSError, ValueError) as error:  # pandas' parser errors are ValueErrors
@@ -26,35 +30,35 @@ def read_edits(path: Path) -> dict[str, list[str]]:
 
 
 def recall_by_edit(ranked: RankedPairs, truth: GroundTruth, edits: dict[str, list[str]]) -> pd.DataFrame:
-    """For every edit: copies made with it, and the share of them found at 90 % precision over all queries. Rarest last."""
+    """Table of edit, copies made with it, and recall: their share found at 90 % precision over all queries. Rarest last."""
     found = pairs_found_at_90(ranked)
     rows = [(edit, (query, reference) in found) for query, reference in truth.pairs for edit in sorted(set(edits.get(query, [])))]
     return _table(rows, "edit").sort_values(["copies", "edit"], ascending=[False, True], ignore_index=True)
 
 
 def recall_by_number(ranked: RankedPairs, truth: GroundTruth, edits: dict[str, list[str]]) -> pd.DataFrame:
-    """For every number of edits: copies, and the share of them found at 90 % precision over all queries."""
+    """Table of the number of edits, copies with so many, and recall: their share found at 90 % precision over all queries."""
     found = pairs_found_at_90(ranked)
     rows = [(len(edits.get(query, [])), (query, reference) in found) for query, reference in truth.pairs]
     return _table(rows, "edits").sort_values("edits", ignore_index=True)
 
 
 def write_curve(path: Path, ranked: RankedPairs) -> None:
-    """Precision and recall at every rank as CSV."""
+    """Write precision and recall at every rank as CSV."""
     columns = (np.arange(1, len(ranked.true) + 1), ranked.distances, ranked.true.astype(int), ranked.precision, ranked.recall)
     with whole_file(path) as temporary:
         pd.DataFrame(dict(zip(CURVE_COLUMNS, columns, strict=True))).to_csv(temporary, index=False)
 
 
 def pairs_found_at_90(ranked: RankedPairs) -> set[tuple[str, str]]:
-    """The true pairs down to the last rank of 90 % precision."""
+    """The true pairs (query, reference) that rank above the last point of 90 % precision."""
     last = last_place_at_90(ranked)
     pairs = zip(ranked.query_ids[:last], ranked.reference_ids[:last], ranked.true[:last], strict=True)
     return {(query, reference) for query, reference, true in pairs if true}
 
 
 def last_place_at_90(ranked: RankedPairs) -> int:
-    """How many pairs count down to the point of 90 % precision with the highest recall; 0 where precision never is as high."""
+    """The length of the ranking down to its last point of 90 % precision, the highest recall; 0 if it never is as precise."""
     good = np.flatnonzero(ranked.precision >= 0.9)
     return int(good[np.argmax(ranked.recall[good])]) + 1 if len(good) else 0
 

@@ -1,4 +1,4 @@
-"""Two rankings of the same queries: which copies were won, which were lost, and how much of µAP each of them is."""
+"""Two rankings of the same queries: which copies were won or lost, and how much µAP each of them is."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +15,14 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class Place:
-    """Where a pair stands in a ranking: rank from 1 and score −‖q − r‖², both None where it is not ranked; found: at 90 %
-    precision; share: what it adds to µAP."""
+    """A true pair's place in a ranking.
+
+    Attributes:
+        rank: from 1; None where the pair is not ranked.
+        score: −‖q − r‖²; None where the pair is not ranked.
+        found: whether it is found at 90 % precision.
+        share: what it adds to µAP.
+    """
 
     rank: int | None
     score: float | None
@@ -26,7 +32,14 @@ class Place:
 
 @dataclass(frozen=True)
 class Change:
-    """A true pair in the first and in the second ranking."""
+    """A true pair in two rankings.
+
+    Attributes:
+        query_id: of the pair.
+        reference_id: of the pair.
+        first: its place in the first ranking.
+        second: its place in the second ranking.
+    """
 
     query_id: str
     reference_id: str
@@ -35,7 +48,7 @@ class Change:
 
     @property
     def gain(self) -> float:
-        """The pair's part in µAP(second) − µAP(first); over all true pairs the parts add up to it."""
+        """The pair's part of µAP(second) − µAP(first), which all true pairs' gains add up to."""
         return self.second.share - self.first.share
 
 
@@ -58,7 +71,7 @@ def lost(changes: list[Change]) -> list[Change]:
 
 
 def new_false_alarms(first: RankedPairs, second: RankedPairs) -> list[int]:
-    """Places in `second` of wrong pairs that count at 90 % precision there, but not in `first`; the surest first."""
+    """Places in `second` of wrong pairs that count at 90 % precision there but not in `first`, highest score first."""
     known = set(list(zip(first.query_ids, first.reference_ids, strict=True))[: last_place_at_90(first)])
     return [
         place
@@ -70,7 +83,7 @@ def new_false_alarms(first: RankedPairs, second: RankedPairs) -> list[int]:
 def recall_by_edit_of_both(
     first: RankedPairs, second: RankedPairs, truth: GroundTruth, edits: dict[str, list[str]]
 ) -> pd.DataFrame:
-    """Columns edit, copies, first, second: recall at 90 % precision of both; the greatest change of found copies first."""
+    """Table of edit, copies, and recall at 90 % precision in `first` and `second`; the greatest change of found copies first."""
     before, after = (recall_by_edit(ranked, truth, edits) for ranked in (first, second))
     table = before.rename(columns={"recall": "first"}).assign(
         second=after.set_index("edit")["recall"].reindex(before["edit"]).array
@@ -80,7 +93,7 @@ def recall_by_edit_of_both(
 
 
 def write_changes(path: Path, changes: list[Change]) -> None:
-    """`query_id,reference_id`, rank, score and found in the first and the second ranking, and the gain in µAP."""
+    """Write each pair with its rank, score and found in both rankings and its gain in µAP, as CSV."""
     rows = [
         {"query_id": change.query_id, "reference_id": change.reference_id}
         | {f"{name}_rank": place.rank for name, place in (("first", change.first), ("second", change.second))}

@@ -18,7 +18,17 @@ PAIRS_PER_QUERY = 10  # the organisers keep 10 × (number of queries) pairs
 
 @dataclass(frozen=True)
 class Scores:
-    """Figures in 0…1 and the numbers they were computed from."""
+    """The challenge's figures, 0…1, and what they were computed from.
+
+    Attributes:
+        micro_average_precision: µAP.
+        recall_at_precision_90: the highest recall at a precision of at least 90 %.
+        recall_at_rank_1: share of the true pairs whose reference is their query's nearest.
+        recall_at_rank_10: share of the true pairs whose reference is among their query's ten nearest.
+        queries: how many count.
+        references: how many were searched.
+        true_pairs: how many there are to find.
+    """
 
     micro_average_precision: float
     recall_at_precision_90: float
@@ -29,12 +39,22 @@ class Scores:
     true_pairs: int
 
     def as_dict(self) -> dict[str, float | int]:
+        """The figures by name, as `scores.json` has them."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class RankedPairs:
-    """The pairs that count, best first: ids, squared distances and whether the pair is true; precision and recall at each."""
+    """The pairs that count, best first.
+
+    Attributes:
+        query_ids: of the pairs, m of them.
+        reference_ids: of the pairs.
+        distances: float64 [m], squared.
+        true: bool [m].
+        precision: float64 [m], of the ranking down to each pair.
+        recall: float64 [m], of the ranking down to each pair.
+    """
 
     query_ids: list[str]
     reference_ids: list[str]
@@ -47,9 +67,16 @@ class RankedPairs:
 def evaluate(
     queries: Vectors, references: Vectors, ground_truth: GroundTruth, search: Search = search_pairs
 ) -> tuple[Scores, RankedPairs]:
-    """Score vectors against a ground truth; only queries that it names count. UserError when it names unknown ids.
+    """Score vectors against a ground truth; only queries that it names count.
 
-    search: finds the nearest pairs; another one than `search_pairs` may share the references out.
+    Args:
+        queries: at least those that the ground truth names.
+        references: all that are searched.
+        ground_truth: the true copies.
+        search: finds the nearest pairs; one on several processes may take the place of `search_pairs`.
+
+    Raises:
+        UserError: the ground truth names unknown ids.
     """
     _check_ids(queries, references, ground_truth)
     chosen = queries.rows(ground_truth.query_ids)
@@ -85,7 +112,7 @@ def rank_pairs(pairs: ScoredPairs, query_ids: list[str], reference_ids: list[str
 
 
 def _is_true(pairs: ScoredPairs, query_ids: list[str], reference_ids: list[str], ground_truth: GroundTruth) -> NDArray[np.bool_]:
-    """Which pairs are true, by numbers: comparing half a million pairs of strings takes longer than the search's last step."""
+    """Which pairs are true, by row numbers: comparing half a million pairs of strings takes longer than the search's end."""
     copied = {reference for _, reference in ground_truth.pairs}
     query_row = {image_id: row for row, image_id in enumerate(query_ids)}
     reference_row = {image_id: row for row, image_id in enumerate(reference_ids) if image_id in copied}

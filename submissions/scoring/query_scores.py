@@ -13,8 +13,12 @@ from submissions.vectors.files import Vectors
 
 @dataclass(frozen=True)
 class QueryScores:
-    """Scores are −‖q − r‖². true: of every true pair; best_wrong: each query's nearest reference that it does not copy, with its
-    score. Pairs and queries that cannot be read are left out."""
+    """Scores −‖q − r‖²; pairs and queries that cannot be read are left out.
+
+    Attributes:
+        true: of every true pair (query, reference).
+        best_wrong: each query's nearest reference that it does not copy, with its score.
+    """
 
     true: dict[tuple[str, str], float] = field(default_factory=dict)
     best_wrong: dict[str, tuple[str, float]] = field(default_factory=dict)
@@ -22,7 +26,13 @@ class QueryScores:
 
 @dataclass(frozen=True)
 class ScoreGroups:
-    """Scores [n] of true copies, of the best wrong reference of queries with a copy, and of the best one of queries without."""
+    """Scores −‖q − r‖² in three groups.
+
+    Attributes:
+        true_copies: float64 [n], of true pairs.
+        best_wrong: float64 [n], of the best wrong reference of each query with a copy.
+        distractors: float64 [n], of the best reference of each query without a copy.
+    """
 
     true_copies: NDArray[np.float64]
     best_wrong: NDArray[np.float64]

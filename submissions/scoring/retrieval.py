@@ -22,10 +22,17 @@ MAX_EXACT_KMEANS = 20_000  # more vectors than this are clustered in batches
 
 
 def recall_at(vectors: Floats, labels: Labels, ks: Sequence[int] = (1, 2, 4, 8)) -> dict[int, float]:
-    """Recall@K: the share 0…1 of images with an image of their own class among their K nearest, themselves left out.
+    """Recall@K: the share 0…1 of images with an image of their own class among their K nearest, the image itself left out.
 
-    vectors [n, d], labels [n]. Images that are alone in their class count as queries that fail, as in the usual protocol.
-    UserError: fewer than two images, K below 1, other numbers of labels than vectors, every image alone in its class.
+    Images that are alone in their class count as queries that fail, as in the usual protocol.
+
+    Args:
+        vectors: [n, d].
+        labels: int64 [n].
+        ks: each K, at least 1.
+
+    Raises:
+        UserError: fewer than two images, K below 1, other numbers of labels than vectors, every image alone in its class.
     """
     _check(vectors, labels)
     if not ks or min(ks) < 1:
@@ -37,7 +44,7 @@ def recall_at(vectors: Floats, labels: Labels, ks: Sequence[int] = (1, 2, 4, 8))
 
 
 def _first_hit(similarities: Floats, first: int, labels: Labels) -> NDArray[np.int64]:
-    """How many wrong images rank before the first right one, for queries `first`…, NO_RANK when there is none [m]."""
+    """How many wrong images rank before the first right one [m], for queries `first`…; NO_RANK when there is none."""
     rows = np.arange(len(similarities))
     similarities[rows, first + rows] = -np.inf
     same = labels[first + rows, None] == labels
@@ -49,9 +56,15 @@ def _first_hit(similarities: Floats, first: int, labels: Labels) -> NDArray[np.i
 
 
 def normalized_mutual_information(vectors: Floats, labels: Labels, seed: int = 0) -> float:
-    """NMI 0…1 between the classes and k-means clusters, as many as there are classes: I / √(H(classes) H(clusters)) (SVMax, B).
+    """NMI 0…1 between classes and as many k-means clusters: I / √(H(classes) H(clusters)) (SVMax, appendix B).
 
-    k-means is seeded; over 20,000 vectors it goes by batches. UserError as `recall_at`.
+    Args:
+        vectors: [n, d]; more than 20,000 are clustered in batches.
+        labels: int64 [n].
+        seed: of k-means.
+
+    Raises:
+        UserError: fewer than two images, or other numbers of labels than vectors.
     """
     _check(vectors, labels)
     clusters = len(np.unique(labels))
@@ -63,13 +76,20 @@ def normalized_mutual_information(vectors: Floats, labels: Labels, seed: int = 0
 def mean_average_precision(
     queries: Floats, database: Floats, relevant: Sequence[Sequence[int]], ignored: Sequence[Sequence[int]]
 ) -> float:
-    """mAP 0…1 with the protocol of Holidays and Copydays.
+    """Mean average precision 0…1 with the protocol of Holidays and Copydays.
 
-    queries [q, d], database [n, d]; relevant[i] are the rows of the database that answer query i; ignored[i] are rows taken out
-    of its ranking before ranks are counted: the query itself and junk. The area under each precision-recall curve is the
-    trapezoidal one of INRIA's holidays_map.py: at the j-th (from 0) of R relevant images, found at rank r (from 0), it grows
-    by (j / r + (j + 1) / (r + 1)) / 2R, with j / r = 1 at r = 0. UserError: lists of other lengths, a query without answer,
-    rows that are none, rows that are both relevant and ignored.
+    The area under each precision-recall curve is the trapezoidal one of INRIA's holidays_map.py: at the j-th (from 0) of R
+    relevant
+    images, found at rank r (from 0), it grows by (j / r + (j + 1) / (r + 1)) / 2R, with j / r = 1 at r = 0.
+
+    Args:
+        queries: [q, d].
+        database: [n, d].
+        relevant: for each query, the rows of the database that answer it.
+        ignored: for each query, the rows taken out of its ranking before ranks are counted: the query itself and junk.
+
+    Raises:
+        UserError: lists of other lengths, a query without an answer, invalid rows, rows both relevant and ignored.
     """
     if not len(queries) == len(relevant) == len(ignored) > 0:
         raise UserError(f"{len(queries)} queries with {len(relevant)} relevant and {len(ignored)} ignored lists; give one each.")
@@ -88,7 +108,7 @@ def mean_average_precision(
 
 
 def _ranks(similarities: Floats, relevant: NDArray[np.int64], ignored: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Ranks from 0 of the relevant images, best first, the ignored ones left out."""
+    """Ranks from 0 of the relevant images, best first, without the ignored ones."""
     wrong = np.ones(len(similarities), bool)
     wrong[relevant] = wrong[ignored] = False
     others = np.sort(similarities[wrong])
@@ -105,7 +125,12 @@ def _trapezoidal_precision(ranks: NDArray[np.int64]) -> float:
 def ukb_score(vectors: Floats, groups: Labels) -> float:
     """UKB score 0…4: how many of an image's group of four are among its four nearest, itself included, on average.
 
-    vectors [n, d], groups [n]. UserError when a group has not four images.
+    Args:
+        vectors: [n, d].
+        groups: int64 [n], four images each.
+
+    Raises:
+        UserError: a group does not have four images.
     """
     _check(vectors, groups)
     sizes = np.unique(groups, return_counts=True)[1]
@@ -117,9 +142,17 @@ def ukb_score(vectors: Floats, groups: Labels) -> float:
 def in_aug_accuracy(vectors: Floats, groups: Labels, copies: int = 5) -> float:
     """IN-aug accuracy 0…5 (MultiGrain, ICLR section 3.5, arXiv section 4.2), "in a fashion similar to UKBench".
 
-    Every augmented copy is a query among all of them; counted is how many of its image's `copies` are in its top `copies`. The
-    query itself is one of them, as in UKB: 1 is the least that distinct vectors reach.
-    vectors [n · copies, d], groups: each one's image. UserError when an image has not `copies` copies.
+    Every augmented copy is a query among all of them; counted is how many of its image's copies are among its nearest `copies`,
+    the
+    query itself included, as in UKB: distinct vectors reach at least 1.
+
+    Args:
+        vectors: [n · copies, d].
+        groups: int64 [n · copies], each copy's image.
+        copies: of each image.
+
+    Raises:
+        UserError: an image does not have `copies` copies.
     """
     _check(vectors, groups)
     sizes = np.unique(groups, return_counts=True)[1]
@@ -147,8 +180,12 @@ def _largest(values: Floats, count: int) -> Floats:
 def mean_singular_value(vectors: Floats) -> tuple[float, float, float]:
     """(s, L, U): the mean singular value of the L2-normalised vectors [b, d] and its bounds (SVMax, section B.1).
 
-    k = min(b, d) singular values; L = √b / k when all vectors are one, U = √(b / k) when they spread evenly. A zero vector,
-    which has no direction, is left out. UserError when there is none with a direction.
+    There are k = min(b, d) singular values; L = √b / k when all vectors are one, U = √(b / k) when they spread evenly. A zero
+    vector
+    has no direction and is left out.
+
+    Raises:
+        UserError: every vector is zero.
     """
     values = np.asarray(vectors, dtype=np.float64)
     lengths = np.linalg.norm(values, axis=1)
@@ -162,7 +199,7 @@ def mean_singular_value(vectors: Floats) -> tuple[float, float, float]:
 
 
 def _similarities(queries: Floats, database: Floats) -> Iterator[tuple[int, Floats]]:
-    """Blocks [m, n] of float32 dot products and the number of each one's first query."""
+    """Blocks [m, n] of float32 dot products, each with the number of its first query."""
     left, right = np.asarray(queries, dtype=np.float32), np.asarray(database, dtype=np.float32)
     step = max(1, BLOCK // len(right))
     for first in range(0, len(left), step):

@@ -1,4 +1,4 @@
-"""Collections larger than memory: any Faiss index-factory string, inverted lists on disk, recall against exact search."""
+"""Search in collections larger than memory: any Faiss index factory, inverted lists on disk, recall against exact search."""
 
 import ctypes
 import math
@@ -27,8 +27,14 @@ PART_BYTES = 2**26  # bytes of codes that are gathered in memory before they go 
 
 @dataclass(frozen=True)
 class Recall:
-    """Share of the exact nearest references that the index finds among its own first `rank`, for ranks 1 and 10; seconds: of its
-    search."""
+    """What an index finds of the exact nearest references.
+
+    Attributes:
+        at_1: share 0…1 of the exact nearest references that the index ranks first.
+        at_10: share 0…1 of the exact ten nearest references among the index's own first ten.
+        queries: how many were searched.
+        seconds: of the index's search.
+    """
 
     at_1: float
     at_10: float
@@ -42,7 +48,17 @@ def build_index(
     """Train an index on a sample of the training vectors, add the readable references block by block, write it to `folder`.
 
     Inverted lists go to disk; what has none, or keeps them in another form (fast scan, refinement), is held in memory.
-    UserError: Faiss refuses the string, or there are too few training vectors for it.
+
+    Args:
+        factory: a string of Faiss's index factory.
+        training: what the index is trained on.
+        references: what is searched; each keeps the number of its row among the readable ones.
+        folder: where the index goes; must exist.
+        seed: of the sample.
+
+    Raises:
+        UserError: Faiss refuses the string, there are too few training vectors for it, no reference is readable, or the disk is
+            too small.
     """
     readable = np.flatnonzero(~references.unreadable)
     if not len(readable):
@@ -108,7 +124,7 @@ def _train_index(factory: str, training: ConcatenatedVectors, dimensions: int, s
 
 
 def _has_plain_lists(index: faiss.Index) -> bool:
-    """Whether the index is nothing but lists of codes, after a linear map at most: others lose what they keep beside them."""
+    """Whether the index is nothing but lists of codes, after a linear map at most: others lose what they keep besides."""
     inner = faiss.downcast_index(index.index) if isinstance(index, faiss.IndexPreTransform) else index
     if not isinstance(inner, faiss.IndexIVF) or isinstance(inner, faiss.IndexIVFPQR) or inner.invlists is None:
         return False
@@ -136,9 +152,9 @@ def _bytes_a_row(index: faiss.Index) -> int:
 def _merge(index: faiss.Index, parts: list[Path], folder: Path, count: int) -> None:
     """Join the parts' lists on disk and make them the lists of the empty `index`."""
     needed, free = count * _bytes_a_row(index), shutil.disk_usage(folder).free
-    if free < needed:  # the lists are mapped: a full disk would end the process unheard
-        told = f"the index needs {needed / 2**20:.0f} MiB, the disk has {free / 2**20:.0f} MiB"
-        raise UserError(f"{folder.parent}: {told}. Make room and repeat it.")
+    if free < needed:  # the lists are mapped: a full disk would kill the process
+        problem = f"the index needs {needed / 2**20:.0f} MiB, the disk has {free / 2**20:.0f} MiB"
+        raise UserError(f"{folder.parent}: {problem}. Make room and repeat it.")
     with _quiet():
         merge_ondisk(index, [str(part) for part in parts], str(folder / LISTS))
     for part in parts:
@@ -147,7 +163,7 @@ def _merge(index: faiss.Index, parts: list[Path], folder: Path, count: int) -> N
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what Faiss tells the terminal about every file that it maps."""
+    """Suppress what Faiss prints about every file that it maps."""
     flush = ctypes.CDLL(None).fflush
     flush(None)
     terminal = os.dup(1)

@@ -1,4 +1,4 @@
-"""Exact search: the pairs of queries and references with the smallest distance, globally."""
+"""Exact search: the pairs of queries and references with the smallest distance over all queries."""
 
 import time
 from collections.abc import Iterator
@@ -20,7 +20,13 @@ ROUNDING_SHARE = 7.5e-6  # of float32 products at most, as a share of ‖q‖² 
 
 @dataclass(frozen=True)
 class ScoredPairs:
-    """Pairs as rows: queries [m], references [m], squared distances [m] float64; nearest first."""
+    """Pairs as rows, nearest first.
+
+    Attributes:
+        queries: int64 [m], rows of the queries.
+        references: int64 [m], rows of the references.
+        distances: float64 [m], squared distances.
+    """
 
     queries: NDArray[np.int64]
     references: NDArray[np.int64]
@@ -33,10 +39,16 @@ class ScoredPairs:
 def search_pairs(
     queries: NDArray[np.float32], references: NDArray[np.float32], count: int, block: int = REFERENCE_BLOCK
 ) -> ScoredPairs:
-    """The `count` nearest pairs of [n, d] and [m, d], and every further pair that ties with the last of them.
+    """Find the nearest pairs overall, and every further pair that ties with the last of them.
 
     Candidates come from block-wise products, on the GPU where Faiss sees one; their distances are computed again as Σ (q − r)²
     in float64, so that the result depends neither on blocks nor on threads. Equal distances keep the order of the rows.
+
+    Args:
+        queries: float32 [n, d].
+        references: float32 [m, d].
+        count: how many pairs; all where there are fewer.
+        block: references in a product; changes memory only.
     """
     count = min(count, len(queries) * len(references))
     if count == 0:
@@ -53,10 +65,22 @@ def search_pairs(
 def search_pairs_on_ranks(
     queries: NDArray[np.float32], references: NDArray[np.float32], count: int, rank: int, ranks: int, folder: Path
 ) -> ScoredPairs | None:
-    """Each of `ranks` processes searches its part of the references; rank 0 merges them exactly, the others return None.
+    """Search as `search_pairs` does, on several processes; rank 0 returns the pairs, the others None.
 
-    The parts meet as files in `folder`, which all processes share and which must be empty before. The result equals that of
-    one process bit by bit.
+    Each process searches its part of the references, and rank 0 merges the parts exactly: the result equals that of one process
+    bit
+    by bit.
+
+    Args:
+        queries: float32 [n, d], the same on every process.
+        references: float32 [m, d], the same on every process.
+        count: how many pairs.
+        rank: this process's number.
+        ranks: how many processes there are.
+        folder: where the parts meet; shared by all processes and empty before.
+
+    Raises:
+        TimeoutError: another process's part does not appear within an hour.
     """
     bounds = np.linspace(0, len(references), ranks + 1).astype(int)
     part = search_pairs(queries, references[bounds[rank] : bounds[rank + 1]], count)
@@ -86,7 +110,7 @@ def exact_distances(
 
 
 class _Candidates:
-    """The pairs that may be among the `count` nearest; `radius` shrinks as they gather.
+    """The pairs that may be among the `count` nearest; `radius` shrinks as they are collected.
 
     A pair's rounding is bounded by its own lengths, so that one long vector (an unreadable image of a submission) does not make
     candidates of all the others.
@@ -98,7 +122,7 @@ class _Candidates:
         self._held = 0
 
     def add(self, first_query: int, first_reference: int, least: NDArray[np.float32]) -> None:
-        """least: what the block's distances [n, m] are at least."""
+        """Add a block's pairs; `least` [n, m] float32 are lower bounds of its distances."""
         if self.radius == np.inf and least.size > self.count:  # no pair beyond this block's own nearest can be needed
             near = np.flatnonzero(least <= np.partition(least.ravel(), self.count - 1)[self.count - 1])
             rows, columns = np.divmod(near, least.shape[1])
@@ -118,7 +142,7 @@ class _Candidates:
         return np.concatenate([kept[0] for kept in self._kept]), np.concatenate([kept[1] for kept in self._kept])
 
     def _most(self, queries: NDArray[np.int64], references: NDArray[np.int64], least: NDArray[np.float32]) -> NDArray[np.float32]:
-        """What the distances are at most."""
+        """Upper bounds of the distances."""
         return least + 2 * (self.of_queries[queries] + self.of_references[references])
 
     def _shrink(self) -> None:
@@ -132,7 +156,7 @@ class _Candidates:
 def _least_distances(
     queries: NDArray[np.float32], references: NDArray[np.float32], block: int
 ) -> Iterator[tuple[int, int, NDArray[np.float32]]]:
-    """What the squared distances [≤ QUERY_BLOCK, ≤ block] of all pairs are at least, by blocks; each is valid until the next.
+    """Yield lower bounds of the squared distances of all pairs, by blocks [≤ QUERY_BLOCK, ≤ block]; each is valid until the next.
 
     One product of [−2 q, ‖q‖², 1] and [r, 1, ‖r‖²], the squares less their share of rounding, gives them without a further pass
     over the block.

@@ -1,4 +1,4 @@
-"""Several models' vectors of the same images, side by side, read in blocks: the whole need not fit into memory."""
+"""Several models' vectors of the same images, concatenated and read in blocks: the whole need not fit into memory."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -16,7 +16,14 @@ BLOCK = 16_384
 
 @dataclass(frozen=True)
 class ConcatenatedVectors:
-    """Files of the same images in the same order; `unreadable` where any model could not read the image."""
+    """Vectors files of the same images in the same order, one for each model.
+
+    Attributes:
+        paths: of the files, in the order in which their vectors are concatenated.
+        ids: of the images, n of them.
+        dimensions: Σ d over the files.
+        unreadable: bool [n], where any model could not read the image.
+    """
 
     paths: tuple[Path, ...]
     ids: list[str]
@@ -28,18 +35,18 @@ class ConcatenatedVectors:
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """The files' name for messages."""
         return str(self.paths[0]) + (f" and {len(self.paths) - 1} more" if len(self.paths) > 1 else "")
 
     def blocks(self, block: int = BLOCK) -> Iterator[NDArray[np.float32]]:
-        """Rows [≤ block, Σ d] in order."""
+        """All rows, in blocks [≤ block, Σ d] float32 in order."""
         with tqdm(total=len(self), desc=f"reading {self.paths[0].stem}", unit="vector", leave=False, delay=1) as bar:
             for parts in zip(*(iterate_vectors(path, block) for path in self.paths), strict=True):
                 yield parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
                 bar.update(len(parts[0]))
 
     def blocks_of(self, rows: NDArray[np.int64]) -> Iterator[NDArray[np.float32]]:
-        """The chosen rows [1 … block, Σ d], in the order of the file."""
+        """The chosen rows, in blocks [1 … BLOCK, Σ d] float32 in the order of the files."""
         wanted, start = np.zeros(len(self), bool), 0
         wanted[rows] = True
         for block in self.blocks():
@@ -49,7 +56,7 @@ class ConcatenatedVectors:
             start += len(block)
 
     def rows(self, chosen: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The chosen rows [m, Σ d], in the order of the file; only one block more than these is in memory."""
+        """The chosen rows [m, Σ d] float32, in the order of the files; only one block more is in memory."""
         picked, first = np.empty((len(chosen), self.dimensions), np.float32), 0
         for block in self.blocks_of(chosen):
             picked[first : first + len(block)] = block
@@ -57,7 +64,11 @@ class ConcatenatedVectors:
         return picked
 
     def rows_of(self, ids: Collection[str]) -> NDArray[np.int64]:
-        """Where these ids stand; UserError names the files and the first id that has no vector."""
+        """The rows of `ids`.
+
+        Raises:
+            UserError: an id has no vector; the message names the files and the first such id.
+        """
         where = {image_id: row for row, image_id in enumerate(self.ids)}
         missing = [image_id for image_id in ids if image_id not in where]
         if missing:
@@ -67,7 +78,7 @@ class ConcatenatedVectors:
         return np.array([where[image_id] for image_id in ids], dtype=np.int64)
 
     def sample(self, count: int, seed: int = 0, among: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
-        """At most `count` readable rows, drawn without replacement; `among` these rows only."""
+        """At most `count` readable rows [m, Σ d], drawn without replacement from all rows or from `among`."""
         rows = np.arange(len(self)) if among is None else among
         rows = rows[~self.unreadable[rows]]
         if len(rows) > count:
@@ -76,15 +87,20 @@ class ConcatenatedVectors:
 
 
 def open_concatenated(paths: list[Path]) -> ConcatenatedVectors:
-    """Check that the files hold vectors of the same images. UserError names the files and numbers that differ, and vectors of
-    length zero that are not marked unreadable come out as they are: step 02 marks them."""
+    """Open vectors files of the same images; only ids and marks are read.
+
+    Vectors of length zero that are not marked unreadable are reported when they are read.
+
+    Raises:
+        UserError: a file is broken, or the files hold different images; the message names the first difference.
+    """
     shapes = [describe_vectors(path) for path in paths]
     for path, shape in zip(paths[1:], shapes[1:], strict=True):
         if shape.ids != shapes[0].ids:
             different = next((pair for pair in zip(shapes[0].ids, shape.ids, strict=False) if pair[0] != pair[1]), None)
-            told = f", first difference {different[0]!r} / {different[1]!r}" if different else ""
+            where = f", first difference {different[0]!r} / {different[1]!r}" if different else ""
             raise UserError(
-                f"{paths[0]} ({len(shapes[0].ids)} images) and {path} ({len(shape.ids)} images) hold different images{told}. "
+                f"{paths[0]} ({len(shapes[0].ids)} images) and {path} ({len(shape.ids)} images) hold different images{where}. "
                 "Embed both models again (step 02 --force)."
             )
     unreadable = np.logical_or.reduce([shape.unreadable for shape in shapes])

@@ -19,7 +19,13 @@ MAX_LENGTH = 1e15  # sums of squares of longer vectors overflow float32
 
 @dataclass(frozen=True)
 class Vectors:
-    """Rows in the order of `ids`; `unreadable` marks rows that stand for no image: they are zero and match nothing."""
+    """Vectors in memory.
+
+    Attributes:
+        ids: of the images, n of them.
+        vectors: float32 [n, d].
+        unreadable: bool [n]; such rows stand for no image, are zero and match nothing.
+    """
 
     ids: list[str]
     vectors: NDArray[np.float32]
@@ -29,7 +35,11 @@ class Vectors:
         return len(self.ids)
 
     def rows(self, ids: list[str]) -> "Vectors":
-        """The rows of `ids`, in that order; UserError names the first id that is missing."""
+        """The rows of `ids`, in that order.
+
+        Raises:
+            UserError: an id has no vector; the message names the first.
+        """
         where = {image_id: row for row, image_id in enumerate(self.ids)}
         missing = [image_id for image_id in ids if image_id not in where]
         if missing:
@@ -38,13 +48,19 @@ class Vectors:
         return Vectors(list(ids), self.vectors[chosen], self.unreadable[chosen])
 
     def readable(self) -> NDArray[np.float32]:
-        """The vectors of readable images only; `vectors` itself where all are."""
+        """The vectors of readable images only [m, d]; `vectors` itself where all are."""
         return self.vectors[~self.unreadable] if self.unreadable.any() else self.vectors
 
 
 @dataclass(frozen=True)
 class VectorsShape:
-    """What a vectors file holds, without reading the vectors."""
+    """What a vectors file holds, without its vectors.
+
+    Attributes:
+        ids: of the images, n of them.
+        dimensions: d.
+        unreadable: bool [n], the marks.
+    """
 
     ids: list[str]
     dimensions: int
@@ -54,9 +70,17 @@ class VectorsShape:
 def write_vectors(
     path: Path | str, ids: list[str], blocks: Iterable[NDArray[np.float32]], unreadable: NDArray[np.bool_] | None = None
 ) -> None:
-    """Write blocks of rows [m, d] in the order of `ids`, whole or not at all. ValueError when rows and ids differ in number.
+    """Write a vectors file, whole or not at all.
 
-    `unreadable` is read last: whoever makes the blocks may fill it on the way.
+    Args:
+        path: of the file.
+        ids: of all rows.
+        blocks: rows [m, d] float32, in the order of `ids`.
+        unreadable: bool [n]; read last, so that whoever makes the blocks may fill it meanwhile.
+
+    Raises:
+        ValueError: rows and ids differ in number.
+        UserError: the disk is full.
     """
     strings = h5py.string_dtype("utf-8")
     with whole_file(Path(path)) as temporary, new_hdf5(temporary) as (file, check):
@@ -74,7 +98,11 @@ def write_vectors(
 
 
 def read_vectors(path: Path | str) -> Vectors:
-    """Read a whole vectors file into memory; UserError says what is wrong with it."""
+    """Read a whole vectors file into memory.
+
+    Raises:
+        UserError: the file is missing, is no vectors file or holds invalid vectors.
+    """
     shape = describe_vectors(path)
     vectors, row = np.empty((len(shape.ids), shape.dimensions), np.float32), 0
     for block in iterate_vectors(path):
@@ -84,7 +112,11 @@ def read_vectors(path: Path | str) -> Vectors:
 
 
 def describe_vectors(path: Path | str) -> VectorsShape:
-    """Ids, dimensions and marks of a vectors file, checked; UserError says what is wrong with it."""
+    """Read ids, dimensions and marks of a vectors file, but not its vectors.
+
+    Raises:
+        UserError: the file is missing or is no vectors file: data sets, shapes, types, ids.
+    """
     with _open_hdf5(path) as file:
         for name in ("ids", "vectors"):
             if name not in file or not isinstance(file[name], h5py.Dataset):
@@ -104,8 +136,11 @@ def describe_vectors(path: Path | str) -> VectorsShape:
 
 
 def iterate_vectors(path: Path | str, block: int = BLOCK) -> Iterator[NDArray[np.float32]]:
-    """The rows in blocks [≤ block, d] float32; UserError at the first block with NaN, infinity, rows longer than MAX_LENGTH or an
-    unmarked zero vector."""
+    """Yield the rows in blocks [≤ block, d] float32.
+
+    Raises:
+        UserError: at the first block with NaN, infinity, rows longer than MAX_LENGTH or an unmarked zero vector.
+    """
     with _open_hdf5(path) as file:
         vectors = file["vectors"]
         marks = np.asarray(file["unreadable"], bool) if "unreadable" in file else np.zeros(len(vectors), bool)
@@ -118,14 +153,14 @@ def iterate_vectors(path: Path | str, block: int = BLOCK) -> Iterator[NDArray[np
                 ) from error
             with np.errstate(over="ignore", invalid="ignore"):
                 squares = np.einsum("nd,nd->n", rows, rows)
-            for wrong, told in (
+            for wrong, problem in (
                 (~(squares <= MAX_LENGTH**2), f"hold NaN, infinity or values beyond {MAX_LENGTH:.0e}"),
                 ((squares == 0) & ~marks[start : start + block], "are zero without being marked unreadable"),
             ):
                 found = start + np.flatnonzero(wrong)
                 if len(found):
                     raise UserError(
-                        f"{path}: {len(found)} of the rows from {start} {told}, the first is row {found[0]} "
+                        f"{path}: {len(found)} of the rows from {start} {problem}, the first is row {found[0]} "
                         f"({read_ids(file['ids'][found[:1]])[0]!r}). The model that made them diverged, or the file is damaged: "
                         "delete it and do the step that wrote it again."
                     )

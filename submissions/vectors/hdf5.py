@@ -12,7 +12,7 @@ import h5py
 
 @contextmanager
 def new_hdf5(path: Path) -> Iterator[tuple[h5py.File, Callable[[], None]]]:
-    """A new file, and a function that raises the OSError of what could not be written so far; leaving raises it too."""
+    """Open a new file; yield it with a function that raises the OSError of what could not be written yet, as leaving does."""
     with _Disk(path, "w+b") as disk:
         try:
             with h5py.File(disk, "w") as file:
@@ -22,7 +22,7 @@ def new_hdf5(path: Path) -> Iterator[tuple[h5py.File, Callable[[], None]]]:
 
 
 class _Disk(io.FileIO):
-    """Keeps the first failure to itself until asked: where a write fails, HDF5 prints noise and may crash on closing."""
+    """A file that keeps its first failure until asked: where a write fails, HDF5 prints noise and may crash on closing."""
 
     failure: OSError | None = None
 
@@ -41,7 +41,7 @@ class _Disk(io.FileIO):
         return count
 
     def readinto(self, data: Any) -> int:
-        """What was not written reads as zero: HDF5 takes what it finds there for addresses."""
+        """Fill with zeros what was never written: HDF5 would take what it finds there for addresses."""
         view = memoryview(data).cast("B")
         count = super().readinto(view) or 0
         view[count:] = bytes(len(view) - count)
