@@ -25,7 +25,7 @@ from rich.table import Table
 
 from data.images import ImageSet
 from data.procedural.pictures import draw_picture
-from models.inference.extractors import torch_network
+from models.inference.embedders import load_embedder
 from models.network.checkpoint import save_descriptor
 from models.network.descriptor import Descriptor
 from models.settings import DescriptorSettings, EmbeddingSettings
@@ -67,7 +67,7 @@ def opened(count: int, backbone: str, size: int) -> Explorer:
     with tempfile.TemporaryDirectory() as name:
         checkpoint = Path(name) / "untrained.safetensors"
         save_descriptor(checkpoint, Descriptor(DescriptorSettings(backbone=backbone, dimensions=DIMENSIONS)), size, {})
-        network = torch_network(checkpoint, settings)
+        network = load_embedder(checkpoint, settings)
     normalizer = Normalizer(training, Variant(DIMENSIONS, 0.0, "method2", 1.0), NormalizationSettings())
     extractor = Extractor([network], settings, lambda vectors: vectors, DIMENSIONS, "simulated", normalizer)
     nothing = ImageSet([], [])

@@ -168,7 +168,7 @@ def embedding_speeds(backbone: str, found: ImageSet) -> tuple[float, float, floa
     import torch
 
     from models.inference.embed import embed_batch, embed_images
-    from models.inference.parallel import mapped
+    from models.inference.parallel import map_in_parallel
     from models.network.checkpoint import Checkpoint
     from models.network.descriptor import Descriptor
     from models.settings import DescriptorSettings, EmbeddingSettings
@@ -182,7 +182,7 @@ def embedding_speeds(backbone: str, found: ImageSet) -> tuple[float, float, floa
             embed_batch(descriptor, batch, [160])
 
     def forward_side_by_side(batches: int) -> None:
-        list(mapped(lambda _: embed_batch(descriptor, batch, [160]), range(batches), batch.device))
+        list(map_in_parallel(lambda _: embed_batch(descriptor, batch, [160]), range(batches), batch.device))
 
     forward(1)
     chosen = images_for(SECONDS_A_ROUND, seconds_of(lambda: forward(1)) / 32, found)

@@ -8,8 +8,8 @@ from claim_rows.row import Row, gaps, listed
 from claim_rows.training import SIZE, Bench, Trained, train, vectors_of
 from numpy.typing import NDArray
 
-from models.network.whitening import folded_logits
-from models.training.finishing import load_classifier, whitening_of
+from models.network.whitening import compute_folded_logits
+from models.training.classifier import load_classifier
 from submissions.scoring.retrieval import in_aug_accuracy, recall_at
 
 REPEATED = {"kind": "repeated", "copies": 3}
@@ -119,7 +119,7 @@ def _measure(bench: Bench, trained: Trained) -> dict[str, float]:
     shapes, descriptor = bench.shapes, trained.descriptor
     weight, bias = load_classifier(trained.folder / "stage-1.safetensors")
     raw = torch.from_numpy(vectors_of(descriptor, shapes.held_out.images, raw=True))
-    whitening = whitening_of(descriptor)
+    whitening = descriptor.whitening()
     if whitening is None:
         raise RuntimeError("the training left no whitening")
     labels = torch.from_numpy(shapes.held_out.labels)
@@ -137,7 +137,7 @@ def _measure(bench: Bench, trained: Trained) -> dict[str, float]:
         "top1": float(((raw @ weight.T + bias).argmax(1) == labels).float().mean()),
         "recall": recall_at(_unit(raw.numpy()), shapes.held_out.labels, (1,))[1],
         "copies": in_aug_accuracy(_unit(copies), shapes.test_copies.groups),
-        "whitened_top1": float((folded_logits(raw, whitening, weight, bias).argmax(1) == labels).float().mean()),
+        "whitened_top1": float((compute_folded_logits(raw, whitening, weight, bias).argmax(1) == labels).float().mean()),
         "whitened_recall": recall_at(vectors_of(descriptor, shapes.held_out.images), shapes.held_out.labels, (1,))[1],
         "whitened_copies": in_aug_accuracy(vectors_of(descriptor, shapes.test_copies), shapes.test_copies.groups),
         "best_p": float(best),

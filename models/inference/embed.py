@@ -14,7 +14,7 @@ from augmentations.dataset import normalize_pixels
 from data.errors import UserError
 from data.images import ImageSet
 from data.loader import CleanImages
-from models.inference.parallel import mapped
+from models.inference.parallel import map_in_parallel
 from models.network.checkpoint import Checkpoint
 from models.network.device import autocast, best_device
 from models.settings import EmbeddingSettings
@@ -36,7 +36,11 @@ def embed_images(checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSe
     sizes = image_sizes(settings, checkpoint.image_size)
     dataset = CleanImages(images, max(sizes))
     loader = DataLoader(
-        dataset, settings.batch_size, num_workers=settings.workers, pin_memory=device.type == "cuda", worker_init_fn=_give_way
+        dataset,
+        settings.batch_size,
+        num_workers=settings.workers,
+        pin_memory=device.type == "cuda",
+        worker_init_fn=_lower_priority,
     )
 
     def embed(loaded: tuple[Tensor, Tensor]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
@@ -49,7 +53,7 @@ def embed_images(checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSe
 
     first = 0
     with descriptor.pooling.temporary_exponent(settings.pooling_exponent):  # a validated descriptor goes on learning
-        for vectors, unreadable in mapped(embed, loader, device):
+        for vectors, unreadable in map_in_parallel(embed, loader, device):
             check_finite(vectors, images, first)
             yield EmbeddedBlock(first, vectors, unreadable)
             first += len(vectors)
@@ -69,7 +73,9 @@ def check_finite(vectors: NDArray[np.float32], images: ImageSet, first: int) -> 
 def embed_batch(descriptor: nn.Module, pixels: Tensor, sizes: list[int], flip: bool = False, precision: str = "32") -> Tensor:
     """Unit vectors [n, d] of normalised images [n, 3, s, s]: the unit mean over the sizes and, with `flip`, mirror images."""
     with autocast(pixels.device, precision):
-        return mean_of([descriptor(view.contiguous(memory_format=torch.channels_last)) for view in views_of(pixels, sizes, flip)])
+        return average_vectors(
+            [descriptor(view.contiguous(memory_format=torch.channels_last)) for view in make_views(pixels, sizes, flip)]
+        )
 
 
 def image_sizes(settings: EmbeddingSettings, trained_at: int) -> list[int]:
@@ -78,21 +84,21 @@ def image_sizes(settings: EmbeddingSettings, trained_at: int) -> list[int]:
     return [max(16, round(size * scale)) for scale in settings.scales]
 
 
-def views_of(pixels: Tensor, sizes: list[int], flip: bool) -> list[Tensor]:
+def make_views(pixels: Tensor, sizes: list[int], flip: bool) -> list[Tensor]:
     """Images [n, 3, s, s] at all sizes and, with `flip`, mirrored too."""
-    views = [pixels if size == pixels.shape[2] else _resized(pixels, size) for size in sizes]
+    views = [pixels if size == pixels.shape[2] else _resize(pixels, size) for size in sizes]
     return views + ([view.flip(3) for view in views] if flip else [])
 
 
-def mean_of(vectors: list[Tensor]) -> Tensor:
+def average_vectors(vectors: list[Tensor]) -> Tensor:
     """The unit mean [n, d] of unit vectors, each [n, d]."""
     return vectors[0] if len(vectors) == 1 else nn.functional.normalize(torch.stack(vectors).sum(dim=0))
 
 
-def _give_way(_: int) -> None:
+def _lower_priority(_: int) -> None:
     """Workers decode ahead in what time the network leaves: where both share the cores, the network goes first."""
     os.nice(10)
 
 
-def _resized(pixels: Tensor, size: int) -> Tensor:
+def _resize(pixels: Tensor, size: int) -> Tensor:
     return nn.functional.interpolate(pixels, (size, size), mode="bilinear", antialias=True, align_corners=False)

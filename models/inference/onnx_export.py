@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from augmentations.dataset import normalize_pixels
 from data.errors import UserError
 from data.files import whole_file
-from models.inference.embed import image_sizes, mean_of, views_of
-from models.inference.onnx_extractor import DESCRIPTION, VECTORS, OnnxDescription, input_name, open_onnx
+from models.inference.embed import average_vectors, image_sizes, make_views
+from models.inference.onnx_embedder import DESCRIPTION, VECTORS, OnnxDescription, input_name, open_onnx
 from models.network.checkpoint import Checkpoint
 from models.network.descriptor import Descriptor
 from models.settings import EmbeddingSettings
@@ -60,15 +60,15 @@ class Exported(nn.Module):
 
     def forward(self, *squares: Tensor) -> Tensor:
         parts = [
-            self._described(descriptor, squares[self.sizes.index(max(sizes))], sizes, flip)  # type: ignore[arg-type]  # a ModuleList's items are typed as Module
+            self._describe(descriptor, squares[self.sizes.index(max(sizes))], sizes, flip)  # type: ignore[arg-type]  # a ModuleList's items are typed as Module
             for descriptor, (sizes, flip) in zip(self.descriptors, self.views, strict=True)
         ]
         vectors = torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
         return nn.functional.normalize((vectors - self.mean) @ self.axes) if self.projects else vectors
 
-    def _described(self, descriptor: Descriptor, pixels: Tensor, sizes: list[int], flip: bool) -> Tensor:
+    def _describe(self, descriptor: Descriptor, pixels: Tensor, sizes: list[int], flip: bool) -> Tensor:
         floats = normalize_pixels(pixels, descriptor.mean, descriptor.std)
-        return mean_of([descriptor(view) for view in views_of(floats, sizes, flip)])
+        return average_vectors([descriptor(view) for view in make_views(floats, sizes, flip)])
 
 
 def export_onnx(models: Sequence[Model], projection: LinearMap | None, notes: dict[str, Any], path: Path) -> float:
@@ -79,7 +79,7 @@ def export_onnx(models: Sequence[Model], projection: LinearMap | None, notes: di
     """
     module = Exported(models, projection).eval().cpu()
     names = [input_name(size) for size in module.sizes]
-    example = tuple(_pictures(size, 3) for size in module.sizes)
+    example = tuple(_draw_pictures(size, 3) for size in module.sizes)
     batch = torch.export.Dim("batch")
     try:
         with warnings.catch_warnings():
@@ -119,13 +119,13 @@ def largest_difference(module: Exported, path: Path) -> float:
     network = open_onnx(path)
     differences = []
     for count in (1, 2, 5):
-        squares = {size: _pictures(size, count) for size in module.sizes}
+        squares = {size: _draw_pictures(size, count) for size in module.sizes}
         expected = module(*squares.values()).numpy()
         differences.append(float(np.abs(network.embed(squares) - expected).max()))
     return max(differences)
 
 
-def _pictures(size: int, count: int) -> Tensor:
+def _draw_pictures(size: int, count: int) -> Tensor:
     """Smooth random pictures uint8 [count, 3, size, size] with all values: plain noise would look alike to a network."""
     generator = torch.Generator().manual_seed(size + count)
     coarse = torch.rand(count, 3, 5, 5, generator=generator)

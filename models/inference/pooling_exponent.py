@@ -41,16 +41,16 @@ class LearntExponent:
     loss: float
 
 
-def vectors_by_exponent(
+def embed_at_exponents(
     descriptor: Descriptor, images: Pixels, exponents: Sequence[float], batch_size: int = 64, workers: int = 0
 ) -> dict[float, NDArray[np.float32]]:
     """p → unit vectors [n, d] of all images with GeM at p; the descriptor stays as it was, but for being in eval mode."""
     found: dict[float, list[Tensor]] = {exponent: [] for exponent in exponents}
     with descriptor.pooling.temporary_exponent(), torch.no_grad():
-        for features in _features(descriptor, DataLoader(images, batch_size, num_workers=workers)):
+        for features in _extract_features(descriptor, DataLoader(images, batch_size, num_workers=workers)):
             for exponent, vectors in found.items():
                 descriptor.pooling.set_exponent(exponent)
-                vectors.append(descriptor.described(features).cpu())
+                vectors.append(descriptor.describe_features(features).cpu())
     return {exponent: torch.cat(vectors).numpy() for exponent, vectors in found.items()}
 
 
@@ -79,10 +79,10 @@ def learn_exponent(
     losses: list[tuple[float, float]] = []
     with descriptor.pooling.temporary_exponent():
         exponent.requires_grad_(True)
-        for features, classes in zip(_features(descriptor, loader), targets, strict=True):
+        for features, classes in zip(_extract_features(descriptor, loader), targets, strict=True):
             with descriptor.pooling.temporary_exponent(start), torch.no_grad():
-                before = float(_loss(descriptor, features, classifier, classes))
-            loss = _loss(descriptor, features, classifier, classes)
+                before = float(_classification_loss(descriptor, features, classifier, classes))
+            loss = _classification_loss(descriptor, features, classifier, classes)
             losses.append((before, float(loss.detach())))
             (exponent.grad,) = torch.autograd.grad(loss, [exponent])
             optimizer.step()
@@ -97,7 +97,7 @@ def learn_exponent(
     return LearntExponent(value, float(means[0]), float(means[1]))
 
 
-def _features(descriptor: Descriptor, loader: DataLoader[tuple[Tensor, bool]]) -> Iterator[Tensor]:
+def _extract_features(descriptor: Descriptor, loader: DataLoader[tuple[Tensor, bool]]) -> Iterator[Tensor]:
     """The backbone's maps, batch by batch, without gradient."""
     descriptor.eval()
     device = descriptor.pooling.exponent.device
@@ -107,7 +107,7 @@ def _features(descriptor: Descriptor, loader: DataLoader[tuple[Tensor, bool]]) -
         yield features
 
 
-def _loss(descriptor: Descriptor, features: Tensor, classifier: tuple[Tensor, Tensor], classes: Tensor) -> Tensor:
+def _classification_loss(descriptor: Descriptor, features: Tensor, classifier: tuple[Tensor, Tensor], classes: Tensor) -> Tensor:
     """Cross entropy of the classifier on raw embeddings, at the descriptor's p."""
     weight, bias = (part.to(features.device) for part in classifier)
-    return functional.cross_entropy(functional.linear(descriptor.described(features, raw=True), weight, bias), classes)
+    return functional.cross_entropy(functional.linear(descriptor.describe_features(features, raw=True), weight, bias), classes)

@@ -15,6 +15,7 @@ from torch.nn import functional
 from augmentations.domains import DOMAINS, rotate_to_all_domains
 from data.errors import UserError
 from models.network.pooling import GeM
+from models.network.whitening import Whitening, whiten
 from models.settings import DescriptorSettings, is_local
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -48,7 +49,7 @@ class Descriptor(nn.Module):
 
     def forward(self, images: Tensor, raw: bool = False) -> Tensor:
         """raw: what an objective learns from, before whitening and unit length: [n, d], or with domains [4, n, d / 4]."""
-        return self.described(self.features(images), raw)
+        return self.describe_features(self.features(images), raw)
 
     def features(self, images: Tensor) -> Tensor:
         """The backbone's maps of images [n, 3, h, w]: [n, c, h', w'], or with domains [4 n, c, h', w']."""
@@ -63,7 +64,7 @@ class Descriptor(nn.Module):
         maps: Tensor = self.backbone.forward_features(images)
         return maps
 
-    def described(self, features: Tensor, raw: bool = False) -> Tensor:
+    def describe_features(self, features: Tensor, raw: bool = False) -> Tensor:
         """The rest of the way, from features to what `forward` gives; the pooling exponent counts here only."""
         pooled = self.pooling(features)
         with torch.autocast(features.device.type, enabled=False):
@@ -74,8 +75,12 @@ class Descriptor(nn.Module):
             if raw:
                 return embeddings
             if self.settings.whiten:
-                embeddings = (functional.normalize(embeddings) - self.whitening_mean) @ self.whitening_matrix.T
+                embeddings = whiten(embeddings, self.whitening_matrix, self.whitening_mean)
             return functional.normalize(embeddings)
+
+    def whitening(self) -> Whitening | None:
+        """The whitening Φ that comes before unit length; None where there is none."""
+        return Whitening(self.whitening_matrix, self.whitening_mean) if self.settings.whiten else None
 
     def _heads(self, pooled: Tensor) -> Tensor:
         """[4 n, c] → [4, n, d / 4]: domain by domain, each through its own head only, or all through the shared one."""
@@ -95,7 +100,11 @@ def check_backbone(name: str) -> None:
 
 @torch.no_grad()
 def check_image_sizes(descriptor: Descriptor, sizes: Iterable[int]) -> None:
-    """UserError where the backbone cannot take images of a size, or gives no maps to pool; told before training, not after."""
+    """Check, before training rather than after it, that the backbone makes maps to pool of images of each size in pixels.
+
+    Raises:
+        UserError: It cannot take images of a size, or gives no maps.
+    """
     device, was_training = next(descriptor.parameters()).device, descriptor.training
     descriptor.eval()
     for size in sorted(set(sizes)):

@@ -8,8 +8,8 @@ from torch.nn import functional
 
 from data.errors import UserError
 
-FLOOR = 1e-6  # least variance along an axis, as a share of the largest
-SAME = 1e-12  # variance that rounding alone can leave in unit vectors
+VARIANCE_FLOOR = 1e-6  # least variance along an axis, as a share of the largest
+ROUNDING_VARIANCE = 1e-12  # variance that rounding alone can leave in unit vectors
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,13 @@ class Whitening:
     mean: Tensor
 
     def __call__(self, embeddings: Tensor) -> Tensor:
-        return (functional.normalize(embeddings) - self.mean) @ self.matrix.T
+        """Φ of embeddings [n, d]: [n, d], not of unit length."""
+        return whiten(embeddings, self.matrix, self.mean)
+
+
+def whiten(embeddings: Tensor, matrix: Tensor, mean: Tensor) -> Tensor:
+    """Φ(e) = S (e/‖e‖ − µ) of embeddings [n, d], with matrix S [d, d] and mean µ [d] (MultiGrain, section 3.4)."""
+    return (functional.normalize(embeddings) - mean) @ matrix.T
 
 
 def fit_whitening(embeddings: Tensor) -> Whitening:
@@ -34,12 +40,12 @@ def fit_whitening(embeddings: Tensor) -> Whitening:
     unit = functional.normalize(embeddings.double())
     mean = unit.mean(0)
     values, axes = torch.linalg.eigh((unit - mean).T @ (unit - mean) / len(unit))
-    if not values[-1] > SAME:
-        raise UserError(f"the {len(unit)} embeddings to whiten with are all the same: the network has collapsed. Train it anew.")
-    return Whitening((axes / values.clamp(min=FLOOR * values[-1]).sqrt()).T.to(embeddings), mean.to(embeddings))
+    if not values[-1] > ROUNDING_VARIANCE:
+        raise UserError(f"the {len(unit)} embeddings to whiten with are all the same: the network has collapsed. Train it again.")
+    return Whitening((axes / values.clamp(min=VARIANCE_FLOOR * values[-1]).sqrt()).T.to(embeddings), mean.to(embeddings))
 
 
-def folded_logits(embeddings: Tensor, whitening: Whitening, weight: Tensor, bias: Tensor) -> Tensor:
+def compute_folded_logits(embeddings: Tensor, whitening: Whitening, weight: Tensor, bias: Tensor) -> Tensor:
     """Logits [n, c] of the classifier (weight [c, d], bias [c]) from Φ(e): ‖e‖ (⟨S^{−T} w, Φ(e)⟩ + ⟨w, µ⟩) + bias."""
     folded = torch.linalg.solve(whitening.matrix.T.double(), weight.T.double()).T
     inside = whitening(embeddings).double() @ folded.T + weight.double() @ whitening.mean.double()

@@ -11,9 +11,9 @@ from torch.utils.tensorboard import SummaryWriter
 from data.files import whole_file
 from models.training.files import CURVE
 
-BOARD = "tensorboard"
-LAST = ("validation", "ended_by")
-SHOWN = ("loss", "learning_rate", "images_per_second", "classes", "validation")
+BOARD_FOLDER = "tensorboard"
+CLOSING_COLUMNS = ("validation", "ended_by")
+BOARD_COLUMNS = ("loss", "learning_rate", "images_per_second", "classes", "validation")
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class EpochRow:
         """All figures by column name."""
         row: dict[str, Any] = asdict(self)
         logs: dict[str, float] = row.pop("logs")
-        last = {name: row.pop(name) for name in LAST}
+        last = {name: row.pop(name) for name in CLOSING_COLUMNS}
         return row | logs | last
 
 
@@ -49,22 +49,22 @@ def append_rows(folder: Path, new: list[EpochRow]) -> None:
         return
     rows = [old for old in read_rows(folder) if int(old["step"]) < new[0].step]
     rows += [{key: "" if value is None else str(value) for key, value in row.columns().items()} for row in new]
-    names = list(dict.fromkeys(name for row in rows for name in row if name not in LAST)) + list(LAST)
+    names = list(dict.fromkeys(name for row in rows for name in row if name not in CLOSING_COLUMNS)) + list(CLOSING_COLUMNS)
     with whole_file(folder / CURVE) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, names, restval="")
         writer.writeheader()
         writer.writerows(rows)
-    with SummaryWriter(str(folder / BOARD)) as board:
+    with SummaryWriter(str(folder / BOARD_FOLDER)) as board:
         for row in new:
             for name, value in row.columns().items():
-                if value is not None and (name in SHOWN or name in row.logs):
+                if value is not None and (name in BOARD_COLUMNS or name in row.logs):
                     board.add_scalar(name, value, row.step)
 
 
 def remove_curve(folder: Path) -> None:
     """Of another training, before a new one begins."""
     (folder / CURVE).unlink(missing_ok=True)
-    shutil.rmtree(folder / BOARD, ignore_errors=True)
+    shutil.rmtree(folder / BOARD_FOLDER, ignore_errors=True)
 
 
 def read_rows(folder: Path) -> list[dict[str, str]]:

@@ -17,7 +17,7 @@ CENTROID_EPOCH = -1  # edits of the rebuild come from epochs −1, −2, …, wh
 
 
 @torch.no_grad()
-def class_centroids(
+def compute_centroids(
     descriptor: Descriptor,
     clean: EditedImages,
     edited: EditedImages,

@@ -16,7 +16,7 @@ PATIENCE = timedelta(hours=3)  # that processes wait for each other: the first o
 PRECISIONS: dict[str, Literal["32-true", "bf16-mixed", "16-mixed"]] = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}
 
 
-def launched(precision: str) -> Fabric:
+def launch_fabric(precision: str) -> Fabric:
     """Fabric on the GPUs where there are any, otherwise on the CPU; data parallel when torchrun started several processes."""
     ranks, on_this_machine = process_count(), processes_on_machine()
     fabric = Fabric(
@@ -31,13 +31,15 @@ def launched(precision: str) -> Fabric:
 
 
 @contextmanager
-def lost_process_told(fabric: Fabric) -> Iterator[None]:
+def report_lost_process(fabric: Fabric) -> Iterator[None]:
     """UserError instead of the library's own when another process of the training has gone."""
     try:
         yield
     except RuntimeError as error:
-        told = str(error).lower()
-        if fabric.world_size > 1 and any(word in told for word in ("connection", "peer", "timed out", "timeout", "nccl", "gloo")):
+        message = str(error).lower()
+        if fabric.world_size > 1 and any(
+            word in message for word in ("connection", "peer", "timed out", "timeout", "nccl", "gloo")
+        ):
             raise UserError(
                 f"a process of the training was lost (noticed by process {fabric.global_rank} of {fabric.world_size}: "
                 f"{str(error).splitlines()[0]}). Its own message stands above, if it left one. Give the same command again: "

@@ -56,7 +56,7 @@ class Learner:
         if torch.cuda.is_available() and len(state["random"]) > 1:
             torch.cuda.set_rng_state(state["random"][1])
 
-    def loss_of(self, pixels: Tensor, labels: Tensor, instances: Tensor) -> ObjectiveOutput:
+    def compute_batch_loss(self, pixels: Tensor, labels: Tensor, instances: Tensor) -> ObjectiveOutput:
         """Forward: bytes [n, 3, s, s] of this process, classes [n] and image rows [n] → the loss of all processes' images."""
         device = self.fabric.device
         images = normalize_pixels(pixels.to(device, non_blocking=True), self.descriptor.mean, self.descriptor.std)
@@ -83,7 +83,7 @@ class Learner:
         for number, (pixels, labels, instances) in enumerate(batches):
             with self.fabric.no_backward_sync(self.network, enabled=number < count - 1):
                 try:
-                    output = self.loss_of(pixels, labels, instances)
+                    output = self.compute_batch_loss(pixels, labels, instances)
                 except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # singular values of embeddings that are no numbers
                     check(math.nan, instances)
                     raise
@@ -115,7 +115,7 @@ class Learner:
         clip_grads_with_norm_(parameters, self.clip_norm, norm)
 
 
-def prepared_network(fabric: Fabric, descriptor: Descriptor, compiled: bool) -> Any:
+def set_up_network(fabric: Fabric, descriptor: Descriptor, compiled: bool) -> Any:
     """The descriptor on its device as Fabric runs it; several processes on GPUs share their batch statistics."""
     if fabric.world_size > 1 and fabric.device.type == "cuda":
         descriptor.backbone = convert_sync_batchnorm(descriptor.backbone)

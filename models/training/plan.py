@@ -91,7 +91,7 @@ def plan_model(
         classes = min(stage.classes or len(sizes), len(sizes))
         seen = _images_an_epoch(settings.sampling, sizes[:classes])
         if stage.image_size not in measured:
-            measured[stage.image_size] = _measured_step(settings, descriptor, stage)
+            measured[stage.image_size] = _measure_step(settings, descriptor, stage)
         step, width = measured[stage.image_size], descriptor.dimensions
         batch = min(stage.batch_size, seen)
         rows = settings.objective.class_rows(classes, batch, processes)
@@ -130,7 +130,7 @@ def _images_an_epoch(sampling: SamplingSettings, sizes: NDArray[np.int64]) -> in
             return int(sizes.sum())
 
 
-def _measured_step(settings: ModelSettings, descriptor: Descriptor, stage: StageSettings) -> _Step:
+def _measure_step(settings: ModelSettings, descriptor: Descriptor, stage: StageSettings) -> _Step:
     device = next(descriptor.parameters()).device
     together = CALIBRATION_PIXELS[device.type] // stage.image_size**2
     count = max(2, min(stage.batch_size, together))
@@ -141,7 +141,7 @@ def _measured_step(settings: ModelSettings, descriptor: Descriptor, stage: Stage
     held: dict[int, int] = {}
     seconds = 0.0
     for measuring in (False, True):  # the first step allocates and chooses algorithms
-        with _timed(device) as spent, _kept_bytes(held, descriptor), autocast(device, settings.precision):
+        with _timing(device) as spent, _record_saved_bytes(held, descriptor), autocast(device, settings.precision):
             descriptor(images, raw=True).sum().backward()
         seconds = spent[0] if measuring else seconds
         descriptor.zero_grad(set_to_none=True)
@@ -156,14 +156,14 @@ def _seconds_per_class(settings: ModelSettings, dimensions: int, device: torch.d
     batch, seconds = 32, 0.0
     embeddings = torch.randn(batch, dimensions, device=device, requires_grad=True)
     for _ in range(2):  # the first is slower
-        with _timed(device) as spent, autocast(device, settings.precision):
+        with _timing(device) as spent, autocast(device, settings.precision):
             objective(embeddings, torch.arange(batch, device=device)).loss.backward()
         seconds = spent[0]
     return seconds / batch / CALIBRATION_CLASSES
 
 
 @contextmanager
-def _timed(device: torch.device) -> Iterator[list[float]]:
+def _timing(device: torch.device) -> Iterator[list[float]]:
     spent = [0.0]
     started = time.perf_counter()
     yield spent
@@ -173,7 +173,7 @@ def _timed(device: torch.device) -> Iterator[list[float]]:
 
 
 @contextmanager
-def _kept_bytes(held: dict[int, int], module: nn.Module) -> Iterator[None]:
+def _record_saved_bytes(held: dict[int, int], module: nn.Module) -> Iterator[None]:
     """Collect the bytes of what the forward pass keeps for backward, each storage once, without the weights."""
     weights = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
 
@@ -189,7 +189,7 @@ def _kept_bytes(held: dict[int, int], module: nn.Module) -> Iterator[None]:
 
 
 def _optimizer_bytes(settings: ModelSettings, rows: int, width: int, weights: int) -> int:
-    """What is kept between steps and what a step takes for the while."""
+    """What is kept between steps and what a step takes temporarily."""
     per_weight = {"adam": 4, "sgd": 2 if settings.optimizer.momentum else 0}[settings.optimizer.kind]
     of_matrix = {
         "same": per_weight * rows * width,

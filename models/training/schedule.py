@@ -80,7 +80,7 @@ class EpochSchedule:
             group["lr"] = rate * share
 
     def _groups(self) -> list[dict[str, Any]]:
-        """Asked for anew each time: an optimiser that takes a saved state back replaces its groups."""
+        """Looked up each time: an optimiser that loads a saved state replaces its groups."""
         return [group for optimizer in self.optimizers for group in optimizer.param_groups]
 
     def state_dict(self) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from models.training.state import Identity, Progress, save_state
 SAVE_EVERY = 30.0  # seconds between training states: what a killed run loses at most, with CHECK_EVERY steps
 CHECK_EVERY = 8  # steps between looks at the clock
 SAVING_SHARE = 0.05  # of the time may go into saving: large states are saved less often
-FALL = 0.01  # share by which the loss must fall to count as falling
+LEAST_FALL = 0.01  # share by which the loss must fall to count as falling
 REMEDY = "The last good state is kept: lower optimizer.learning_rate or clip_norm in the recipe, or use precision 32."
 Stream = Iterator[tuple[Tensor, Tensor, Tensor]]
 
@@ -89,8 +89,8 @@ def run_stage(run: StageRun, progress: Progress) -> list[EpochRow]:
         run.learner.schedule.after_epoch(means["loss"])
         speed = (progress.images - images_before) * fabric.world_size / max(1e-9, progress.seconds - seconds_before)
         _next_epoch(progress, means["loss"])
-        row = _row(run, progress, means, speed)
-        ended_by = fabric.broadcast(_ended_by(run.stage, progress, means["loss"]))
+        row = _build_row(run, progress, means, speed)
+        ended_by = fabric.broadcast(_end_reason(run.stage, progress, means["loss"]))
         if ended_by:
             _check_weights(run, progress)
         score = run.validate() if ended_by or _validation_due(run.stage, progress) else None
@@ -111,7 +111,9 @@ def _run_epoch(run: StageRun, progress: Progress, stream: Stream, saver: _Saver,
             started, count = time.monotonic(), min(accumulate, batches - progress.batch)
             done = progress.epoch + progress.batch / batches
             run.learner.schedule.before_step(done, _budget_spent(run.stage, done, progress.seconds))
-            images, sums = run.learner.learn(islice(stream, count), count, lambda loss, rows: _check(run, progress, loss, rows))
+            images, sums = run.learner.learn(
+                islice(stream, count), count, lambda loss, rows: _check_loss(run, progress, loss, rows)
+            )
             progress.images += images
             for name, value in sums.items():
                 progress.sums[name] = progress.sums.get(name, 0.0) + value
@@ -124,7 +126,7 @@ def _run_epoch(run: StageRun, progress: Progress, stream: Stream, saver: _Saver,
                 pending.clear()
 
 
-def _check(run: StageRun, progress: Progress, loss: float, rows: Tensor) -> None:
+def _check_loss(run: StageRun, progress: Progress, loss: float, rows: Tensor) -> None:
     if not math.isfinite(loss):
         named = ", ".join(run.edited.images.ids[row] for row in rows[:5].tolist())
         raise UserError(
@@ -145,13 +147,13 @@ def _check_weights(run: StageRun, progress: Progress) -> None:
 
 
 def _next_epoch(progress: Progress, loss: float) -> None:
-    falls = loss < progress.lowest_loss * (1 - FALL)
+    falls = loss < progress.lowest_loss * (1 - LEAST_FALL)
     progress.epochs_since_lowest = 0 if falls else progress.epochs_since_lowest + 1
     progress.lowest_loss = loss if falls else progress.lowest_loss
     progress.epoch, progress.batch, progress.sums = progress.epoch + 1, 0, {}
 
 
-def _ended_by(stage: StageSettings, progress: Progress, loss: float) -> str:
+def _end_reason(stage: StageSettings, progress: Progress, loss: float) -> str:
     if stage.stop_loss is not None and loss < stage.stop_loss:
         return "loss"
     if stage.plateau_epochs is not None and progress.epochs_since_lowest >= stage.plateau_epochs:
@@ -174,7 +176,7 @@ def _validation_due(stage: StageSettings, progress: Progress) -> bool:
     return True
 
 
-def _row(run: StageRun, progress: Progress, means: dict[str, float], images_per_second: float) -> EpochRow:
+def _build_row(run: StageRun, progress: Progress, means: dict[str, float], images_per_second: float) -> EpochRow:
     return EpochRow(
         stage=progress.stage + 1,
         epoch=progress.epoch,

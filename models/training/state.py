@@ -48,7 +48,7 @@ class Progress:
 def save_state(folder: Path, identity: Identity, progress: Progress, state: Mapping[str, Any], fabric: Fabric) -> None:
     """Write this process's `state`, nested dicts and lists of tensors and JSON values; all processes call this together."""
     tensors: dict[str, Tensor] = {}
-    plain = _flattened(state, tensors)
+    plain = _to_json(state, tensors)
     own = folder / f"state-{progress.step}-{fabric.global_rank}.safetensors"
     try:
         with whole_file(own) as temporary:
@@ -80,12 +80,12 @@ def load_state(folder: Path, identity: Identity, fabric: Fabric) -> tuple[Progre
         about = json.loads(path.read_text(encoding="utf-8"))
         progress = Progress(**about["progress"])
         if different := _differences(about["identity"], identity):
-            if _finished(about["identity"], progress):
-                fabric.print(f"  the training in {folder} is finished, but was another ({different}): training starts anew")
+            if _is_finished(about["identity"], progress):
+                fabric.print(f"  the training in {folder} is finished, but was another ({different}): training starts again")
                 return None
             raise UserError(
                 f"{path} belongs to another training, which is not finished; saved → now: {different}. Give back its settings "
-                "and images to go on with it, or delete this file to train anew."
+                "and images to go on with it, or delete this file to train from the start."
             )
         if about["processes"] != fabric.world_size and (progress.epoch or progress.batch):
             raise UserError(
@@ -94,7 +94,7 @@ def load_state(folder: Path, identity: Identity, fabric: Fabric) -> tuple[Progre
             )
         own = folder / f"state-{progress.step}-{min(fabric.global_rank, about['processes'] - 1)}.safetensors"
         tensors = load_file(own)
-        return progress, _restored(json.loads(_metadata(own)), tensors)
+        return progress, _from_json(json.loads(_read_metadata(own)), tensors)
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} or a file beside it cannot be read ({error}). Delete it to train from the start.") from error
 
@@ -133,46 +133,48 @@ def _describe_images(images: ImageSet) -> str:
     return f"{len(images)} images, {ends}, digest {images.digest(times=False)[:16]}"
 
 
-def _finished(identity: Identity, progress: Progress) -> bool:
+def _is_finished(identity: Identity, progress: Progress) -> bool:
     """Whether the training with this identity has ended."""
     return progress.stage >= len(identity["settings"]["stages"])
 
 
 def _differences(saved: Identity, wanted: Identity) -> str:
     """In words; none where they are equal. Keys that settings have got since are missing in one and null in the other: equal."""
-    before, now = _leaves(saved), _leaves(wanted)
+    before, now = _flatten_keys(saved), _flatten_keys(wanted)
     names = [name for name in before | now if before.get(name) != now.get(name)]
     return "; ".join(f"{name}: {before.get(name)} → {now.get(name)}" for name in names)
 
 
-def _leaves(value: Any, name: str = "") -> dict[str, Any]:
+def _flatten_keys(value: Any, name: str = "") -> dict[str, Any]:
     """Nested dicts and lists as one dict, names and numbers from 1 joined by dots."""
     if isinstance(value, list):
         value = {str(number): item for number, item in enumerate(value, 1)}
     if not isinstance(value, dict):
         return {name: value}
-    return {path: leaf for key, item in value.items() for path, leaf in _leaves(item, f"{name}.{key}" if name else key).items()}
+    return {
+        path: leaf for key, item in value.items() for path, leaf in _flatten_keys(item, f"{name}.{key}" if name else key).items()
+    }
 
 
-def _flattened(value: Any, tensors: dict[str, Tensor]) -> Any:
+def _to_json(value: Any, tensors: dict[str, Tensor]) -> Any:
     """`value` as JSON; its tensors go to `tensors` and leave their names behind."""
     if isinstance(value, Tensor):
         name = str(len(tensors))
         tensors[name] = value.detach().cpu().contiguous().clone() if value.numel() < 2 else value.detach().cpu().contiguous()
         return {"tensor": name}
     if isinstance(value, Mapping):
-        return {"items": [[key, _flattened(item, tensors)] for key, item in value.items()]}
+        return {"items": [[key, _to_json(item, tensors)] for key, item in value.items()]}
     if isinstance(value, (list, tuple)):
-        return [_flattened(item, tensors) for item in value]
+        return [_to_json(item, tensors) for item in value]
     return value
 
 
-def _restored(value: Any, tensors: dict[str, Tensor]) -> Any:
+def _from_json(value: Any, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, dict):
-        return tensors[value["tensor"]] if "tensor" in value else {key: _restored(item, tensors) for key, item in value["items"]}
-    return [_restored(item, tensors) for item in value] if isinstance(value, list) else value
+        return tensors[value["tensor"]] if "tensor" in value else {key: _from_json(item, tensors) for key, item in value["items"]}
+    return [_from_json(item, tensors) for item in value] if isinstance(value, list) else value
 
 
-def _metadata(path: Path) -> str:
+def _read_metadata(path: Path) -> str:
     with safe_open(path, framework="pt") as file:
         return str(file.metadata()["state"])

@@ -33,12 +33,13 @@ from models.objectives.svmax import Svmax
 from models.settings import ModelSettings, StageSettings
 from models.training.batches import build_batches
 from models.training.class_counts import check_class_counts, repeats_stage_before
+from models.training.classifier import save_classifier
 from models.training.curve import EpochRow, append_rows, remove_curve
-from models.training.drip import EDITED_PER_CLASS, class_centroids
+from models.training.drip import EDITED_PER_CLASS, compute_centroids
 from models.training.files import stage_checkpoint
-from models.training.finishing import check_whitening, learn_whitening, save_classifier
-from models.training.launch import launched, lost_process_told
-from models.training.learner import Learner, build_learner, prepared_network
+from models.training.final_whitening import check_whitening, learn_whitening
+from models.training.launch import launch_fabric, report_lost_process
+from models.training.learner import Learner, build_learner, set_up_network
 from models.training.stage import StageRun, run_stage
 from models.training.state import DRAWN_FOR, Identity, Progress, as_it_began, load_state, save_state, training_identity
 
@@ -66,7 +67,7 @@ def train_model(
     image size, at each stage's end. UserError: too few images, a state that cannot be read, a loss that is not a number, a lost
     process, a full disk.
     """
-    fabric = launched(settings.precision)
+    fabric = launch_fabric(settings.precision)
     class_of = list(range(len(classes))) if labels is None else [int(label) for label in labels]
     available = len(set(class_of))
     check_class_counts(settings, available, fabric.print)
@@ -74,7 +75,7 @@ def train_model(
     identity = as_it_began(folder, training_identity(settings, classes, overlays, labelled, seed, name))
     torch.manual_seed(derived_seed(seed, identity[DRAWN_FOR]) if DRAWN_FOR in identity else seed)
     progress, state = load_state(folder, identity, fabric) or (Progress(), {})
-    descriptor = Descriptor(settings.descriptor, load_weights=not state)  # which may no longer be at hand when it goes on
+    descriptor = Descriptor(settings.descriptor, load_weights=not state)  # whose file may have gone since
     if not state and fabric.global_rank == 0:
         remove_curve(folder)
     if state:
@@ -82,8 +83,8 @@ def train_model(
     learnt_last = settings.stages[-1].classes or len(class_of)
     check_whitening(descriptor, len(overlays) + sum(label < learnt_last for label in class_of))
     check_image_sizes(descriptor, (stage.image_size for stage in settings.stages))
-    network = prepared_network(fabric, descriptor, settings.compile)
-    with lost_process_told(fabric):
+    network = set_up_network(fabric, descriptor, settings.compile)
+    with report_lost_process(fabric):
         while progress.stage < len(settings.stages):
             if not (progress.epoch or progress.batch) and repeats_stage_before(settings.stages, progress.stage, available):
                 progress = _leave_out_stage(folder, progress, fabric)
@@ -96,14 +97,14 @@ def train_model(
                     cached_squares(images, size, cache, settings.cache, settings.workers) for images in (classes, overlays)
                 )
             if (progress.stage, progress.epoch, progress.batch) == (0, 0, 0):
-                _tell_unreadable(squares, fabric.print)
+                _report_unreadable(squares, fabric.print)
             rows = _rows_of_stage(stage, squares, class_of)
             order, edits = _seeds_of_stage(identity, seed, progress.stage)
             torch.manual_seed(order)  # the objective begins the same on all processes
-            objective = _objective(settings, descriptor, 1 + max(class_of[row] for row in rows), seed)
+            objective = _build_objective(settings, descriptor, 1 + max(class_of[row] for row in rows), seed)
             learner = build_learner(fabric, descriptor, network, objective, settings, stage)
             torch.manual_seed(order + progress.stage * (fabric.world_size - 1) + fabric.global_rank)
-            edited = _edited_images(settings, stage, squares, others, rows, labels is not None, edits)
+            edited = _build_edited_images(settings, stage, squares, others, rows, labels is not None, edits)
             if progress.epoch or progress.batch:
                 learner.restore(state)
             elif progress.stage > 0 or settings.descriptor.weights != "none":  # an untrained backbone has no centroids
@@ -112,7 +113,7 @@ def train_model(
                 progress.seconds = time.monotonic() - started
             batches = build_batches(settings, stage, rows, class_of, progress, order, fabric)
             learnt = len({class_of[row] for row in rows})
-            validated = partial(_validated, fabric, validate, descriptor, stage.image_size)
+            validated = partial(_validate, fabric, validate, descriptor, stage.image_size)
             run = StageRun(settings, stage, learner, edited, batches, class_of, learnt, folder, identity, validated)
             rest = run_stage(run, progress)
             progress = Progress(progress.stage + 1, step=progress.step)
@@ -125,7 +126,7 @@ def train_model(
                 _write_stage(folder, rest, learner, stage.image_size)
             state = {"descriptor": descriptor.state_dict()}
             save_state(folder, identity, progress, state, fabric)
-            _tell_end(rest[-1], fabric.print)
+            _report_end(rest[-1], fabric.print)
     return stage_checkpoint(folder, len(settings.stages))
 
 
@@ -140,15 +141,17 @@ def _leave_out_stage(folder: Path, progress: Progress, fabric: Fabric) -> Progre
 def _write_stage(folder: Path, rows: list[EpochRow], learner: Learner, image_size: int) -> None:
     """The end of the stage's curve, the checkpoint and, where the objective has one, the classifier."""
     append_rows(folder, rows)
-    save_classifier(folder, learner.objective)
+    classifier = learner.objective.linear_classifier()
+    if classifier is not None:
+        save_classifier(folder, classifier)
     last = rows[-1]
     notes = {name: getattr(last, name) for name in ("stage", "classes", "loss", "ended_by", "validation")}
     save_descriptor(stage_checkpoint(folder, last.stage), learner.descriptor, image_size, notes)
 
 
-def _tell_end(last: EpochRow, tell: Callable[..., Any]) -> None:
+def _report_end(last: EpochRow, report: Callable[..., Any]) -> None:
     scored = "" if last.validation is None else f", µAP on synthetic queries {last.validation:.3f}"
-    tell(f"  stage {last.stage}: {last.classes} classes, loss {last.loss:.2f}, ended by {last.ended_by}{scored}", flush=True)
+    report(f"  stage {last.stage}: {last.classes} classes, loss {last.loss:.2f}, ended by {last.ended_by}{scored}", flush=True)
 
 
 def _seeds_of_stage(identity: Identity, seed: int, stage: int) -> tuple[int, int]:
@@ -159,13 +162,13 @@ def _seeds_of_stage(identity: Identity, seed: int, stage: int) -> tuple[int, int
     return own, own
 
 
-def _objective(settings: ModelSettings, descriptor: Descriptor, classes: int, seed: int) -> Svmax:
+def _build_objective(settings: ModelSettings, descriptor: Descriptor, classes: int, seed: int) -> Svmax:
     """The recipe's objective; s of SVMax is logged with every one."""
     dimensions = descriptor.dimensions // (len(DOMAINS) if settings.descriptor.domains else 1)
     return Svmax(build_objective(settings.objective, dimensions, classes, seed), settings.svmax)
 
 
-def _validated(fabric: Fabric, validate: Validate | None, descriptor: Descriptor, image_size: int) -> float | None:
+def _validate(fabric: Fabric, validate: Validate | None, descriptor: Descriptor, image_size: int) -> float | None:
     """The first process scores while the others wait."""
     score = validate(descriptor, image_size) if validate and fabric.global_rank == 0 else None
     descriptor.train()
@@ -185,7 +188,7 @@ def _rows_of_stage(stage: StageSettings, squares: SquareImages, class_of: list[i
     return rows
 
 
-def _edited_images(
+def _build_edited_images(
     settings: ModelSettings,
     stage: StageSettings,
     squares: SquareImages,
@@ -218,16 +221,16 @@ def _rebuild_class_matrix(
     clean = EditedImages(squares, AugmentationSettings(family="none"), stage.image_size, edited.seed)
     edits = EDITED_PER_CLASS if stage.centroid_edits is None else stage.centroid_edits
     labels = [class_of[row] for row in own]
-    found, centroids = class_centroids(
+    found, centroids = compute_centroids(
         learner.descriptor, clean, edited, own, labels, 128, settings.workers, settings.precision, edits
     )
     matrix.set_prototypes(found, centroids)
 
 
-def _tell_unreadable(squares: SquareImages, tell: Callable[..., Any]) -> None:
+def _report_unreadable(squares: SquareImages, report: Callable[..., Any]) -> None:
     if squares.problems:
         image_id, problem = next(iter(squares.problems.items()))
-        tell(
+        report(
             f"  {len(squares.problems)} of {len(squares)} training images are left out, the first: {image_id} {problem}",
             flush=True,
         )

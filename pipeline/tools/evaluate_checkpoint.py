@@ -27,8 +27,8 @@ from data.readers.ukb import read_ukb
 from models.network.checkpoint import load_descriptor
 from models.network.descriptor import Descriptor
 from models.network.device import best_device
-from models.network.whitening import folded_logits
-from models.training.finishing import has_classifier, load_classifier, whitening_of
+from models.network.whitening import compute_folded_logits
+from models.training.classifier import has_classifier, load_classifier
 from submissions.scoring.retrieval import (
     mean_average_precision,
     mean_singular_value,
@@ -157,8 +157,8 @@ def _of_class_folders(view: View, source: Source) -> dict[str, float]:
         if len(weight) != len(labelled.names):
             print(f"no top-1: the classifier knows {len(weight)} classes, {source.root} has {len(labelled.names)}")
         else:
-            raw, whitening = torch.from_numpy(embedded(view, labelled.images, raw=True)), whitening_of(view.descriptor.cpu())
-            logits = raw @ weight.T + bias if whitening is None else folded_logits(raw, whitening, weight, bias)
+            raw, whitening = torch.from_numpy(embedded(view, labelled.images, raw=True)), view.descriptor.cpu().whitening()
+            logits = raw @ weight.T + bias if whitening is None else compute_folded_logits(raw, whitening, weight, bias)
             best = logits.topk(min(5, len(weight)), dim=1).indices.numpy() == labelled.labels[:, None]
             figures |= {"top-1": float(best[:, 0].mean()), "top-5": float(best.any(axis=1).mean())}
     return figures

@@ -15,8 +15,8 @@ from data.errors import naming
 from data.images import ImageSet
 from data.loader import resize_square
 from models.inference.embed import EmbeddedBlock
-from models.inference.extractors import Network, embed_with_all, sizes_of, torch_network
-from models.inference.onnx_extractor import open_onnx
+from models.inference.embedders import Embedder, embed_with_all, load_embedder, square_sizes
+from models.inference.onnx_embedder import open_onnx
 from models.settings import EmbeddingSettings
 from pipeline.run.run import Run
 from pipeline.run.staleness import report_stale
@@ -73,7 +73,7 @@ class Extractor:
         normalizer: query normalisation; None outside a run.
     """
 
-    networks: list[Network]
+    networks: list[Embedder]
     settings: EmbeddingSettings
     project: Project
     dimensions: int
@@ -92,7 +92,7 @@ class Extractor:
 
     def extract_picture(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Return the vector [1, dimensions] of one picture [h, w, 3] uint8."""
-        squares = {size: resize_square(pixels, size) for size in sizes_of(self.networks)}
+        squares = {size: resize_square(pixels, size) for size in square_sizes(self.networks)}
         tensors = {size: torch.from_numpy(square).permute(2, 0, 1)[None] for size, square in squares.items()}
         return self.project(np.concatenate([network.embed(tensors) for network in self.networks], axis=1))
 
@@ -113,7 +113,7 @@ def run_extractor(run: Run) -> Extractor:
     variant, _ = read_choice(run.paths.choice)
     projection = load_projection(projection_file)
     own = run_embeddings(run)
-    networks = [torch_network(path, settings) for path, settings in zip(checkpoints, own, strict=True)]
+    networks = [load_embedder(path, settings) for path, settings in zip(checkpoints, own, strict=True)]
     training = read_vectors(run.require(run.paths.projected("training")))
 
     def project(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -147,7 +147,7 @@ def run_embeddings(run: Run) -> list[EmbeddingSettings]:
 def checkpoint_extractor(checkpoint: Path) -> Extractor:
     """Open one checkpoint: its own vectors, neither projected nor normalised."""
     settings = EmbeddingSettings()
-    network = torch_network(checkpoint, settings)
+    network = load_embedder(checkpoint, settings)
     return Extractor([network], settings, lambda vectors: vectors, network.dimensions, _digest([checkpoint], {}))
 
 

@@ -15,11 +15,11 @@ from data.images import ImageSet, find_images
 from data.labels import LabelledImages, read_labels, with_classes
 from data.layout import TRAINING, TRAINING_LABELS
 from data.loader import CleanImages
-from models.inference.pooling_exponent import LearningSettings, LearntExponent, learn_exponent, vectors_by_exponent
+from models.inference.pooling_exponent import LearningSettings, LearntExponent, embed_at_exponents, learn_exponent
 from models.network.checkpoint import load_descriptor
 from models.network.descriptor import Descriptor
 from models.network.device import best_device
-from models.training.finishing import load_classifier
+from models.training.classifier import load_classifier
 from pipeline.run.run import run_of_checkpoint
 from pipeline.run.training_roles import training_roles
 from submissions.scoring.retrieval import in_aug_accuracy
@@ -85,7 +85,7 @@ def _search(
     exponents = sorted(set(how.exponents))
     scores: dict[int, dict[float, float]] = {}
     for size in sizes:
-        found = vectors_by_exponent(descriptor, InAugImages(copies, size), exponents, workers=how.workers)
+        found = embed_at_exponents(descriptor, InAugImages(copies, size), exponents, workers=how.workers)
         scores[size] = {exponent: in_aug_accuracy(vectors, copies.groups) for exponent, vectors in found.items()}
     best = {size: max(of_size, key=lambda exponent: of_size[exponent]) for size, of_size in scores.items()}
     print(f"IN-aug accuracy (1 to 5): {copies.copies} edited copies of each of {len(copies.sources)} training images")

@@ -9,8 +9,8 @@ import torch
 
 from data.errors import UserError
 from models.inference.embed import embed_batch
+from models.inference.onnx_embedder import open_onnx
 from models.inference.onnx_export import Exported, LinearMap, export_onnx, largest_difference
-from models.inference.onnx_extractor import open_onnx
 from models.network.checkpoint import Checkpoint
 from models.network.descriptor import Descriptor
 from models.settings import DescriptorSettings, EmbeddingSettings

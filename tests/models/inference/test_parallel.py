@@ -4,7 +4,7 @@ from threading import Barrier
 import pytest
 import torch
 
-from models.inference.parallel import mapped
+from models.inference.parallel import map_in_parallel
 
 CPU = torch.device("cpu")
 
@@ -25,12 +25,16 @@ def test_results_come_in_order_while_several_run_at_once() -> None:
             together.wait()
         return item * item, torch.get_num_threads()
 
-    assert list(mapped(work, range(10), CPU)) == [(item * item, 1) for item in range(10)]
+    assert list(map_in_parallel(work, range(10), CPU)) == [(item * item, 1) for item in range(10)]
     assert torch.get_num_threads() == 4
 
 
 def test_a_gpu_is_given_one_after_the_other_with_all_threads() -> None:
-    assert list(mapped(lambda item: (item, torch.get_num_threads()), range(3), torch.device("cuda"))) == [(0, 4), (1, 4), (2, 4)]
+    assert list(map_in_parallel(lambda item: (item, torch.get_num_threads()), range(3), torch.device("cuda"))) == [
+        (0, 4),
+        (1, 4),
+        (2, 4),
+    ]
 
 
 def test_an_error_comes_through_and_the_threads_come_back() -> None:
@@ -39,7 +43,7 @@ def test_an_error_comes_through_and_the_threads_come_back() -> None:
             raise ValueError("the third")
         return item
 
-    results = mapped(work, range(9), CPU)
+    results = map_in_parallel(work, range(9), CPU)
     assert [next(results), next(results)] == [0, 1]
     with pytest.raises(ValueError, match="the third"):
         next(results)

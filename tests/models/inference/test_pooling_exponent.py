@@ -9,7 +9,7 @@ from torch.utils.data import Dataset
 
 from augmentations.dataset import normalize_pixels
 from data.errors import UserError
-from models.inference.pooling_exponent import LearningSettings, learn_exponent, vectors_by_exponent
+from models.inference.pooling_exponent import LearningSettings, embed_at_exponents, learn_exponent
 from models.network.descriptor import Descriptor
 from models.settings import DescriptorSettings
 
@@ -48,7 +48,7 @@ def raw_embedding(descriptor: Descriptor, image: list[list[float]], p: float) ->
 
 
 def test_vectors_at_each_exponent_are_those_of_the_formula(descriptor: Descriptor) -> None:
-    found = vectors_by_exponent(descriptor, DATASET, [1.0, 4.5, 10.0], batch_size=4)
+    found = embed_at_exponents(descriptor, DATASET, [1.0, 4.5, 10.0], batch_size=4)
     assert list(found) == [1.0, 4.5, 10.0]
     for p, vectors in found.items():
         raw = torch.stack([raw_embedding(descriptor, image, p) for image in maps(descriptor)])
@@ -61,7 +61,7 @@ def test_domains_and_whitening_have_vectors_at_each_exponent_too() -> None:
     for changed in ({"domains": "split"}, {"whiten": True}):
         settings = DescriptorSettings.model_validate({"backbone": "test_efficientnet", "dimensions": 16} | changed)
         descriptor = Descriptor(settings).eval()
-        found = vectors_by_exponent(descriptor, DATASET, [2.0, 3.0])
+        found = embed_at_exponents(descriptor, DATASET, [2.0, 3.0])
         pixels = normalize_pixels(torch.stack(IMAGES), descriptor.mean, descriptor.std)
         torch.testing.assert_close(torch.from_numpy(found[3.0]), descriptor(pixels).detach(), rtol=1e-4, atol=1e-5)
         assert np.abs(found[2.0] - found[3.0]).max() > 1e-4

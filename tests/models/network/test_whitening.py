@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from data.errors import UserError
-from models.network.whitening import fit_whitening, folded_logits
+from models.network.whitening import compute_folded_logits, fit_whitening
 from models.objectives.domains import average_over_domains
 from models.objectives.pairs import PairObjective
 from models.objectives.settings import MultiSimilaritySettings
@@ -17,7 +17,7 @@ def test_whitened_embeddings_are_white_and_the_folded_classifier_is_the_original
     whitening = fit_whitening(x)
     assert torch.allclose(torch.cov(whitening(x).T, correction=0), torch.eye(16), atol=1e-2)
     weight, bias = seeded(5, 16), seeded(5)
-    assert torch.allclose(folded_logits(x, whitening, weight, bias), x @ weight.T + bias, atol=1e-4)
+    assert torch.allclose(compute_folded_logits(x, whitening, weight, bias), x @ weight.T + bias, atol=1e-4)
 
 
 def test_dead_dimensions_stay_out_and_folding_stays_exact() -> None:
@@ -29,7 +29,7 @@ def test_dead_dimensions_stay_out_and_folding_stays_exact() -> None:
     variances = torch.linalg.eigvalsh(torch.cov(whitening(x).T, correction=0))
     assert variances[:3].abs().max() < 1e-2 and torch.allclose(variances[3:], torch.ones(13), atol=1e-2)
     weight, bias = seeded(5, 16), seeded(5)
-    assert torch.allclose(folded_logits(x, whitening, weight, bias), x @ weight.T + bias, atol=1e-4, rtol=1e-4)
+    assert torch.allclose(compute_folded_logits(x, whitening, weight, bias), x @ weight.T + bias, atol=1e-4, rtol=1e-4)
 
 
 def test_too_few_and_equal_embeddings_are_errors() -> None:

@@ -46,7 +46,7 @@ def test_a_stage_that_is_left_out_takes_no_time() -> None:
 
 def test_copies_and_labels_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """8 images of 3 classes: repeated three times, or in groups of 4; a classifier has a row a class, pairs have none."""
-    monkeypatch.setattr("models.training.plan._measured_step", lambda *_: _Step(1.0, 0.0, 1000))
+    monkeypatch.setattr("models.training.plan._measure_step", lambda *_: _Step(1.0, 0.0, 1000))
     labels = np.array([0, 0, 0, 0, 0, 1, 1, 2])
 
     def planned(objective: str, labels: NDArray[np.int64] | None, **sampling: object) -> tuple[float, int, int]:
@@ -73,7 +73,7 @@ def test_time_is_bounded_by_epochs_and_minutes() -> None:
 
 def test_processes_without_gpus_share_one_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("models.training.plan.best_device", lambda: torch.device("cpu"))
-    monkeypatch.setattr("models.training.plan._measured_step", lambda *_: _Step(0.01, 0.0, 1000))
+    monkeypatch.setattr("models.training.plan._measure_step", lambda *_: _Step(0.01, 0.0, 1000))
     for alone, together in zip(plan_model(settings(), 300), plan_model(settings(), 300, processes=4), strict=True):
         assert alone.epoch_seconds == together.epoch_seconds > 0
     monkeypatch.setattr("os.sysconf", {"SC_AVPHYS_PAGES": 1000, "SC_PAGE_SIZE": 4096}.__getitem__)

@@ -13,9 +13,9 @@ from data.images import ImageSet, find_images
 from data.procedural.sample import write_pictures
 from models.network.checkpoint import load_descriptor
 from models.network.descriptor import Descriptor
-from models.network.whitening import folded_logits
+from models.network.whitening import compute_folded_logits
 from models.settings import DescriptorSettings, ModelSettings
-from models.training.finishing import has_classifier, load_classifier, whitening_of
+from models.training.classifier import has_classifier, load_classifier
 from models.training.trainer import train_model
 
 STAGES = [{"classes": 4, "image_size": 32, "batch_size": 8, "epochs": 2}, {"image_size": 32, "batch_size": 8, "epochs": 1}]
@@ -62,10 +62,10 @@ def test_multigrain_learns_whitens_and_folds_its_classifier(images: ImageSet, tm
     trained = load_descriptor(tmp_path / "model" / "stage-2.safetensors").descriptor.eval()
     weight, bias = load_classifier(tmp_path / "model" / "stage-2.safetensors")
     embeddings = trained(torch.randn(5, 3, 32, 32), raw=True).detach()
-    whitening = whitening_of(trained)
+    whitening = trained.whitening()
     assert whitening is not None and weight.shape == (6, 8)
     torch.testing.assert_close(
-        folded_logits(embeddings, whitening, weight, bias), embeddings @ weight.T + bias, rtol=1e-4, atol=1e-4
+        compute_folded_logits(embeddings, whitening, weight, bias), embeddings @ weight.T + bias, rtol=1e-4, atol=1e-4
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from data.errors import UserError
-from models.training.launch import launched
+from models.training.launch import launch_fabric
 from models.training.state import Progress, load_state, save_state
 
 ME = {"settings": {"seed": 1, "stages": [{"epochs": 1}]}}
@@ -24,7 +24,7 @@ STATE: dict[str, Any] = {
 
 
 def test_a_state_comes_back_with_its_types(tmp_path: Path) -> None:
-    fabric, progress = launched("32"), Progress(stage=1, epoch=2, batch=3, step=40, sums={"loss": 1.5})
+    fabric, progress = launch_fabric("32"), Progress(stage=1, epoch=2, batch=3, step=40, sums={"loss": 1.5})
     save_state(tmp_path, ME, progress, STATE, fabric)
     found = load_state(tmp_path, ME, fabric)
     assert found is not None
@@ -36,14 +36,14 @@ def test_a_state_comes_back_with_its_types(tmp_path: Path) -> None:
 
 
 def test_only_the_newest_state_is_kept(tmp_path: Path) -> None:
-    fabric = launched("32")
+    fabric = launch_fabric("32")
     for step in (1, 2, 3):
         save_state(tmp_path, ME, Progress(step=step), STATE, fabric)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["state-3-0.safetensors", "state.json"]
 
 
 def test_a_damaged_state_is_named(tmp_path: Path) -> None:
-    fabric = launched("32")
+    fabric = launch_fabric("32")
     save_state(tmp_path, ME, Progress(step=1), STATE, fabric)
     (tmp_path / "state-1-0.safetensors").write_bytes(b"garbage")
     with pytest.raises(UserError, match=r"state\.json or a file beside it cannot be read .*Delete it"):
@@ -51,7 +51,7 @@ def test_a_damaged_state_is_named(tmp_path: Path) -> None:
 
 
 def test_shards_of_other_processes_are_refused_in_the_middle_of_a_stage(tmp_path: Path) -> None:
-    fabric = launched("32")
+    fabric = launch_fabric("32")
     save_state(tmp_path, ME, Progress(step=1, epoch=1), STATE, fabric)
     about = json.loads((tmp_path / "state.json").read_text())
     (tmp_path / "state.json").write_text(json.dumps(about | {"processes": 4}))
@@ -64,10 +64,10 @@ import resource, signal, sys
 from pathlib import Path
 import torch
 from data.errors import UserError
-from models.training.launch import launched
+from models.training.launch import launch_fabric
 from models.training.state import Progress, save_state
 ME = {"settings": {"seed": 1, "stages": [{"epochs": 1}]}}
-fabric, folder = launched("32"), Path(sys.argv[1])
+fabric, folder = launch_fabric("32"), Path(sys.argv[1])
 save_state(folder, ME, Progress(step=1), {"a": torch.zeros(10)}, fabric)
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))  # as a full disk would, the system refuses to write on
@@ -84,6 +84,6 @@ def test_a_full_disk_leaves_the_older_state(tmp_path: Path) -> None:
         [sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, env=os.environ, cwd=Path(__file__).parents[3]
     )
     assert "the training state cannot be written to" in done.stdout and "make room" in done.stdout, done.stdout + done.stderr
-    found = load_state(tmp_path, ME, launched("32"))
+    found = load_state(tmp_path, ME, launch_fabric("32"))
     assert found is not None and found[0].step == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["state-1-0.safetensors", "state.json"]

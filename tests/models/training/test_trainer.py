@@ -99,7 +99,7 @@ def test_a_stage_ends_when_the_loss_is_low(images: ImageSet, tmp_path: Path) -> 
     assert [row["ended_by"] for row in rows] == ["loss", "loss", "loss"]
 
 
-def test_other_images_or_settings_start_anew(images: ImageSet, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_images_or_settings_start_again(images: ImageSet, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def finished(classes: ImageSet, seed: int) -> bytes:
         first = SETTINGS.model_copy(update={"stages": SETTINGS.stages[:1]})
         path = train_model(first, classes, images.select(images.ids[24:]), tmp_path / "m", tmp_path / "cache", seed=seed)
@@ -107,8 +107,8 @@ def test_other_images_or_settings_start_anew(images: ImageSet, tmp_path: Path, c
 
     classes = images.select(images.ids[:12])
     before = finished(classes, 0)
-    assert finished(classes, 0) == before and "anew" not in capsys.readouterr().out
-    assert finished(images.select(images.ids[11::-1]), 0) != before and "starts anew" in capsys.readouterr().out
+    assert finished(classes, 0) == before and "starts again" not in capsys.readouterr().out
+    assert finished(images.select(images.ids[11::-1]), 0) != before and "starts again" in capsys.readouterr().out
     assert finished(classes, 1) != before
 
 

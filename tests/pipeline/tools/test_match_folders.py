@@ -15,7 +15,7 @@ from PIL import Image
 
 from data.errors import UserError
 from data.procedural.sample import write_pictures
-from models.inference.extractors import Squares
+from models.inference.embedders import Squares
 from models.network.checkpoint import save_descriptor
 from models.network.descriptor import Descriptor
 from models.settings import DescriptorSettings

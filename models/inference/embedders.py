@@ -18,12 +18,12 @@ from models.network.checkpoint import load_descriptor
 from models.network.device import best_device
 from models.settings import EmbeddingSettings
 
-FEW = 64  # so many images are decoded faster than worker processes start
+LOADED_WITHOUT_WORKERS = 64  # so many images are decoded faster than worker processes start
 Squares = Mapping[int, Tensor]  # size → uint8 [n, 3, size, size], the same images at several sizes
 
 
 @dataclass(frozen=True)
-class Network:
+class Embedder:
     """embed: the images at each of `sizes` → unit vectors [n, dimensions] float32."""
 
     sizes: tuple[int, ...]
@@ -31,7 +31,7 @@ class Network:
     embed: Callable[[Squares], NDArray[np.float32]]
 
 
-def torch_network(checkpoint: Path, settings: EmbeddingSettings) -> Network:
+def load_embedder(checkpoint: Path, settings: EmbeddingSettings) -> Embedder:
     """A checkpoint on the best device, with a run's way of embedding. UserError when the file is no checkpoint."""
     loaded = load_descriptor(checkpoint)
     device = best_device()
@@ -44,13 +44,13 @@ def torch_network(checkpoint: Path, settings: EmbeddingSettings) -> Network:
         batch = normalize_pixels(squares[size].to(device), descriptor.mean, descriptor.std)
         return embed_batch(descriptor, batch, sizes, settings.flip, settings.precision).float().cpu().numpy()
 
-    return Network((size,), descriptor.dimensions, embed)
+    return Embedder((size,), descriptor.dimensions, embed)
 
 
-def embed_with_all(networks: list[Network], images: ImageSet, settings: EmbeddingSettings) -> Iterator[EmbeddedBlock]:
+def embed_with_all(networks: list[Embedder], images: ImageSet, settings: EmbeddingSettings) -> Iterator[EmbeddedBlock]:
     """All networks' vectors side by side [m, Σ dimensions]; an image is decoded once for all networks of the same size."""
-    workers = settings.workers if len(images) > FEW else 0
-    sizes = sizes_of(networks)
+    workers = settings.workers if len(images) > LOADED_WITHOUT_WORKERS else 0
+    sizes = square_sizes(networks)
     loaders = [DataLoader(CleanImages(images, size), settings.batch_size, num_workers=workers) for size in sizes]
     first = 0
     for batches in zip(*loaders, strict=True):
@@ -63,6 +63,6 @@ def embed_with_all(networks: list[Network], images: ImageSet, settings: Embeddin
         first += len(vectors)
 
 
-def sizes_of(networks: list[Network]) -> list[int]:
+def square_sizes(networks: list[Embedder]) -> list[int]:
     """Every size of square that the networks look at."""
     return sorted({size for network in networks for size in network.sizes})

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from data.errors import UserError
 from data.settings import Settings
-from models.inference.extractors import Network, Squares
+from models.inference.embedders import Embedder, Squares
 
 DESCRIPTION, VECTORS = "description", "vectors"
 
@@ -28,7 +28,7 @@ def input_name(size: int) -> str:
     return f"pixels_{size}"
 
 
-def open_onnx(path: Path) -> Network:
+def open_onnx(path: Path) -> Embedder:
     """The file on a GPU where ONNX Runtime has one, else on the CPU. UserError when the file is another thing."""
     # imported here: only who runs such a file needs the runtime
     import onnxruntime
@@ -55,7 +55,7 @@ def open_onnx(path: Path) -> Network:
         pixels = {name: squares[size].contiguous().numpy() for size, name in names.items()}
         return np.asarray(session.run([VECTORS], pixels)[0], np.float32)
 
-    return Network(description.sizes, description.dimensions, embed)
+    return Embedder(description.sizes, description.dimensions, embed)
 
 
 def _description(path: Path, metadata: dict[str, str]) -> OnnxDescription:
