@@ -25,6 +25,7 @@ class OnnxDescription(Settings):
 
 
 def input_name(size: int) -> str:
+    """The file's input for squares of `size` pixels."""
     return f"pixels_{size}"
 
 

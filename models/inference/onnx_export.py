@@ -59,6 +59,7 @@ class Exported(nn.Module):
             self.register_buffer("axes", torch.from_numpy(projection.axes))
 
     def forward(self, *squares: Tensor) -> Tensor:
+        """Unit vectors [n, d] of uint8 squares [n, 3, s, s], one tensor for each of `sizes`."""
         parts = [
             self._describe(descriptor, squares[self.sizes.index(max(sizes))], sizes, flip)  # type: ignore[arg-type]  # a ModuleList's items are typed as Module
             for descriptor, (sizes, flip) in zip(self.descriptors, self.views, strict=True)

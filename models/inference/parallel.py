@@ -13,8 +13,11 @@ MAX_CONCURRENT = 4  # batches at once: each keeps its activations
 
 
 def map_in_parallel(work: Callable[[Item], Result], items: Iterable[Item], device: torch.device) -> Iterator[Result]:
-    """work(item) of every item, in their order. On a processor several run at once, each on its share of torch's threads,
-    until the last result is taken; on a GPU, which queues its work itself, one after the other."""
+    """Yield work(item) of every item, in their order.
+
+    On a CPU several run at once, each on its share of torch's threads, until the last result is taken; on a GPU, which queues
+    its work itself, one after the other.
+    """
     threads = torch.get_num_threads()
     together = min(threads, MAX_CONCURRENT) if device.type == "cpu" else 1
     if together == 1:

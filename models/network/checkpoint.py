@@ -43,8 +43,11 @@ def save_descriptor(path: Path, descriptor: Descriptor, image_size: int, notes: 
 
 
 def load_descriptor(path: Path) -> Checkpoint:
-    """Build the descriptor that the file describes and load its weights; UserError when the file is another thing, or when not
-    all weights are finite."""
+    """Build the descriptor that the file describes and load its weights, on the CPU.
+
+    Raises:
+        UserError: The file is missing or no checkpoint, or not all weights are finite.
+    """
     if not path.is_file():
         raise UserError(f"{path}: no such checkpoint. Train one with step 01.")
     try:

@@ -1,5 +1,6 @@
-"""ArcFace over many classes: the softmax is computed chunk by chunk, so that the logits [n, C] never exist whole; the class
-matrix may be shared by several processes, each of which holds a part.
+"""ArcFace over many classes, chunk by chunk, with a class matrix that several processes may share.
+
+The logits [n, C] never exist whole; each process holds a part of the matrix.
 
 J. Deng et al., ArcFace (2019): the logit of the right class is s · cos(θ + m), with the usual monotone continuation
 s · (cos θ − m sin m) past θ > π − m; all others are s · cos θ.

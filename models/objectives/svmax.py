@@ -14,8 +14,10 @@ from models.objectives.settings import SvmaxSettings
 
 
 class Svmax(Objective):
-    """`objective` with the regulariser that `settings` ask for: loss + λ exp((U − s)/(U − L)) on unit rows, or loss − λ s on
-    rows as they are. Without settings the loss is the objective's own.
+    """`objective` with the regulariser that `settings` ask for.
+
+    Bounded: loss + λ exp((U − s)/(U − L)) on unit rows; unbounded: loss − λ s on rows as they are. Without settings the loss is
+    the objective's own.
 
     The mean singular value s of the whole batch's unit rows [b, d] and its bounds L and U are always logged; where the
     objective takes this process's part of a batch, the other parts are gathered to compute s.

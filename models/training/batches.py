@@ -15,7 +15,8 @@ from models.training.state import Progress
 class Batches(Protocol):
     """Keys of this process's part of each batch, over several epochs in one stream."""
 
-    def batches_per_epoch(self) -> int: ...
+    def batches_per_epoch(self) -> int:
+        """How many batches each epoch has."""
 
     def __iter__(self) -> Iterator[list[Key]]: ...
 
@@ -27,6 +28,7 @@ class Continued:
         self.batches, self.done = batches, done
 
     def batches_per_epoch(self) -> int:
+        """Of a whole epoch, those that are done included."""
         return self.batches.batches_per_epoch()
 
     def __iter__(self) -> Iterator[list[Key]]:

@@ -18,8 +18,23 @@ BOARD_COLUMNS = ("loss", "learning_rate", "images_per_second", "classes", "valid
 
 @dataclass(frozen=True)
 class EpochRow:
-    """stage counts from 1; logs are the objective's own figures, a column each; validation is µAP on the synthetic queries,
-    empty where it was not measured; ended_by is empty until the stage's last epoch: "loss", "plateau", "epochs" or "minutes"."""
+    """One epoch of the curve.
+
+    Attributes:
+        stage: From 1.
+        epoch: Of the stage, from 1.
+        step: Optimiser steps done, over all stages.
+        classes: How many are learnt.
+        intensity: Of the epoch's edits, 0…1.
+        image_size: Side of the squares in pixels.
+        loss: Mean over the epoch's batches.
+        learning_rate: Of the descriptor, at the epoch's end.
+        images_per_second: Of all processes together.
+        seconds: Since the stage began.
+        logs: The objective's own figures, a column each.
+        validation: µAP on the synthetic queries; None where it was not measured.
+        ended_by: "loss", "plateau", "epochs" or "minutes" in the stage's last epoch, before it empty.
+    """
 
     stage: int
     epoch: int

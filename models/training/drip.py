@@ -28,8 +28,21 @@ def compute_centroids(
     precision: str,
     edited_per_class: int = EDITED_PER_CLASS,
 ) -> tuple[Tensor, Tensor]:
-    """The classes [c] of the images `rows` (image → class, side by side), in order, and their unit centroids [c, d]: the mean of
-    1 embedding of each clean image and `edited_per_class` of edited ones."""
+    """The classes [c] that occur, in order, and their unit centroids [c, d] (ISC2021 paper, 2.5.1).
+
+    A centroid is the mean of one embedding of each clean image of the class and `edited_per_class` of edited ones.
+
+    Args:
+        descriptor: Left in the mode, training or evaluation, that it was in.
+        clean: The images unedited.
+        edited: The same images, edited.
+        rows: Rows of the images to embed.
+        classes: The class of each of `rows`.
+        batch_size: Images per batch.
+        workers: Processes that edit images.
+        precision: "32", "bf16" or "16".
+        edited_per_class: Edited versions of each image.
+    """
     device = next(descriptor.parameters()).device
     was_training = descriptor.training
     descriptor.eval()

@@ -84,7 +84,7 @@ class Learner:
             with self.fabric.no_backward_sync(self.network, enabled=number < count - 1):
                 try:
                     output = self.compute_batch_loss(pixels, labels, instances)
-                except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # singular values of embeddings that are no numbers
+                except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # singular values of NaN
                     check(math.nan, instances)
                     raise
                 loss = float(output.loss.detach())

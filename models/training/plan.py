@@ -49,6 +49,7 @@ class StagePlan:
 
     @property
     def memory(self) -> int:
+        """Bytes in one process, all together."""
         return self.matrix + self.optimizer + self.network + self.activations
 
 
@@ -74,10 +75,9 @@ def this_machine(folder: Path, processes: int = 1) -> Machine:
 def plan_model(
     settings: ModelSettings, images: int, processes: int = 1, labels: NDArray[np.int64] | None = None
 ) -> Iterator[StagePlan]:
-    """The plan of each stage that is not left out, with `images` training images of the classes `labels`, or each its own, on
-    `processes`.
+    """The plan of each stage that is not left out, for `images` training images.
 
-    Every process has a GPU of its own; without GPUs they share the processor that one process alone would use.
+    `labels` [images] are their classes; without them each image is a class of its own. Each of `processes` processes has a GPU of its own; without GPUs they share the processor that one process alone would use.
     """
     device = best_device()
     processors = processes if device.type == "cuda" else 1

@@ -46,8 +46,11 @@ def _optimizer(kind: str, groups: list[dict[str, Any]], momentum: float) -> torc
 
 
 class EpochSchedule:
-    """Scales the optimisers' learning rates: within an epoch by the share of it that is done, after it by its loss; or, with
-    `fall_to`, by the share of the stage's budget that is spent, down to that share of the start rate."""
+    """Scales the optimisers' learning rates.
+
+    Within an epoch by the share of it that is done, after it by its loss; or, with `fall_to`, by the share of the stage's budget
+    that is spent, down to that share of the start rate.
+    """
 
     def __init__(
         self, optimizers: Sequence[torch.optim.Optimizer], settings: SchedulerSettings, fall_to: float | None = None
@@ -84,9 +87,11 @@ class EpochSchedule:
         return [group for optimizer in self.optimizers for group in optimizer.param_groups]
 
     def state_dict(self) -> dict[str, Any]:
+        """What changes while training goes on."""
         return {"plateaus": [plateau.state_dict() for plateau in self.plateaus], "start": self.start}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` returned."""
         for plateau, saved in zip(self.plateaus, state["plateaus"], strict=True):
             plateau.load_state_dict(saved)
         self.start = list(state["start"])

@@ -141,9 +141,7 @@ def _check_weights(run: StageRun, progress: Progress) -> None:
     for value in values:
         broken += ~value.isfinite().all()
     if sum_over_processes(broken) > 0:
-        raise UserError(
-            f"weights are no finite numbers any more after step {progress.step} (stage {progress.stage + 1}). {REMEDY}"
-        )
+        raise UserError(f"weights are NaN or infinite after step {progress.step} (stage {progress.stage + 1}). {REMEDY}")
 
 
 def _next_epoch(progress: Progress, loss: float) -> None:

@@ -28,10 +28,20 @@ Identity = dict[str, Any]  # of JSON values
 
 @dataclass
 class Progress:
-    """Where training stands: the stage, and its epoch and batch to do next; steps done in all; seconds spent in the stage and
-    images that this process saw in it; sums of this epoch's figures so far; the second of the
-    last validation; the lowest loss of an epoch of the stage and the
-    epochs since."""
+    """Where training stands.
+
+    Attributes:
+        stage: Index of the stage to do next, from 0.
+        epoch: Epoch of the stage to do next, from 0.
+        batch: Batch of the epoch to do next, from 0.
+        step: Optimiser steps done, over all stages.
+        seconds: Spent in the stage.
+        images: Seen by this process in the stage.
+        sums: Of this epoch's figures so far, by name.
+        validated: Seconds into the stage at the last validation.
+        lowest_loss: Of the stage's epochs.
+        epochs_since_lowest: Epochs since the loss last fell enough.
+    """
 
     stage: int = 0
     epoch: int = 0
@@ -70,8 +80,11 @@ def save_state(folder: Path, identity: Identity, progress: Progress, state: Mapp
 
 
 def load_state(folder: Path, identity: Identity, fabric: Fabric) -> tuple[Progress, dict[str, Any]] | None:
-    """This process's saved state; None where nothing, or another training's finished one, is saved. UserError: another training's
-    unfinished state, which a new training would overwrite, one that cannot be read, or one of other processes.
+    """This process's saved state; None where nothing, or another training's finished one, is saved.
+
+    Raises:
+        UserError: The state is another training's unfinished one, which a new training would overwrite; it cannot be read; or
+            another number of processes saved it in the middle of a stage.
     """
     path = folder / STATE
     if not path.is_file():
@@ -102,8 +115,10 @@ def load_state(folder: Path, identity: Identity, fabric: Fabric) -> tuple[Progre
 def training_identity(
     settings: ModelSettings, classes: ImageSet, overlays: ImageSet, labels: list[int] | None, seed: int, name: str
 ) -> Identity:
-    """What a saved state must have been trained with: the model's name, settings, seed, and the images in their order with their
-    sizes. The number of workers, and how the trained model embeds, change nothing.
+    """What a saved state must have been trained with.
+
+    The model's name, settings, seed, and the images in their order with their sizes; the number of workers, and how the trained
+    model embeds, do not matter.
     """
     trained = settings.what_trains()
     del trained["embedding"]  # None there
@@ -118,8 +133,10 @@ def training_identity(
 
 
 def as_it_began(folder: Path, identity: Identity) -> Identity:
-    """`identity`, without DRAWN_FOR where the training saved in `folder` began before that was part of it: such a training drew
-    the same edits in every stage and every model, and goes on so."""
+    """`identity`, without DRAWN_FOR where the training saved in `folder` began before that was part of it.
+
+    Such a training drew the same edits in every stage and every model, and goes on so.
+    """
     try:
         began = json.loads((folder / STATE).read_text(encoding="utf-8"))["identity"]
         return identity if DRAWN_FOR in began else {key: value for key, value in identity.items() if key != DRAWN_FOR}
