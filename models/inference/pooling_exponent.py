@@ -1,6 +1,7 @@
 """The choice of p*, GeM's exponent at test time: vectors at several p to compare, or p learnt alone.
 
-MultiGrain, ICLR submission, section 3.5 and appendix G. The backbone's maps don't depend on p: they are computed once for each image and size.
+MultiGrain, ICLR submission, section 3.5 and appendix G. The backbone's maps don't depend on p: they are computed
+once for each image and size.
 """
 
 from collections.abc import Iterator, Sequence

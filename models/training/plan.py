@@ -77,7 +77,8 @@ def plan_model(
 ) -> Iterator[StagePlan]:
     """The plan of each stage that is not left out, for `images` training images.
 
-    `labels` [images] are their classes; without them each image is a class of its own. Each of `processes` processes has a GPU of its own; without GPUs they share the processor that one process alone would use.
+    `labels` [images] are their classes; without them each image is a class of its own. Each of `processes` processes has a GPU
+    of its own; without GPUs they share the CPU that one process alone would use.
     """
     device = best_device()
     processors = processes if device.type == "cuda" else 1
