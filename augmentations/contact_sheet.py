@@ -19,6 +19,7 @@ from data.errors import ImageError, UserError
 from data.files import whole_file
 from data.images import ImageSet
 from data.loader import resize_square, shrink
+from data.pixels import as_uint8
 
 CELL_SIDE, LABEL_HEIGHT = 144, 16
 MAX_OVERLAYS = 64  # images that the sheets paste from
@@ -119,4 +120,4 @@ def _save(path: Path, rows: list[tuple[str, list[Image]]], columns: int) -> None
 
 def _enlarge(image: Image, long_side: int) -> Image:
     factor = long_side / max(image.shape[:2])
-    return cv2.resize(image, None, fx=factor, fy=factor, interpolation=cv2.INTER_NEAREST)  # type: ignore[return-value]
+    return as_uint8(cv2.resize(image, None, fx=factor, fy=factor, interpolation=cv2.INTER_NEAREST))

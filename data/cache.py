@@ -19,6 +19,7 @@ from data.errors import ImageError
 from data.files import whole_file
 from data.images import ImageSet
 from data.loader import resize_square
+from data.pixels import as_uint8
 
 IMAGES_IN_MEMORY = 2048
 
@@ -91,7 +92,7 @@ class _Jpegs:
 
     def __getitem__(self, row: int) -> NDArray[np.uint8]:
         start = self.ends[row - 1] if row else 0
-        return cv2.imdecode(np.asarray(self.content[start : self.ends[row]]), cv2.IMREAD_COLOR_RGB)  # type: ignore[return-value]
+        return as_uint8(cv2.imdecode(np.asarray(self.content[start : self.ends[row]]), cv2.IMREAD_COLOR_RGB))
 
 
 def _write_pixels(images: ImageSet, size: int, target: Path, workers: int) -> tuple[NDArray[np.int64], dict[str, str]]:

@@ -10,6 +10,7 @@ from torch.utils.data import Dataset
 from data.decode import decode_rgb
 from data.errors import ImageError
 from data.images import ImageSet
+from data.pixels import as_uint8
 
 
 class CleanImages(Dataset[tuple[Tensor, bool]]):
@@ -36,7 +37,7 @@ class CleanImages(Dataset[tuple[Tensor, bool]]):
 def resize_square(pixels: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
     """Resize [h, w, 3] to [size, size, 3] without keeping the shape, as the competition's code did; by areas if it shrinks."""
     shrinks = min(pixels.shape[:2]) > size
-    return cv2.resize(pixels, (size, size), interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR)  # type: ignore[return-value]
+    return as_uint8(cv2.resize(pixels, (size, size), interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR))
 
 
 def shrink(pixels: NDArray[np.uint8], long_side: int) -> NDArray[np.uint8]:
@@ -45,4 +46,4 @@ def shrink(pixels: NDArray[np.uint8], long_side: int) -> NDArray[np.uint8]:
     if factor >= 1:
         return pixels
     size = max(8, round(pixels.shape[1] * factor)), max(8, round(pixels.shape[0] * factor))
-    return cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)  # type: ignore[return-value]
+    return as_uint8(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA))

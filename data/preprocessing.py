@@ -14,6 +14,7 @@ from data.decode import decode_rgb
 from data.errors import ImageError, UserError
 from data.images import ImageSet
 from data.loader import resize_square
+from data.pixels import as_uint8
 
 TestProtocol = Literal["square", "center_crop", "long_side"]
 SHORT_SIDE_RATIO = 256 / 224  # the short side before the centre is cut out, as ImageNet's test protocol has it
@@ -100,7 +101,7 @@ def preprocess(pixels: NDArray[np.uint8], size: int, protocol: TestProtocol) -> 
 def _resize(pixels: NDArray[np.uint8], scale: float) -> NDArray[np.uint8]:
     width, height = max(1, round(pixels.shape[1] * scale)), max(1, round(pixels.shape[0] * scale))
     interpolation = cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR
-    return cv2.resize(pixels, (width, height), interpolation=interpolation)  # type: ignore[return-value]
+    return as_uint8(cv2.resize(pixels, (width, height), interpolation=interpolation))
 
 
 def _decoded_short_side(size: int, protocol: TestProtocol) -> int:

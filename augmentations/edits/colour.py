@@ -5,6 +5,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from augmentations.edits.registry import Image, edit
+from data.pixels import as_uint8
 
 # Principal components of ImageNet's colours (A. Krizhevsky et al., 2012), as MultiGrain's `full` set uses them.
 LIGHTING_VALUES = np.array([0.2175, 0.0188, 0.0045], np.float32)
@@ -24,33 +25,33 @@ def color_jitter(image: Image, brightness: float, contrast: float, saturation: f
     matrix = np.empty((3, 4), np.float32)
     matrix[:, :3] = mix * (brightness * contrast)
     matrix[:, 3] = mix.sum(axis=1) * mean_grey * (1 - contrast)
-    return cv2.transform(image, matrix)  # type: ignore[return-value]
+    return as_uint8(cv2.transform(image, matrix))
 
 
 @edit
 def grayscale(image: Image) -> Image:
     """Put the luminosity into all three channels."""
-    return cv2.cvtColor(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB)  # type: ignore[return-value]
+    return as_uint8(cv2.cvtColor(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB))
 
 
 @edit
 def opacity(image: Image, level: float) -> Image:
     """Blend with white: a level of 1 keeps the image, 0 is white."""
-    return cv2.convertScaleAbs(image, alpha=level, beta=255 * (1 - level))  # type: ignore[return-value]
+    return as_uint8(cv2.convertScaleAbs(image, alpha=level, beta=255 * (1 - level)))
 
 
 @edit
 def invert_channels(image: Image, red: bool, green: bool, blue: bool) -> Image:
     """Invert the chosen channels: 255 − value."""
     values = np.arange(256, dtype=np.uint8)[:, None] ^ np.array([255 * red, 255 * green, 255 * blue], np.uint8)
-    return cv2.LUT(image, values[None])  # type: ignore[return-value]
+    return as_uint8(cv2.LUT(image, values[None]))
 
 
 @edit
 def swap_channels(image: Image, order: list[int]) -> Image:
     """Make channel i the image's channel order[i]; a channel may come more than once."""
     channels = cv2.split(image)
-    return cv2.merge([channels[index] for index in order])  # type: ignore[return-value]
+    return as_uint8(cv2.merge([channels[index] for index in order]))
 
 
 @edit
@@ -73,7 +74,7 @@ def pca_lighting(image: Image, weights: list[float]) -> Image:
     """Add weights [3] · eigenvalues along the principal colours of ImageNet."""
     shift = 255 * LIGHTING_VECTORS @ (np.array(weights, np.float32) * LIGHTING_VALUES)
     values = np.arange(256, dtype=np.float32)[:, None] + shift
-    return cv2.LUT(image, np.clip(values.round(), 0, 255).astype(np.uint8)[None])  # type: ignore[return-value]
+    return as_uint8(cv2.LUT(image, np.clip(values.round(), 0, 255).astype(np.uint8)[None]))
 
 
 @edit
@@ -87,4 +88,4 @@ def photo_filter(image: Image, tint: list[float], gamma: float, fade: float, vig
         y, x = np.linspace(-1, 1, height, dtype=np.float32)[:, None], np.linspace(-1, 1, width, dtype=np.float32)
         shade = 1 - vignette * np.clip((x * x + y * y) / 2, 0, 1)
         filtered = (filtered * shade[..., None]).astype(np.uint8)
-    return filtered  # type: ignore[return-value]
+    return as_uint8(filtered)

@@ -6,6 +6,7 @@ import cv2
 import numpy as np
 
 from augmentations.edits.registry import Image, edit
+from data.pixels import as_uint8
 
 MIN_SIDE = 8
 
@@ -19,13 +20,13 @@ def scale(image: Image, factor: float) -> Image:
 @edit
 def hflip(image: Image) -> Image:
     """Mirror left and right."""
-    return _uint8(cv2.flip(image, 1))
+    return as_uint8(cv2.flip(image, 1))
 
 
 @edit
 def vflip(image: Image) -> Image:
     """Mirror top and bottom."""
-    return _uint8(cv2.flip(image, 0))
+    return as_uint8(cv2.flip(image, 0))
 
 
 @edit
@@ -37,7 +38,7 @@ def rotate(image: Image, degrees: float) -> Image:
     matrix[0, 2] -= (width - kept_width) / 2
     matrix[1, 2] -= (height - kept_height) / 2
     size = max(MIN_SIDE, int(kept_width)), max(MIN_SIDE, int(kept_height))
-    return _uint8(cv2.warpAffine(image, matrix, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101))
+    return as_uint8(cv2.warpAffine(image, matrix, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101))
 
 
 @edit
@@ -55,7 +56,7 @@ def perspective(image: Image, corner_shifts: list[list[float]], crop_border: boo
         top, bottom = max(moved[0, 1], moved[1, 1], 0), min(moved[2, 1], moved[3, 1], height)
         if right - left >= MIN_SIDE and bottom - top >= MIN_SIDE:
             warped = warped[math.ceil(top) : int(bottom), math.ceil(left) : int(right)]
-    return _uint8(warped)
+    return as_uint8(warped)
 
 
 @edit
@@ -81,7 +82,7 @@ def resized_crop(image: Image, area: float, ratio: float, x: float, y: float) ->
 def pad(image: Image, width_share: float, height_share: float, colour: list[int]) -> Image:
     """Add a border of one colour: shares of width and height on each side."""
     x, y = round(image.shape[1] * width_share), round(image.shape[0] * height_share)
-    return _uint8(cv2.copyMakeBorder(image, y, y, x, x, cv2.BORDER_CONSTANT, value=colour))
+    return as_uint8(cv2.copyMakeBorder(image, y, y, x, x, cv2.BORDER_CONSTANT, value=colour))
 
 
 @edit
@@ -89,7 +90,7 @@ def pad_to_square(image: Image, colour: list[int]) -> Image:
     """Add borders of one colour to the shorter sides, until the image is square."""
     height, width = image.shape[:2]
     x, y = max(0, height - width), max(0, width - height)
-    return _uint8(cv2.copyMakeBorder(image, y // 2, y - y // 2, x // 2, x - x // 2, cv2.BORDER_CONSTANT, value=colour))
+    return as_uint8(cv2.copyMakeBorder(image, y // 2, y - y // 2, x // 2, x - x // 2, cv2.BORDER_CONSTANT, value=colour))
 
 
 def _span(start: float, end: float, length: int) -> tuple[int, int]:
@@ -114,8 +115,4 @@ def _largest_upright(width: int, height: int, degrees: float) -> tuple[float, fl
 
 def _resize(image: Image, width: int, height: int) -> Image:
     size = max(MIN_SIDE, width), max(MIN_SIDE, height)
-    return _uint8(cv2.resize(image, size, interpolation=cv2.INTER_AREA))
-
-
-def _uint8(image: np.ndarray) -> Image:
-    return image
+    return as_uint8(cv2.resize(image, size, interpolation=cv2.INTER_AREA))

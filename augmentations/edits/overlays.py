@@ -13,6 +13,7 @@ from PIL import Image as Pillow
 from PIL import ImageDraw, ImageFont
 
 from augmentations.edits.registry import Image, edit, pasting_edit
+from data.pixels import as_uint8
 
 GLYPH_PIXELS = 40
 
@@ -50,7 +51,7 @@ def overlay_text(image: Image, text: str, font: int, size: float, colour: list[i
     mask = text_mask(text, font)
     height = max(3, round(min(image.shape[:2]) * size))
     width = max(3, round(mask.shape[1] * height / mask.shape[0]))
-    mask = cv2.resize(mask, (width, height), interpolation=cv2.INTER_AREA)  # type: ignore[assignment]
+    mask = as_uint8(cv2.resize(mask, (width, height), interpolation=cv2.INTER_AREA))
     return _blend(image, np.array(colour, np.uint8), mask[..., None].astype(np.float32) * np.float32(opacity / 255), x, y)
 
 
@@ -66,7 +67,7 @@ def overlay_stripes(
         mask &= _stripes(image.shape[0], image.shape[1], 0.7, degrees + 90, density)
     values = np.arange(256, dtype=np.float32)[:, None] * (1 - opacity) + np.array(colour, np.float32) * opacity
     covered = cv2.LUT(image, values.astype(np.uint8)[None])
-    return cv2.copyTo(covered, mask.view(np.uint8), image.copy())  # type: ignore[return-value]
+    return as_uint8(cv2.copyTo(covered, mask.view(np.uint8), image.copy()))
 
 
 @edit
@@ -80,7 +81,7 @@ def meme_format(image: Image, text: str, font: int, caption: float, background: 
     mask = text_mask(text, font)
     fit = min(0.9 * width / mask.shape[1], 0.8 * room / mask.shape[0])
     size = max(2, int(mask.shape[1] * fit)), max(2, int(mask.shape[0] * fit))
-    mask = cv2.resize(mask, size, interpolation=cv2.INTER_AREA)  # type: ignore[assignment]
+    mask = as_uint8(cv2.resize(mask, size, interpolation=cv2.INTER_AREA))
     x, y = (width - size[0]) / 2 / width, (room - size[1]) / 2 / meme.shape[0]
     return _blend(meme, np.array(colour, np.uint8), mask[..., None].astype(np.float32) / np.float32(255), x, y)
 
@@ -99,7 +100,7 @@ def onto_screenshot(image: Image, template: int) -> Image:
     inside = image[: box.shape[0], : box.shape[1]]
     dy, dx = (box.shape[0] - inside.shape[0]) // 2, (box.shape[1] - inside.shape[1]) // 2
     box[dy : dy + inside.shape[0], dx : dx + inside.shape[1]] = inside
-    return page  # type: ignore[return-value]
+    return as_uint8(page)
 
 
 @edit
@@ -112,7 +113,7 @@ def border(image: Image, width: float, colour: list[int], bar: float) -> Image:
     for number in range(4 if below >= 6 else 0):
         at = int(framed.shape[1] * (0.12 + 0.12 * number)), framed.shape[0] - edge // 2 - below // 2
         cv2.circle(framed, at, max(1, below // 4), ink, -1, cv2.LINE_AA)
-    return framed  # type: ignore[return-value]
+    return as_uint8(framed)
 
 
 @edit
@@ -121,7 +122,7 @@ def watermark(image: Image, text: str, font: int, opacity: float, size: float, d
     height, width = image.shape[:2]
     word = text_mask(text, font)
     tall = max(4, round(min(height, width) * size))
-    word = cv2.resize(word, (max(4, round(word.shape[1] * tall / word.shape[0])), tall), interpolation=cv2.INTER_AREA)  # type: ignore[assignment]
+    word = as_uint8(cv2.resize(word, (max(4, round(word.shape[1] * tall / word.shape[0])), tall), interpolation=cv2.INTER_AREA))
     cell = np.pad(word, ((tall // 2, tall // 2), (tall, tall)))
     reach = int(np.hypot(height, width)) + 2
     field = np.tile(cell, (reach // cell.shape[0] + 1, reach // cell.shape[1] + 1))[:reach, :reach]

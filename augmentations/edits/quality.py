@@ -4,6 +4,7 @@ import cv2
 import numpy as np
 
 from augmentations.edits.registry import TUNED_SIDE, Image, edit
+from data.pixels import as_uint8
 
 SMOOTHING_KERNEL = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32) / 13  # the smoothing of Pillow's sharpness
 
@@ -14,21 +15,21 @@ def encoding_quality(image: Image, quality: int) -> Image:
     _, encoded = cv2.imencode(
         ".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, int(np.clip(quality, 1, 100))]
     )
-    return cv2.imdecode(encoded, cv2.IMREAD_COLOR_RGB)  # type: ignore[return-value]
+    return as_uint8(cv2.imdecode(encoded, cv2.IMREAD_COLOR_RGB))
 
 
 @edit
 def blur(image: Image, radius: float) -> Image:
     """Apply a Gaussian blur; `radius` in pixels of an image with a short side of TUNED_SIDE."""
     sigma = radius * min(image.shape[:2]) / TUNED_SIDE
-    return cv2.GaussianBlur(image, (0, 0), sigma) if sigma > 0.1 else image.copy()  # type: ignore[return-value]
+    return as_uint8(cv2.GaussianBlur(image, (0, 0), sigma) if sigma > 0.1 else image.copy())
 
 
 @edit
 def sharpen(image: Image, factor: float) -> Image:
     """Move away from a smoothed copy by `factor`; 1 changes nothing."""
     smooth = cv2.filter2D(image, -1, SMOOTHING_KERNEL)
-    return cv2.addWeighted(image, factor, smooth, 1 - factor, 0)  # type: ignore[return-value]
+    return as_uint8(cv2.addWeighted(image, factor, smooth, 1 - factor, 0))
 
 
 @edit
@@ -46,7 +47,7 @@ def pixelization(image: Image, ratio: float) -> Image:
     """Shrink by `ratio` and enlarge again in blocks."""
     height, width = image.shape[:2]
     small = cv2.resize(image, (max(1, round(width * ratio)), max(1, round(height * ratio))), interpolation=cv2.INTER_AREA)
-    return cv2.resize(small, (width, height), interpolation=cv2.INTER_NEAREST)  # type: ignore[return-value]
+    return as_uint8(cv2.resize(small, (width, height), interpolation=cv2.INTER_NEAREST))
 
 
 @edit
