@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from data.discovery import discover
 from data.ground_truth import read_ground_truth
 from data.images import ImageSet
 from models.inference.embed import EmbeddedBlock
@@ -29,7 +30,8 @@ from models.settings import EmbeddingSettings
 from pipeline.run.run import open_existing_run
 from pipeline.tools.extractor import Extractor, Normalizer, run_extractor
 from pipeline.tools.match_calibration import calibrate_on_run, fit_tail_of_readable
-from pipeline.tools.match_folders import add_folder, match_folder, match_within
+from pipeline.tools.match_index import add_pictures
+from pipeline.tools.match_search import Search
 from submissions.ensemble.projection import unit_length
 from submissions.ensemble.variant import Variant
 from submissions.index.matches import Rule, write_matches_csv
@@ -104,20 +106,24 @@ def speed() -> None:
         assert extractor.normalizer is not None
         training = extractor.normalizer.training
         held_out = training.rows(training.ids[:2000])
+        held, asked = discover([folder / "references"]).paths, discover([folder / "queries"]).paths
         with open_store(folder / "index", "simulated", DIMENSIONS) as store:
-            timed("hash and store the references", lambda: add_folder(store, extractor, folder / "references"))
+            timed(
+                "hash and store the references", lambda: add_pictures(store, extractor, discover([folder / "references"]).paths)
+            )
             tail = timed("calibrate on 2,000 × 2,000", lambda: fit_tail_of_readable(held_out, held_out, np.arange(2000)))
             rule = Rule(None, tail, 0.001, 10)
             matches = timed(
-                "Faiss file, normalise, search, judge", lambda: match_folder(store, extractor, folder / "queries", rule)
+                "Faiss file, normalise, search, judge",
+                lambda: Search(store, extractor, rule).queries(asked).matches,
             )
             timed("CSV", lambda: write_matches_csv(folder / "matches.csv", matches))
             timed("gallery of the best 300", lambda: write_matches_page(folder / "gallery", matches, rule))
             table.add_row("all", f"{total:.2f}", end_section=True)
             found = sum(match.query.name[1:] == match.reference.name[1:] for match in matches.pairs)
             wrong = len({match.query for match in matches.pairs if int(match.query.stem[1:]) >= QUERIES // 2})
-            timed("again, nothing new", lambda: add_folder(store, extractor, folder / "references"))
-            timed("copies within the references", lambda: match_within(store, extractor, rule))
+            timed("again, nothing new", lambda: add_pictures(store, extractor, held))
+            timed("copies within the references", lambda: Search(store, extractor, rule).within())
     CONSOLE.print(table)
     CONSOLE.print(f"{found} of {QUERIES // 2} copies found, {wrong} of {QUERIES // 2} others matched")
 

@@ -1,66 +1,55 @@
-"""Find copies in any two folders of images, or within one, with a trained run, a checkpoint or an ONNX file.
+"""Find copies of pictures in folders, group them, and deal with them.
 
-match.py --queries DIR --references DIR     which references do the queries copy? Without --references: copies within DIR.
+match.py A.jpg B.jpg                        are they copies? Exit code 0: yes, 1: no, 2: error.
+match.py --queries DIR …                    copies within the folders; with --references DIR … only copies of those.
+match.py --apply move|hardlink|symlink|delete-to-trash   carry out the plan that a search wrote; --undo takes it back.
 match.py --index DIR --add DIR …            keep a reference index; only contents that it lacks are embedded.
 match.py --index DIR --remove PATH …        take files, or all below a folder, out of it.
 match.py --index DIR --queries DIR          search it.
 """
 
-import argparse
-from pathlib import Path
+import sys
+from collections.abc import Sequence
 
-from data.errors import UserError
-from pipeline.run.cli import add_data_option, named_path, report_errors
-
-
-def parser() -> argparse.ArgumentParser:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--run", type=named_path, metavar="DIR", help="run folder; without it the latest run under runs/")
-    options.add_argument("--queries", type=named_path, metavar="DIR", help="images that may be copies")
-    options.add_argument("--references", type=named_path, metavar="DIR", help="images that may have been copied")
-    options.add_argument("--index", type=named_path, metavar="DIR", help="a reference index to keep; made when it is new")
-    options.add_argument(
-        "--add", type=named_path, nargs="+", metavar="DIR", default=[], help="with --index: add all images below"
-    )
-    options.add_argument(
-        "--remove", type=named_path, nargs="+", metavar="PATH", default=[], help="with --index: files or folders"
-    )
-    options.add_argument("--checkpoint", type=named_path, metavar="FILE", help="describe images with this .safetensors, no run")
-    options.add_argument("--onnx", type=named_path, metavar="FILE", help="describe images with this .onnx (export.py), no run")
-    options.add_argument("--false-alarms", type=float, default=0.001, metavar="RATE", help="per query; default 0.001")
-    options.add_argument("--threshold", type=float, metavar="SCORE", help="lowest score of a copy, instead of --false-alarms")
-    options.add_argument(
-        "--unrelated", type=named_path, metavar="DIR", help="calibrate on these pictures, no copies of each other"
-    )
-    options.add_argument("--most", type=int, default=10, metavar="N", help="references per query at most; default 10")
-    options.add_argument("--output", type=named_path, default=Path("matches"), metavar="DIR", help="default: matches")
-    add_data_option(options)
-    return options
+from pipeline.run.cli import report_errors
+from pipeline.tools.match_options import check, parser
 
 
-def check(options: argparse.Namespace) -> None:
-    """UserError for options that make no sense together."""
-    if (options.add or options.remove) and options.index is None:
-        raise UserError("--add and --remove change an index: name it with --index DIR.")
-    if options.queries is None and not (options.add or options.remove):
-        raise UserError("name the images to search for with --queries DIR (or change an index with --index, --add, --remove).")
-    if options.references is not None and options.index is not None:
-        raise UserError("--references makes an index of its own; to search a kept one, add the folder: --index DIR --add DIR.")
-    if options.checkpoint is not None and options.onnx is not None:
-        raise UserError("--checkpoint and --onnx exclude each other: one network describes the images.")
-    if not 0 < options.false_alarms < 1:
-        raise UserError(f"--false-alarms {options.false_alarms}: a rate per query between 0 and 1, such as 0.001.")
-    if options.threshold is not None and not options.threshold <= 0:
-        raise UserError(f"--threshold {options.threshold}: a score is −‖q − r‖², 0 for the very same vector; such as -0.5.")
-    if options.most < 1:
-        raise UserError(f"--most {options.most}: at least 1.")
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what the command line says and return the exit code."""
+    options = parser(__doc__).parse_args(arguments)
+    check(options)
+    # imported here: --help must answer at once
+    from data.discovery import discover
+    from pipeline.tools import match_acting, match_command, match_model, match_two
+    from pipeline.tools.match_output import Output
+
+    output = Output(options.json, options.quiet)
+    if options.undo:
+        return match_acting.take_back(options.output, output)
+    if options.apply is not None:
+        return match_acting.carry_out(options.output, options.plan, options.apply, options.to, options.protect, output)
+    if options.pictures and (verdict := match_two.same_bytes(options.pictures[0], options.pictures[1])):
+        return match_two.report(verdict, options.pictures[0], options.pictures[1], output)
+
+    sources = match_command.Sources(options.queries, options.references, options.protect, options.no_self)
+    pictures = match_command.find_pictures(sources, options.output, output)
+    added = discover(options.add) if options.add else None
+    match_command.check_index(options.index, added is not None, output)
+    model = match_model.open_model(options.run, options.data, options.checkpoint, options.onnx)
+    if not options.queries and not options.pictures:
+        match_command.change_index(model, options.index, added, options.remove, output)
+        return 0
+
+    rule = match_model.make_rule(model, options.threshold, options.false_alarms, options.most, options.unrelated)
+    if options.pictures:
+        first, second = options.pictures
+        return match_two.report(match_two.compare(model, rule, first, second), first, second, output)
+    grouping = match_command.Grouping(options.keep, options.group_size)
+    match_command.search(model, rule, sources, pictures, options.index, grouping, options.output, output, added, options.remove)
+    return 0
 
 
 if __name__ == "__main__":
-    arguments = parser().parse_args()
     with report_errors():
-        check(arguments)
-        # imported here: --help must answer at once
-        from pipeline.tools.match_command import match
-
-        match(arguments)
+        sys.exit(main())

@@ -37,7 +37,7 @@ def chosen_run(options: argparse.Namespace) -> Run:
     return open_run(options.run, options.recipe, options.data, options.scale)
 
 
-def add_data_option(parser: argparse.ArgumentParser) -> None:
+def add_data_option(parser: argparse._ActionsContainer) -> None:
     """Add --data, with which a tool opens a run whose data set has moved."""
     parser.add_argument("--data", type=named_path, metavar="DIR", help="the run's data set, where it has been moved")
 

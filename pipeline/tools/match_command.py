@@ -1,135 +1,247 @@
-"""What match.py's options mean."""
+"""match.py's searches: change the index, find copies, group them, write the results."""
 
-import argparse
-import fcntl
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from data.discovery import Discovered, discover, skipped_counts
 from data.errors import UserError
-from pipeline.run.run import Run, open_existing_run
-from pipeline.tools.extractor import Extractor, checkpoint_extractor, onnx_extractor, run_extractor
-from pipeline.tools.match_calibration import calibrate_on_images, calibrate_on_run
-from pipeline.tools.match_folders import Added, add_folder, forget_missing, images_below, indexed_path, match_folder, match_within
-from submissions.index.calibration import Tail
+from data.locks import only_one
+from pipeline.tools.match_groups import Grouped, make_groups, read_facts, without_flat, write_grouped
+from pipeline.tools.match_index import Added, add_pictures, forget_missing, indexed_path
+from pipeline.tools.match_model import Model
+from pipeline.tools.match_output import Output
+from pipeline.tools.match_search import Exclusions, Found, PairScores, Search
+from submissions.copies.groups import BOUND
+from submissions.copies.keeping import KeepRule
+from submissions.index.decisions import decisions
 from submissions.index.matches import Matches, Rule, counted, write_matches_csv
-from submissions.index.store import FILE, Store, open_store, remove_files
+from submissions.index.store import FILE, Store, forget_queries, open_store, remove_files
 from submissions.report.matches_page import write_matches_page
 from submissions.report.output_folder import check_output_folder
 
 GALLERY = "gallery"
 
 
-def match(options: argparse.Namespace) -> None:
-    """Change the index, search it, write `matches.csv` and `gallery/index.html`."""
-    _check_folders(options)
-    check_output_folder(options.output / GALLERY, "--output")
-    run, extractor = _extractor(options)
-    if options.queries is None:
-        with open_store(options.index, extractor.identity, extractor.dimensions, new=bool(options.add)) as store:
-            _change(store, extractor, options)
+@dataclass(frozen=True)
+class Sources:
+    """Where pictures come from: folders, archives, files or `@list.txt`.
+
+    Attributes:
+        queries: pictures that may be copies; without references, copies are looked for among them.
+        references: pictures that may have been copied.
+        protected: pictures that are searched too and never touched.
+        no_self: report no pairs within one source.
+    """
+
+    queries: Sequence[Path]
+    references: Sequence[Path] = ()
+    protected: Sequence[Path] = ()
+    no_self: bool = False
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """How groups are made and planned.
+
+    Attributes:
+        keep: which file of a group to keep.
+        bound: largest number of contents in a group.
+    """
+
+    keep: KeepRule = "largest"
+    bound: int = BOUND
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """What the sources hold.
+
+    Attributes:
+        queries: pictures that may be copies.
+        references: pictures that may have been copied; None where copies are looked for among the queries.
+        protected: pictures that are never touched.
+    """
+
+    queries: Discovered
+    references: Discovered | None
+    protected: Discovered
+
+
+def find_pictures(sources: Sources, folder: Path, output: Output) -> Pictures:
+    """Find the pictures of all sources, but for those in the results' own folder.
+
+    Raises:
+        UserError: a source is missing or holds no picture, or the results would overwrite a folder that is not theirs.
+    """
+    check_output_folder(folder / GALLERY, "--output")
+    queries = _discovered(sources.queries, folder, output) if sources.queries else Discovered([])
+    references = _discovered(sources.references, folder, output) if sources.references else None
+    protected = _discovered(sources.protected, folder, output) if sources.protected else Discovered([])
+    return Pictures(queries, references, protected)
+
+
+def check_index(index: Path | None, adds: bool, output: Output) -> None:
+    """Look at a kept index before anything is embedded.
+
+    Raises:
+        UserError: there is none, and nothing is added that would make it.
+    """
+    if index is None:
         return
-    with alone(options.output):
-        private = options.index is None
-        folder = options.output / "index" if private else options.index
+    database = index / FILE
+    if adds and database.is_file() and not database.stat().st_size:
+        output.say(f"{database} is empty, as a killed or damaged one is: a new index is made")
+    if not adds and not database.exists():
+        raise UserError(f"{index} holds no index. Make it with: python pipeline/match.py --index {index} --add DIR")
+
+
+def change_index(model: Model, index: Path, added: Discovered | None, removed: Sequence[Path], output: Output) -> None:
+    """Add pictures to a kept index and take files, or all below a folder, out of it."""
+    with open_store(index, model.extractor.identity, model.extractor.dimensions, new=added is not None) as store:
+        _change(store, model, added, removed, output)
+
+
+def search(
+    model: Model,
+    rule: Rule,
+    sources: Sources,
+    pictures: Pictures,
+    index: Path | None,
+    grouping: Grouping,
+    folder: Path,
+    output: Output,
+    added: Discovered | None = None,
+    removed: Sequence[Path] = (),
+) -> int:
+    """Find copies and write matches.csv, groups.csv, plan.csv and the gallery.
+
+    Args:
+        model: opened.
+        rule: when a pair counts as a copy.
+        sources: where the pictures are.
+        pictures: what the sources hold.
+        index: a kept index of references; None keeps one in `folder`.
+        grouping: how groups are made and planned.
+        folder: where the results go.
+        output: where messages go.
+        added: pictures to add to the kept index first.
+        removed: files or folders to take out of it first.
+
+    Returns:
+        The number of matches.
+    """
+    queries, references = pictures.queries, pictures.references
+    with only_here(folder):
+        place = index or folder / "index"
+        extractor = model.extractor
         with open_store(
-            folder, extractor.identity, extractor.dimensions, replace=private, new=private or bool(options.add)
+            place, extractor.identity, extractor.dimensions, replace=index is None, new=index is None or added is not None
         ) as store:
-            _change(store, extractor, options)
-            rule = Rule(options.threshold, _tail(options, run, extractor), options.false_alarms, options.most)
-            references = options.references or options.queries
-            if private:
-                _tell_added(references, add_folder(store, extractor, references))
-                forget_missing(store, references)
-            if private and options.references is None:
-                matches = match_within(store, extractor, rule)
-            else:
-                matches = match_folder(store, extractor, options.queries, rule)
-        _write(options, matches, rule)
+            _change(store, model, added, removed, output)
+            exclusions = _exclusions(store, sources)
+            lookup = Search(store, extractor, rule, exclusions)
+            if index is None:
+                held = list(dict.fromkeys([*(references or queries).paths, *pictures.protected.paths]))
+                _say_added(
+                    ", ".join(map(str, sources.references or sources.queries)), add_pictures(store, extractor, held), output
+                )
+                forget_missing(store, held)
+            found = lookup.within() if index is None and references is None else lookup.queries(queries.paths)
+            if index is None:
+                forget_queries(store, found.digests.values())
+            facts = read_facts(sorted({path for match in found.matches.pairs for path in (match.query, match.reference)}))
+            found = replace(found, matches=replace(found.matches, pairs=without_flat(found.matches.pairs, facts)))
+            grouped = None
+            if found.matches.threshold is not None:
+                grouped = make_groups(
+                    found,
+                    facts,
+                    PairScores(store, extractor),
+                    found.matches.threshold,
+                    exclusions,
+                    grouping.keep,
+                    [*map(indexed_path, sources.queries), *map(indexed_path, sources.references)],
+                    protection(sources.protected),
+                    grouping.bound,
+                )
+        _write(folder, found, grouped, rule, output)
+    return len(found.matches.pairs)
 
 
-def _check_folders(options: argparse.Namespace) -> None:
-    """UserError for a folder without images or an index that is not there, before anything is embedded."""
-    for folder in (options.queries, options.references, options.unrelated, *options.add):
-        if folder is not None:
-            images_below(folder)
-    if options.index is None:
-        return
-    database = options.index / FILE
-    if options.add and database.is_file() and not database.stat().st_size:
-        print(f"{database} is empty, as a killed or damaged one is: a new index is made")
-    if not options.add and not database.exists():
-        raise UserError(
-            f"{options.index} holds no index. Make it with: python pipeline/match.py --index {options.index} --add DIR"
-        )
+def only_here(folder: Path) -> AbstractContextManager[None]:
+    """Hold the results' folder alone.
 
-
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """UserError while another match.py writes into the same folder. The lock goes with the process."""
+    Raises:
+        UserError: another match.py is writing into it, or it is a file.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
         raise UserError(f"--output {folder} is a file. Name a folder.") from error
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UserError(f"another match.py is writing into {folder}. Wait for it, or name another --output.") from error
-        yield
-    finally:
-        os.close(handle)
+    return only_one(folder / ".lock", f"another match.py is writing into {folder}. Wait for it, or name another --output.")
 
 
-def _extractor(options: argparse.Namespace) -> tuple[Run | None, Extractor]:
-    if options.checkpoint is not None:
-        return None, checkpoint_extractor(options.checkpoint)
-    if options.onnx is not None:
-        return None, onnx_extractor(options.onnx)
-    run = open_existing_run(options.run, options.data)
-    return run, run_extractor(run)
+def protection(folders: Sequence[Path]) -> Callable[[Path], bool]:
+    """Return whether a file is one of the protected ones or lies below one of the protected folders."""
+    guarded = [indexed_path(path) for path in folders]
+    return lambda path: any(place == path or place in path.parents for place in guarded)
 
 
-def _tail(options: argparse.Namespace, run: Run | None, extractor: Extractor) -> Tail | None:
-    if options.unrelated is not None:
-        return calibrate_on_images(extractor, images_below(options.unrelated))
-    try:
-        return calibrate_on_run(run, extractor) if run is not None else None
-    except UserError:
-        if options.threshold is not None:
-            return None  # the rates are not known; the threshold is the user's own
-        raise
+def _discovered(sources: Sequence[Path], results: Path, output: Output) -> Discovered:
+    own = [results / "gallery", results / "index"]
+    found = discover(sources, excluded=own)
+    if found.skipped:
+        output.say(f"passed over: {skipped_counts(found.skipped)}")
+    output.record("skipped", {reason: len(paths) for reason, paths in found.skipped.items()})
+    return found
 
 
-def _change(store: Store, extractor: Extractor, options: argparse.Namespace) -> None:
-    for folder in options.add:
-        _tell_added(folder, add_folder(store, extractor, folder))
-    if options.remove:
-        removed = remove_files(store, map(indexed_path, options.remove))
-        print(f"removed {sum(removed.values())} files from {store.folder}")
-        for path in [path for path, files in removed.items() if not files]:
-            print(f"{path} is not in it, nor anything below")
+def _exclusions(store: Store, sources: Sources) -> Exclusions:
+    rejected = frozenset(decision.pair for decision in decisions(store) if not decision.copy)
+    every = [*sources.queries, *sources.references, *sources.protected]
+    return Exclusions(rejected, list(map(indexed_path, every)) if sources.no_self else ())
 
 
-def _tell_added(folder: Path, added: Added) -> None:
+def _change(store: Store, model: Model, added: Discovered | None, removed: Sequence[Path], output: Output) -> None:
+    if added is not None:
+        _say_added(str(store.folder), add_pictures(store, model.extractor, added.paths), output)
+    if removed:
+        files = remove_files(store, map(indexed_path, removed))
+        output.say(f"removed {sum(files.values())} files from {store.folder}")
+        for path in [path for path, count in files.items() if not count]:
+            output.say(f"{path} is not in it, nor anything below")
+
+
+def _say_added(where: str, added: Added, output: Output) -> None:
     closed = f"{len(added.closed)} cannot be opened, the first is {added.closed[0]}, " if added.closed else ""
-    print(f"{folder}: {added.images} images, {added.embedded} of them embedded, {closed}the others were known")
+    output.say(f"{where}: {added.images} images, {added.embedded} of them embedded, {closed}the others were known")
 
 
-def _write(options: argparse.Namespace, matches: Matches, rule: Rule) -> None:
-    write_matches_csv(options.output / "matches.csv", matches)
-    page = write_matches_page(options.output / GALLERY, matches, rule)
-    print(f"{matches.queries} queries, {matches.references} different references; {counted(matches)} {_decided(matches, rule)}")
+def _write(folder: Path, found: Found, grouped: Grouped | None, rule: Rule, output: Output) -> None:
+    matches = found.matches
+    write_matches_csv(folder / "matches.csv", matches)
+    page = write_matches_page(
+        folder / GALLERY, matches, rule, grouped.groups if grouped else None, grouped.rows if grouped else []
+    )
+    output.say(
+        f"{matches.queries} queries, {matches.references} different references; {counted(matches)} {_decided(matches, rule)}"
+    )
     if matches.unreadable:
-        print(f"images that cannot be read and match nothing: {len(matches.unreadable)}, the first is {matches.unreadable[0]}")
-    print(f"matches: {options.output / 'matches.csv'}\ngallery: {page}")
+        first = matches.unreadable[0]
+        output.say(f"images that cannot be read and match nothing: {len(matches.unreadable)}, the first is {first}")
+    for match in matches.pairs:
+        values = {"query": match.query, "reference": match.reference, "score": match.score}
+        output.record("match", values | {"expected_false_alarms": match.false_alarms})
+    if grouped is not None:
+        write_grouped(folder, grouped, output)
+    output.say(f"matches: {folder / 'matches.csv'}\ngallery: {page}")
 
 
 def _decided(matches: Matches, rule: Rule) -> str:
     if matches.threshold is None:
-        return "listed; nothing calibrates a threshold here: add --unrelated DIR or --threshold"
+        return "listed; nothing calibrates a threshold here, so there are no groups: add --unrelated DIR or --threshold"
     if rule.score is not None:
         return f"of at least {matches.threshold:.3f}"
     return f"of at least {matches.threshold:.3f} ({rule.rate:g} false alarms per query to be expected)"

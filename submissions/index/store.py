@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from data.archives import archive_of, read_bytes
 from data.errors import UserError
 
 FILE = "references.sqlite"
@@ -33,6 +34,12 @@ SCHEMA = (
         "BEGIN DELETE FROM contents WHERE content = old.content; END"
         for event in ("DELETE", "UPDATE")
     ),
+)
+
+LATER = (  # tables that indexes made before lack
+    "CREATE TABLE IF NOT EXISTS queries (digest BLOB PRIMARY KEY, vector BLOB, checksum INTEGER)",
+    "CREATE TABLE IF NOT EXISTS decisions (first BLOB NOT NULL, second BLOB NOT NULL, copy INTEGER NOT NULL, "
+    "decided TEXT NOT NULL, first_name BLOB NOT NULL, second_name BLOB NOT NULL, PRIMARY KEY (first, second))",
 )
 
 
@@ -54,10 +61,14 @@ class Content:
 
 
 def digest_of(path: Path) -> bytes:
-    """SHA-256 of the file's bytes; UserError when it cannot be read."""
+    """Return the SHA-256 of the bytes of a file or of an archive's member; UserError when it cannot be read."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").digest()
+    except (NotADirectoryError, FileNotFoundError) as error:
+        if archive_of(path) is None:
+            raise UserError(f"{path} cannot be read ({error.strerror or error}).") from error
+        return hashlib.sha256(read_bytes(path)).digest()
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror or error}).") from error
 
@@ -154,13 +165,63 @@ def stored_files(store: Store) -> dict[Path, bytes]:
     return {Path(os.fsdecode(path)): digest for path, digest in found}
 
 
+def digests_of_files(store: Store, paths: Iterable[Path]) -> dict[Path, bytes]:
+    """Return the digests of those of the files that the index holds."""
+    find = "SELECT digest FROM files JOIN contents USING (content) WHERE path = ?"
+    rows = {path: store.database.execute(find, (os.fsencode(path),)).fetchone() for path in paths}
+    return {path: bytes(row[0]) for path, row in rows.items() if row is not None}
+
+
 def files_of_content(store: Store, content: int) -> list[Path]:
     """The files that hold this content; none when it has been removed since."""
     found = store.database.execute("SELECT path FROM files WHERE content = ? ORDER BY path", (int(content),))
     return [Path(os.fsdecode(path)) for (path,) in found]
 
 
+def vectors_by_digest(store: Store, digests: Iterable[bytes]) -> dict[bytes, NDArray[np.float32] | None]:
+    """Return the vectors [d] of contents that the index knows as references or queries; None where a picture cannot be read."""
+    find = (
+        "SELECT vector, checksum FROM contents WHERE digest = ?1 UNION ALL SELECT vector, checksum FROM queries WHERE digest = ?1"
+    )
+    found: dict[bytes, NDArray[np.float32] | None] = {}
+    for digest in digests:
+        row = store.database.execute(find, (digest,)).fetchone()
+        if row is not None:
+            vector, checksum = row
+            if vector is not None and (len(vector) != 4 * store.dimensions or checksum not in (None, _checksum(vector))):
+                raise UserError(f"{store.folder / FILE} holds a damaged vector: remove {store.folder}, add the images again.")
+            found[digest] = None if vector is None else np.frombuffer(vector, np.float32)
+    return found
+
+
+def keep_queries(store: Store, contents: Iterable[Content]) -> None:
+    """Remember the vectors of queries, so that they are not embedded again; they are never found as references."""
+    store.database.execute("BEGIN IMMEDIATE")
+    try:
+        for content in contents:
+            vector = None if content.vector is None else np.ascontiguousarray(content.vector, np.float32).tobytes()
+            store.database.execute("INSERT OR IGNORE INTO queries VALUES (?1, ?2, checksum(?2))", (content.digest, vector))
+        store.database.execute("COMMIT")
+    except BaseException:
+        store.database.execute("ROLLBACK")
+        raise
+
+
+def forget_queries(store: Store, kept: Iterable[bytes]) -> None:
+    """Forget the vectors of all queries but those with the digests `kept`."""
+    wanted = set(kept)
+    gone = [(digest,) for (digest,) in store.database.execute("SELECT digest FROM queries") if digest not in wanted]
+    store.database.executemany("DELETE FROM queries WHERE digest = ?", gone)
+
+
+def digest_of_content(store: Store, content: int) -> bytes | None:
+    """Return the digest of a content; None when it has been removed since."""
+    row = store.database.execute("SELECT digest FROM contents WHERE content = ?", (int(content),)).fetchone()
+    return None if row is None else bytes(row[0])
+
+
 def unreadable_files(store: Store) -> list[Path]:
+    """Return the files of contents that cannot be read as pictures."""
     found = store.database.execute("SELECT path FROM files JOIN contents USING (content) WHERE vector IS NULL ORDER BY path")
     return [Path(os.fsdecode(path)) for (path,) in found]
 
@@ -214,8 +275,11 @@ def _prepare(database: sqlite3.Connection, folder: Path, identity: str, dimensio
         elif not database.execute("SELECT 1 FROM pragma_table_info('contents') WHERE name = 'checksum'").fetchone():
             database.execute("ALTER TABLE contents ADD COLUMN checksum INTEGER")  # made before vectors carried one
             database.execute("UPDATE contents SET checksum = checksum(vector)")
+        for statement in LATER:
+            database.execute(statement)
         if replace and _about(database, "describer") != identity:
             database.execute("DELETE FROM files")
+            database.execute("DELETE FROM queries")
             database.executemany("UPDATE about SET value = ?2 WHERE key = ?1", about.items())
             database.execute("UPDATE about SET value = value + 1 WHERE key = 'changes'")
         database.execute("COMMIT")

@@ -1,19 +1,56 @@
 """Matches as a page of pictures that opens from disk."""
 
 import os
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from data.files import whole_folder
 from data.images import ImageSet
+from submissions.copies.grouped import FileGroups
+from submissions.copies.plan import PlanRow
 from submissions.index.matches import Matches, Rule, counted, shown
 from submissions.report.rendering import render
 from submissions.report.thumbnails import Thumbnails
 
 MAX_MATCHES = 300
+MAX_GROUPS, MAX_OF_GROUP = 200, 12
 
 
-def write_matches_page(folder: Path, matches: Matches, rule: Rule) -> Path:
-    """Write `index.html` and thumbnails of the best matches, whole or not at all; return the page's path."""
+@dataclass(frozen=True)
+class GroupCard:
+    """A group as the page shows it.
+
+    Attributes:
+        number: of the group in groups.csv.
+        files: how many it has.
+        weakest: the score of the weakest link that holds it; None where all files hold the same bytes.
+        weakest_names: the two files of that link.
+        pictures: thumbnail, label, name and a line of facts of each file shown.
+    """
+
+    number: int
+    files: int
+    weakest: float | None
+    weakest_names: str
+    pictures: list[tuple[str | None, str, str, str]]
+
+
+def write_matches_page(
+    folder: Path, matches: Matches, rule: Rule, groups: FileGroups | None = None, rows: Sequence[PlanRow] = ()
+) -> Path:
+    """Write `index.html` with thumbnails of the groups and the best matches; whole or not at all.
+
+    Args:
+        folder: of the page.
+        matches: pairs, best first.
+        rule: by which they were decided.
+        groups: their groups; None where nothing was decided.
+        rows: the plan for the groups.
+
+    Returns:
+        The page's path.
+    """
     best = matches.pairs[:MAX_MATCHES]
     with whole_folder(folder) as temporary:
         queries = _thumbnails(temporary, [match.query for match in best], "q")
@@ -29,8 +66,13 @@ def write_matches_page(folder: Path, matches: Matches, rule: Rule) -> Path:
             )
             for match in best
         ]
+        members = _thumbnails(temporary, [row.file for row in rows if row.group <= MAX_GROUPS], "g")
         page = render(
             "matches.html.jinja",
+            groups=_group_cards(groups, rows, members) if groups else [],
+            all_groups=len(groups.groups) if groups else 0,
+            cuts=[(shown(c.link.first), shown(c.link.second), c) for c in groups.cuts[:MAX_MATCHES]] if groups else [],
+            flat=[shown(path) for path in groups.flat[:MAX_MATCHES]] if groups else [],
             counted=counted(matches),
             matches=matches,
             rule=rule,
@@ -40,6 +82,29 @@ def write_matches_page(folder: Path, matches: Matches, rule: Rule) -> Path:
         )
         (temporary / "index.html").write_text(page, encoding="utf-8")
     return folder / "index.html"
+
+
+def _group_cards(groups: FileGroups, rows: Sequence[PlanRow], thumbnail: Thumbnails) -> list[GroupCard]:
+    planned: dict[int, list[PlanRow]] = {}
+    for row in rows:
+        planned.setdefault(row.group, []).append(row)
+    cards = []
+    for number, group in enumerate(groups.groups[:MAX_GROUPS], 1):
+        weakest = group.weakest
+        names = f"{shown(weakest.first)} and {shown(weakest.second)}" if weakest else ""
+        pictures: list[tuple[str | None, str, str, str]] = [
+            (thumbnail(str(row.file)), row.action, shown(row.file), _facts(row)) for row in planned[number][:MAX_OF_GROUP]
+        ]
+        cards.append(GroupCard(number, len(group.files), weakest.score if weakest else None, names, pictures))
+    return cards
+
+
+def _facts(row: PlanRow) -> str:
+    facts = row.facts
+    if facts is None:
+        return row.reason
+    size = f"{facts.width} × {facts.height}, {facts.size / 1000:,.0f} kB {facts.form}, sharpness {facts.sharpness:.0f}"
+    return f"{size}{', taken ' + facts.taken if facts.taken else ''}; {row.reason}"
 
 
 def _thumbnails(folder: Path, paths: list[Path], prefix: str) -> Thumbnails:

@@ -13,18 +13,20 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
+from data.discovery import discover
 from data.errors import UserError
 from data.procedural.sample import write_pictures
 from models.inference.embedders import Squares
 from models.network.checkpoint import save_descriptor
 from models.network.descriptor import Descriptor
 from models.settings import DescriptorSettings
-from pipeline.match import check, parser
-from pipeline.tools import match_folders as matching
+from pipeline.match import main
+from pipeline.tools import match_index
 from pipeline.tools.export_onnx import export_checkpoint
 from pipeline.tools.extractor import checkpoint_extractor
-from pipeline.tools.match_command import alone, match
-from pipeline.tools.match_folders import Added, add_folder, forget_missing, match_folder, match_within
+from pipeline.tools.match_command import only_here
+from pipeline.tools.match_index import Added, add_pictures, forget_missing
+from pipeline.tools.match_search import Search
 from submissions.index.matches import Rule
 from submissions.index.store import digest_of, open_store, stored_files
 
@@ -37,6 +39,10 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("model") / "small.safetensors"
     save_descriptor(path, Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16)), 32, {})
     return path
+
+
+def below(folder: Path) -> list[Path]:
+    return discover([folder]).paths
 
 
 @pytest.fixture
@@ -55,19 +61,20 @@ def pictures(tmp_path: Path) -> Path:
 def test_copies_are_found_by_content_and_by_sight(pictures: Path, checkpoint: Path) -> None:
     extractor = checkpoint_extractor(checkpoint)
     with open_store(pictures / "index", extractor.identity, extractor.dimensions) as store:
-        assert add_folder(store, extractor, pictures / "references") == Added(9, 9, [])
-        assert add_folder(store, extractor, pictures / "references") == Added(9, 0, [])
+        queries = below(pictures / "queries")
+        assert add_pictures(store, extractor, below(pictures / "references")) == Added(9, 9, [])
+        assert add_pictures(store, extractor, below(pictures / "references")) == Added(9, 0, [])
         shutil.copy(pictures / "references" / "R000003.jpg", pictures / "references" / "double.jpg")
-        assert add_folder(store, extractor, pictures / "references") == Added(10, 0, [])
-        matches = match_folder(store, extractor, pictures / "queries", RULE)
+        assert add_pictures(store, extractor, below(pictures / "references")) == Added(10, 0, [])
+        matches = Search(store, extractor, RULE).queries(queries).matches
         found = {(match.query.name, match.reference.name) for match in matches.pairs}
         assert {("same <b>.jpg", "R000000.jpg"), ("again.jpg", "R000001.jpg")} <= found
         assert matches.pairs[0].score == 0 and matches.references == 8
         assert [path.name for path in matches.unreadable] == ["broken.jpg"]
         (pictures / "references" / "R000000.jpg").unlink()
-        forget_missing(store, pictures / "references")
+        forget_missing(store, below(pictures / "references"))
         assert len(stored_files(store)) == 9
-        assert "R000000.jpg" not in {m.reference.name for m in match_folder(store, extractor, pictures / "queries", RULE).pairs}
+        assert "R000000.jpg" not in {m.reference.name for m in Search(store, extractor, RULE).queries(queries).matches.pairs}
 
 
 def test_within_one_folder_each_pair_is_listed_once(pictures: Path, checkpoint: Path) -> None:
@@ -75,8 +82,8 @@ def test_within_one_folder_each_pair_is_listed_once(pictures: Path, checkpoint: 
     shutil.copytree(pictures / "references", pictures / "all")
     shutil.copytree(pictures / "queries", pictures / "all", dirs_exist_ok=True)
     with open_store(pictures / "index", extractor.identity, extractor.dimensions) as store:
-        add_folder(store, extractor, pictures / "all")
-        matches = match_within(store, extractor, RULE)
+        add_pictures(store, extractor, below(pictures / "all"))
+        matches = Search(store, extractor, RULE).within().matches
     pairs = [frozenset((match.query.name, match.reference.name)) for match in matches.pairs]
     assert len(pairs) == len(set(pairs)) and all(len(pair) == 2 for pair in pairs)
     assert {frozenset(("same <b>.jpg", "R000000.jpg")), frozenset(("again.jpg", "R000001.jpg"))} <= set(pairs)
@@ -86,8 +93,12 @@ def test_within_one_folder_each_pair_is_listed_once(pictures: Path, checkpoint: 
 def test_a_query_that_is_a_reference_itself_takes_no_place(pictures: Path, checkpoint: Path) -> None:
     extractor = checkpoint_extractor(checkpoint)
     with open_store(pictures / "index", extractor.identity, extractor.dimensions) as store:
-        add_folder(store, extractor, pictures / "references")
-        matches = match_folder(store, extractor, pictures / "references", Rule(score=None, tail=None, rate=0.001, most=1))
+        add_pictures(store, extractor, below(pictures / "references"))
+        matches = (
+            Search(store, extractor, Rule(score=None, tail=None, rate=0.001, most=1))
+            .queries(below(pictures / "references"))
+            .matches
+        )
     assert len(matches.pairs) == len({match.query for match in matches.pairs}) == 8
     assert all(match.query != match.reference for match in matches.pairs)
 
@@ -98,17 +109,15 @@ def test_a_file_that_cannot_be_opened_stops_no_one(pictures: Path, checkpoint: P
     def denied(path: Path) -> bytes:
         return digest_of(path if path.name != closed.name else path / "denied")
 
-    monkeypatch.setattr(matching, "digest_of", denied)
+    monkeypatch.setattr(match_index, "digest_of", denied)
     extractor = checkpoint_extractor(checkpoint)
     with open_store(pictures / "index", extractor.identity, extractor.dimensions) as store:
-        assert add_folder(store, extractor, pictures / "references") == Added(9, 8, [closed])
+        assert add_pictures(store, extractor, below(pictures / "references")) == Added(9, 8, [closed])
         assert closed not in stored_files(store)
 
 
-def run_match(*arguments: object) -> None:
-    options = parser().parse_args(list(map(str, arguments)))
-    check(options)
-    match(options)
+def run_match(*arguments: object) -> int:
+    return main(list(map(str, arguments)))
 
 
 def test_the_command_writes_csv_and_gallery(
@@ -187,14 +196,14 @@ def test_vectors_that_are_not_finite_never_reach_the_index(
     extractor = replace(extractor, networks=[replace(network, embed=broken)])
     with open_store(pictures / "index", extractor.identity, extractor.dimensions) as store:
         with pytest.raises(UserError, match=r"vector of .*references/.* is not finite"):
-            add_folder(store, extractor, pictures / "references")
+            add_pictures(store, extractor, below(pictures / "references"))
         assert not stored_files(store)
 
 
 def test_two_do_not_write_into_one_folder(pictures: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(pictures)
     arguments = ["--checkpoint", checkpoint, "--queries", "queries", "--threshold", "-0.05"]
-    with alone(Path("matches")), pytest.raises(UserError, match=r"another match\.py is writing into matches"):
+    with only_here(Path("matches")), pytest.raises(UserError, match=r"another match\.py is writing into matches"):
         run_match(*arguments)
     run_match(*arguments)
 
@@ -227,6 +236,7 @@ def test_an_exported_checkpoint_finds_the_same(pictures: Path, checkpoint: Path,
     [
         (["--add", "x"], "name it with --index"),
         ([], "with --queries DIR"),
+        (["a.jpg"], "compare two"),
         (["--queries", "q", "--false-alarms", "2"], "between 0 and 1"),
         (["--queries", "q", "--threshold", "0.5"], "0 for the very same vector"),
         (["--queries", "q", "--threshold", "nan"], "0 for the very same vector"),

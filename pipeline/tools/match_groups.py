@@ -1,0 +1,112 @@
+"""From matches to groups, the plan and their files."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from tqdm import tqdm
+
+from pipeline.tools.match_output import Output
+from pipeline.tools.match_search import Exclusions, Found, PairScores
+from submissions.copies.facts import Facts, picture_facts
+from submissions.copies.grouped import FileGroups, group_files, write_cuts_csv, write_groups_csv
+from submissions.copies.keeping import KeepRule
+from submissions.copies.plan import PlanRow, plan_group, write_plan
+from submissions.index.matches import Match
+
+READERS = 2  # threads that read facts
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """Groups of files and the plan for them.
+
+    Attributes:
+        groups: the groups, cut links and pictures that show nothing.
+        rows: the plan, group by group.
+    """
+
+    groups: FileGroups
+    rows: list[PlanRow]
+
+
+def read_facts(paths: Sequence[Path]) -> dict[Path, Facts]:
+    """Read the facts of many pictures."""
+    with ThreadPoolExecutor(READERS) as pool, tqdm(total=len(paths), desc="comparing files", unit="image", leave=False) as bar:
+        found = {}
+        for facts in pool.map(picture_facts, paths):
+            found[facts.path] = facts
+            bar.update()
+    return found
+
+
+def without_flat(pairs: Sequence[Match], facts: dict[Path, Facts]) -> list[Match]:
+    """Return the pairs but for those of pictures that show nothing; the same bytes are a pair all the same."""
+    return [
+        match
+        for match in pairs
+        if match.score == 0 or not any(path in facts and facts[path].flat for path in (match.query, match.reference))
+    ]
+
+
+def make_groups(
+    found: Found,
+    facts: dict[Path, Facts],
+    scorer: PairScores,
+    threshold: float,
+    exclusions: Exclusions,
+    keep: KeepRule,
+    folders: Sequence[Path],
+    is_protected: Callable[[Path], bool],
+    bound: int,
+) -> Grouped:
+    """Group what was found and plan each group."""
+    flat = [path for path, fact in facts.items() if fact.flat]
+    grouped = group_files(found.matches.pairs, found.digests, scorer.scores, threshold, flat, bound, exclusions.rejected)
+    facts |= read_facts([path for group in grouped.groups for path in group.files if path not in facts])
+    listed = {(match.query, match.reference): match.score for match in found.matches.pairs}
+
+    def pair_score(one: Path, other: Path) -> float | None:
+        if exclusions.same_folder(one, other):
+            return None
+        known = listed.get((one, other), listed.get((other, one)))
+        if known is not None:
+            return known
+        pair = found.digests[one], found.digests[other]
+        score = float(scorer.scores([pair])[0])
+        return score if score >= threshold and frozenset(pair) not in exclusions.rejected else None
+
+    rows = [
+        row
+        for number, group in enumerate(grouped.groups, 1)
+        for row in plan_group(
+            number, [facts[path] for path in group.files], found.digests, keep, folders, is_protected, pair_score
+        )
+    ]
+    return Grouped(grouped, rows)
+
+
+def write_grouped(folder: Path, grouped: Grouped, output: Output) -> None:
+    """Write groups.csv, cuts.csv and plan.csv, and say what they hold."""
+    write_groups_csv(folder / "groups.csv", grouped.groups.groups, grouped.rows)
+    write_cuts_csv(folder / "cuts.csv", grouped.groups.cuts)
+    write_plan(folder / "plan.csv", grouped.rows)
+    for number, group in enumerate(grouped.groups.groups, 1):
+        kept = next(row.file for row in grouped.rows if row.group == number)
+        weakest = group.weakest.score if group.weakest else 0.0
+        output.record("group", {"group": number, "files": group.files, "keep": kept, "weakest_score": weakest})
+    removed = [row for row in grouped.rows if row.action == "remove"]
+    freed = sum(row.facts.size for row in removed if row.facts is not None)
+    files = sum(len(group.files) for group in grouped.groups.groups)
+    output.say(
+        f"{len(grouped.groups.groups)} groups of {files} files: {folder / 'groups.csv'}"
+        + (f"; {len(grouped.groups.cuts)} links that join no group: {folder / 'cuts.csv'}" if grouped.groups.cuts else "")
+    )
+    if grouped.groups.flat:
+        first = grouped.groups.flat[0]
+        output.say(f"pictures that show nothing, kept apart: {len(grouped.groups.flat)}, the first is {first}")
+    output.say(
+        f"plan: {folder / 'plan.csv'} would remove {len(removed)} files ({freed / 2**20:.1f} MiB); nothing has been touched. "
+        "Carry it out with --apply move|hardlink|symlink|delete-to-trash"
+    )

@@ -1,0 +1,111 @@
+"""Filling a stored index: pictures are embedded once per content, whatever they are called and wherever they lie."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tqdm import tqdm
+
+from data.errors import UserError
+from data.images import ImageSet
+from pipeline.tools.extractor import Extractor
+from submissions.index.store import (
+    Content,
+    Store,
+    add_files,
+    contents_of,
+    digest_of,
+    keep_queries,
+    remove_files,
+    stored_files,
+    vectors_by_digest,
+)
+
+BLOCK = 1024  # images embedded between two commits: what a kill loses at most
+
+
+@dataclass(frozen=True)
+class Added:
+    """What came of adding pictures.
+
+    Attributes:
+        images: that were to be added.
+        embedded: contents that the index lacked.
+        closed: files that could not even be opened.
+    """
+
+    images: int
+    embedded: int
+    closed: list[Path]
+
+
+def indexed_path(path: Path) -> Path:
+    """Return the absolute path by which the index knows a file or a folder, which need not exist any more."""
+    if path.is_dir():
+        return Path(os.path.realpath(path))
+    return Path(os.path.realpath(path.parent)) / path.name  # a link to a file is known by its own name
+
+
+def add_pictures(store: Store, extractor: Extractor, paths: Sequence[Path]) -> Added:
+    """Add pictures as references; only contents that the index lacks are embedded."""
+    known, embedded = stored_files(store), 0
+    closed: list[Path] = []
+    with tqdm(total=len(paths), desc="adding references", unit="image", leave=False) as bar:
+        for start in range(0, len(paths), BLOCK):
+            part = paths[start : start + BLOCK]
+            digests = {path: digest_or_none(path) for path in part}
+            closed += [path for path, digest in digests.items() if digest is None]
+            new = {path: digest for path, digest in digests.items() if digest is not None and known.get(path) != digest}
+            lacking = set(new.values()) - contents_of(store, new.values()).keys()
+            before = vectors_by_digest(store, lacking)  # embedded as queries
+            first = {digest: path for path, digest in reversed(new.items()) if digest in lacking and digest not in before}
+            if new:
+                add_files(store, new, [*_contents(extractor, first), *(Content(*item) for item in before.items())])
+            embedded += len(first)
+            bar.update(len(part))
+    return Added(len(paths), embedded, closed)
+
+
+def forget_missing(store: Store, paths: Iterable[Path]) -> None:
+    """Remove every file from the index that is not among these."""
+    there = set(paths)
+    gone = [path for path in stored_files(store) if path not in there]
+    if gone:
+        remove_files(store, gone)
+
+
+def know_queries(store: Store, extractor: Extractor, paths: Sequence[Path]) -> dict[Path, bytes]:
+    """Embed the queries whose contents the index knows neither as references nor from an earlier search.
+
+    Returns:
+        The digest of every query that can be opened.
+    """
+    digests: dict[Path, bytes] = {}
+    with tqdm(total=len(paths), desc="embedding queries", unit="image", leave=False) as bar:
+        for start in range(0, len(paths), BLOCK):
+            part = {path: digest for path in paths[start : start + BLOCK] if (digest := digest_or_none(path)) is not None}
+            digests |= part
+            lacking = set(part.values()) - vectors_by_digest(store, set(part.values())).keys()
+            first = {digest: path for path, digest in reversed(part.items()) if digest in lacking}
+            if first:
+                keep_queries(store, list(_contents(extractor, first)))
+            bar.update(min(BLOCK, len(paths) - start))
+    return digests
+
+
+def digest_or_none(path: Path) -> bytes | None:
+    """Return the digest of the file's bytes; None where it cannot be opened, which stops no one from going on."""
+    try:
+        return digest_of(path)
+    except UserError:
+        return None
+
+
+def _contents(extractor: Extractor, files: dict[bytes, Path]) -> Iterator[Content]:
+    if not files:
+        return
+    digests, paths = list(files), list(files.values())
+    for block in extractor.extract(ImageSet([str(path) for path in paths], paths)):
+        for row, (vector, bad) in enumerate(zip(block.vectors, block.unreadable, strict=True)):
+            yield Content(digests[block.first + row], None if bad else vector)

@@ -1,0 +1,108 @@
+"""match.py's options, and which of them make no sense together."""
+
+import argparse
+from pathlib import Path
+
+from data.errors import UserError
+from pipeline.run.cli import add_data_option, named_path
+from submissions.copies.keeping import KEEP_RULES
+
+WAYS = ("move", "hardlink", "symlink", "delete-to-trash")
+SOURCE = "SOURCE"
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """Return the parser of match.py's command line."""
+    options = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("pictures", type=named_path, nargs="*", metavar="PICTURE", help="two files: are they copies?")
+    _add_sources(options.add_argument_group("pictures (a SOURCE is a folder, a tar or zip archive, a file or @list.txt)"))
+    _add_index(options.add_argument_group("a kept index"))
+    _add_model(options.add_argument_group("network and threshold"))
+    _add_groups(options.add_argument_group("groups, and what to do with them"))
+    options.add_argument("--output", type=named_path, default=Path("matches"), metavar="DIR", help="default: matches")
+    options.add_argument("--json", action="store_true", help="results as JSON lines; messages go to standard error")
+    options.add_argument("--quiet", action="store_true", help="no messages")
+    return options
+
+
+def _add_sources(options: argparse._ArgumentGroup) -> None:
+    options.add_argument("--queries", type=named_path, nargs="+", metavar=SOURCE, default=[], help="may be copies")
+    options.add_argument("--references", type=named_path, nargs="+", metavar=SOURCE, default=[], help="may have been copied")
+    options.add_argument("--protect", type=named_path, nargs="+", metavar=SOURCE, default=[], help="searched, never touched")
+    options.add_argument("--no-self", action="store_true", help="report no pairs within one source")
+
+
+def _add_index(options: argparse._ArgumentGroup) -> None:
+    options.add_argument("--index", type=named_path, metavar="DIR", help="a reference index to keep; made when it is new")
+    options.add_argument("--add", type=named_path, nargs="+", metavar=SOURCE, default=[], help="with --index: add pictures")
+    options.add_argument("--remove", type=named_path, nargs="+", metavar="PATH", default=[], help="with --index: take out")
+
+
+def _add_model(options: argparse._ArgumentGroup) -> None:
+    options.add_argument("--run", type=named_path, metavar="DIR", help="run folder; without it the latest run under runs/")
+    add_data_option(options)
+    options.add_argument("--checkpoint", type=named_path, metavar="FILE", help="use this .safetensors, no run")
+    options.add_argument("--onnx", type=named_path, metavar="FILE", help="use this .onnx (export.py), no run")
+    options.add_argument("--false-alarms", type=float, default=0.001, metavar="RATE", help="per query; default 0.001")
+    options.add_argument("--threshold", type=float, metavar="SCORE", help="lowest score of a copy, instead of --false-alarms")
+    options.add_argument(
+        "--unrelated", type=named_path, nargs="+", metavar=SOURCE, default=[], help="calibrate on these, no copies of each other"
+    )
+    options.add_argument("--most", type=int, default=10, metavar="N", help="references per query at most; default 10")
+
+
+def _add_groups(options: argparse._ArgumentGroup) -> None:
+    options.add_argument("--keep", choices=KEEP_RULES, default="largest", help="which file of a group; default largest")
+    options.add_argument("--group-size", type=int, default=200, metavar="N", help="largest group; default 200")
+    options.add_argument("--apply", choices=WAYS, help="carry out OUTPUT/plan.csv, which a search wrote")
+    options.add_argument("--plan", type=named_path, metavar="FILE", help="with --apply: another plan")
+    options.add_argument("--to", type=named_path, metavar="DIR", help="with --apply move; default: OUTPUT/moved")
+    options.add_argument("--undo", action="store_true", help="take back what --apply did")
+
+
+def check(options: argparse.Namespace) -> None:
+    """Refuse options that make no sense together.
+
+    Raises:
+        UserError: says which ones and why.
+    """
+    changes = bool(options.add or options.remove)
+    acts = options.apply is not None or options.undo
+    if options.pictures:
+        _check_two(options, changes or acts)
+    elif acts:
+        _check_acting(options, changes)
+    elif changes and options.index is None:
+        raise UserError("--add and --remove change an index: name it with --index DIR.")
+    elif not options.queries and not changes:
+        raise UserError(
+            "name two pictures, or the images to search for with --queries DIR (or change an index: --index, --add, --remove)."
+        )
+    if options.references and options.index is not None:
+        raise UserError("--references makes an index of its own; to search a kept one, add the folder: --index DIR --add DIR.")
+    if options.checkpoint is not None and options.onnx is not None:
+        raise UserError("--checkpoint and --onnx exclude each other: one network describes the images.")
+    if not 0 < options.false_alarms < 1:
+        raise UserError(f"--false-alarms {options.false_alarms}: a rate per query between 0 and 1, such as 0.001.")
+    if options.threshold is not None and not options.threshold <= 0:
+        raise UserError(f"--threshold {options.threshold}: a score is −‖q − r‖², 0 for the very same vector; such as -0.5.")
+    if options.most < 1:
+        raise UserError(f"--most {options.most}: at least 1.")
+    if options.group_size < 2:
+        raise UserError(f"--group-size {options.group_size}: at least 2.")
+
+
+def _check_two(options: argparse.Namespace, other_work: bool) -> None:
+    if len(options.pictures) != 2:
+        raise UserError(f"{len(options.pictures)} pictures are named; compare two, or search folders with --queries DIR.")
+    if other_work or options.queries or options.references or options.index is not None:
+        raise UserError("two pictures are compared by themselves: without --queries, --references, --index, --apply and --undo.")
+
+
+def _check_acting(options: argparse.Namespace, changes: bool) -> None:
+    if options.apply is not None and options.undo:
+        raise UserError("--apply and --undo exclude each other.")
+    if options.queries or options.references or changes:
+        raise UserError("a plan is made first and carried out by a second command: --apply and --undo take no folders to search.")
+    if options.to is not None and options.apply != "move":
+        raise UserError("--to says where --apply move puts the files; the others need none.")

@@ -1,0 +1,45 @@
+"""What match.py says: words for people, JSON lines for programs."""
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where messages go.
+
+    Attributes:
+        json: results as JSON lines on standard output, messages on standard error.
+        quiet: no messages.
+    """
+
+    json: bool = False
+    quiet: bool = False
+
+    def say(self, message: str) -> None:
+        """Print a message for a person."""
+        if not self.quiet:
+            print(message, file=sys.stderr if self.json else sys.stdout, flush=True)
+
+    def record(self, kind: str, values: Mapping[str, Any]) -> None:
+        """Print one result as a JSON line, where JSON is asked for."""
+        if self.json:
+            print(json.dumps({"type": kind} | {name: _plain(value) for name, value in values.items()}), flush=True)
+
+
+def text_of(path: Path) -> str:
+    """Return the path as text that every consumer of UTF-8 can read; bytes that are none become escapes."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Path):
+        return text_of(value)
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value

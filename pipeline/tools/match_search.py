@@ -1,0 +1,236 @@
+"""Searching a stored index: which references queries copy, or which pictures of the index are copies of each other."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TypeVar
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.tools.extractor import Extractor
+from pipeline.tools.match_index import BLOCK, know_queries
+from submissions.index.matches import Match, Matches, Rule
+from submissions.index.search import content_numbers, nearest, open_search, vectors_of
+from submissions.index.store import (
+    Store,
+    digest_of_content,
+    digests_of_files,
+    files_of_content,
+    stored_files,
+    unreadable_files,
+    vectors_by_digest,
+)
+
+DEEPEST = 2000  # references looked at for one query where the nearest ones are ruled out
+T = TypeVar("T")
+Hit = tuple[int, float]  # number of a content and the squared distance
+
+
+@dataclass(frozen=True)
+class Exclusions:
+    """Pairs that are never reported, however alike they are.
+
+    Attributes:
+        rejected: pairs of digests that a person has called no copies.
+        folders: with --no-self: pictures below the same one of these are not compared.
+    """
+
+    rejected: frozenset[frozenset[bytes]] = frozenset()
+    folders: Sequence[Path] = ()
+
+    def folder_of(self, path: Path) -> int | None:
+        """Return the number of the folder that a picture lies below; None below none of them."""
+        return next((n for n, folder in enumerate(self.folders) if folder == path or folder in path.parents), None)
+
+    def same_folder(self, one: Path, other: Path) -> bool:
+        """Whether the two lie below the same folder of --no-self."""
+        place = self.folder_of(one)
+        return place is not None and place == self.folder_of(other)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search found.
+
+    Attributes:
+        matches: the pairs and counts.
+        digests: SHA-256 of every picture that took part, by its path.
+    """
+
+    matches: Matches
+    digests: dict[Path, bytes]
+
+
+@dataclass
+class Search:
+    """One search: the store's Faiss index, the rule, and what is excluded.
+
+    Attributes:
+        store: the open index.
+        extractor: normalises queries.
+        rule: from which score on a pair is a copy, and how many references a query may have.
+        exclusions: pairs that are never reported.
+    """
+
+    store: Store
+    extractor: Extractor
+    rule: Rule
+    exclusions: Exclusions = field(default_factory=Exclusions)
+
+    @cached_property
+    def index(self) -> faiss.Index:
+        """The Faiss index of the store's present state."""
+        return open_search(self.store)
+
+    @cached_property
+    def threshold(self) -> float | None:
+        """The lowest score of a copy among as many references as there are."""
+        return self.rule.threshold(self.index.ntotal)
+
+    def queries(self, paths: Sequence[Path]) -> Found:
+        """Find the references that these pictures copy."""
+        digests = know_queries(self.store, self.extractor, paths)
+        unreadable = [path for path in paths if path not in digests]
+        pairs: list[Match] = []
+        for part in _blocks([path for path in paths if path in digests]):
+            vectors = vectors_by_digest(self.store, {digests[path] for path in part})
+            unreadable += [path for path in part if vectors[digests[path]] is None]
+            readable = [(path, vector) for path in part if (vector := vectors[digests[path]]) is not None]
+            if not readable:
+                continue
+            searched = self.extractor.normalize(np.stack([vector for _, vector in readable]))
+            allowed = [self._allowed(path, digests[path]) for path, _ in readable]
+            for (path, _), hits in zip(readable, self._hits(searched, allowed), strict=True):
+                pairs += self._judged(path, digests[path], hits)[: self.rule.most]
+        known = digests_of_files(self.store, {match.reference for match in pairs})
+        missing = unreadable + [path for path in unreadable_files(self.store) if path not in unreadable]
+        return Found(Matches(_ordered(pairs), self.threshold, len(paths), self.index.ntotal, missing), known | digests)
+
+    def within(self) -> Found:
+        """Find the pictures of the index that are copies of each other; each pair once, with the better of its two scores."""
+        best: dict[tuple[Path, Path], Match] = {}
+        for part in _blocks(content_numbers(self.index).tolist()):
+            chosen = [(number, path) for number in part for path in self._representatives(number)]
+            if not chosen:
+                continue  # removed by another process meanwhile
+            digests = {number: digest_of_content(self.store, number) or b"" for number in part}
+            vectors = vectors_of(self.index, np.array([number for number, _ in chosen]))
+            allowed = [self._allowed(path, digests[number]) for number, path in chosen]
+            for (number, path), hits in zip(chosen, self._hits(self.extractor.normalize(vectors), allowed), strict=True):
+                for match in self._judged(path, digests[number], hits):
+                    pair = min(match.query, match.reference), max(match.query, match.reference)
+                    if pair not in best or best[pair].score < match.score:
+                        best[pair] = match
+        files = stored_files(self.store)
+        matches = Matches(_ordered(best.values()), self.threshold, len(files), self.index.ntotal, unreadable_files(self.store))
+        return Found(matches, files)
+
+    def _representatives(self, content: int) -> list[Path]:
+        """The first file of a content; with --no-self the first one below each folder."""
+        chosen: dict[int | None, Path] = {}
+        for path in files_of_content(self.store, content):
+            chosen.setdefault(self.exclusions.folder_of(path), path)
+        return list(chosen.values())
+
+    def _allowed(self, query: Path, digest: bytes) -> Callable[[int], bool]:
+        """Whether a content has a file that may be reported beside the query."""
+        rejected, folders = self.exclusions.rejected, self.exclusions.folders
+
+        def allowed(content: int) -> bool:
+            if rejected:
+                other = digest_of_content(self.store, content)
+                if other is not None and frozenset((digest, other)) in rejected:
+                    return False
+            files = files_of_content(self.store, content)
+            return any(path != query and not (folders and self.exclusions.same_folder(query, path)) for path in files)
+
+        return allowed
+
+    def _hits(self, queries: NDArray[np.float32], allowed: Sequence[Callable[[int], bool]]) -> list[list[Hit]]:
+        """The nearest allowed contents of each query [n, d]; looks deeper where the nearest ones are ruled out."""
+        limit = np.inf if self.threshold is None else -self.threshold
+        wanted, depth = self.rule.most, self.rule.most + 1  # a query may find itself
+        result: list[list[Hit]] = [[] for _ in queries]
+        rows = np.arange(len(queries))
+        while len(rows):
+            found = nearest(self.index, queries[rows], depth)
+            deeper = []
+            for row, contents, distances in zip(rows.tolist(), found.contents.tolist(), found.distances.tolist(), strict=True):
+                near = [(content, distance) for content, distance in zip(contents, distances, strict=True) if distance <= limit]
+                result[row] = [hit for hit in near if allowed[row](hit[0])][:wanted]
+                if len(result[row]) < wanted and len(near) == depth:
+                    deeper.append(row)
+            if depth >= min(self.index.ntotal, DEEPEST):
+                break
+            rows, depth = np.array(deeper, np.int64), min(4 * depth, self.index.ntotal, DEEPEST)
+        return result
+
+    def _judged(self, query: Path, digest: bytes, hits: list[Hit]) -> list[Match]:
+        """Files of the hits; those with the query's very bytes are copies for certain, however far normalisation moved it."""
+        twins = [Match(query, path, 0.0, 0.0) for path in self._files(query, self._content_of(digest))]
+        found = {match.reference for match in twins}
+        distances = np.array([distance for _, distance in hits])
+        tail = self.rule.tail
+        expected = tail.false_alarms(distances, self.index.ntotal).tolist() if tail else [None] * len(hits)
+        others = [
+            Match(query, path, -distance, alarms)
+            for (content, distance), alarms in zip(hits, expected, strict=True)
+            for path in self._files(query, content)
+            if path not in found
+        ]
+        return twins + others
+
+    def _content_of(self, digest: bytes) -> int | None:
+        row = self.store.database.execute("SELECT content FROM contents WHERE digest = ?", (digest,)).fetchone()
+        return None if row is None else int(row[0])
+
+    def _files(self, query: Path, content: int | None) -> list[Path]:
+        files = [] if content is None else files_of_content(self.store, content)
+        return [path for path in files if path != query and not self.exclusions.same_folder(query, path)]
+
+
+class PairScores:
+    """Scores of any two pictures that the index knows, as a search would give them."""
+
+    def __init__(self, store: Store, extractor: Extractor) -> None:
+        self._store, self._extractor = store, extractor
+        self._raw: dict[bytes, NDArray[np.float64]] = {}
+        self._normalized: dict[bytes, NDArray[np.float64]] = {}
+
+    def scores(self, pairs: Sequence[tuple[bytes, bytes]]) -> NDArray[np.float64]:
+        """Return −‖q − r‖² of each pair of digests, the better of its two directions; −∞ where one cannot be read."""
+        self._read({digest for pair in pairs for digest in pair} - self._raw.keys())
+        result = np.full(len(pairs), -np.inf)
+        for row, (one, other) in enumerate(pairs):
+            if one == other:
+                result[row] = 0.0
+            elif one in self._raw and other in self._raw:
+                there = _squared(self._normalized[one], self._raw[other])
+                back = _squared(self._normalized[other], self._raw[one])
+                result[row] = -min(there, back)
+        return result
+
+    def _read(self, digests: Iterable[bytes]) -> None:
+        for part in _blocks(sorted(digests)):
+            found: Mapping[bytes, NDArray[np.float32] | None] = vectors_by_digest(self._store, part)
+            readable = {digest: vector for digest, vector in found.items() if vector is not None}
+            if readable:
+                normalized = self._extractor.normalize(np.stack(list(readable.values())))
+                self._raw |= {digest: vector.astype(np.float64) for digest, vector in readable.items()}
+                self._normalized |= dict(zip(readable, normalized.astype(np.float64), strict=True))
+
+
+def _squared(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+    return float(((one - other) ** 2).sum())
+
+
+def _blocks(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), BLOCK):
+        yield items[start : start + BLOCK]
+
+
+def _ordered(pairs: Iterable[Match]) -> list[Match]:
+    return sorted(pairs, key=lambda match: (-match.score, match.query, match.reference))

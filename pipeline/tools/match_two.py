@@ -1,0 +1,82 @@
+"""Two files, one answer."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from data.errors import UserError
+from data.images import ImageSet
+from pipeline.tools.match_model import Model
+from pipeline.tools.match_output import Output
+from submissions.index.matches import Rule
+from submissions.index.store import digest_of
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is to be said of two pictures.
+
+    Attributes:
+        score: −‖q − r‖², the better of the two directions; 0 for the same bytes.
+        threshold: the lowest score of a copy.
+        copy: whether they are copies.
+        reason: why, in words.
+    """
+
+    score: float
+    threshold: float
+    copy: bool
+    reason: str
+
+
+def same_bytes(first: Path, second: Path) -> Verdict | None:
+    """Return the verdict on two files that hold the same bytes, for which no network is needed; None for others.
+
+    Raises:
+        UserError: one of them cannot be read.
+    """
+    one, other = digest_of(first), digest_of(second)
+    if one != other:
+        return None
+    same = os.path.realpath(first) == os.path.realpath(second)
+    return Verdict(0.0, 0.0, True, "the same file" if same else "the same bytes")
+
+
+def compare(model: Model, rule: Rule, first: Path, second: Path) -> Verdict:
+    """Compare two pictures, each as the other's query.
+
+    Raises:
+        UserError: one of them cannot be read as a picture, or nothing says from which score on they are copies.
+    """
+    threshold = rule.threshold(1)
+    if threshold is None:
+        raise UserError("nothing says from which score on two pictures are copies: add --threshold SCORE or --unrelated DIR.")
+    found = model.extractor.extract_all(ImageSet([str(first), str(second)], [first, second]))
+    for path, bad in zip((first, second), found.unreadable, strict=True):
+        if bad:
+            raise UserError(f"{path} cannot be read as a picture.")
+    queries = model.extractor.normalize(found.vectors).astype(np.float64)
+    references = found.vectors.astype(np.float64)[::-1]
+    score = -float(((queries - references) ** 2).sum(axis=1).min())
+    return Verdict(score, threshold, score >= threshold, "by their vectors")
+
+
+def report(verdict: Verdict, first: Path, second: Path, output: Output) -> int:
+    """Print the verdict and return the exit code: 0 copies, 1 none."""
+    word = "copy" if verdict.copy else "no copy"
+    output.record(
+        "verdict",
+        {
+            "first": first,
+            "second": second,
+            "copy": verdict.copy,
+            "score": verdict.score,
+            "threshold": verdict.threshold,
+            "reason": verdict.reason,
+        },
+    )
+    if not output.json:
+        output.say(f"{word}  score {verdict.score:.4f}  (at least {verdict.threshold:.4f} for a copy; {verdict.reason})")
+    return 0 if verdict.copy else 1

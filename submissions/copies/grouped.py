@@ -1,0 +1,159 @@
+"""Groups of files from pairs of files that match: identical bytes are one content, pictures that show nothing are kept apart."""
+
+import csv
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data.files import whole_file
+from submissions.copies.facts import Facts
+from submissions.copies.groups import Cut, Link, group_copies
+from submissions.copies.plan import PlanRow
+from submissions.index.matches import Match
+
+PairScorer = Callable[[Sequence[tuple[bytes, bytes]]], NDArray[np.float64]]
+COLUMNS = [
+    *("group", "file", "suggestion", "reason", "score", "width", "height", "bytes", "format", "taken", "sharpness"),
+    *("weakest_score", "weakest_first", "weakest_second"),
+]
+
+
+@dataclass(frozen=True)
+class FileLink:
+    """Two files whose contents match.
+
+    Attributes:
+        first: a file.
+        second: another file.
+        score: −‖q − r‖².
+    """
+
+    first: Path
+    second: Path
+    score: float
+
+
+@dataclass(frozen=True)
+class FileGroup:
+    """Files that are copies of each other.
+
+    Attributes:
+        files: in the order of their paths.
+        weakest: the least sure pair that holds the group together; None where all files hold the same bytes.
+    """
+
+    files: list[Path]
+    weakest: FileLink | None
+
+
+@dataclass(frozen=True)
+class FileCut:
+    """A pair that matches but joins nothing, because the groups around it don't match, or would be too large.
+
+    Attributes:
+        link: the surest pair between the two groups.
+        matching: pairs of contents between the groups that match.
+        compared: pairs of contents between the groups.
+        reason: "ends" or "bound".
+    """
+
+    link: FileLink
+    matching: int
+    compared: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class FileGroups:
+    """All groups, largest first; the links that were cut; and pictures that show nothing."""
+
+    groups: list[FileGroup]
+    cuts: list[FileCut]
+    flat: list[Path]
+
+
+def group_files(
+    pairs: Iterable[Match],
+    digests: Mapping[Path, bytes],
+    score_pairs: PairScorer,
+    threshold: float,
+    flat: Iterable[Path],
+    bound: int,
+    rejected: frozenset[frozenset[bytes]] = frozenset(),
+) -> FileGroups:
+    """Group the files that the pairs connect, by the rule of `groups.py`; a content counts once, however many files hold it.
+
+    Args:
+        pairs: matches.
+        digests: SHA-256 of every file that was searched.
+        score_pairs: the scores of other pairs of contents.
+        threshold: the lowest score of a copy.
+        flat: files of pictures that show nothing: they belong together only where their bytes agree.
+        bound: largest number of contents in a group.
+        rejected: pairs of digests that a person has called no copies.
+    """
+    flat = sorted(set(flat))
+    empty = {digests[path] for path in flat if path in digests}
+    names: dict[bytes, int] = {digest: number for number, digest in enumerate(sorted(set(digests.values())))}
+    by_number = {number: digest for digest, number in names.items()}
+    files: dict[int, list[Path]] = defaultdict(list)
+    for path, digest in digests.items():
+        files[names[digest]].append(path)
+    links = []
+    for match in pairs:
+        one, other = digests.get(match.query), digests.get(match.reference)
+        if one is not None and other is not None and one != other and not {one, other} & empty:
+            links.append(Link(names[one], names[other], match.score))
+
+    def matching(asked: Sequence[tuple[int, int]]) -> list[bool]:
+        named = [(by_number[first], by_number[second]) for first, second in asked]
+        scores = score_pairs(named)
+        return [bool(score >= threshold) and frozenset(pair) not in rejected for pair, score in zip(named, scores, strict=True)]
+
+    def named_link(link: Link) -> FileLink:
+        return FileLink(min(files[link.first]), min(files[link.second]), link.score)
+
+    def named_cut(cut: Cut) -> FileCut:
+        return FileCut(named_link(cut.link), cut.matching, cut.compared, cut.reason)
+
+    grouping = group_copies(links, matching, bound)
+    joined = [
+        FileGroup(sorted(path for member in group.members for path in files[member]), named_link(group.weakest))
+        for group in grouping.groups
+        if group.weakest is not None
+    ]
+    placed = {member for group in grouping.groups for member in group.members}
+    same_bytes = [FileGroup(sorted(paths), None) for number, paths in files.items() if len(paths) > 1 and number not in placed]
+    groups = sorted(joined + same_bytes, key=lambda group: (-len(group.files), group.files))
+    return FileGroups(groups, [named_cut(cut) for cut in grouping.cuts], flat)
+
+
+def write_groups_csv(path: Path, groups: Sequence[FileGroup], rows: Iterable[PlanRow]) -> None:
+    """Write every group with its files, what is suggested for each, and the weakest link that holds the group."""
+    with whole_file(path) as temporary, temporary.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for row in rows:
+            weakest = groups[row.group - 1].weakest
+            held = [f"{weakest.score:.6g}", weakest.first, weakest.second] if weakest else ["", "", ""]
+            score = "" if row.score is None else f"{row.score:.6g}"
+            writer.writerow([row.group, row.file, row.action, row.reason, score, *_shown(row.facts), *held])
+
+
+def write_cuts_csv(path: Path, cuts: Iterable[FileCut]) -> None:
+    """Write the pairs that match but join no group, surest first, with the counts that decided."""
+    with whole_file(path) as temporary, temporary.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["first", "second", "score", "matching", "compared", "reason"])
+        for cut in cuts:
+            writer.writerow([cut.link.first, cut.link.second, f"{cut.link.score:.6g}", cut.matching, cut.compared, cut.reason])
+
+
+def _shown(facts: Facts | None) -> list[object]:
+    if facts is None:
+        return [""] * 6
+    return [facts.width, facts.height, facts.size, facts.form, facts.taken, f"{facts.sharpness:.1f}"]
