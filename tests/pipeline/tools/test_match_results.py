@@ -1,0 +1,210 @@
+"""From folders to groups, plan, action and undo, as the command line does it."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from data.errors import UserError
+from data.procedural.sample import write_pictures
+from models.network.checkpoint import save_descriptor
+from models.network.descriptor import Descriptor
+from models.settings import DescriptorSettings
+from pipeline.match import main
+
+TOP = Path(__file__).parents[3]
+THRESHOLD = "-0.02"
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "small.safetensors"
+    save_descriptor(path, Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16)), 32, {})
+    return path
+
+
+@pytest.fixture
+def album(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """album/a and album/b: six pictures, a smaller copy of the first, the second's very bytes, two blank pictures."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    pictures = tmp_path / "album" / "a"
+    list(write_pictures(pictures, "R", 6, seed=1, workers=1))
+    other = tmp_path / "album" / "b"
+    other.mkdir()
+    with Image.open(pictures / "R000000.jpg") as image:
+        image.resize((image.width * 3 // 4, image.height * 3 // 4)).save(other / "smaller.png")
+    shutil.copy(pictures / "R000001.jpg", other / "same.jpg")
+    for name, value in (("white.png", 255), ("white2.png", 254)):
+        Image.fromarray(np.full((64, 64, 3), value, np.uint8)).save(other / name)
+    return tmp_path / "album"
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def run_match(checkpoint: Path, *arguments: object) -> int:
+    return main(["--checkpoint", str(checkpoint), "--threshold", THRESHOLD, *map(str, arguments)])
+
+
+def groups_of(folder: Path = Path("matches")) -> list[set[str]]:
+    table = pd.read_csv(folder / "groups.csv")
+    return [{Path(name).name for name in part["file"]} for _, part in table.groupby("group")]
+
+
+def test_groups_and_the_plan_say_what_to_keep_and_why(album: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = files(album)
+    assert run_match(checkpoint, "--queries", "album") == 0
+    found = groups_of()
+    assert {"R000001.jpg", "same.jpg"} in found
+    assert any({"R000000.jpg", "smaller.png"} <= group for group in found)
+    assert not any({"white.png", "white2.png"} & group for group in found)
+    plan = pd.read_csv("matches/plan.csv").set_index(pd.read_csv("matches/plan.csv")["file"].map(lambda name: Path(name).name))
+    assert plan.loc["R000000.jpg", "action"] == "keep" and "largest" in plan.loc["R000000.jpg", "reason"]
+    assert plan.loc["smaller.png", "action"] == "remove" and plan.loc["smaller.png", "kept"].endswith("R000000.jpg")
+    printed = capsys.readouterr().out
+    assert "nothing has been touched" in printed and "pictures that show nothing, kept apart: 2" in printed
+    page = Path("matches/gallery/index.html").read_text()
+    assert "Group 1:" in page and "smaller.png" in page and "Pictures that show nothing" in page
+    assert files(album) == before
+
+
+@pytest.mark.parametrize("way", ["move", "hardlink", "symlink", "delete-to-trash"])
+def test_a_plan_is_applied_and_undone_by_the_command(album: Path, checkpoint: Path, way: str) -> None:
+    before = files(album)
+    run_match(checkpoint, "--queries", "album")
+    removed = pd.read_csv("matches/plan.csv").query("action == 'remove'")["file"].tolist()
+    assert main(["--apply", way]) == 0
+    for name in removed:
+        gone = not os.path.lexists(name)
+        assert gone == (way in ("move", "delete-to-trash"))
+    assert main(["--undo"]) == 0 and files(album) == before
+
+
+def test_protected_folders_are_kept_and_stay(album: Path, checkpoint: Path) -> None:
+    before = files(album / "b")
+    run_match(checkpoint, "--queries", "album/a", "--protect", "album/b")
+    plan = pd.read_csv("matches/plan.csv")
+    below_b = plan[plan["file"].str.contains("/album/b/")]
+    assert set(below_b["action"]) == {"keep"} and set(below_b["protected"]) == {"yes"}
+    changed = Path("matches/plan.csv").read_text().replace(",keep,", ",remove,")
+    Path("matches/plan.csv").write_text(changed)
+    with pytest.raises(UserError):
+        main(["--apply", "move"])
+    assert files(album / "b") == before
+
+
+def test_which_file_is_kept_follows_the_rule(album: Path, checkpoint: Path) -> None:
+    old = album / "b" / "smaller.png"
+    os.utime(old, (1, 1))
+    for rule, kept in (("largest", "R000000.jpg"), ("oldest", "smaller.png")):
+        run_match(checkpoint, "--queries", "album", "--keep", rule)
+        plan = pd.read_csv("matches/plan.csv")
+        row = plan[plan["file"].str.contains("smaller|R000000")].query("action == 'keep'")
+        assert [Path(name).name for name in row["file"]] == [kept]
+    run_match(checkpoint, "--queries", "album/b", "album/a", "--keep", "folder-order")
+    plan = pd.read_csv("matches/plan.csv")
+    assert "same.jpg" in {Path(name).name for name in plan.query("action == 'keep'")["file"]}
+
+
+def test_with_no_self_only_pairs_across_sources_are_found(album: Path, checkpoint: Path) -> None:
+    shutil.copy(album / "a" / "R000003.jpg", album / "a" / "double.jpg")
+    run_match(checkpoint, "--queries", "album/a", "album/b", "--no-self")
+    table = pd.read_csv("matches/matches.csv")
+    pairs = [{Path(a).parent.name, Path(b).parent.name} for a, b in zip(table["query"], table["reference"], strict=True)]
+    assert pairs and all(pair == {"a", "b"} for pair in pairs)
+    run_match(checkpoint, "--queries", "album/a", "album/b")
+    assert {"R000003.jpg", "double.jpg"} in groups_of()
+
+
+def test_lists_and_archives_are_sources_and_archives_are_never_acted_on(album: Path, checkpoint: Path) -> None:
+    with zipfile.ZipFile("pictures.zip", "w") as archive:
+        archive.write(album / "a" / "R000002.jpg", "inside/copy.jpg")
+    Path("list.txt").write_text("album/a\n")
+    before = Path("pictures.zip").read_bytes()
+    run_match(checkpoint, "--queries", "@list.txt", "pictures.zip")
+    plan = pd.read_csv("matches/plan.csv")
+    assert {"copy.jpg", "R000002.jpg"} in groups_of()
+    row = plan[plan["file"].str.endswith("copy.jpg")].iloc[0]
+    assert row["action"] == "leave" and row["reason"] == "inside an archive"
+    main(["--apply", "delete-to-trash"])
+    assert Path("pictures.zip").read_bytes() == before and (album / "a" / "R000002.jpg").is_file()
+
+
+def test_two_files_give_one_answer(album: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, copy = album / "a" / "R000000.jpg", album / "b" / "smaller.png"
+    assert run_match(checkpoint, first, copy) == 0 and capsys.readouterr().out.startswith("copy  score ")
+    assert run_match(checkpoint, first, album / "b" / "white.png") == 1 and "no copy" in capsys.readouterr().out
+    assert main([str(first), str(first)]) == 0 and "the same file" in capsys.readouterr().out
+    assert main([str(album / "a" / "R000001.jpg"), str(album / "b" / "same.jpg")]) == 0
+    assert "the same bytes" in capsys.readouterr().out
+    assert run_match(checkpoint, first, copy, "--json") == 0
+    printed = capsys.readouterr()
+    answer = json.loads(printed.out)
+    assert answer["type"] == "verdict" and answer["copy"] is True and answer["score"] <= 0
+    assert run_match(checkpoint, first, copy, "--quiet") == 0 and capsys.readouterr().out == ""
+    for wrong, message in ((album / "none.jpg", "cannot be read"), (Path(__file__), "cannot be read as a picture")):
+        with pytest.raises(UserError, match=message):
+            run_match(checkpoint, first, wrong)
+    with pytest.raises(UserError, match="from which score on"):
+        main(["--checkpoint", str(checkpoint), str(first), str(copy)])
+
+
+def test_exit_codes_are_those_of_cmp(album: Path, checkpoint: Path) -> None:
+    base = [sys.executable, str(TOP / "pipeline" / "match.py"), "--checkpoint", str(checkpoint), "--threshold", THRESHOLD]
+    first = str(album / "a" / "R000000.jpg")
+    codes = [
+        subprocess.run([*base, first, other], capture_output=True, cwd=album).returncode
+        for other in (str(album / "b" / "smaller.png"), str(album / "b" / "white.png"), "none.jpg")
+    ]
+    assert codes == [0, 1, 2]
+
+
+def test_json_lines_stand_alone_on_standard_output(album: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (album / "notes.txt").write_text("x")
+    run_match(checkpoint, "--queries", "album", "--json")
+    printed = capsys.readouterr()
+    lines = [json.loads(line) for line in printed.out.splitlines()]
+    assert {line["type"] for line in lines} == {"skipped", "match", "group"} and "groups of" in printed.err
+    assert next(line for line in lines if line["type"] == "skipped")["not a picture"] == 1
+    capsys.readouterr()
+    main(["--apply", "move", "--json"])
+    assert {json.loads(line)["type"] for line in capsys.readouterr().out.splitlines()} == {"done"}
+
+
+def test_queries_are_embedded_once(album: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pipeline.tools import match_index
+
+    embedded: list[int] = []
+    contents = match_index._contents
+    monkeypatch.setattr(match_index, "_contents", lambda e, files: embedded.append(len(files)) or contents(e, files))
+    for _ in range(2):
+        run_match(checkpoint, "--queries", "album/b", "--references", "album/a")
+    assert sum(embedded) == 6 + 3  # same.jpg holds the bytes of a reference
+    assert {"smaller.png", "same.jpg"} <= {Path(name).name for name in pd.read_csv("matches/matches.csv")["query"]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--apply", "move", "--undo"], "exclude each other"),
+        (["--apply", "move", "--queries", "album"], "take no folders"),
+        (["--apply", "hardlink", "--to", "x"], "--to says"),
+        (["--apply", "move"], "there is no plan"),
+        (["a.jpg", "b.jpg", "--queries", "album"], "compared by themselves"),
+        (["--queries", "album", "--group-size", "1"], "at least 2"),
+        (["--queries", "@none.txt"], "cannot be read"),
+    ],
+)
+def test_wrong_options_are_refused(album: Path, arguments: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        main(arguments)
