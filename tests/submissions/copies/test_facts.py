@@ -22,7 +22,7 @@ def facts(name: str, **known: object) -> Facts:
         "tags": 0,
         "form": "JPEG",
     }
-    values |= {"sharpness": 1.0, "flat": False, "linked": False, "archived": False}
+    values |= {"form": "JPEG", "sharpness": 1.0, "flat": False, "linked": False, "archived": False}
     return Facts(Path(name), **(values | known))  # type: ignore[arg-type]
 
 
