@@ -171,18 +171,24 @@ def embedding_speeds(backbone: str, found: ImageSet) -> tuple[float, float, floa
     from models.inference.parallel import map_in_parallel
     from models.network.checkpoint import Checkpoint
     from models.network.descriptor import Descriptor
+    from models.network.device import best_device
     from models.settings import DescriptorSettings, EmbeddingSettings
 
     descriptor = Descriptor(DescriptorSettings(backbone=backbone, dimensions=256)).eval()
-    descriptor = descriptor.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
-    batch, settings = torch.randn(32, 3, 160, 160), EmbeddingSettings(batch_size=32)
+    device = best_device()  # where embed_images moves the descriptor: the batch must be there as well
+    descriptor = descriptor.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
+    batch, settings = torch.randn(32, 3, 160, 160, device=device), EmbeddingSettings(batch_size=32)
 
     def forward(batches: int) -> None:
         for _ in range(batches):
             embed_batch(descriptor, batch, [160])
+        if device.type == "cuda":
+            torch.cuda.synchronize()  # or the time would be that of queueing the work
 
     def forward_side_by_side(batches: int) -> None:
-        list(map_in_parallel(lambda _: embed_batch(descriptor, batch, [160]), range(batches), batch.device))
+        list(map_in_parallel(lambda _: embed_batch(descriptor, batch, [160]), range(batches), device))
+        if device.type == "cuda":
+            torch.cuda.synchronize()
 
     forward(1)
     chosen = images_for(SECONDS_A_ROUND, seconds_of(lambda: forward(1)) / 32, found)

@@ -2,6 +2,8 @@
 
 import os
 
+MOST_WORKERS = 16  # chosen by itself; a recipe may ask for more
+
 
 def process_rank() -> int:
     """This process's number, from 0."""
@@ -16,6 +18,23 @@ def process_count() -> int:
 def processes_on_machine() -> int:
     """How many of them run on this machine, at least 1."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+
+
+def process_rank_on_machine() -> int:
+    """This process's number among those on this machine, from 0: which GPU is its own."""
+    return int(os.environ.get("LOCAL_RANK", "0"))
+
+
+def usable_cores() -> int:
+    """How many cores this process may run on, at least 1."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def choose_workers(given: int | None) -> int:
+    """How many worker processes read images: `given`, or without it this process's share of the cores, 1…MOST_WORKERS."""
+    return given if given is not None else max(1, min(MOST_WORKERS, usable_cores() // processes_on_machine()))
 
 
 def is_first_process() -> bool:

@@ -1,11 +1,17 @@
 """What the processes of a training exchange: rows of a batch, sums, log-sum-exps. With one process, all of it is the identity."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, distributed
 
+from data.errors import UserError
 from data.process import process_count, process_rank
+from models.network.device import is_lack_of_memory
+
+LOST = ("connection", "peer", "timed out", "timeout", "nccl", "gloo")  # in what NCCL and gloo say of a process that is gone
 
 
 def group_size() -> int:
@@ -54,6 +60,23 @@ def log_sum_over_processes(local: Tensor) -> Tensor:
     distributed.all_reduce(highest, distributed.ReduceOp.MAX)
     highest.clamp_(min=torch.finfo(highest.dtype).min)  # −∞ − −∞ would be NaN
     return highest + sum_over_processes((local - highest).exp()).log()
+
+
+@contextmanager
+def report_lost_process(work: str) -> Iterator[None]:
+    """Raise a UserError instead of the library's error when another process that shares `work` ("training") has gone."""
+    try:
+        yield
+    except RuntimeError as error:
+        said = str(error)
+        lost = isinstance(error, distributed.DistError) or any(word in said.lower() for word in LOST)
+        if process_count() == 1 or not lost or is_lack_of_memory(error):
+            raise
+        raise UserError(
+            f"a process of the {work} was lost (noticed by process {process_rank()} of {process_count()}: "
+            f"{(said.splitlines() or [type(error).__name__])[0]}). Its own message stands above, if it left one. Give the same "
+            f"command again: {work} goes on from what is saved."
+        ) from error
 
 
 class _Gather(torch.autograd.Function):

@@ -173,7 +173,7 @@ class EmbeddingSettings(Settings):
         flip: Whether each image is also embedded mirrored, as part of the mean.
         pooling_exponent: GeM's p; None for the trained one.
         precision: "32", or the autocast precision.
-        workers: Processes that decode images.
+        workers: Processes that decode images; None for as many as there are cores.
         shard: Images per shard: what a killed run loses at most.
     """
 
@@ -183,7 +183,7 @@ class EmbeddingSettings(Settings):
     flip: bool = False
     pooling_exponent: float | None = Field(None, gt=0)
     precision: Literal["32", "bf16", "16"] = "32"
-    workers: int = Field(2, ge=0)
+    workers: int | None = Field(None, ge=0)
     shard: int = Field(50_000, ge=1)
 
     def what_makes_vectors(self) -> dict[str, Any]:
@@ -206,7 +206,7 @@ class ModelSettings(Settings):
         scheduler: How the learning rate changes.
         precision: "32", or the mixed precision of training.
         compile: torch.compile: faster steps on a GPU after some minutes of compiling at each stage.
-        workers: Processes that edit images.
+        workers: Processes that edit images; None for as many as there are cores.
         cache: Form of the resized images on disk; "jpeg" takes a tenth of the space of "pixels".
         stages: Drip stages, in order.
         embedding: Of this model; None for the recipe's.
@@ -223,7 +223,7 @@ class ModelSettings(Settings):
     scheduler: SchedulerSettings = SchedulerSettings()
     precision: Literal["32", "bf16", "16"] = "32"
     compile: bool = False
-    workers: int = Field(2, ge=0)
+    workers: int | None = Field(None, ge=0)
     cache: Literal["pixels", "jpeg"] = "pixels"
     stages: tuple[StageSettings, ...] = Field(min_length=1)
     embedding: EmbeddingSettings | None = None

@@ -16,9 +16,16 @@ def main() -> None:
     )
     parser.add_argument("--images", type=named_path, metavar="DIR", help="folder to embed with --checkpoint")
     parser.add_argument("--output", type=named_path, metavar="FILE.h5", help="vectors file to write with --checkpoint")
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help="with --images: processes that decode; without it as many as there are cores"
+    )
     options = parser.parse_args()
     outside = (options.checkpoint, options.images, options.output)
     with report_errors():
+        if options.workers is not None and (options.images is None or options.workers < 0):
+            raise UserError(
+                f"--workers {options.workers}: 0 or more, with --images; a run's are in its recipe (embedding.workers)."
+            )
         if all(value is None for value in outside):
             run_step(chosen_run(options), EMBED, options.force)
         elif any(value is None for value in outside):
@@ -27,7 +34,7 @@ def main() -> None:
             # imported here: an up-to-date step must return at once
             from pipeline.steps.embed import embed_folder
 
-            embed_folder(*outside)
+            embed_folder(*outside, workers=options.workers)
 
 
 if __name__ == "__main__":

@@ -50,7 +50,9 @@ def make_parser() -> argparse.ArgumentParser:
     )
     options.add_argument("--learning-rate", type=float, metavar="RATE", default=0.005, help="with sgd (default: 0.005)")
     options.add_argument("--seed", type=int, default=0, help="of the choice of images and their edits (default: 0)")
-    options.add_argument("--workers", type=int, metavar="N", default=2, help="processes that read images (default: 2)")
+    options.add_argument(
+        "--workers", type=int, metavar="N", help="processes that read images (default: as many as there are cores)"
+    )
     return options
 
 
@@ -64,7 +66,7 @@ def check(options: argparse.Namespace) -> None:
         raise UserError(f"--images {options.images}: two at least.")
     if not 0 < options.learning_rate < math.inf:
         raise UserError(f"--learning-rate {options.learning_rate:g}: above 0, such as 0.005.")
-    if options.workers < 0:
+    if options.workers is not None and options.workers < 0:
         raise UserError(f"--workers {options.workers}: 0 or more.")
 
 

@@ -14,9 +14,10 @@ from augmentations.dataset import normalize_pixels
 from data.errors import UserError
 from data.images import ImageSet
 from data.loader import CleanImages
+from data.process import choose_workers
 from models.inference.parallel import map_in_parallel
 from models.network.checkpoint import Checkpoint
-from models.network.device import autocast, best_device
+from models.network.device import autocast, best_device, report_lack_of_memory
 from models.settings import EmbeddingSettings
 
 
@@ -38,15 +39,18 @@ def embed_images(checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSe
     loader = DataLoader(
         dataset,
         settings.batch_size,
-        num_workers=settings.workers,
+        num_workers=choose_workers(settings.workers),
         pin_memory=device.type == "cuda",
         worker_init_fn=_lower_priority,
     )
+    work = f"while a batch of {settings.batch_size} images of {max(sizes)} px was embedded"
+    remedy = "Lower batch_size (of `embedding` in the recipe), image_size or scales, or end what else uses the memory."
 
     def embed(loaded: tuple[Tensor, Tensor]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         pixels, readable = loaded
-        batch = normalize_pixels(pixels.to(device, non_blocking=True), descriptor.mean, descriptor.std)
-        vectors = embed_batch(descriptor, batch, sizes, settings.flip, settings.precision).float().cpu().numpy()
+        with report_lack_of_memory(work, remedy):
+            batch = normalize_pixels(pixels.to(device, non_blocking=True), descriptor.mean, descriptor.std)
+            vectors = embed_batch(descriptor, batch, sizes, settings.flip, settings.precision).float().cpu().numpy()
         unreadable = ~readable.numpy()
         vectors[unreadable] = 0
         return vectors, unreadable

@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader
 from augmentations.dataset import normalize_pixels
 from data.images import ImageSet
 from data.loader import CleanImages
+from data.process import choose_workers
 from models.inference.embed import EmbeddedBlock, check_finite, embed_batch, image_sizes
 from models.network.checkpoint import load_descriptor
 from models.network.device import best_device
@@ -49,7 +50,7 @@ def load_embedder(checkpoint: Path, settings: EmbeddingSettings) -> Embedder:
 
 def embed_with_all(networks: list[Embedder], images: ImageSet, settings: EmbeddingSettings) -> Iterator[EmbeddedBlock]:
     """All networks' vectors side by side [m, Σ dimensions]; an image is decoded once for all networks of the same size."""
-    workers = settings.workers if len(images) > LOADED_WITHOUT_WORKERS else 0
+    workers = choose_workers(settings.workers) if len(images) > LOADED_WITHOUT_WORKERS else 0
     sizes = square_sizes(networks)
     loaders = [DataLoader(CleanImages(images, size), settings.batch_size, num_workers=workers) for size in sizes]
     first = 0

@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from augmentations.domains import DOMAINS, rotate_to_all_domains
 from data.errors import UserError
+from models.network.device import report_lack_of_memory
 from models.network.pooling import GeM
 from models.network.whitening import Whitening, whiten
 from models.settings import DescriptorSettings, is_local
@@ -109,7 +110,11 @@ def check_image_sizes(descriptor: Descriptor, sizes: Iterable[int]) -> None:
     descriptor.eval()
     for size in sorted(set(sizes)):
         try:
-            descriptor(torch.zeros(1, 3, size, size, device=device))
+            with report_lack_of_memory(
+                f"in the first look at one image of {size} px ({descriptor.settings.backbone})",
+                "Lower image_size, take a smaller backbone, or end what else uses the memory.",
+            ):
+                descriptor(torch.zeros(1, 3, size, size, device=device))
         except (AssertionError, RuntimeError, ValueError, IndexError) as error:
             raise UserError(
                 f"the backbone {descriptor.settings.backbone!r} cannot be trained at image_size {size}: {error} "

@@ -1,13 +1,68 @@
-"""Where the work runs and in which precision."""
+"""Where the work runs and in which precision, and what is reported when it has no GPU or no memory."""
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 
+from data.errors import UserError
+from data.process import process_rank_on_machine, processes_on_machine
+
+OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "alloc_failed")  # CUDA, CPU, cuDNN and cuBLAS
+
 
 def best_device() -> torch.device:
-    """The GPU where there is one, otherwise the CPU."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    """This process's GPU where there is one, otherwise the CPU. Of the processes of a machine, process i has GPU i.
+
+    Raises:
+        UserError: More processes than GPUs.
+    """
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    own, gpus = process_rank_on_machine(), torch.cuda.device_count()
+    if max(own + 1, processes_on_machine()) > gpus:
+        raise UserError(
+            f"{processes_on_machine()} processes were started on this machine, which has {gpus} GPU(s) to use: every process "
+            f"needs one of its own. Start at most {gpus} (torchrun --nproc-per-node {gpus}), or check CUDA_VISIBLE_DEVICES."
+        )
+    torch.cuda.set_device(own)  # what names no GPU, such as torch.cuda.synchronize(), means this one
+    return torch.device("cuda", own)
+
+
+def describe_device(device: torch.device) -> str:
+    """The GPU's name, or "the CPU" with the reason why no GPU is used."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    if torch.version.cuda is None:
+        return "the CPU (this torch is built without CUDA)"
+    try:
+        torch.cuda.init()
+    except (RuntimeError, AssertionError) as error:  # no driver, one too old, no GPU visible
+        return f"the CPU ({str(error).split('. ')[0].rstrip('.')})"
+    return "the CPU (torch sees no GPU)"
+
+
+@contextmanager
+def report_lack_of_memory(work: str, remedy: str) -> Iterator[None]:
+    """Raise a UserError that names `work` and `remedy` where memory runs out inside, on a GPU or the CPU.
+
+    Args:
+        work: What was being done, with its sizes, as it continues "memory ran out".
+        remedy: What the user can change, as a sentence.
+    """
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_lack_of_memory(error):
+            raise
+        raise UserError(f"memory ran out {work}: {(str(error).splitlines() or ['no memory'])[0]} {remedy}") from error
+
+
+def is_lack_of_memory(error: BaseException) -> bool:
+    """Whether torch or NumPy had too little memory, on whichever device."""
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in OUT_OF_MEMORY)
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager[object]:

@@ -11,6 +11,7 @@ from augmentations.dataset import EditedImages, normalize_pixels
 from augmentations.settings import AugmentationSettings
 from data.cache import SquareImages
 from data.errors import UserError
+from data.process import choose_workers
 from models.network.descriptor import Descriptor
 from models.network.whitening import fit_whitening
 from models.settings import ModelSettings
@@ -38,7 +39,7 @@ def learn_whitening(
     for squares, rows in parts:
         keys = [(0, row, 0) for row in rows][: WHITENING_IMAGES - sum(map(len, found))]
         clean = EditedImages(squares, AugmentationSettings(family="none"), size, seed)
-        loader = DataLoader(clean, 128, sampler=keys, num_workers=settings.workers)
+        loader = DataLoader(clean, 128, sampler=keys, num_workers=choose_workers(settings.workers))
         for pixels, _ in tqdm(loader, desc="whitening", unit="batch", leave=False):
             found.append(descriptor(normalize_pixels(pixels.to(device), descriptor.mean, descriptor.std), raw=True).float())
     whitening = fit_whitening(torch.cat(found))

@@ -19,11 +19,11 @@ from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from models.network.descriptor import Descriptor, check_image_sizes
-from models.network.device import autocast, best_device
+from models.network.device import autocast, best_device, report_lack_of_memory
 from models.objectives.building import build_objective
 from models.settings import ModelSettings, SamplingSettings, StageSettings
 from models.training.class_counts import repeats_stage_before
-from models.training.trainer import WORKING_SCALE
+from models.training.trainer import REMEDY, WORKING_SCALE
 
 CALIBRATION_CLASSES = 20_000
 CALIBRATION_PIXELS = {"cpu": 250_000, "cuda": 4_000_000}  # of a batch: enough to be used to the full, little enough to be short
@@ -138,11 +138,17 @@ def _measure_step(settings: ModelSettings, descriptor: Descriptor, stage: StageS
     images = torch.randn(count, 3, stage.image_size, stage.image_size, device=device).contiguous(
         memory_format=torch.channels_last
     )
+    work = f"while a step of {count} images of {stage.image_size} px was measured (batch_size {stage.batch_size})"
     descriptor.train()
     held: dict[int, int] = {}
     seconds = 0.0
     for measuring in (False, True):  # the first step allocates and chooses algorithms
-        with _timing(device) as spent, _record_saved_bytes(held, descriptor), autocast(device, settings.precision):
+        with (
+            report_lack_of_memory(work, REMEDY),
+            _timing(device) as spent,
+            _record_saved_bytes(held, descriptor),
+            autocast(device, settings.precision),
+        ):
             descriptor(images, raw=True).sum().backward()
         seconds = spent[0] if measuring else seconds
         descriptor.zero_grad(set_to_none=True)

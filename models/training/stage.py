@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 from augmentations.dataset import EditedImages
 from data.errors import UserError
+from data.process import choose_workers
 from models.distributed import sum_over_processes
 from models.settings import ModelSettings, StageSettings
 from models.training.batches import Batches
@@ -67,7 +68,7 @@ class _Saver:
 
 def run_stage(run: StageRun, progress: Progress) -> list[EpochRow]:
     """Epochs until the stage ends; `progress` is moved on. Returns the rows that are not yet written, the last epoch's last."""
-    workers, fabric = run.settings.workers, run.learner.fabric
+    workers, fabric = choose_workers(run.settings.workers), run.learner.fabric
     loader = DataLoader(
         run.edited,
         batch_sampler=run.batches,

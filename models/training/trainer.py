@@ -26,8 +26,11 @@ from data.cache import SquareImages, cached_squares
 from data.errors import UserError
 from data.files import whole_file
 from data.images import ImageSet
+from data.process import choose_workers, usable_cores
+from models.distributed import report_lost_process
 from models.network.checkpoint import save_descriptor
 from models.network.descriptor import Descriptor, check_image_sizes
+from models.network.device import describe_device, report_lack_of_memory
 from models.objectives.building import build_objective
 from models.objectives.svmax import Svmax
 from models.settings import ModelSettings, StageSettings
@@ -38,12 +41,17 @@ from models.training.curve import EpochRow, append_rows, remove_curve
 from models.training.drip import EDITED_PER_CLASS, compute_centroids
 from models.training.files import stage_checkpoint
 from models.training.final_whitening import check_whitening, learn_whitening
-from models.training.launch import launch_fabric, report_lost_process
+from models.training.launch import launch_fabric
 from models.training.learner import Learner, build_learner, set_up_network
 from models.training.stage import StageRun, run_stage
 from models.training.state import DRAWN_FOR, Identity, Progress, as_it_began, load_state, save_state, training_identity
 
 WORKING_SCALE = 1.5  # images are edited larger than they are learnt from, so that crops keep detail
+REMEDY = (
+    "Lower batch_size (with optimizer.accumulate the step stays as large) or image_size of the stage, use precision bf16, "
+    "class_kind adafactor or more processes; `--plan` estimates what fits. A changed recipe trains from the start; the same one "
+    "goes on from the last saved state where more memory is free."
+)
 Validate = Callable[[Descriptor, int], float]
 
 
@@ -84,7 +92,11 @@ def train_model(
     check_whitening(descriptor, len(overlays) + sum(label < learnt_last for label in class_of))
     check_image_sizes(descriptor, (stage.image_size for stage in settings.stages))
     network = set_up_network(fabric, descriptor, settings.compile)
-    with report_lost_process(fabric):
+    workers = choose_workers(settings.workers)
+    with report_lost_process("training"):
+        if progress.stage < len(settings.stages):
+            device = describe_device(fabric.device)
+            fabric.print(f"  trains on {device}; {workers} workers edit images, {usable_cores()} cores", flush=True)
         while progress.stage < len(settings.stages):
             if not (progress.epoch or progress.batch) and repeats_stage_before(settings.stages, progress.stage, available):
                 progress = _leave_out_stage(folder, progress, fabric)
@@ -93,29 +105,28 @@ def train_model(
             stage = settings.stages[progress.stage]
             size = round(stage.image_size * WORKING_SCALE)
             with fabric.rank_zero_first():
-                squares, others = (
-                    cached_squares(images, size, cache, settings.cache, settings.workers) for images in (classes, overlays)
-                )
+                squares, others = (cached_squares(images, size, cache, settings.cache, workers) for images in (classes, overlays))
             if (progress.stage, progress.epoch, progress.batch) == (0, 0, 0):
                 _report_unreadable(squares, fabric.print)
             rows = _rows_of_stage(stage, squares, class_of)
-            order, edits = _seeds_of_stage(identity, seed, progress.stage)
-            torch.manual_seed(order)  # the objective begins the same on all processes
-            objective = _build_objective(settings, descriptor, 1 + max(class_of[row] for row in rows), seed)
-            learner = build_learner(fabric, descriptor, network, objective, settings, stage)
-            torch.manual_seed(order + progress.stage * (fabric.world_size - 1) + fabric.global_rank)
-            edited = _build_edited_images(settings, stage, squares, others, rows, labels is not None, edits)
-            if progress.epoch or progress.batch:
-                learner.restore(state)
-            elif progress.stage > 0 or settings.descriptor.weights != "none":  # an untrained backbone has no centroids
-                started = time.monotonic()
-                _rebuild_class_matrix(settings, stage, learner, squares, edited, rows, class_of)
-                progress.seconds = time.monotonic() - started
-            batches = build_batches(settings, stage, rows, class_of, progress, order, fabric)
-            learnt = len({class_of[row] for row in rows})
-            validated = partial(_validate, fabric, validate, descriptor, stage.image_size)
-            run = StageRun(settings, stage, learner, edited, batches, class_of, learnt, folder, identity, validated)
-            rest = run_stage(run, progress)
+            with report_lack_of_memory(_work_of(stage, progress.stage, rows), REMEDY):
+                order, edits = _seeds_of_stage(identity, seed, progress.stage)
+                torch.manual_seed(order)  # the objective begins the same on all processes
+                objective = _build_objective(settings, descriptor, 1 + max(class_of[row] for row in rows), seed)
+                learner = build_learner(fabric, descriptor, network, objective, settings, stage)
+                torch.manual_seed(order + progress.stage * (fabric.world_size - 1) + fabric.global_rank)
+                edited = _build_edited_images(settings, stage, squares, others, rows, labels is not None, edits)
+                if progress.epoch or progress.batch:
+                    learner.restore(state)
+                elif progress.stage > 0 or settings.descriptor.weights != "none":  # an untrained backbone has no centroids
+                    started = time.monotonic()
+                    _rebuild_class_matrix(settings, stage, learner, squares, edited, rows, class_of)
+                    progress.seconds = time.monotonic() - started
+                batches = build_batches(settings, stage, rows, class_of, progress, order, fabric)
+                learnt = len({class_of[row] for row in rows})
+                validated = partial(_validate, fabric, validate, descriptor, stage.image_size)
+                run = StageRun(settings, stage, learner, edited, batches, class_of, learnt, folder, identity, validated)
+                rest = run_stage(run, progress)
             progress = Progress(progress.stage + 1, step=progress.step)
             left = range(progress.stage, len(settings.stages))
             if settings.descriptor.whiten and all(repeats_stage_before(settings.stages, index, available) for index in left):
@@ -136,6 +147,12 @@ def _leave_out_stage(folder: Path, progress: Progress, fabric: Fabric) -> Progre
         with whole_file(stage_checkpoint(folder, progress.stage + 1)) as temporary:
             shutil.copyfile(stage_checkpoint(folder, progress.stage), temporary)
     return Progress(progress.stage + 1, step=progress.step)
+
+
+def _work_of(stage: StageSettings, number: int, rows: list[int]) -> str:
+    """What a stage, `number` from 0, was doing where memory ran out."""
+    sizes = f"batch_size {stage.batch_size}, image_size {stage.image_size}, {len(rows):,} images"
+    return f"while stage {number + 1} trained ({sizes})"
 
 
 def _write_stage(folder: Path, rows: list[EpochRow], learner: Learner, image_size: int) -> None:
@@ -222,7 +239,7 @@ def _rebuild_class_matrix(
     edits = EDITED_PER_CLASS if stage.centroid_edits is None else stage.centroid_edits
     labels = [class_of[row] for row in own]
     found, centroids = compute_centroids(
-        learner.descriptor, clean, edited, own, labels, 128, settings.workers, settings.precision, edits
+        learner.descriptor, clean, edited, own, labels, 128, choose_workers(settings.workers), settings.precision, edits
     )
     matrix.set_prototypes(found, centroids)
 

@@ -8,6 +8,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
@@ -17,9 +18,11 @@ from torch import distributed
 from tqdm import tqdm
 
 from data.images import ImageSet, find_images
-from data.process import print_once, process_count, process_rank
+from data.process import choose_workers, print_once, process_count, process_rank, usable_cores
+from models.distributed import report_lost_process
 from models.inference.embed import embed_images
 from models.network.checkpoint import Checkpoint, load_descriptor
+from models.network.device import best_device, describe_device
 from models.settings import EmbeddingSettings
 from pipeline.run.manifest import fingerprint
 from submissions.vectors.files import describe_vectors, iterate_vectors, write_vectors
@@ -34,6 +37,7 @@ def embed_to_file(checkpoint: Path, images: ImageSet, settings: EmbeddingSetting
     the same bit by bit for any number of processes.
     """
     rank, ranks = process_rank(), process_count()
+    _report_device(choose_workers(settings.workers))
     loaded = load_descriptor(checkpoint)
     folder = output.parent / f".{output.stem}-shards-{_digest(checkpoint, images, settings)}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -56,10 +60,24 @@ def embed_to_file(checkpoint: Path, images: ImageSet, settings: EmbeddingSetting
     _wait_for_all(ranks)  # so that the next step finds the whole file
 
 
-def embed_folder(checkpoint: Path, folder: Path, output: Path) -> None:
-    """Embed any folder outside a run; ids are the paths below it without their endings."""
-    embed_to_file(checkpoint, find_images(folder, naming="path"), EmbeddingSettings(), output)
+def embed_folder(checkpoint: Path, folder: Path, output: Path, workers: int | None = None) -> None:
+    """Embed any folder outside a run; ids are the paths below it without their endings.
+
+    Args:
+        checkpoint: The network.
+        folder: Its images are embedded.
+        output: The vectors file.
+        workers: Processes that decode images; None for as many as there are cores.
+    """
+    settings = EmbeddingSettings(workers=workers)
+    embed_to_file(checkpoint, find_images(folder, naming="path"), settings, output)
     print_once(f"vectors: {output}")
+
+
+@cache
+def _report_device(workers: int) -> None:
+    """Print what embeds, once for all files of a step."""
+    print_once(f"  embeds on {describe_device(best_device())}; {workers} workers decode images, {usable_cores()} cores")
 
 
 def _embed_shard(loaded: Checkpoint, images: ImageSet, settings: EmbeddingSettings, path: Path, bar: "tqdm[NoReturn]") -> None:
@@ -83,9 +101,10 @@ def _digest(checkpoint: Path, images: ImageSet, settings: EmbeddingSettings) -> 
 def _wait_for_all(ranks: int) -> None:
     """Wait until every process has come here; torchrun ends all of them where one is lost."""
     if ranks > 1:
-        if not distributed.is_initialized():
-            distributed.init_process_group("gloo", timeout=LONGEST_WAIT)
-        distributed.barrier()
+        with report_lost_process("embedding"):
+            if not distributed.is_initialized():
+                distributed.init_process_group("gloo", timeout=LONGEST_WAIT)
+            distributed.barrier()
 
 
 def _report_unreadable(images: ImageSet, unreadable: NDArray[np.bool_], output: Path) -> None:

@@ -15,6 +15,7 @@ from data.images import ImageSet, find_images
 from data.labels import LabelledImages, read_labels, with_classes
 from data.layout import TRAINING, TRAINING_LABELS
 from data.loader import CleanImages
+from data.process import choose_workers
 from models.inference.pooling_exponent import LearningSettings, LearntExponent, embed_at_exponents, learn_exponent
 from models.network.checkpoint import load_descriptor
 from models.network.descriptor import Descriptor
@@ -37,7 +38,7 @@ class ExponentSearch:
         images: Training images to use; None for 2,000 with "search" and 50,000 with "sgd".
         learning_rate: With "sgd".
         seed: Of the choice of images and of their edits.
-        workers: Processes that read images.
+        workers: Processes that read images; None for as many as there are cores.
     """
 
     method: Literal["search", "sgd"] = "search"
@@ -45,7 +46,7 @@ class ExponentSearch:
     images: int | None = None
     learning_rate: float = 0.005
     seed: int = 0
-    workers: int = 2
+    workers: int | None = None
 
 
 def choose_exponent(
@@ -85,7 +86,7 @@ def _search(
     exponents = sorted(set(how.exponents))
     scores: dict[int, dict[float, float]] = {}
     for size in sizes:
-        found = embed_at_exponents(descriptor, InAugImages(copies, size), exponents, workers=how.workers)
+        found = embed_at_exponents(descriptor, InAugImages(copies, size), exponents, workers=choose_workers(how.workers))
         scores[size] = {exponent: in_aug_accuracy(vectors, copies.groups) for exponent, vectors in found.items()}
     best = {size: max(of_size, key=lambda exponent: of_size[exponent]) for size, of_size in scores.items()}
     print(f"IN-aug accuracy (1 to 5): {copies.copies} edited copies of each of {len(copies.sources)} training images")
@@ -129,7 +130,7 @@ def _learn(
     learnt: dict[int, LearntExponent] = {}
     for size in sizes:
         squares = CleanImages(images, size)
-        learnt[size] = learn_exponent(descriptor, classifier, squares, labels, settings, how.seed, how.workers)
+        learnt[size] = learn_exponent(descriptor, classifier, squares, labels, settings, how.seed, choose_workers(how.workers))
     print(f"SGD on p alone: one pass over {len(rows)} training images of {classes} classes")
     table = Table()
     for heading in ("size", "p*", "cross entropy at the trained p", "at p as it moved"):

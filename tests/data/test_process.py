@@ -1,6 +1,6 @@
 import pytest
 
-from data.process import is_first_process, print_once, process_count, process_rank
+from data.process import choose_workers, is_first_process, print_once, process_count, process_rank
 
 
 def test_alone_a_process_is_the_first_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -15,3 +15,11 @@ def test_only_the_first_of_several_prints(monkeypatch: pytest.MonkeyPatch, capsy
         monkeypatch.setenv("RANK", rank)
         print_once(f"process {process_rank()} of {process_count()}")
     assert capsys.readouterr().out == "process 0 of 2\n"
+
+
+@pytest.mark.parametrize(("cores", "processes", "workers"), [(2, 1, 2), (1, 1, 1), (64, 1, 16), (64, 8, 8), (4, 8, 1)])
+def test_workers_follow_the_cores_of_a_process(monkeypatch: pytest.MonkeyPatch, cores: int, processes: int, workers: int) -> None:
+    monkeypatch.setattr("data.process.usable_cores", lambda: cores)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", str(processes))
+    assert choose_workers(None) == workers
+    assert choose_workers(0) == 0 and choose_workers(40) == 40  # what is asked for counts

@@ -1,5 +1,8 @@
 """Both methods against a slow literal rewriting of the paper's equations."""
 
+from typing import Any
+
+import faiss
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -102,3 +105,20 @@ def test_negative_embedding_subtraction_is_literal() -> None:
         nearest = training[np.argsort(-(training @ vector))[:10]]
         expected = vector - 0.35 * nearest.mean(axis=0)
         np.testing.assert_allclose(moved[row], expected / np.linalg.norm(expected), atol=1e-5)
+
+
+def test_each_process_of_a_machine_searches_on_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Faiss as it is with GPUs, whose search is played by that of the CPU."""
+    used: list[int] = []
+
+    def on_gpu(_: object, *searched: Any, device: int, **how: Any) -> Any:
+        used.append(device)
+        return faiss.knn(*searched, **how)
+
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 4, raising=False)
+    monkeypatch.setattr(faiss, "StandardGpuResources", object, raising=False)
+    monkeypatch.setattr(faiss, "knn_gpu", on_gpu, raising=False)
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    vectors = unit_length(np.random.default_rng(0).standard_normal((20, 8), dtype=np.float32))
+    assert (find_neighbours(vectors, vectors, 1).rows[:, 0] == np.arange(20)).all()
+    assert used == [3]

@@ -1,0 +1,108 @@
+"""Devices and lack of memory, with stand-ins for the GPUs that no test has."""
+
+import pytest
+import torch
+from torch import distributed
+
+from data.errors import UserError
+from models.distributed import report_lost_process
+from models.network.descriptor import Descriptor, check_image_sizes
+from models.network.device import best_device, describe_device, report_lack_of_memory
+from models.settings import DescriptorSettings, ModelSettings
+from models.training.plan import plan_model
+
+
+def gpus(monkeypatch: pytest.MonkeyPatch, count: int, rank: int, processes: int) -> list[int]:
+    """A machine with so many GPUs; the list fills with the GPUs that are made the current one."""
+    chosen: list[int] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    monkeypatch.setenv("LOCAL_RANK", str(rank))
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", str(processes))
+    return chosen
+
+
+def test_every_process_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = gpus(monkeypatch, count=4, rank=3, processes=4)
+    assert best_device() == torch.device("cuda", 3) and chosen == [3]
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+def test_more_processes_than_gpus_are_refused_on_all_of_them(monkeypatch: pytest.MonkeyPatch, rank: int) -> None:
+    gpus(monkeypatch, count=2, rank=rank, processes=3)
+    with pytest.raises(UserError, match=r"3 processes .* has 2 GPU\(s\).*--nproc-per-node 2"):
+        best_device()
+
+
+def test_the_cpu_is_named_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_driver() -> None:
+        raise RuntimeError("Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU")
+
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "init", no_driver)
+    assert describe_device(torch.device("cpu")) == "the CPU (Found no NVIDIA driver on your system)"
+    monkeypatch.setattr(torch.version, "cuda", None)
+    assert describe_device(torch.device("cpu")) == "the CPU (this torch is built without CUDA)"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+        RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
+        MemoryError("Unable to allocate 4. GiB for an array"),
+    ],
+)
+def test_lack_of_memory_names_the_work_and_a_remedy(error: Exception) -> None:
+    with (
+        pytest.raises(UserError, match=r"^memory ran out at 160 px: .* Lower batch_size\.$"),
+        report_lack_of_memory("at 160 px", "Lower batch_size."),
+    ):
+        raise error
+
+
+def test_the_processors_own_memory_counts_and_other_errors_pass() -> None:
+    with pytest.raises(UserError, match="memory ran out"), report_lack_of_memory("here", "Buy more."):
+        torch.empty(2**60, dtype=torch.uint8)
+    with pytest.raises(RuntimeError, match="shape"), report_lack_of_memory("here", "Buy more."):
+        torch.zeros(3).view(2)
+
+
+def test_a_size_that_takes_too_much_memory_is_not_called_untrainable(monkeypatch: pytest.MonkeyPatch) -> None:
+    descriptor = Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16))
+
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    monkeypatch.setattr(descriptor.backbone, "forward_features", full)
+    with pytest.raises(UserError, match=r"memory ran out .*8192 px.* Lower image_size") as told:
+        check_image_sizes(descriptor, [8192])
+    assert "cannot be trained" not in str(told.value)
+
+
+def test_the_plan_names_batch_and_size_when_memory_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("models.training.plan.check_image_sizes", lambda *_: None)
+    stages = [{"classes": 4, "image_size": 64, "batch_size": 24}]
+    settings = ModelSettings.model_validate({"descriptor": {"backbone": "test_efficientnet", "dimensions": 16}, "stages": stages})
+
+    def full(*_: object, **__: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    monkeypatch.setattr(Descriptor, "forward", full)
+    with pytest.raises(UserError, match=r"24 images of 64 px .*batch_size 24.* Lower batch_size"):
+        list(plan_model(settings, 8))
+
+
+def test_a_lost_process_is_reported_whatever_the_backend_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with (
+        pytest.raises(UserError, match=r"a process of the embedding was lost .*process 0 of 2.*command again"),
+        report_lost_process("embedding"),
+    ):
+        raise distributed.DistBackendError("communicator was aborted on rank 1")
+    with pytest.raises(torch.OutOfMemoryError), report_lost_process("training"):
+        raise torch.OutOfMemoryError("CUDA out of memory while NCCL was used")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    with pytest.raises(distributed.DistBackendError), report_lost_process("training"):
+        raise distributed.DistBackendError("NCCL error")
