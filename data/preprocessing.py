@@ -16,7 +16,7 @@ from data.images import ImageSet
 from data.loader import resize_square
 from data.pixels import as_uint8
 
-TestProtocol = Literal["square", "center_crop", "long_side"]
+TestProtocol = Literal["square", "center_crop", "square_crop", "long_side"]
 SHORT_SIDE_RATIO = 256 / 224  # the short side before the centre is cut out, as ImageNet's test protocol has it
 
 
@@ -29,10 +29,9 @@ class PreprocessedImages(Dataset[tuple[Tensor, bool]]):
         images: the images.
         size: pixels.
         protocol: "square": [3, size, size], shape not kept. "center_crop": [3, size, size], the centre of the image with its
-        short
-            side at 256/224 of `size`. "long_side": the whole image with its long side at `size` and its shape kept; its batches
-            need
-            `SameShapeBatches`.
+            short side at 256/224 of `size` (MultiGrain, section 4.1). "square_crop": [3, size, size], the centre of the image
+            squeezed to a square of 256/224 of `size` (IDEAL, section 5.1). "long_side": the whole image with its long side at
+            `size` and its shape kept; its batches need `SameShapeBatches`.
 
     Raises:
         UserError: another protocol.
@@ -93,7 +92,8 @@ def preprocess(pixels: NDArray[np.uint8], size: int, protocol: TestProtocol) -> 
     height, width = pixels.shape[:2]
     if protocol == "long_side":
         return _resize(pixels, size / max(height, width))
-    resized = _resize(pixels, round(size * SHORT_SIDE_RATIO) / min(height, width))
+    before = round(size * SHORT_SIDE_RATIO)
+    resized = resize_square(pixels, before) if protocol == "square_crop" else _resize(pixels, before / min(height, width))
     top, left = (resized.shape[0] - size) // 2, (resized.shape[1] - size) // 2
     return resized[top : top + size, left : left + size]
 
@@ -106,4 +106,4 @@ def _resize(pixels: NDArray[np.uint8], scale: float) -> NDArray[np.uint8]:
 
 def _decoded_short_side(size: int, protocol: TestProtocol) -> int:
     """The short side that decoding must keep so that nothing is enlarged afterwards: at most the long side wanted."""
-    return round(size * SHORT_SIDE_RATIO) if protocol == "center_crop" else size
+    return round(size * SHORT_SIDE_RATIO) if protocol in ("center_crop", "square_crop") else size

@@ -28,10 +28,10 @@ def make_parser() -> argparse.ArgumentParser:
     options.add_argument("--image-size", type=int, metavar="PIXELS", help="default: the size it was trained at")
     options.add_argument(
         "--protocol",
-        choices=("square", "center_crop", "long_side"),
-        default="square",
-        help="square: the shape not kept; center_crop: short side at 256/224 of the size, its centre; "
-        "long_side: the whole image, its shape kept (default: square)",
+        choices=("square", "center_crop", "square_crop", "long_side"),
+        help="square: the shape not kept; center_crop: short side at 256/224 of the size, its centre; square_crop: squeezed to a "
+        "square of 256/224 of the size, its centre (IDEAL); long_side: the whole image, its shape kept. Default, as in "
+        "MultiGrain: center_crop up to the size it was trained at, long_side above",
     )
     options.add_argument("--pooling-exponent", type=float, metavar="P", help="GeM's p* (default: as trained)")
     return options

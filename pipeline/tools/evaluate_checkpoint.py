@@ -1,6 +1,6 @@
 """A checkpoint scored on a public data set: read the set, embed it by its protocol, compute its figures."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,7 +78,7 @@ def evaluate_checkpoint(
     *,
     distractors: Path | None = None,
     image_size: int | None = None,
-    protocol: TestProtocol = "square",
+    protocol: TestProtocol | None = None,
     pooling_exponent: float | None = None,
 ) -> None:
     """Print a table of the set's figures.
@@ -89,7 +89,8 @@ def evaluate_checkpoint(
         root: The unpacked archive.
         distractors: With "copydays", further images to search in.
         image_size: In pixels; None for the size that the network was trained at.
-        protocol: How an image becomes a tensor of that size.
+        protocol: How an image becomes a tensor of that size; None for that of MultiGrain, section 4.1: the centre up to the size
+            that the network was trained at, the whole image above.
         pooling_exponent: GeM's p*; None for the trained one.
 
     Raises:
@@ -98,7 +99,8 @@ def evaluate_checkpoint(
     checkpoint = load_descriptor(checkpoint_file)
     descriptor = checkpoint.descriptor.eval().to(best_device(), memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
     descriptor.pooling.set_exponent(pooling_exponent)
-    view = View(descriptor, image_size or checkpoint.image_size, protocol)
+    size = image_size or checkpoint.image_size
+    view = View(descriptor, size, protocol or ("center_crop" if size <= checkpoint.image_size else "long_side"))
     figures = READERS[data_set](view, Source(checkpoint_file, root, distractors))
     exponent = float(descriptor.pooling.exponent.detach())
     print(f"{data_set}: {checkpoint_file}, {view.size} px, {view.protocol}, p {exponent:.2f}")
@@ -131,9 +133,10 @@ def embedded(view: View, images: ImageSet, raw: bool = False) -> Vectors:
     return result.numpy() if result is not None else np.zeros((0, view.descriptor.dimensions), np.float32)
 
 
-def _of_classes(view: View, labelled: LabelledImages) -> dict[str, float]:
+def _of_classes(view: View, labelled: LabelledImages, ks: Sequence[int] = (1, 2, 4, 8)) -> dict[str, float]:
+    """Recall@K at the papers' K (IDEAL, table 3), NMI and s."""
     vectors = embedded(view, labelled.images)
-    figures = {f"Recall@{k}": value for k, value in recall_at(vectors, labelled.labels).items()}
+    figures = {f"Recall@{k}": value for k, value in recall_at(vectors, labelled.labels, ks).items()}
     s, lower, upper = mean_singular_value(vectors)
     figures["NMI"] = normalized_mutual_information(vectors, labelled.labels)
     return figures | {"s": s, "s: lower bound": lower, "s: upper bound": upper}
@@ -170,6 +173,6 @@ READERS: dict[str, Callable[[View, Source], dict[str, float]]] = {
     "ukb": lambda view, source: _of_groups(view, read_ukb(source.root)),
     "cub": lambda view, source: _of_classes(view, read_cub(source.root).test),
     "cars": lambda view, source: _of_classes(view, read_cars(source.root).test),
-    "online_products": lambda view, source: _of_classes(view, read_online_products(source.root).test),
+    "online_products": lambda view, source: _of_classes(view, read_online_products(source.root).test, (1, 10, 100, 1000)),
     "class_folders": _of_class_folders,
 }

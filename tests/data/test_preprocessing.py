@@ -29,7 +29,7 @@ def test_square_is_what_clean_images_gives(images: ImageSet) -> None:
         assert torch.equal(ours[row][0], clean[row][0]) and ours[row][1] == clean[row][1]
 
 
-@pytest.mark.parametrize("protocol", ["square", "center_crop", "long_side"])
+@pytest.mark.parametrize("protocol", ["square", "center_crop", "square_crop", "long_side"])
 def test_unreadable_images_are_marked_and_zero(images: ImageSet, protocol: str) -> None:
     pixels, readable = PreprocessedImages(images, 28, protocol)[4]  # type: ignore[arg-type]
     assert not readable and pixels.shape == (3, 28, 28) and pixels.dtype == torch.uint8 and not pixels.any()
@@ -41,6 +41,13 @@ def test_the_centre_is_seven_eighths_of_the_short_side() -> None:
     assert (preprocess(pixels, 224, "center_crop") == pixels[16:240, 38:262]).all()
     for shape in ((64, 500), (500, 64), (10, 9)):
         assert preprocess(np.zeros((*shape, 3), np.uint8), 224, "center_crop").shape == (224, 224, 3)
+
+
+def test_ideal_cuts_the_centre_out_of_a_squeezed_image() -> None:
+    """An image of 256 × 512 loses every other column, then 16 pixels on each side."""
+    columns = np.repeat(np.arange(256, dtype=np.uint8), 2)
+    pixels = np.broadcast_to(columns[None, :, None], (256, 512, 3))
+    assert (preprocess(pixels, 224, "square_crop") == np.arange(16, 240, dtype=np.uint8)[None, :, None]).all()
 
 
 def test_the_long_side_keeps_the_shape_and_cuts_nothing() -> None:
@@ -66,5 +73,5 @@ def test_batches_hold_one_shape_and_every_image_once(images: ImageSet) -> None:
 
 
 def test_another_protocol_is_refused(images: ImageSet) -> None:
-    with pytest.raises(UserError, match="choose one of square, center_crop, long_side"):
+    with pytest.raises(UserError, match="choose one of square, center_crop, square_crop, long_side"):
         PreprocessedImages(images, 30, "five_crops")  # type: ignore[arg-type]

@@ -59,6 +59,28 @@ def test_class_folders_with_a_classifier(checkpoint: Path, pictures: list[Path],
         assert figure in done.stdout, done.stdout + done.stderr
 
 
+def test_online_products_are_scored_at_the_papers_ranks(checkpoint: Path, pictures: list[Path], tmp_path: Path) -> None:
+    """Recall@1, 10, 100 and 1000 (IDEAL, table 3), where CUB and Cars have 1, 2, 4 and 8; at the size of training the centre."""
+    (tmp_path / "toaster_final").mkdir()
+    rows = ["image_id class_id super_class_id path"]
+    for number, path in enumerate(pictures):
+        (tmp_path / "toaster_final" / path.name).write_bytes(path.read_bytes())
+        rows.append(f"{number + 1} {number // 2 + 1} 1 toaster_final/{path.name}")
+    for table in ("Ebay_train.txt", "Ebay_test.txt"):
+        (tmp_path / table).write_text("\n".join(rows))
+    done = evaluate(checkpoint, "--set", "online_products", "--root", tmp_path)
+    found = [word for word in done.stdout.split() if word.startswith("Recall@")]
+    assert found == ["Recall@1", "Recall@10", "Recall@100", "Recall@1000"] and "32 px, center_crop" in done.stdout, done.stderr
+
+
+def test_above_the_size_of_training_the_whole_image_is_shown(checkpoint: Path, pictures: list[Path], tmp_path: Path) -> None:
+    for number, path in enumerate(pictures):
+        (tmp_path / "ab"[number % 2]).mkdir(exist_ok=True)
+        (tmp_path / "ab"[number % 2] / path.name).write_bytes(path.read_bytes())
+    done = evaluate(checkpoint, "--set", "class_folders", "--root", tmp_path, "--image-size", 48)
+    assert "48 px, long_side" in done.stdout, done.stderr
+
+
 def test_what_is_left_out_is_told(checkpoint: Path, pictures: list[Path], tmp_path: Path) -> None:
     for number, path in enumerate(pictures[:8]):
         folder = tmp_path / "ab"[number % 2]
