@@ -13,6 +13,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from augmentations.dataset import normalize_pixels
 from augmentations.domains import DOMAINS, rotate_to_domains
+from data.errors import UserError
 from models.distributed import gather_rows, sum_over_processes
 from models.network.descriptor import Descriptor
 from models.objectives.base import Objective, ObjectiveOutput
@@ -49,7 +50,13 @@ class Learner:
         """Put a saved state back; the descriptor has its weights already."""
         self.objective.load_state_dict(state["objective"])
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(saved)
+            try:
+                optimizer.load_state_dict(saved)
+            except ValueError as error:  # GeM's exponent used to decay, in one group with the backbone
+                raise UserError(
+                    f"the saved state's optimiser is that of an earlier version, which let GeM's exponent decay ({error}). "
+                    "Finish this training with that version, or delete its state.json to train again."
+                ) from error
             _arrange_like_parameters(getattr(optimizer, "optimizer", optimizer))
         self.schedule.load_state_dict(state["schedule"])
         self.fabric.strategy.precision.load_state_dict(state["precision"])

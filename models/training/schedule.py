@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from models.network.pooling import GeM
 from models.objectives.base import Objective
 from models.settings import OptimizerSettings, SchedulerSettings
 
@@ -16,12 +17,23 @@ def build_optimizers(
 ) -> list[torch.optim.Optimizer]:
     """One optimiser over the descriptor and the objective, or, with settings.class_kind, one for each.
 
-    An objective may name rates of its own for parameters (`parameter_rates`, name → learning rate).
+    An objective may name rates of its own for parameters (`parameter_rates`, name → learning rate). Weights decay in the
+    descriptor and in a linear classifier; GeM's exponent, a class matrix, whose length means nothing, and parameters with rates
+    of their own do not.
     """
-    of_descriptor = [_group(descriptor.parameters(), settings.learning_rate * factor, settings.weight_decay)]
+    decay = settings.weight_decay
+    exponents = {id(part.exponent) for part in descriptor.modules() if isinstance(part, GeM)} if decay else set()
+    of_descriptor = [
+        _group(part, settings.learning_rate * factor, share)
+        for part, share in (
+            ([parameter for parameter in descriptor.parameters() if id(parameter) not in exponents], decay),
+            ([parameter for parameter in descriptor.parameters() if id(parameter) in exponents], 0.0),
+        )
+    ]
     own_rates = objective.parameter_rates()
+    classifier = decay if objective.linear_classifier() is not None else 0.0
     others = [parameter for name, parameter in objective.named_parameters() if name not in own_rates]
-    of_objective = [_group(others, (settings.class_learning_rate or settings.learning_rate) * factor, 0.0)]
+    of_objective = [_group(others, (settings.class_learning_rate or settings.learning_rate) * factor, classifier)]
     of_objective += [_group([objective.get_parameter(name)], rate * factor, 0.0) for name, rate in own_rates.items()]
     if settings.class_kind == "same" or not any(group["params"] for group in of_objective):
         return [_optimizer(settings.kind, of_descriptor + of_objective, settings.momentum)]

@@ -1,0 +1,58 @@
+"""What decays: the network and a linear classifier, neither GeM's exponent nor a class matrix nor β."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from data.errors import UserError
+from models.network.descriptor import Descriptor
+from models.objectives.building import build_objective
+from models.objectives.settings import AnyObjectiveSettings, ArcFaceSettings, MultiGrainSettings, SoftmaxSettings
+from models.settings import DescriptorSettings, OptimizerSettings
+from models.training.learner import Learner
+from models.training.schedule import build_optimizers
+
+DECAY = 0.25
+
+
+def decays(objective: AnyObjectiveSettings, weight_decay: float = DECAY) -> dict[str, float]:
+    """Weight decay by parameter's name."""
+    descriptor = Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=8))
+    learnt = build_objective(objective, 8, 5, seed=0)
+    (optimizer,) = build_optimizers(descriptor, learnt, OptimizerSettings(kind="sgd", weight_decay=weight_decay))
+    names = {id(parameter): name for part in (descriptor, learnt) for name, parameter in part.named_parameters()}
+    return {names[id(p)]: group["weight_decay"] for group in optimizer.param_groups for p in group["params"]}
+
+
+@pytest.mark.parametrize("objective", [SoftmaxSettings(), MultiGrainSettings()])
+def test_the_classifier_decays_and_the_pooling_exponent_does_not(objective: AnyObjectiveSettings) -> None:
+    found = decays(objective)
+    classifier = [name for name in found if "classifier" in name]
+    assert len(classifier) == 2 and all(found[name] == DECAY for name in classifier)
+    assert found["projection.weight"] == DECAY and found["pooling.exponent"] == 0.0
+    assert {name: decay for name, decay in found.items() if decay == 0.0}.keys() <= {"pooling.exponent", "margin.beta"}
+
+
+def test_a_class_matrix_does_not_decay() -> None:
+    found = decays(ArcFaceSettings())
+    assert [name for name, decay in found.items() if decay == 0.0] == ["pooling.exponent", "matrix"]
+
+
+def test_without_weight_decay_states_saved_before_go_on() -> None:
+    """They know one group of the descriptor's parameters and one of the objective's."""
+    descriptor = Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=8))
+    learnt = build_objective(ArcFaceSettings(), 8, 5, seed=0)
+    (optimizer,) = build_optimizers(descriptor, learnt, OptimizerSettings())
+    assert [len(group["params"]) for group in optimizer.param_groups] == [len(list(descriptor.parameters())), 1]
+
+
+def test_a_state_of_other_groups_is_refused() -> None:
+    descriptor = Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=8))
+    learnt = build_objective(ArcFaceSettings(), 8, 5, seed=0)
+    settings = OptimizerSettings(weight_decay=DECAY)
+    before = torch.optim.Adam([{"params": list(descriptor.parameters())}, {"params": list(learnt.parameters())}])
+    nothing: Any = None
+    learner = Learner(nothing, descriptor, nothing, learnt, build_optimizers(descriptor, learnt, settings), nothing, 1.0, False)
+    with pytest.raises(UserError, match="an earlier version, which let GeM's exponent decay"):
+        learner.restore({"objective": learnt.state_dict(), "optimizers": [before.state_dict()]})
