@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor, distributed
+from torch import Tensor, distributed, nn
 
 from data.errors import UserError
 from data.process import process_count, process_rank
@@ -77,6 +77,13 @@ def report_lost_process(work: str) -> Iterator[None]:
             f"{(said.splitlines() or [type(error).__name__])[0]}). Its own message stands above, if it left one. Give the same "
             f"command again: {work} goes on from what is saved."
         ) from error
+
+
+def share_buffers(module: nn.Module) -> None:
+    """The first process's buffers, such as batch normalisation's running statistics, for all processes, in place."""
+    if group_size() > 1:
+        for buffer in module.buffers():
+            distributed.broadcast(buffer, 0)
 
 
 class _Gather(torch.autograd.Function):

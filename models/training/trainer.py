@@ -27,7 +27,7 @@ from data.errors import UserError
 from data.files import whole_file
 from data.images import ImageSet
 from data.process import choose_workers, usable_cores
-from models.distributed import report_lost_process
+from models.distributed import report_lost_process, share_buffers
 from models.network.checkpoint import save_descriptor
 from models.network.descriptor import Descriptor, check_image_sizes
 from models.network.device import describe_device, report_lack_of_memory
@@ -234,6 +234,7 @@ def _rebuild_class_matrix(
     matrix = learner.objective.class_matrix()
     if matrix is None:
         return
+    share_buffers(learner.descriptor)  # on CPUs each process gathers statistics of its own: rows must come from one network
     own = [row for row in rows if class_of[row] in matrix.classes]
     clean = EditedImages(squares, AugmentationSettings(family="none"), stage.image_size, edited.seed)
     edits = EDITED_PER_CLASS if stage.centroid_edits is None else stage.centroid_edits

@@ -80,6 +80,14 @@ def test_other_objectives_have_the_curve_of_one_process(pictures: Path, tmp_path
 
 
 @pytest.mark.slow
+def test_class_rows_are_rebuilt_with_one_networks_batch_statistics(pictures: Path, tmp_path: Path) -> None:
+    """Without GPUs each process has running statistics of its own part of the batches."""
+    first, second = finished(start(pictures, tmp_path, 2, settings="batch statistics"))
+    seen = [[line for line in told.splitlines() if line.startswith("batch statistics: ")] for told in (first, second)]
+    assert len(seen[0]) == 1 and seen[0] == seen[1]
+
+
+@pytest.mark.slow
 def test_a_lost_process_is_told_and_training_goes_on(pictures: Path, tmp_path: Path) -> None:
     finished(start(pictures, tmp_path / "whole", 2))
     survivor, dead = start(pictures, tmp_path / "broken", 2, last=5)

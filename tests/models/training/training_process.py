@@ -3,17 +3,23 @@
 Arguments: folder of pictures, folder to train in, step at which the second process dies (0: never), name of the SETTINGS.
 """
 
+import hashlib
 import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 from data.errors import UserError
 from data.images import find_images
+from models.network.descriptor import Descriptor
 from models.settings import ModelSettings
+from models.training import trainer
+from models.training.drip import class_centroids
 from models.training.learner import Learner
 from models.training.trainer import train_model
 
+STATISTICS = "batch statistics"  # printed where the class matrix is rebuilt
 COMMON = {
     "descriptor": {"backbone": "test_nfnet", "dimensions": 16},  # without batch statistics, which processes have each their own
     "optimizer": {"kind": "sgd", "learning_rate": 0.05, "accumulate": 2},  # Adam makes large steps of tiny differences
@@ -33,6 +39,7 @@ SETTINGS = {
         "objective": {"kind": "multi_similarity"},
         "sampling": {"kind": "pk", "per_class": 2},
     },
+    STATISTICS: COMMON | {"descriptor": {"backbone": "test_efficientnet", "dimensions": 16}},
 }
 
 
@@ -47,6 +54,14 @@ def main(pictures: Path, folder: Path, last: int, name: str) -> None:
             return learn(*arguments)  # type: ignore[arg-type]
 
         Learner.learn = dying  # type: ignore[assignment, method-assign]
+    if name == STATISTICS:
+
+        def printing(descriptor: Descriptor, *arguments: Any) -> Any:
+            digest = hashlib.sha256(b"".join(buffer.numpy().tobytes() for buffer in descriptor.buffers()))
+            print(f"{STATISTICS}: {digest.hexdigest()}")
+            return class_centroids(descriptor, *arguments)
+
+        vars(trainer)["class_centroids"] = printing
     images = find_images(pictures)
     classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
     try:
