@@ -40,7 +40,13 @@ EXIST = {
         "figure": {"B.1", "C.1", "D.1", "D.2", "D.3"},
         "appendix": set("ABCDEFG"),
     },
-    "SVMax": {"section": {"A.1", "A.2", "B.1", "B.2"}, "equation": up_to(8, "A"), "table": {"A1"}, "figure": up_to(10, "A")},
+    "SVMax": {
+        "section": {"A.1", "A.2", "B.1", "B.2"},
+        "appendix": {"A", "B"},
+        "equation": up_to(8, "A"),
+        "table": {"A1"},
+        "figure": up_to(10, "A"),
+    },
     "IDEAL": {"section": numbered({"1": 0, "2": 0, "3": 0, "4": 3, "5": 4}), "equation": up_to(2), "table": up_to(4)},
 }
 PLACE = re.compile(
