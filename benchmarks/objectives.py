@@ -22,7 +22,6 @@ from tqdm import tqdm
 from models.network.descriptor import Descriptor
 from models.network.device import best_device
 from models.objectives.base import Objective
-from models.objectives.building import build_objective
 from models.objectives.domains import average_over_domains
 from models.objectives.settings import PAIRWISE, ObjectiveChoice, SvmaxSettings
 from models.objectives.svmax import Svmax
@@ -49,7 +48,7 @@ def objectives(kinds: tuple[str, ...], dimensions: int, device: torch.device) ->
     adapter: TypeAdapter[Any] = TypeAdapter(ObjectiveChoice)
     settings = {kind: adapter.validate_python({"kind": kind}) for kind in kinds}
     return {
-        f"{kind}, {form}": Svmax(build_objective(settings[kind], dimensions, CLASSES, 0), svmax).to(device)
+        f"{kind}, {form}": Svmax(settings[kind].build(dimensions, CLASSES, 0), svmax).to(device)
         for kind in kinds
         for form, svmax in FORMS.items()
     }

@@ -4,8 +4,6 @@ What pytorch-metric-learning computes as the papers write it comes from there, g
 loss does not normalise the negatives by itself. Its N-pair loss does not count b − 2 negatives, hence ours.
 """
 
-from typing import assert_never
-
 import torch
 from pytorch_metric_learning import losses, reducers
 from torch import Tensor, nn
@@ -18,15 +16,15 @@ from models.objectives.settings import (
     ContrastiveSettings,
     MultiSimilaritySettings,
     NPairSettings,
-    PairSettings,
+    PairLossSettings,
     TripletSettings,
 )
 
 
 class PairObjective(Objective):
-    """One of the losses of `PairSettings` over all pairs of the batch that share a label."""
+    """One of the losses of `PairLossSettings` over all pairs of the batch that share a label."""
 
-    def __init__(self, settings: PairSettings) -> None:
+    def __init__(self, settings: PairLossSettings) -> None:
         super().__init__()
         self.loss = _build_loss(settings)
         self.normalize = not isinstance(settings, NPairSettings) or settings.normalize
@@ -64,7 +62,7 @@ def positive_pairs(labels: Tensor) -> tuple[Tensor, Tensor]:
     return anchors, positives
 
 
-def _build_loss(settings: PairSettings) -> nn.Module:
+def _build_loss(settings: PairLossSettings) -> nn.Module:
     loss: nn.Module
     match settings:
         case ContrastiveSettings():  # mean over the positive pairs plus mean over the negative ones
@@ -78,5 +76,5 @@ def _build_loss(settings: PairSettings) -> nn.Module:
         case NPairSettings():
             loss = NPairLoss()
         case _:
-            assert_never(settings)
+            raise NotImplementedError(f"{type(settings).__name__} has no loss in {__name__}")
     return loss

@@ -1,12 +1,18 @@
-"""What a recipe may say of an objective, with the papers' values as defaults. Readable without torch."""
+"""What a recipe may say of an objective, with the papers' values as defaults; each settings class builds its objective.
+
+Settings are read without torch: `build` imports the module that it needs.
+"""
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from data.settings import Settings
+
+if TYPE_CHECKING:
+    from models.objectives.base import Objective
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,16 @@ class ObjectiveSettings(Settings):
 
     kind: str
 
+    def build(self, dimensions: int, classes: int, seed: int) -> "Objective":
+        """Build the objective.
+
+        Args:
+            dimensions: d of the embeddings [n, d] that it is given.
+            classes: Number of classes C.
+            seed: Of everything that it draws.
+        """
+        raise NotImplementedError
+
     @property
     def positives(self) -> Literal["class", "instance"] | None:
         """What the two images of a positive pair share; None where the objective compares no pairs."""
@@ -52,6 +68,16 @@ class PairwiseSettings(ObjectiveSettings):
         return "class"
 
 
+class PairLossSettings(PairwiseSettings):
+    """The base of losses over all pairs of a batch, without state (models/objectives/pairs.py)."""
+
+    def build(self, dimensions: int, classes: int, seed: int) -> "Objective":
+        """As in ObjectiveSettings."""
+        from models.objectives.pairs import PairObjective
+
+        return PairObjective(self)
+
+
 class ArcFaceSettings(ObjectiveSettings):
     """Softmax over all classes with an additive angular margin (J. Deng et al., ArcFace, 2019).
 
@@ -69,6 +95,12 @@ class ArcFaceSettings(ObjectiveSettings):
     chunk: int = Field(16_384, ge=1)
     negatives: float | None = Field(None, gt=0, lt=1)
 
+    def build(self, dimensions: int, classes: int, seed: int) -> "Objective":
+        """As in ObjectiveSettings."""
+        from models.objectives.arcface import ArcFace
+
+        return ArcFace(dimensions, classes, self, seed)
+
     def class_rows(self, classes: int, batch: int, processes: int) -> ClassRows:
         """The class matrix, of which each process holds a part."""
         held = -(-classes // processes)
@@ -76,7 +108,7 @@ class ArcFaceSettings(ObjectiveSettings):
         return ClassRows(held, copied, self.chunk)
 
 
-class ContrastiveSettings(PairwiseSettings):
+class ContrastiveSettings(PairLossSettings):
     """Contrastive loss on distances of unit vectors, 0…2.
 
     Attributes:
@@ -89,7 +121,7 @@ class ContrastiveSettings(PairwiseSettings):
     negative_margin: float = Field(1.0, gt=0, le=2)
 
 
-class TripletSettings(PairwiseSettings):
+class TripletSettings(PairLossSettings):
     """Triplet loss on distances of unit vectors, 0…2.
 
     Attributes:
@@ -100,7 +132,7 @@ class TripletSettings(PairwiseSettings):
     margin: float = Field(0.2, gt=0, le=2)
 
 
-class MultiSimilaritySettings(PairwiseSettings):
+class MultiSimilaritySettings(PairLossSettings):
     """Multi-similarity loss on cosines (X. Wang et al., 2019).
 
     Attributes:
@@ -115,7 +147,7 @@ class MultiSimilaritySettings(PairwiseSettings):
     base: float = Field(0.5, ge=-1, le=1)
 
 
-class NPairSettings(PairwiseSettings):
+class NPairSettings(PairLossSettings):
     """N-pair loss (SVMax, equation A1).
 
     Attributes:
@@ -127,7 +159,7 @@ class NPairSettings(PairwiseSettings):
     normalize: bool = True
 
 
-class AngularSettings(PairwiseSettings):
+class AngularSettings(PairLossSettings):
     """Angular loss (SVMax, equations A3 and A4).
 
     Attributes:
@@ -155,11 +187,23 @@ class MarginSettings(PairwiseSettings):
     beta_learning_rate: float = Field(0.1, ge=0)
     log_cap: float = Field(10.0, ge=0)
 
+    def build(self, dimensions: int, classes: int, seed: int) -> "Objective":
+        """As in ObjectiveSettings."""
+        from models.objectives.margin import MarginLoss
+
+        return MarginLoss(self, seed)
+
 
 class SoftmaxSettings(ObjectiveSettings):
     """Cross entropy of a linear classifier over the classes."""
 
     kind: Literal["softmax"] = "softmax"
+
+    def build(self, dimensions: int, classes: int, seed: int) -> "Objective":
+        """As in ObjectiveSettings."""
+        from models.objectives.multigrain import Softmax
+
+        return Softmax(dimensions, classes)
 
     def class_rows(self, classes: int, batch: int, processes: int) -> ClassRows:
         """The classifier, whole in each process."""
@@ -183,6 +227,12 @@ class MultiGrainSettings(ObjectiveSettings):
     beta: float = Field(1.2, gt=0, le=2)
     beta_learning_rate: float = Field(0.1, ge=0)
     log_cap: float = Field(10.0, ge=0)
+
+    def build(self, dimensions: int, classes: int, seed: int) -> "Objective":
+        """As in ObjectiveSettings."""
+        from models.objectives.multigrain import MultiGrain
+
+        return MultiGrain(dimensions, classes, self, seed)
 
     @property
     def positives(self) -> Literal["class", "instance"] | None:

@@ -20,7 +20,6 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from models.network.descriptor import Descriptor, check_image_sizes
 from models.network.device import autocast, best_device, report_lack_of_memory
-from models.objectives.building import build_objective
 from models.settings import ModelSettings, SamplingSettings, StageSettings
 from models.training.class_counts import repeats_stage_before
 from models.training.trainer import REMEDY, WORKING_SCALE
@@ -157,7 +156,7 @@ def _measure_step(settings: ModelSettings, descriptor: Descriptor, stage: StageS
 
 def _seconds_per_class(settings: ModelSettings, dimensions: int, device: torch.device) -> float:
     """Of the objective, per image and class; nothing where there is no class matrix."""
-    objective = build_objective(settings.objective, dimensions, CALIBRATION_CLASSES, 0).to(device)
+    objective = settings.objective.build(dimensions, CALIBRATION_CLASSES, 0).to(device)
     if objective.class_matrix() is None:
         return 0.0
     batch, seconds = 32, 0.0

@@ -31,7 +31,6 @@ from models.distributed import report_lost_process, share_buffers
 from models.network.checkpoint import save_descriptor
 from models.network.descriptor import Descriptor, check_image_sizes
 from models.network.device import describe_device, report_lack_of_memory
-from models.objectives.building import build_objective
 from models.objectives.svmax import Svmax
 from models.settings import ModelSettings, StageSettings
 from models.training.batches import build_batches
@@ -182,7 +181,7 @@ def _seeds_of_stage(identity: Identity, seed: int, stage: int) -> tuple[int, int
 def _build_objective(settings: ModelSettings, descriptor: Descriptor, classes: int, seed: int) -> Svmax:
     """The recipe's objective; s of SVMax is logged with every one."""
     dimensions = descriptor.dimensions // (len(DOMAINS) if settings.descriptor.domains else 1)
-    return Svmax(build_objective(settings.objective, dimensions, classes, seed), settings.svmax)
+    return Svmax(settings.objective.build(dimensions, classes, seed), settings.svmax)
 
 
 def _validate(fabric: Fabric, validate: Validate | None, descriptor: Descriptor, image_size: int) -> float | None:

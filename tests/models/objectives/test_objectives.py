@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from data.errors import UserError
-from models.objectives.building import build_objective
 from models.objectives.domains import average_over_domains
 from models.objectives.margin import MarginLoss, negative_weights
 from models.objectives.multigrain import MultiGrain
@@ -197,7 +196,7 @@ def test_multigrain_joins_its_two_losses_by_its_weight(vectors: Tensor) -> None:
 def test_every_objective_is_float32_under_autocast_and_has_finite_gradients(
     settings: AnyObjectiveSettings, vectors: Tensor
 ) -> None:
-    objective = build_objective(settings, 8, 6, 0)
+    objective = settings.build(8, 6, 0)
     for rows in (vectors, torch.ones(12, 8)):
         rows = rows.to(torch.bfloat16).requires_grad_()
         with torch.autocast("cpu", torch.bfloat16):
@@ -209,7 +208,7 @@ def test_every_objective_is_float32_under_autocast_and_has_finite_gradients(
 @pytest.mark.parametrize("settings", [s for s in ALL if s.kind not in ("arcface", "softmax")], ids=lambda settings: settings.kind)
 def test_a_batch_without_a_positive_pair_is_an_error(settings: AnyObjectiveSettings, vectors: Tensor) -> None:
     with pytest.raises(UserError, match="PK batches"):
-        build_objective(settings, 8, 12, 0)(vectors, torch.arange(12), torch.arange(12))
+        settings.build(8, 12, 0)(vectors, torch.arange(12), torch.arange(12))
 
 
 def test_settings_are_told_apart_by_kind_and_checked() -> None:
