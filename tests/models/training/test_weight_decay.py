@@ -7,7 +7,6 @@ import torch
 
 from data.errors import UserError
 from models.network.descriptor import Descriptor
-from models.objectives.building import build_objective
 from models.objectives.settings import AnyObjectiveSettings, ArcFaceSettings, MultiGrainSettings, SoftmaxSettings
 from models.settings import DescriptorSettings, OptimizerSettings
 from models.training.learner import Learner
@@ -19,7 +18,7 @@ DECAY = 0.25
 def decays(objective: AnyObjectiveSettings, weight_decay: float = DECAY) -> dict[str, float]:
     """Weight decay by parameter's name."""
     descriptor = Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=8))
-    learnt = build_objective(objective, 8, 5, seed=0)
+    learnt = objective.build(8, 5, seed=0)
     (optimizer,) = build_optimizers(descriptor, learnt, OptimizerSettings(kind="sgd", weight_decay=weight_decay))
     names = {id(parameter): name for part in (descriptor, learnt) for name, parameter in part.named_parameters()}
     return {names[id(p)]: group["weight_decay"] for group in optimizer.param_groups for p in group["params"]}
