@@ -41,14 +41,14 @@ def test_a_class_matrix_does_not_decay() -> None:
 def test_without_weight_decay_states_saved_before_go_on() -> None:
     """They know one group of the descriptor's parameters and one of the objective's."""
     descriptor = Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=8))
-    learnt = build_objective(ArcFaceSettings(), 8, 5, seed=0)
+    learnt = ArcFaceSettings().build(8, 5, seed=0)
     (optimizer,) = build_optimizers(descriptor, learnt, OptimizerSettings())
     assert [len(group["params"]) for group in optimizer.param_groups] == [len(list(descriptor.parameters())), 1]
 
 
 def test_a_state_of_other_groups_is_refused() -> None:
     descriptor = Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=8))
-    learnt = build_objective(ArcFaceSettings(), 8, 5, seed=0)
+    learnt = ArcFaceSettings().build(8, 5, seed=0)
     settings = OptimizerSettings(weight_decay=DECAY)
     before = torch.optim.Adam([{"params": list(descriptor.parameters())}, {"params": list(learnt.parameters())}])
     nothing: Any = None
