@@ -206,6 +206,7 @@ class ModelSettings(Settings):
         scheduler: How the learning rate changes.
         precision: "32", or the mixed precision of training.
         compile: torch.compile: faster steps on a GPU after some minutes of compiling at each stage.
+        deterministic: Only algorithms that give the same bits at every run of the same machine, also on a GPU; slower.
         workers: Processes that edit images; None for as many as there are cores.
         cache: Form of the resized images on disk; "jpeg" takes a tenth of the space of "pixels".
         stages: Drip stages, in order.
@@ -223,14 +224,15 @@ class ModelSettings(Settings):
     scheduler: SchedulerSettings = SchedulerSettings()
     precision: Literal["32", "bf16", "16"] = "32"
     compile: bool = False
+    deterministic: bool = False
     workers: int | None = Field(None, ge=0)
     cache: Literal["pixels", "jpeg"] = "pixels"
     stages: tuple[StageSettings, ...] = Field(min_length=1)
     embedding: EmbeddingSettings | None = None
 
     def what_trains(self) -> dict[str, Any]:
-        """The settings that training depends on: without how the trained model embeds and how many workers feed it."""
-        return self.model_copy(update={"embedding": None}).model_dump(mode="json", exclude={"workers"})
+        """The settings that training depends on: without how the model embeds, the number of workers, and `deterministic`."""
+        return self.model_copy(update={"embedding": None}).model_dump(mode="json", exclude={"workers", "deterministic"})
 
     @model_validator(mode="after")
     def _classes_never_shrink(self) -> "ModelSettings":

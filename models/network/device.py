@@ -1,5 +1,6 @@
 """Where the work runs and in which precision, and what is reported when it has no GPU or no memory."""
 
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
@@ -8,6 +9,7 @@ import torch
 from data.errors import UserError
 from data.process import process_rank_on_machine, processes_on_machine
 
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # deterministic products want it; read when cuBLAS starts
 OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "alloc_failed")  # CUDA, CPU, cuDNN and cuBLAS
 
 
@@ -40,6 +42,30 @@ def describe_device(device: torch.device) -> str:
     except (RuntimeError, AssertionError) as error:  # no driver, one too old, no GPU visible
         return f"the CPU ({str(error).split('. ')[0].rstrip('.')})"
     return "the CPU (torch sees no GPU)"
+
+
+@contextmanager
+def choose_algorithms(deterministic: bool) -> Iterator[None]:
+    """Inside, torch takes deterministic algorithms only, or the fastest ones that cuDNN finds by trying.
+
+    Raises:
+        UserError: An operation of the network has no deterministic algorithm on its device.
+    """
+    before = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark
+    torch.use_deterministic_algorithms(deterministic)
+    torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = deterministic, not deterministic
+    try:
+        yield
+    except RuntimeError as error:
+        if not deterministic or "deterministic" not in str(error):
+            raise
+        raise UserError(
+            f"deterministic: true is not possible with this network: {str(error).splitlines()[0]} Leave deterministic out of the "
+            "recipe, or choose another backbone."
+        ) from error
+    finally:
+        torch.use_deterministic_algorithms(before[0])
+        torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = before[1:]
 
 
 @contextmanager

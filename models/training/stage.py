@@ -94,10 +94,11 @@ def run_stage(run: StageRun, progress: Progress) -> list[EpochRow]:
         ended_by = fabric.broadcast(_end_reason(run.stage, progress, means["loss"]))
         if ended_by:
             _check_weights(run, progress)
-        score = run.validate() if ended_by or _validation_due(run.stage, progress) else None
-        pending.append(replace(row, ended_by=ended_by, validation=score))
-        if ended_by:
-            return pending
+            return [*pending, replace(row, ended_by=ended_by)]
+        pending.append(row)
+        if _validation_due(run.stage, progress):
+            saver.save(progress, pending)  # first: a validation that ends the process must not come again at each restart
+            pending = [replace(row, validation=run.validate())]
         if saver.due():
             saver.save(progress, pending)
             pending = []

@@ -30,7 +30,7 @@ from data.process import choose_workers, usable_cores
 from models.distributed import report_lost_process, share_buffers
 from models.network.checkpoint import save_descriptor
 from models.network.descriptor import Descriptor, check_image_sizes
-from models.network.device import describe_device, report_lack_of_memory
+from models.network.device import choose_algorithms, describe_device, report_lack_of_memory
 from models.objectives.svmax import Svmax
 from models.settings import ModelSettings, StageSettings
 from models.training.batches import build_batches
@@ -92,7 +92,7 @@ def train_model(
     check_image_sizes(descriptor, (stage.image_size for stage in settings.stages))
     network = set_up_network(fabric, descriptor, settings.compile)
     workers = choose_workers(settings.workers)
-    with report_lost_process("training"):
+    with report_lost_process("training"), choose_algorithms(settings.deterministic):
         if progress.stage < len(settings.stages):
             device = describe_device(fabric.device)
             fabric.print(f"  trains on {device}; {workers} workers edit images, {usable_cores()} cores", flush=True)
@@ -131,11 +131,16 @@ def train_model(
             if settings.descriptor.whiten and all(repeats_stage_before(settings.stages, index, available) for index in left):
                 unlabelled = [(others, others.readable()), (squares, rows)]
                 learn_whitening(descriptor, unlabelled, settings, stage.image_size, seed)
-                rest[-1] = replace(rest[-1], validation=validated())  # of the vectors that come out, not of those before
             if fabric.global_rank == 0:
                 _write_stage(folder, rest, learner, stage.image_size)
             state = {"descriptor": descriptor.state_dict()}
             save_state(folder, identity, progress, state, fabric)
+            del run, learner, objective  # memory for the validation, and for the next stage's class matrix
+            score = validated()  # after all is written: what fails here costs this figure only
+            if score is not None:
+                rest = [replace(rest[-1], validation=score)]
+                append_rows(folder, rest)
+                _write_checkpoint(folder, rest[-1], descriptor, stage.image_size)
             _report_end(rest[-1], fabric.print)
     return stage_checkpoint(folder, len(settings.stages))
 
@@ -160,9 +165,13 @@ def _write_stage(folder: Path, rows: list[EpochRow], learner: Learner, image_siz
     classifier = learner.objective.linear_classifier()
     if classifier is not None:
         save_classifier(folder, classifier)
-    last = rows[-1]
+    _write_checkpoint(folder, rows[-1], learner.descriptor, image_size)
+
+
+def _write_checkpoint(folder: Path, last: EpochRow, descriptor: Descriptor, image_size: int) -> None:
+    """The weights with what the stage's last epoch says of them."""
     notes = {name: getattr(last, name) for name in ("stage", "classes", "loss", "ended_by", "validation")}
-    save_descriptor(stage_checkpoint(folder, last.stage), learner.descriptor, image_size, notes)
+    save_descriptor(stage_checkpoint(folder, last.stage), descriptor, image_size, notes)
 
 
 def _report_end(last: EpochRow, report: Callable[..., Any]) -> None:
@@ -185,8 +194,16 @@ def _build_objective(settings: ModelSettings, descriptor: Descriptor, classes: i
 
 
 def _validate(fabric: Fabric, validate: Validate | None, descriptor: Descriptor, image_size: int) -> float | None:
-    """The first process scores while the others wait."""
-    score = validate(descriptor, image_size) if validate and fabric.global_rank == 0 else None
+    """The first process scores while the others wait; None, with a message, where that fails: training does not depend on it."""
+    score = None
+    if validate and fabric.global_rank == 0:
+        try:
+            score = validate(descriptor, image_size)
+        except Exception as error:  # whatever a search or a full card raises
+            reason = (str(error).splitlines() or [""])[0]
+            fabric.print(f"  the validation failed, training goes on without it: {type(error).__name__}: {reason}", flush=True)
+        if fabric.device.type == "cuda":
+            torch.cuda.empty_cache()  # of other batch sizes than the training's
     descriptor.train()
     fabric.barrier()
     return score

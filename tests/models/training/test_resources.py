@@ -1,5 +1,7 @@
 """A training whose memory runs out, and what a resumed one has in memory."""
 
+import gc
+import json
 from pathlib import Path
 
 import pytest
@@ -8,8 +10,13 @@ import torch
 from data.errors import UserError
 from data.images import ImageSet, find_images
 from data.procedural.sample import write_pictures
+from models.network.checkpoint import load_descriptor
+from models.network.descriptor import Descriptor
+from models.network.device import choose_algorithms
+from models.objectives.arcface import ArcFace
 from models.settings import ModelSettings
 from models.training import stage as stage_run
+from models.training.curve import read_rows
 from models.training.learner import Learner
 from models.training.trainer import train_model
 
@@ -74,3 +81,63 @@ def test_moments_keep_the_memory_format_of_their_weights(
     monkeypatch.setattr(Learner, "restore", seen)
     train(images, tmp_path)
     assert len(formats) > 10 and all(weight == moment for weight, moment in formats)
+
+
+def test_the_checkpoint_is_there_before_validation_and_the_class_matrix_gone(images: ImageSet, tmp_path: Path) -> None:
+    """A validation takes memory beside the training: what fails in it must find all written, and the memory free."""
+    folder, matrices = tmp_path / "model", list[object]()
+
+    def validate(descriptor: Descriptor, size: int) -> float:
+        assert load_descriptor(folder / "stage-1.safetensors").notes["validation"] is None
+        assert json.loads((folder / "state.json").read_text())["progress"]["stage"] == 1
+        gc.collect()
+        matrices.extend(item for item in gc.get_objects() if type(item) is ArcFace)
+        return 0.25
+
+    train_model(SETTINGS, images, images, folder, tmp_path / "cache", seed=0, validate=validate)
+    assert matrices == []
+    assert load_descriptor(folder / "stage-1.safetensors").notes["validation"] == 0.25
+    assert [row["validation"] for row in read_rows(folder)] == ["", "0.25"]
+
+
+def test_a_validation_that_fails_is_reported_and_training_goes_on(
+    images: ImageSet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(descriptor: Descriptor, size: int) -> float:
+        descriptor.eval()
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.50 GiB.")
+
+    stage = STAGE | {"validate_minutes": 1e-9}
+    settings = SETTINGS.model_validate(SETTINGS.model_dump(exclude_unset=True) | {"stages": [stage, stage | {"image_size": 48}]})
+    train_model(settings, images, images, tmp_path / "model", tmp_path / "cache", seed=0, validate=full)
+    assert capsys.readouterr().out.count("the validation failed, training goes on without it: OutOfMemoryError: CUDA out of") == 4
+    assert (tmp_path / "model" / "stage-2.safetensors").is_file()
+    assert [row["validation"] for row in read_rows(tmp_path / "model")] == [""] * 4
+
+
+def test_deterministic_training_takes_no_other_algorithms(
+    images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learn, seen = Learner.learn, []
+
+    def noted(self: Learner, *arguments: object) -> object:
+        seen.append((torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark))
+        return learn(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Learner, "learn", noted)
+    train(images, tmp_path / "one", SETTINGS.model_copy(update={"deterministic": True}))
+    train(images, tmp_path / "two")
+    assert seen == [(True, False)] * 2 + [(False, True)] * 2
+    assert not torch.are_deterministic_algorithms_enabled() and not torch.backends.cudnn.benchmark
+
+
+def test_a_network_without_deterministic_algorithms_is_named() -> None:
+    with (
+        pytest.raises(UserError, match=r"deterministic: true is not possible.*put_.*Leave deterministic out"),
+        choose_algorithms(True),
+    ):
+        torch.zeros(3).put_(torch.tensor([0, 0]), torch.ones(2))
+
+
+def test_a_deterministic_switch_is_not_another_training() -> None:
+    assert SETTINGS.model_copy(update={"deterministic": True}).what_trains() == SETTINGS.what_trains()
