@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rule = match_model.make_rule(model, options.threshold, options.false_alarms, options.most, options.unrelated)
     if options.pictures:
         first, second = options.pictures
-        return match_two.report(match_two.compare(model, rule, first, second), first, second, output)
+        return match_two.report(match_two.compare(model, rule, first, second, bool(options.verify)), first, second, output)
     grouping = match_command.Grouping(options.keep, options.group_size)
     match_command.search(model, rule, sources, pictures, options.index, grouping, options.output, output, added, options.remove)
     return 0

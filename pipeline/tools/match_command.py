@@ -15,8 +15,9 @@ from pipeline.tools.match_output import Output
 from pipeline.tools.match_search import Exclusions, Found, PairScores, Search
 from submissions.copies.groups import BOUND
 from submissions.copies.keeping import KeepRule
+from submissions.formats.matching_track import write_pairs
 from submissions.index.decisions import decisions
-from submissions.index.matches import Matches, Rule, counted, write_matches_csv
+from submissions.index.matches import Match, Matches, Rule, counted, write_matches_csv
 from submissions.index.store import FILE, Store, forget_queries, open_store, remove_files
 from submissions.report.matches_page import write_matches_page
 from submissions.report.output_folder import check_output_folder
@@ -114,6 +115,8 @@ def search(
     output: Output,
     added: Discovered | None = None,
     removed: Sequence[Path] = (),
+    verified: int = 0,
+    track: Path | None = None,
 ) -> int:
     """Find copies and write matches.csv, groups.csv, plan.csv and the gallery.
 
@@ -128,6 +131,8 @@ def search(
         output: where messages go.
         added: pictures to add to the kept index first.
         removed: files or folders to take out of it first.
+        verified: look again at so many of each query's nearest references (`verification/`); 0 for none.
+        track: a CSV file in the form of the matching track to write as well.
 
     Returns:
         The number of matches.
@@ -141,7 +146,7 @@ def search(
         ) as store:
             _change(store, model, added, removed, output)
             exclusions = _exclusions(store, sources)
-            lookup = Search(store, extractor, rule, exclusions)
+            lookup = Search(store, extractor, rule, exclusions, verified)
             if index is None:
                 held = list(dict.fromkeys([*(references or queries).paths, *pictures.protected.paths]))
                 _say_added(
@@ -151,15 +156,19 @@ def search(
             found = lookup.within() if index is None and references is None else lookup.queries(queries.paths)
             if index is None:
                 forget_queries(store, found.digests.values())
+            if verified:
+                found = _verified(found, rule)
+            if track is not None:
+                write_track(track, found.candidates or found.matches.pairs, output)
             facts = read_facts(sorted({path for match in found.matches.pairs for path in (match.query, match.reference)}))
             found = replace(found, matches=replace(found.matches, pairs=without_flat(found.matches.pairs, facts)))
             grouped = None
-            if found.matches.threshold is not None:
+            if found.matches.decided:
                 grouped = make_groups(
                     found,
                     facts,
                     PairScores(store, extractor),
-                    found.matches.threshold,
+                    found.matches.threshold if found.matches.threshold is not None else 0.0,
                     exclusions,
                     grouping.keep,
                     [*map(indexed_path, sources.queries), *map(indexed_path, sources.references)],
@@ -168,6 +177,15 @@ def search(
                 )
         _write(folder, found, grouped, rule, output)
     return len(found.matches.pairs)
+
+
+def write_track(path: Path, pairs: Sequence[Match], output: Output) -> None:
+    """Write the matching track's CSV; confirmed pairs come before all others, by how many features agree."""
+    rows = [
+        (match.query.stem, match.reference.stem, float(match.evidence.inliers) if match.evidence else match.score)
+        for match in pairs
+    ]
+    output.say(f"matching track: {path}, {write_pairs(path, rows)} pairs")
 
 
 def only_here(folder: Path) -> AbstractContextManager[None]:
@@ -187,6 +205,16 @@ def protection(folders: Sequence[Path]) -> Callable[[Path], bool]:
     """Return whether a file is one of the protected ones or lies below one of the protected folders."""
     guarded = [indexed_path(path) for path in folders]
     return lambda path: any(place == path or place in path.parents for place in guarded)
+
+
+def _verified(found: Found, rule: Rule) -> Found:
+    """Look at the pairs again: what is confirmed is a copy, whatever it scores."""
+    # imported here: nothing else needs OpenCV's features
+    from pipeline.tools.match_verify import confirmed, verify_matches
+
+    looked_at = verify_matches(found.matches.pairs)
+    pairs = confirmed(looked_at, found.matches.threshold, rule.most)
+    return Found(replace(found.matches, pairs=pairs, verified=True), found.digests, looked_at)
 
 
 def _discovered(sources: Sequence[Path], results: Path, output: Output) -> Discovered:
@@ -233,13 +261,29 @@ def _write(folder: Path, found: Found, grouped: Grouped | None, rule: Rule, outp
         output.say(f"images that cannot be read and match nothing: {len(matches.unreadable)}, the first is {first}")
     for match in matches.pairs:
         values = {"query": match.query, "reference": match.reference, "score": match.score}
-        output.record("match", values | {"expected_false_alarms": match.false_alarms})
+        output.record("match", values | {"expected_false_alarms": match.false_alarms} | _evidence(match))
     if grouped is not None:
         write_grouped(folder, grouped, output)
     output.say(f"matches: {folder / 'matches.csv'}\ngallery: {page}")
 
 
+def _evidence(match: Match) -> dict[str, object]:
+    found = match.evidence
+    if found is None:
+        return {}
+    return {
+        "inliers": found.inliers,
+        "change": found.change,
+        "query_region": found.query_region,
+        "reference_region": found.reference_region,
+    }
+
+
 def _decided(matches: Matches, rule: Rule) -> str:
+    if matches.verified:
+        count = sum(match.evidence is not None for match in matches.pairs)
+        also = "" if matches.threshold is None else f", the others score at least {matches.threshold:.3f}"
+        return f"({count} confirmed by their features{also})"
     if matches.threshold is None:
         return "listed; nothing calibrates a threshold here, so there are no groups: add --unrelated DIR or --threshold"
     if rule.score is not None:

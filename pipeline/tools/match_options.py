@@ -48,6 +48,16 @@ def _add_model(options: argparse._ArgumentGroup) -> None:
     options.add_argument(
         "--unrelated", type=named_path, nargs="+", metavar=SOURCE, default=[], help="calibrate on these, no copies of each other"
     )
+    options.add_argument(
+        "--verify",
+        type=int,
+        nargs="?",
+        const=10,
+        default=0,
+        metavar="K",
+        help="look again at each query's K nearest references (default 10): do they show the same thing, and where?",
+    )
+    options.add_argument("--matching-track", type=named_path, metavar="FILE", help="write the pairs as the competition's CSV too")
     options.add_argument("--most", type=int, default=10, metavar="N", help="references per query at most; default 10")
 
 
@@ -88,6 +98,8 @@ def check(options: argparse.Namespace) -> None:
         raise UserError(f"--threshold {options.threshold}: a score is −‖q − r‖², 0 for the very same vector; such as -0.5.")
     if options.most < 1:
         raise UserError(f"--most {options.most}: at least 1.")
+    if options.verify < 0:
+        raise UserError(f"--verify {options.verify}: how many references of each query to look at again, such as 10.")
     if options.group_size < 2:
         raise UserError(f"--group-size {options.group_size}: at least 2.")
 

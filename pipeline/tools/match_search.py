@@ -58,10 +58,12 @@ class Found:
     Attributes:
         matches: the pairs and counts.
         digests: SHA-256 of every picture that took part, by its path.
+        candidates: all pairs that were looked at again, best first; empty without --verify.
     """
 
     matches: Matches
     digests: dict[Path, bytes]
+    candidates: Sequence[Match] = ()
 
 
 @dataclass
@@ -73,12 +75,14 @@ class Search:
         extractor: normalises queries.
         rule: from which score on a pair is a copy, and how many references a query may have.
         exclusions: pairs that are never reported.
+        candidates: report so many of each query's nearest references whatever they score; 0 for those that the rule takes.
     """
 
     store: Store
     extractor: Extractor
     rule: Rule
     exclusions: Exclusions = field(default_factory=Exclusions)
+    candidates: int = 0
 
     @cached_property
     def index(self) -> faiss.Index:
@@ -89,6 +93,11 @@ class Search:
     def threshold(self) -> float | None:
         """The lowest score of a copy among as many references as there are."""
         return self.rule.threshold(self.index.ntotal)
+
+    @property
+    def wanted(self) -> int:
+        """References reported per query."""
+        return self.candidates or self.rule.most
 
     def queries(self, paths: Sequence[Path]) -> Found:
         """Find the references that these pictures copy."""
@@ -104,7 +113,7 @@ class Search:
             searched = self.extractor.normalize(np.stack([vector for _, vector in readable]))
             allowed = [self._allowed(path, digests[path]) for path, _ in readable]
             for (path, _), hits in zip(readable, self._hits(searched, allowed), strict=True):
-                pairs += self._judged(path, digests[path], hits)[: self.rule.most]
+                pairs += self._judged(path, digests[path], hits)[: self.wanted]
         known = digests_of_files(self.store, {match.reference for match in pairs})
         missing = unreadable + [path for path in unreadable_files(self.store) if path not in unreadable]
         return Found(Matches(_ordered(pairs), self.threshold, len(paths), self.index.ntotal, missing), known | digests)
@@ -151,8 +160,8 @@ class Search:
 
     def _hits(self, queries: NDArray[np.float32], allowed: Sequence[Callable[[int], bool]]) -> list[list[Hit]]:
         """The nearest allowed contents of each query [n, d]; looks deeper where the nearest ones are ruled out."""
-        limit = np.inf if self.threshold is None else -self.threshold
-        wanted, depth = self.rule.most, self.rule.most + 1  # a query may find itself
+        limit = np.inf if self.threshold is None or self.candidates else -self.threshold
+        wanted, depth = self.wanted, self.wanted + 1  # a query may find itself
         result: list[list[Hit]] = [[] for _ in queries]
         rows = np.arange(len(queries))
         while len(rows):

@@ -10,6 +10,7 @@ from data.errors import UserError
 from data.images import ImageSet
 from pipeline.tools.match_model import Model
 from pipeline.tools.match_output import Output
+from pipeline.tools.match_verify import verify_two
 from submissions.index.matches import Rule
 from submissions.index.store import digest_of
 
@@ -44,13 +45,15 @@ def same_bytes(first: Path, second: Path) -> Verdict | None:
     return Verdict(0.0, 0.0, True, "the same file" if same else "the same bytes")
 
 
-def compare(model: Model, rule: Rule, first: Path, second: Path) -> Verdict:
-    """Compare two pictures, each as the other's query.
+def compare(model: Model, rule: Rule, first: Path, second: Path, verified: bool = False) -> Verdict:
+    """Compare two pictures, each as the other's query; with `verified` by what they show, too.
 
     Raises:
         UserError: one of them cannot be read as a picture, or nothing says from which score on they are copies.
     """
     threshold = rule.threshold(1)
+    if threshold is None and verified:
+        threshold = 0.0  # the same vectors, or what the pictures show
     if threshold is None:
         raise UserError("nothing says from which score on two pictures are copies: add --threshold SCORE or --unrelated DIR.")
     found = model.extractor.extract_all(ImageSet([str(first), str(second)], [first, second]))
@@ -60,6 +63,9 @@ def compare(model: Model, rule: Rule, first: Path, second: Path) -> Verdict:
     queries = model.extractor.normalize(found.vectors).astype(np.float64)
     references = found.vectors.astype(np.float64)[::-1]
     score = -float(((queries - references) ** 2).sum(axis=1).min())
+    if verified and (evidence := verify_two(first, second)) is not None:
+        changed = f", {evidence.change}" if evidence.change else ""
+        return Verdict(score, threshold, True, f"{evidence.inliers} features agree{changed}")
     return Verdict(score, threshold, score >= threshold, "by their vectors")
 
 

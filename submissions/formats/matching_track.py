@@ -1,5 +1,6 @@
 """The matching track's CSV: `query_id,reference_id,score`, at most 500,000 rows; a higher score is a more certain copy."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,14 @@ def write_matches(path: Path, queries: Vectors, references: Vectors, per_query: 
     with whole_file(path) as temporary:
         table.to_csv(temporary, index=False)
     return len(table)
+
+
+def write_pairs(path: Path, pairs: Sequence[tuple[str, str, float]]) -> int:
+    """Write pairs (query id, reference id, score), the highest scores where there are too many; returns the number of rows."""
+    rows = sorted(pairs, key=lambda pair: -pair[2])[:MAX_ROWS]
+    with whole_file(path) as temporary:
+        pd.DataFrame(rows, columns=COLUMNS).to_csv(temporary, index=False)
+    return len(rows)
 
 
 def evaluate_matches(path: Path, truth: GroundTruth) -> tuple[Scores, RankedPairs]:

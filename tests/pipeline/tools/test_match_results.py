@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 from data.errors import UserError
 from data.procedural.sample import write_pictures
@@ -183,6 +183,34 @@ def test_json_lines_stand_alone_on_standard_output(album: Path, checkpoint: Path
     capsys.readouterr()
     main(["--apply", "move", "--json"])
     assert {json.loads(line)["type"] for line in capsys.readouterr().out.splitlines()} == {"done"}
+
+
+def test_verification_finds_what_the_descriptor_misses_and_says_where(album: Path, checkpoint: Path) -> None:
+    rng = np.random.default_rng(0)
+    for name in ("x", "y"):
+        photo = Image.fromarray(rng.integers(0, 256, (24, 32, 3), np.uint8)).resize((320, 240), Image.Resampling.NEAREST)
+        photo.save(f"{name}.png")
+    Path("queries").mkdir()
+    with Image.open("x.png") as image, Image.open("y.png") as ground:
+        ground.paste(ImageOps.mirror(image.crop((80, 60, 240, 180))), (20, 20))
+        ground.save("queries/pasted.png")
+    Path("references").mkdir()
+    Path("x.png").rename("references/x.png")
+    shutil.copy(album / "a" / "R000001.jpg", "references/other.jpg")
+    main(["--checkpoint", str(checkpoint), "--threshold", "-0.0000001", "--queries", "queries", "--references", "references"])
+    assert pd.read_csv("matches/matches.csv").empty
+    sources = ["--queries", "queries", "--references", "references", "--verify", "--matching-track", "track.csv"]
+    main(["--checkpoint", str(checkpoint), *sources])
+    found = pd.read_csv("matches/matches.csv")
+    assert [Path(name).name for name in found["reference"]] == ["x.png"] and found["change"].tolist() == ["mirrored"]
+    region = [float(side) for side in str(found["query_region"].iloc[0]).split()]
+    assert np.allclose(region, [20 / 320, 20 / 240, 180 / 320, 140 / 240], atol=0.1)
+    track = pd.read_csv("track.csv")
+    assert list(track.columns) == ["query_id", "reference_id", "score"] and len(track) == 2
+    assert track["reference_id"].iloc[0] == "x" and track["score"].iloc[0] >= 10 > 0 >= track["score"].iloc[1]
+    assert 'class="framed"' in Path("matches/gallery/index.html").read_text()
+    assert main(["--checkpoint", str(checkpoint), "queries/pasted.png", "references/x.png", "--verify"]) == 0
+    assert main(["--checkpoint", str(checkpoint), "queries/pasted.png", "references/other.jpg", "--verify"]) == 1
 
 
 def test_queries_are_embedded_once(album: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:

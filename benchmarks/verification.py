@@ -1,0 +1,76 @@
+"""What `match.py --verify` adds to a descriptor, and what it costs.
+
+    python benchmarks/verification.py DATA --checkpoint FILE      a data set in the ISC2021 layout with its ground truth
+    python benchmarks/verification.py DATA --run DIR
+
+Scored as in the matching track: µAP and recall at 90 % precision of each query's ten nearest references, by their distance alone
+and with the pairs first whose features agree. Reading and describing every picture once counts towards pairs per second.
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from data.ground_truth import GroundTruth, read_ground_truth
+from data.layout import open_isc_folder
+from pipeline.tools.extractor import Extractor
+from pipeline.tools.match_model import open_model
+from pipeline.tools.match_verify import THREADS, verify_matches
+from submissions.index.matches import Match
+from submissions.search.exact import exact_distances
+
+NEAREST = 10
+CONSOLE = Console(width=120)
+
+
+def nearest_pairs(extractor: Extractor, data: Path, nearest: int) -> list[Match]:
+    """Return each query's nearest references, best first."""
+    layout = open_isc_folder(data)
+    queries, references = extractor.extract_all(layout.query), extractor.extract_all(layout.reference)
+    searched = extractor.normalize(queries.vectors)
+    rows = np.argsort(-(searched @ references.vectors.T), axis=1)[:, :nearest]
+    columns = np.repeat(np.arange(len(queries)), nearest)
+    distances = exact_distances(searched, references.vectors, columns, rows.ravel()).tolist()
+    pairs = zip(columns.tolist(), rows.ravel().tolist(), distances, strict=True)
+    found = [Match(layout.query.paths[q], layout.reference.paths[r], -distance, None) for q, r, distance in pairs]
+    return sorted(found, key=lambda match: -match.score)
+
+
+def scores(pairs: list[Match], truth: GroundTruth) -> tuple[float, float]:
+    """Return µAP and recall at 90 % precision of pairs in their order."""
+    true = np.array([(match.query.stem, match.reference.stem) in truth.pairs for match in pairs])
+    precision = np.cumsum(true) / np.arange(1, len(true) + 1)
+    recall = np.cumsum(true) / len(truth.pairs)
+    return float((precision * true).sum() / len(truth.pairs)), float(recall[precision >= 0.9].max(initial=0))
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--checkpoint", type=Path)
+    parser.add_argument("--run", type=Path)
+    options = parser.parse_args()
+    truth = read_ground_truth(options.data / "public_ground_truth.csv")
+    extractor = open_model(options.run, None, options.checkpoint, None).extractor
+    alone = nearest_pairs(extractor, options.data, NEAREST)
+    start = time.perf_counter()
+    verified = verify_matches(alone)
+    seconds = time.perf_counter() - start
+    confirmed = [match for match in verified if match.evidence]
+    right = sum((match.query.stem, match.reference.stem) in truth.pairs for match in confirmed)
+    table = Table("ranking", "µAP", "recall at P90", title=f"{len(alone):,} pairs, the {NEAREST} nearest of every query")
+    for name, pairs in (("descriptor alone", alone), ("with --verify", verified)):
+        table.add_row(name, *(f"{value:.3f}" for value in scores(pairs, truth)))
+    CONSOLE.print(table)
+    CONSOLE.print(
+        f"{len(confirmed)} pairs confirmed, {right} of them right; {len(alone) / seconds:.1f} pairs/s on {THREADS} threads"
+    )
+
+
+if __name__ == "__main__":
+    main()
