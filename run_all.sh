@@ -39,18 +39,41 @@ here=$(cd "$(dirname "$0")" && pwd)
 python=${PYTHON:-python}
 export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-PASSIVE}  # spinning threads starve each other on busy machines
 
+export COPY_DETECTION_SESSION=$$  # names this script as the one that works in the run folder, between the steps too
+
+# A step runs in the background with job control, so that a signal to this script reaches the step at once, once, and alone.
+set -m
+step="" stopped=""
+forward() {
+  stopped=$1
+  [ -z "$step" ] || kill -s "$1" "$step" 2> /dev/null || true
+}
+trap 'forward TERM' TERM
+trap 'forward INT' INT
+trap 'forward HUP' HUP
+run_step() {
+  local code=0
+  "$python" "$here/pipeline/$1.py" "${@:2}" &
+  step=$!
+  wait "$step" || code=$?
+  while kill -0 "$step" 2> /dev/null; do wait "$step" || code=$?; done  # a signal ends the wait before the step
+  step=""
+  if [ "$code" -eq 0 ] && [ -n "$stopped" ]; then code=$((128 + $(kill -l "$stopped"))); fi
+  [ "$code" -eq 0 ] || exit "$code"
+}
+
 if [ -n "$photos" ]; then
   [ -d "$photos" ] || fail "$photos is not a folder. Name a folder that holds pictures."
   name=$(basename "$(cd "$photos" && pwd)")
   data=runs/data/$name
-  "$python" "$here/pipeline/make_data.py" --photos "$photos" --output "$data"
+  run_step make_data --photos "$photos" --output "$data"
 elif [ -z "$data" ]; then
   data=runs/data/sample
-  "$python" "$here/pipeline/make_data.py" --output "$data"
+  run_step make_data --output "$data"
 fi
 [ -n "$run" ] || run=runs/$(basename "$data")
 
-"$python" "$here/pipeline/00_augment.py" --data "$data" --run "$run" ${recipe:+--recipe "$recipe"} ${scale:+--scale "$scale"}
-for step in 01_train 02_embed 03_ensemble 04_normalize 05_submit 06_score; do
-  "$python" "$here/pipeline/$step.py" --run "$run"
+run_step 00_augment --data "$data" --run "$run" ${recipe:+--recipe "$recipe"} ${scale:+--scale "$scale"}
+for name in 01_train 02_embed 03_ensemble 04_normalize 05_submit 06_score; do
+  run_step "$name" --run "$run"
 done

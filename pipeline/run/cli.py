@@ -3,10 +3,13 @@
 import argparse
 import errno
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 from data.errors import UserError
 from pipeline.run.run import Run, open_run
@@ -42,9 +45,15 @@ def add_data_option(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--data", type=named_path, metavar="DIR", help="the run's data set, where it has been moved")
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: what is cleaned up on Ctrl-C is cleaned up then, too."""
+
+
 @contextmanager
 def report_errors() -> Iterator[None]:
-    """Print an error that a user can mend as one message and exit with 2; on Ctrl-C say how to go on and exit with 130."""
+    """Print an error that a user can mend as one message and exit with 2; on Ctrl-C say how to go on and exit with 130, on
+    SIGTERM with 143."""
+    _end_like_ctrl_c_on_sigterm()
     try:
         yield
     except UserError as error:
@@ -56,9 +65,21 @@ def report_errors() -> Iterator[None]:
             raise
         print(f"error: {message}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         print("\nstopped; the same command goes on from what is finished", file=sys.stderr)
-        sys.exit(130)
+        sys.exit(143 if isinstance(error, Terminated) else 130)
+
+
+def _end_like_ctrl_c_on_sigterm() -> None:
+    own = os.getpid()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        if os.getpid() != own:
+            os._exit(128 + number)  # a forked worker, which has nothing to clean up
+        raise Terminated
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, end)
 
 
 def _outside_cause(error: Exception) -> str | None:

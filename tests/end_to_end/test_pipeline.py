@@ -4,9 +4,11 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import h5py
@@ -224,6 +226,27 @@ def test_vectors_of_different_checkpoints_are_named(finished: Path, tmp_path: Pa
         file["vectors"] = vectors
     message = fails(tmp_path, "03_ensemble", "--run", copy)
     assert f"{shorter} has 12 dimensions, " in message and "has 16" in message and "02_embed.py" in message
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_stopped_run_all_leaves_no_step_behind(tmp_path: Path, number: int, code: int) -> None:
+    process = subprocess.Popen(
+        ["bash", str(TOP / "run_all.sh")],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHON": sys.executable},
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # whoever started the tests may ignore it
+    )
+    end = time.monotonic() + 60
+    while not list(tmp_path.glob("runs/data/.sample.*/training_images/T*")) and time.monotonic() < end:
+        time.sleep(0.05)
+    process.send_signal(number)
+    _, message = process.communicate(timeout=60)
+    assert process.returncode == code and "stopped; the same command goes on" in message and "Traceback" not in message
+    written = sorted(tmp_path.rglob("*"))
+    time.sleep(0.5)
+    assert sorted(tmp_path.rglob("*")) == written and not list(tmp_path.glob("runs/data/.sample.*.part"))
 
 
 def test_run_all_refuses_wrong_options(tmp_path: Path) -> None:
