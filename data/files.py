@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from data.errors import UserError
+from data.process import runs
 
 HOST = socket.gethostname()
 
@@ -98,18 +99,8 @@ def _remove_leftovers(folder: Path) -> None:
     owner = re.compile(rf"\..*\.{re.escape(HOST)}-(\d+)-[^.]*\.part")
     for path in folder.glob(".*.part*"):
         match = owner.match(path.name)
-        if match and not _runs(int(match[1])):
+        if match and not runs(int(match[1])):
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-
-
-def _runs(process: int) -> bool:
-    try:
-        os.kill(process, 0)  # sends nothing
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
 
 
 def _umask() -> int:

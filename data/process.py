@@ -42,6 +42,19 @@ def is_first_process() -> bool:
     return process_rank() == 0
 
 
+def runs(process: int) -> bool:
+    """Whether a process of this machine runs; False where the system cannot be asked without harm."""
+    if os.name == "nt":
+        return False  # os.kill would end it
+    try:
+        os.kill(process, 0)  # sends nothing
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
 def print_once(message: str) -> None:
     """Print a line, on the first process only."""
     if is_first_process():

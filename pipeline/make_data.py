@@ -7,6 +7,7 @@ from pathlib import Path
 from data.errors import UserError
 from data.files import read_json, whole_folder, write_text
 from data.images import find_images
+from data.locks import LOCK, used_alone
 from pipeline.run.cli import named_path, report_errors
 from pipeline.run.manifest import fingerprint
 
@@ -45,7 +46,7 @@ def make_data(photos: Path | None, output: Path, seed: int) -> None:
     # imported here: an up-to-date data set must return at once
     from pipeline.tools.datasets import make_from_photos, make_sample
 
-    with whole_folder(output) as folder:
+    with used_alone(output, "make_data", lock=output.with_name(f".{output.name}{LOCK}")), whole_folder(output) as folder:
         if photos is None:
             make_sample(folder, seed)
         else:

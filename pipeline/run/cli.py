@@ -51,8 +51,10 @@ class Terminated(KeyboardInterrupt):
 
 @contextmanager
 def report_errors() -> Iterator[None]:
-    """Print an error that a user can mend as one message and exit with 2; on Ctrl-C say how to go on and exit with 130, on
-    SIGTERM with 143."""
+    """Print an error that a user can mend as one message and exit with 2.
+
+    On Ctrl-C say how to go on and exit with 130, on SIGTERM with 143.
+    """
     _end_like_ctrl_c_on_sigterm()
     try:
         yield

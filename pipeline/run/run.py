@@ -6,6 +6,7 @@ from pathlib import Path
 
 from data.errors import UserError
 from data.files import read_json, write_text
+from data.locks import used_alone
 from data.process import is_first_process
 from models.settings import EmbeddingSettings
 from pipeline.run.paths import RunPaths
@@ -114,8 +115,13 @@ def latest_run() -> Path:
 
 def _remember(paths: RunPaths, known: dict[str, object], recipe: Path, data: Path, scale: float) -> None:
     """Keep the recipe and the data set in the run folder, so that the next command needs to name neither."""
-    if recipe != paths.recipe:
-        write_text(paths.recipe, recipe.read_text(encoding="utf-8"))
     about: dict[str, object] = {"data": str(data)} | ({} if scale == 1 else {"scale": scale})
-    if about != known:
-        write_text(paths.description, json.dumps(about, indent=1))
+    text = recipe.read_text(encoding="utf-8")
+    changed = not paths.recipe.is_file() or text != paths.recipe.read_text(encoding="utf-8", errors="replace")
+    if not changed and about == known:
+        return
+    with used_alone(paths.folder, "the run's recipe"):
+        if changed:
+            write_text(paths.recipe, text)
+        if about != known:
+            write_text(paths.description, json.dumps(about, indent=1))

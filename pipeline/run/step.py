@@ -4,10 +4,12 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from data.locks import used_alone
 from data.process import is_first_process, print_once
 from pipeline.run.manifest import describe_state, find_changes, read_manifest, write_manifest
 from pipeline.run.provenance import code_version, versions
@@ -62,6 +64,9 @@ def make_product(run: Run, step: Step, product: Product, force: bool = False) ->
     """Do the product's work unless its manifest shows the same inputs and parameters and all its outputs exist.
 
     Another version of the code is reported, but does not make the product stale: `force` makes it again.
+
+    Raises:
+        UserError: Another process works in the run folder.
     """
     label, inputs = step.label(product), product.inputs()
     state, before = describe_state(inputs, product.parameters), read_manifest(run, label)
@@ -71,17 +76,23 @@ def make_product(run: Run, step: Step, product: Product, force: bool = False) ->
         print_once(f"{label}: up to date{other}")
         return
     print_once(f"{label}: {'; '.join(changed) if changed and before else 'starting' if not before else 'forced'}")
-    if force and is_first_process():
-        for folder in product.unfinished:
-            shutil.rmtree(folder, ignore_errors=True)
-    start = time.monotonic()
-    product.work()
-    seconds = round(time.monotonic() - start, 1)
-    missing = [path for path in product.outputs if not path.exists()]
-    if missing:
-        raise RuntimeError(f"{label} did not write {missing[0]}")
-    if is_first_process():
-        made = {"code": code_version(), "versions": versions(), "seconds": seconds, "outputs": list(map(str, product.outputs))}
-        write_manifest(run, label, state | made)
-        os.utime(run.folder)
+    with used_alone(run.folder, label) if is_first_process() else nullcontext():
+        if force and is_first_process():
+            for folder in product.unfinished:
+                shutil.rmtree(folder, ignore_errors=True)
+        start = time.monotonic()
+        product.work()
+        seconds = round(time.monotonic() - start, 1)
+        missing = [path for path in product.outputs if not path.exists()]
+        if missing:
+            raise RuntimeError(f"{label} did not write {missing[0]}")
+        if is_first_process():
+            made = {
+                "code": code_version(),
+                "versions": versions(),
+                "seconds": seconds,
+                "outputs": list(map(str, product.outputs)),
+            }
+            write_manifest(run, label, state | made)
+            os.utime(run.folder)
     print_once(f"{label}: done in {seconds:.1f} s")

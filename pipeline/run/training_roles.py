@@ -3,6 +3,7 @@
 import hashlib
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,17 +102,25 @@ def _procedural(count: int) -> ImageSet:
     folder = RUNS / "data" / f"procedural-{count}"
     if not folder.is_dir():
         # imported here: only the first run draws
-        from tqdm import tqdm
+        from data.locks import LOCK, used_alone
 
-        from data.files import whole_folder
-        from data.procedural.sample import write_pictures
-
-        with whole_folder(folder) as temporary:
-            for _ in tqdm(
-                write_pictures(temporary, "P", count, PROCEDURAL_SEED), total=count, desc="drawing classes", unit="picture"
-            ):
-                pass
+        with used_alone(folder, "drawing classes", lock=folder.with_name(f".{folder.name}{LOCK}"), wait=3600):
+            if not folder.is_dir():  # another run may have drawn them meanwhile
+                _draw_classes(folder, count)
     return find_images(folder)
+
+
+def _draw_classes(folder: Path, count: int) -> None:
+    # imported here: only the first run draws
+    from tqdm import tqdm
+
+    from data.files import whole_folder
+    from data.procedural.sample import write_pictures
+
+    with whole_folder(folder) as temporary:
+        drawn = write_pictures(temporary, "P", count, PROCEDURAL_SEED)
+        for _ in tqdm(drawn, total=count, desc="drawing classes", unit="picture"):
+            pass
 
 
 def _joined(first: ImageSet, others: list[ImageSet]) -> ImageSet:

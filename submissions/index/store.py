@@ -280,7 +280,7 @@ def _prepare(database: sqlite3.Connection, folder: Path, identity: str, dimensio
         if replace and _about(database, "describer") != identity:
             database.execute("DELETE FROM files")
             database.execute("DELETE FROM queries")
-            database.executemany("UPDATE about SET value = ?2 WHERE key = ?1", about.items())
+            database.executemany("UPDATE about SET value = ? WHERE key = ?", [(value, key) for key, value in about.items()])
             database.execute("UPDATE about SET value = value + 1 WHERE key = 'changes'")
         database.execute("COMMIT")
     except BaseException:

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from data.errors import UserError
+from data.locks import used_alone
 from pipeline.run.run import Run, open_existing_run, open_run, run_of_checkpoint
 
 
@@ -39,6 +40,17 @@ def test_a_wrong_recipe_leaves_the_runs_own(run: Run, tmp_path: Path) -> None:
     with pytest.raises(UserError):
         open_run(run.folder, recipe=tmp_path / "bad.yaml")
     assert run.paths.recipe.read_text() == kept
+
+
+def test_a_recipe_is_not_changed_under_another_process_that_works_with_it(run: Run, tmp_path: Path) -> None:
+    kept = run.paths.recipe.read_text()
+    (tmp_path / "other.yaml").write_text(kept.replace("seed: 0", "seed: 1"))
+    with used_alone(run.folder, "01_train one"):
+        with pytest.raises(UserError, match="is in use"):
+            open_run(run.folder, recipe=tmp_path / "other.yaml")
+        open_run(run.folder)
+    assert run.paths.recipe.read_text() == kept
+    assert open_run(run.folder, recipe=tmp_path / "other.yaml").recipe.seed == 1
 
 
 def test_a_share_of_the_classes_is_remembered(run: Run) -> None:

@@ -1,8 +1,12 @@
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from data.errors import UserError
+from data.locks import SESSION
 from pipeline.run.run import Run
 from pipeline.run.step import Product, Step, make_product
 
@@ -76,3 +80,18 @@ def test_force_removes_unfinished_work_first(run: Run) -> None:
     assert started.is_dir()
     make_product(run, STEP, product, force=True)
     assert not started.exists()
+
+
+def test_a_step_is_not_done_while_another_process_works_in_the_run(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = Counted(run)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        monkeypatch.setenv(SESSION, str(other.pid))
+        make(run, work)
+        monkeypatch.delenv(SESSION)
+        make(run, work)  # what is up to date harms nobody
+        with pytest.raises(UserError, match=rf"mine is in use \(03_ensemble, process {other.pid}"):
+            make(run, work, parameters=2)
+        other.communicate(b"\n")
+    assert work.calls == 1
+    make(run, work, parameters=2)
+    assert work.calls == 2
