@@ -1,9 +1,10 @@
 """What a recipe may say about concatenating and normalising vectors."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, NonNegativeFloat, field_validator
 
 from data.settings import Settings
 
@@ -23,16 +24,32 @@ class EnsembleSettings(Settings):
         dimensions: how many PCA dimensions are kept, 1…256.
         eigen_power: each kept dimension is multiplied by eigenvalue ** eigen_power: −0.5 whitens (the paper), 0 is plain PCA.
         training_sample: the PCA is fitted on at most this many training vectors, at least 2.
+        weights: of models by name, by which their vectors are multiplied before they are concatenated; 1 for models that are not
+            named, 0 leaves one out.
     """
 
     dimensions: tuple[int, ...] = (256,)
     eigen_power: tuple[float, ...] = (-0.5,)
     training_sample: int = Field(100_000, ge=2)
+    weights: dict[str, tuple[NonNegativeFloat, ...]] | None = None
 
     @field_validator("dimensions", "eigen_power", mode="before")
     @classmethod
     def _one_or_several(cls, value: object) -> object:
         return value if isinstance(value, (list, tuple)) else (value,)
+
+    @field_validator("weights", mode="before")
+    @classmethod
+    def _one_or_several_each(cls, value: object) -> object:
+        if not isinstance(value, dict):
+            return value
+        return {name: each if isinstance(each, (list, tuple)) else (each,) for name, each in value.items()}
+
+    def weightings(self, models: Sequence[str]) -> list[tuple[float, ...]]:
+        """Every combination of the candidates, a weight for each of `models` and never all of them 0; () for equal ones."""
+        known = self.weights or {}
+        combinations = product(*(known.get(name, (1.0,)) for name in models))
+        return [() if set(each) == {1.0} else each for each in combinations if any(each)]
 
     @field_validator("dimensions")
     @classmethod

@@ -14,7 +14,7 @@ from pipeline.run.training_roles import TrainingRoles, training_roles
 from submissions.ensemble.normalization import neighbours_needed
 from submissions.ensemble.projection import Projection, fit_projection, save_projection
 from submissions.ensemble.rules import require_training_only
-from submissions.ensemble.selection import choose_variant, only_candidate, usable_methods
+from submissions.ensemble.selection import best_of, choose_variant, only_candidate, usable_methods
 from submissions.ensemble.validation import ValidationVectors, project_validation
 from submissions.ensemble.variant import Variant, write_choice
 from submissions.vectors.concatenated import ConcatenatedVectors, open_concatenated
@@ -30,12 +30,13 @@ def join_models(run: Run) -> None:
     """
     paths, recipe = run.paths, run.recipe
     _require_same_dimensions(run)
-    training = joined(run, "training")
+    training, models = joined(run, "training"), list(recipe.models)
     require_training_only(training.ids, {name: joined(run, name).ids for name in ("reference", "query")})
     variant, table = _choice(run, training)
-    sample = training.sample(recipe.ensemble.training_sample, recipe.seed)
+    weighted = training.weighted(variant.weights or (1.0,) * len(models))
+    sample = weighted.sample(recipe.ensemble.training_sample, recipe.seed)
     with naming(training.name):
-        projection = fit_projection(sample, variant.dimensions)
+        projection = fit_projection(sample, variant.dimensions).of_unweighted(weighted.weight_of_dimensions())
     del sample  # larger than all that follows
     paths.choice.unlink(missing_ok=True)  # written last: where it exists, the sets belong together
     for name in SETS:
@@ -45,8 +46,13 @@ def join_models(run: Run) -> None:
     write_choice(paths.choice, variant, table)
     print(
         f"  chosen on the synthetic queries: {variant.dimensions} dimensions, eigenvalue power {variant.eigen_power:g}, "
-        f"{variant.method}, β {variant.beta:g}"
+        f"{variant.method}, β {variant.beta:g}" + _told_weights(models, variant)
     )
+
+
+def _told_weights(models: list[str], variant: Variant) -> str:
+    pairs = zip(models, variant.weights, strict=False)  # without weights all are equal
+    return "".join(f", {name} × {weight:g}" for name, weight in pairs)
 
 
 def joined(run: Run, name: str) -> ConcatenatedVectors:
@@ -71,7 +77,8 @@ def _require_same_dimensions(run: Run) -> None:
 def _choice(run: Run, training: ConcatenatedVectors) -> tuple[Variant, pd.DataFrame]:
     """The best candidate and the table of all; with a single one there is nothing to choose, and nothing is loaded."""
     recipe = run.recipe
-    only = only_candidate(recipe.ensemble, recipe.normalization)
+    models = list(recipe.models)
+    only = only_candidate(recipe.ensemble, recipe.normalization, models)
     if only is not None:
         return only
     roles = training_roles(run)
@@ -83,19 +90,27 @@ def _choice(run: Run, training: ConcatenatedVectors) -> tuple[Variant, pd.DataFr
                 f"  left out: {method} looks at {neighbours_needed(recipe.normalization, method)} training neighbours, there are "
                 f"{others}. Add training images or lower the neighbours of normalization in the recipe."
             )
-    return choose_variant(
-        synthetic_candidates(run, training, roles, max(recipe.ensemble.dimensions)),
-        read_ground_truth(run.paths.query_ground_truth),
-        recipe.ensemble,
-        recipe.normalization,
-    )
+    truth = read_ground_truth(run.paths.query_ground_truth)
+    tables = []
+    for weights in recipe.ensemble.weightings(models):
+        candidates = synthetic_candidates(run, training, roles, max(recipe.ensemble.dimensions), weights)
+        tables.append(choose_variant(candidates, truth, recipe.ensemble, recipe.normalization, weights)[1])
+    return best_of(tables)
 
 
-def synthetic_candidates(run: Run, training: ConcatenatedVectors, roles: TrainingRoles, dimensions: int) -> ValidationVectors:
-    """The vectors that the variant is chosen on: synthetic queries and held-out training images, no real query or reference."""
+def synthetic_candidates(
+    run: Run, training: ConcatenatedVectors, roles: TrainingRoles, dimensions: int, weights: tuple[float, ...] = ()
+) -> ValidationVectors:
+    """The vectors that the variant is chosen on: synthetic queries and held-out training images, no real query or reference.
+
+    weights: of the models' vectors, none for equal ones.
+    """
+    synthetic = joined(run, "synthetic")
+    if weights:
+        training, synthetic = training.weighted(weights), synthetic.weighted(weights)
     held_out = roles.references.ids + roles.distractors.ids
     sample, seed = run.recipe.ensemble.training_sample, run.recipe.seed
-    return project_validation(training, roles.references.ids, held_out, joined(run, "synthetic"), dimensions, sample, seed)
+    return project_validation(training, roles.references.ids, held_out, synthetic, dimensions, sample, seed)
 
 
 def _projected(part: ConcatenatedVectors, projection: Projection, variant: Variant) -> Iterator[NDArray[np.float32]]:

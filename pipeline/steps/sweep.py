@@ -33,13 +33,12 @@ def print_sweep(run: Run) -> None:
     roles = training_roles(run)
     variant, _ = read_choice(run.paths.choice)
     training = joined(run, "training")
-    queries, references, base = synthetic_candidates(run, training, roles, variant.dimensions).weight(
-        variant.dimensions, variant.eigen_power
-    )
+    candidates = synthetic_candidates(run, training, roles, variant.dimensions, variant.weights)
+    queries, references, base = candidates.weight(variant.dimensions, variant.eigen_power)
     truth = read_ground_truth(run.paths.query_ground_truth)
     results = []
-    candidates = _candidates(queries.vectors, references.vectors, base)
-    for name, moved, against in tqdm(candidates, desc="sweeping", unit="normalisation", leave=False):
+    normalisations = _candidates(queries.vectors, references.vectors, base)
+    for name, moved, against in tqdm(normalisations, desc="sweeping", unit="normalisation", leave=False):
         scores, _ = evaluate(
             Vectors(queries.ids, moved, queries.unreadable), Vectors(references.ids, against, references.unreadable), truth
         )

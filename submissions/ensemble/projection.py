@@ -72,6 +72,11 @@ class Projection:
         self._require(dimensions)
         return self.axes[:dimensions].T * self._weights(dimensions, eigen_power)
 
+    def of_unweighted(self, weights: NDArray[np.float32]) -> "Projection":
+        """The same projection for vectors that have not been multiplied by `weights` [D]; where a weight is 0, by any number."""
+        mean = np.where(weights > 0, self.mean / np.where(weights > 0, weights, 1), 0).astype(np.float32)
+        return Projection(mean, self.axes * weights, self.eigenvalues)
+
     def _require(self, dimensions: int) -> None:
         if dimensions > len(self.axes):
             raise UserError(

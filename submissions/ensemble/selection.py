@@ -1,7 +1,9 @@
 """Choosing the submitted variant on the synthetic query set: never on real queries or references."""
 
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,14 +14,18 @@ from data.errors import naming
 from data.ground_truth import GroundTruth
 from submissions.ensemble.normalization import find_neighbours, neighbours_needed, normalize_queries
 from submissions.ensemble.validation import ValidationVectors
-from submissions.ensemble.variant import Variant
+from submissions.ensemble.variant import Variant, row_of_variant, variant_of_row
 from submissions.scoring.metrics import evaluate
 from submissions.settings import PAPER_BETA, EnsembleSettings, Method, NormalizationSettings
 from submissions.vectors.files import Vectors
 
 
 def choose_variant(
-    candidates: ValidationVectors, ground_truth: GroundTruth, ensemble: EnsembleSettings, normalization: NormalizationSettings
+    candidates: ValidationVectors,
+    ground_truth: GroundTruth,
+    ensemble: EnsembleSettings,
+    normalization: NormalizationSettings,
+    weights: tuple[float, ...] = (),
 ) -> tuple[Variant, pd.DataFrame]:
     """Choose the variant with the highest µAP on the synthetic queries; among equals the first in the order of the recipe.
 
@@ -28,6 +34,7 @@ def choose_variant(
         ground_truth: of the synthetic queries.
         ensemble: candidates of dimensions and eigenvalue power.
         normalization: candidates of methods and β.
+        weights: of the models, with which the candidates' vectors were concatenated; none for equal ones.
 
     Returns:
         The variant, and the table of all candidates with their µAP, best first.
@@ -36,39 +43,46 @@ def choose_variant(
         UserError: there are too few training vectors.
     """
     projections = list(product(ensemble.dimensions, ensemble.eigen_power))
-    rows: list[dict[str, float | str]] = []
+    rows: list[dict[str, Any]] = []
     for dimensions, power in tqdm(projections, desc="choosing", unit="projection", leave=False):
-        rows += _normalizations(candidates, dimensions, power, ground_truth, normalization)
-    table = pd.DataFrame(rows).sort_values("micro_average_precision", ascending=False, kind="stable").reset_index(drop=True)
-    best = table.iloc[0]
-    return Variant(int(best["dimensions"]), float(best["eigen_power"]), best["method"], float(best["beta"])), table
+        rows += _normalizations(candidates, Variant(dimensions, power, "none", 0.0, weights), ground_truth, normalization)
+    return best_of([pd.DataFrame(rows)])
+
+
+def best_of(tables: Sequence[pd.DataFrame]) -> tuple[Variant, pd.DataFrame]:
+    """The best variant of several tables of candidates, and one table of all, best first."""
+    table = pd.concat(tables).sort_values("micro_average_precision", ascending=False, kind="stable").reset_index(drop=True)
+    return variant_of_row(table.iloc[0]), table
 
 
 def _normalizations(
-    candidates: ValidationVectors, dimensions: int, power: float, ground_truth: GroundTruth, settings: NormalizationSettings
-) -> list[dict[str, float | str]]:
+    candidates: ValidationVectors, projected: Variant, ground_truth: GroundTruth, settings: NormalizationSettings
+) -> list[dict[str, Any]]:
     """The table's rows of one projection, whose vectors are freed before those of the next are made."""
-    queries, references, training = candidates.weight(dimensions, power)
+    queries, references, training = candidates.weight(projected.dimensions, projected.eigen_power)
     with naming(candidates.name):
         normalized = apply_normalizations(queries.vectors, training, settings)
     rows = []
     for method, beta, moved in normalized:
         scores, _ = evaluate(Vectors(queries.ids, moved, queries.unreadable), references, ground_truth)
-        row = asdict(Variant(dimensions, power, method, beta))
+        row = row_of_variant(replace(projected, method=method, beta=beta))
         rows.append(row | {"micro_average_precision": scores.micro_average_precision})
     return rows
 
 
-def only_candidate(ensemble: EnsembleSettings, normalization: NormalizationSettings) -> tuple[Variant, pd.DataFrame] | None:
+def only_candidate(
+    ensemble: EnsembleSettings, normalization: NormalizationSettings, models: Sequence[str]
+) -> tuple[Variant, pd.DataFrame] | None:
     """The variant and its table (µAP: NaN) when the recipe leaves nothing to choose, else None."""
-    if max(len(ensemble.dimensions), len(ensemble.eigen_power), len(normalization.methods)) > 1:
+    weightings = ensemble.weightings(models)
+    if max(len(ensemble.dimensions), len(ensemble.eigen_power), len(normalization.methods), len(weightings)) > 1:
         return None
     method = normalization.methods[0]
     betas = normalization.betas(method)
     if len(betas) > 1:
         return None
-    variant = Variant(ensemble.dimensions[0], ensemble.eigen_power[0], method, betas[0])
-    return variant, pd.DataFrame([asdict(variant) | {"micro_average_precision": float("nan")}])
+    variant = Variant(ensemble.dimensions[0], ensemble.eigen_power[0], method, betas[0], weightings[0])
+    return variant, pd.DataFrame([row_of_variant(variant) | {"micro_average_precision": float("nan")}])
 
 
 def apply_normalizations(
@@ -100,8 +114,10 @@ def usable_methods(settings: NormalizationSettings, training: int) -> tuple[Meth
 
 
 def best_beta(table: pd.DataFrame, variant: Variant, method: Method) -> float:
-    """The best β of `method` at the chosen dimension and eigenvalue power; the paper's where `method` was no candidate."""
-    same = table[
-        (table["dimensions"] == variant.dimensions) & (table["eigen_power"] == variant.eigen_power) & (table["method"] == method)
-    ]
+    """The best β of `method` with the chosen projection; the paper's where `method` was no candidate."""
+    wanted = row_of_variant(replace(variant, method=method))
+    same = table
+    for column in ("dimensions", "eigen_power", "method", "weights"):
+        if column in table:  # tables from before have no weights
+            same = same[same[column] == wanted[column]]
     return float(same.iloc[0]["beta"]) if len(same) else PAPER_BETA[method]

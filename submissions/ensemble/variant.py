@@ -1,7 +1,8 @@
 """The variant of the ensemble that is submitted, and the file that keeps the choice."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -18,12 +19,25 @@ class Variant:
         eigen_power: each kept dimension is multiplied by eigenvalue ** eigen_power; −0.5 whitens.
         method: the query normalisation.
         beta: its strength β; 0 without normalisation.
+        weights: by which each model's vectors are multiplied before they are joined; none for equal ones.
     """
 
     dimensions: int
     eigen_power: float
     method: Method
     beta: float
+    weights: tuple[float, ...] = ()
+
+
+def variant_of_row(row: "pd.Series[Any]") -> Variant:
+    """The variant that a row of the table of candidates stands for; tables from before have no column `weights`."""
+    weights = tuple(float(weight) for weight in row.get("weights", "").split())
+    return Variant(int(row["dimensions"]), float(row["eigen_power"]), row["method"], float(row["beta"]), weights)
+
+
+def row_of_variant(variant: Variant) -> dict[str, Any]:
+    """The variant as a row of the table of candidates."""
+    return asdict(variant) | {"weights": " ".join(f"{weight:g}" for weight in variant.weights)}
 
 
 def write_choice(path: Path, variant: Variant, table: pd.DataFrame) -> None:
@@ -38,8 +52,10 @@ def read_choice(path: Path) -> tuple[Variant, pd.DataFrame]:
         UserError: the file is missing or is not a table of candidates.
     """
     try:
-        table = pd.read_csv(path)
+        table = pd.read_csv(path, dtype={"weights": str})
+        if "weights" in table:
+            table["weights"] = table["weights"].fillna("")
         best = table.iloc[0]
-        return Variant(int(best["dimensions"]), float(best["eigen_power"]), best["method"], float(best["beta"])), table
+        return variant_of_row(best), table
     except (OSError, ValueError, KeyError, IndexError) as error:  # pandas' parser errors are ValueErrors
         raise UserError(f"{path} is not the choice that step 03 wrote ({error!r}). Delete it and do step 03 again.") from error

@@ -1,7 +1,7 @@
 """Several models' vectors of the same images, concatenated and read in blocks: the whole need not fit into memory."""
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,14 +21,29 @@ class ConcatenatedVectors:
     Attributes:
         paths: of the files, in the order in which their vectors are concatenated.
         ids: of the images, n of them.
-        dimensions: Σ d over the files.
+        parts: d of each file; `dimensions` is their sum.
         unreadable: bool [n], where any model could not read the image.
+        weights: what each file's vectors are multiplied by.
     """
 
     paths: tuple[Path, ...]
     ids: list[str]
-    dimensions: int
+    parts: tuple[int, ...]
     unreadable: NDArray[np.bool_]
+    weights: tuple[float, ...]
+
+    @property
+    def dimensions(self) -> int:
+        """Of the joined vectors."""
+        return sum(self.parts)
+
+    def weighted(self, weights: tuple[float, ...]) -> "ConcatenatedVectors":
+        """The same vectors with other weights, one for each file."""
+        return replace(self, weights=weights)
+
+    def weight_of_dimensions(self) -> NDArray[np.float32]:
+        """The weights [Σ d] that the joined vectors are multiplied by."""
+        return np.repeat(np.array(self.weights, np.float32), self.parts)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -40,9 +55,11 @@ class ConcatenatedVectors:
 
     def blocks(self, block: int = BLOCK) -> Iterator[NDArray[np.float32]]:
         """All rows, in blocks [≤ block, Σ d] float32 in order."""
+        weighting, equal = self.weight_of_dimensions(), set(self.weights) == {1.0}
         with tqdm(total=len(self), desc=f"reading {self.paths[0].stem}", unit="vector", leave=False, delay=1) as bar:
             for parts in zip(*(iterate_vectors(path, block) for path in self.paths), strict=True):
-                yield parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+                joined = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+                yield joined if equal else joined * weighting
                 bar.update(len(parts[0]))
 
     def blocks_of(self, rows: NDArray[np.int64]) -> Iterator[NDArray[np.float32]]:
@@ -104,4 +121,5 @@ def open_concatenated(paths: list[Path]) -> ConcatenatedVectors:
                 "Embed both models again (step 02 --force)."
             )
     unreadable = np.logical_or.reduce([shape.unreadable for shape in shapes])
-    return ConcatenatedVectors(tuple(paths), shapes[0].ids, sum(shape.dimensions for shape in shapes), unreadable)
+    parts = tuple(shape.dimensions for shape in shapes)
+    return ConcatenatedVectors(tuple(paths), shapes[0].ids, parts, unreadable, (1.0,) * len(paths))
