@@ -81,7 +81,7 @@ def simulated(folder: Path) -> Simulated:
     ids = [f"t{row}" for row in range(TRAINING)]
     training = Vectors(ids, unit(rng, TRAINING), np.zeros(TRAINING, bool))
     normalizer = Normalizer(training, Variant(DIMENSIONS, 0.0, "method2", 1.0), NormalizationSettings())
-    return Simulated([], EmbeddingSettings(), unit_length, DIMENSIONS, "simulated", normalizer, by_name)
+    return Simulated([], EmbeddingSettings(), unit_length, DIMENSIONS, "simulated", normalizer, None, by_name)
 
 
 def speed() -> None:

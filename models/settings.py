@@ -50,6 +50,49 @@ class DescriptorSettings(Settings):
         return self
 
 
+HandmadeKind = Literal["gabor", "pixels", "colours"]
+
+
+class HandmadeSettings(Settings):
+    """A descriptor made by hand: only its whitening is fitted, on training images.
+
+    Attributes:
+        kind: "gabor" (energies of 32 filters in 4 × 4 cells), "pixels" (24 × 24 grey ones) or "colours" (8 × 8 cells).
+        dimensions: Kept after whitening; all that there are where they are fewer.
+    """
+
+    kind: HandmadeKind
+    dimensions: int = Field(256, ge=2, le=576)
+
+
+class MemberSettings(Settings):
+    """A member of a joined descriptor.
+
+    Attributes:
+        descriptor: What it is.
+        image_size: Side in pixels of the squares that it sees.
+        flips: Whether its vector is the mean over the image and its mirror image.
+    """
+
+    descriptor: DescriptorSettings | HandmadeSettings
+    image_size: int = Field(ge=SMALLEST_IMAGE, le=LARGEST_IMAGE)
+    flips: bool = False
+
+
+class JoinedSettings(Settings):
+    """Several descriptors and a projection of their vectors, as one file (models/network/joined.py).
+
+    Attributes:
+        members: In the order in which their vectors are joined.
+        dimensions: Of the projected vector.
+        background: Number of training images' vectors that lie beside, for queries to be normalised against.
+    """
+
+    members: tuple[MemberSettings, ...] = Field(min_length=1)
+    dimensions: int = Field(ge=2)
+    background: int = Field(0, ge=0)
+
+
 class SamplingSettings(Settings):
     """Which images make up a batch.
 
@@ -191,6 +234,34 @@ class EmbeddingSettings(Settings):
         return self.model_dump(mode="json", exclude={"workers", "batch_size", "shard"})
 
 
+class HandmadeModelSettings(HandmadeSettings):
+    """A model of the recipe that is made by hand: no stages, no objective.
+
+    Attributes:
+        embedding: Of this model; None for the recipe's.
+    """
+
+    embedding: EmbeddingSettings | None = None
+
+    @property
+    def stages(self) -> tuple[()]:
+        """None: its checkpoint is that of stage 0."""
+        return ()
+
+    @property
+    def weights_file(self) -> None:
+        """It starts from no weights."""
+        return None
+
+    def what_trains(self) -> dict[str, Any]:
+        """The settings that its whitening depends on."""
+        return self.model_dump(mode="json", exclude={"embedding"})
+
+    def descriptor_settings(self) -> HandmadeSettings:
+        """The settings of the descriptor alone."""
+        return HandmadeSettings(kind=self.kind, dimensions=self.dimensions)
+
+
 class ModelSettings(Settings):
     """One model of the recipe.
 
@@ -229,6 +300,12 @@ class ModelSettings(Settings):
     cache: Literal["pixels", "jpeg"] = "pixels"
     stages: tuple[StageSettings, ...] = Field(min_length=1)
     embedding: EmbeddingSettings | None = None
+
+    @property
+    def weights_file(self) -> Path | None:
+        """The local file that training starts from, if any."""
+        weights = self.descriptor.weights
+        return Path(weights) if is_local(weights) else None
 
     def what_trains(self) -> dict[str, Any]:
         """The settings that training depends on: without how the model embeds, the number of workers, and `deterministic`."""

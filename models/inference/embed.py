@@ -56,7 +56,7 @@ def embed_images(checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSe
         return vectors, unreadable
 
     first = 0
-    with descriptor.pooling.temporary_exponent(settings.pooling_exponent):  # a validated descriptor goes on learning
+    with descriptor.pooled_with(settings.pooling_exponent):  # a validated descriptor goes on learning
         for vectors, unreadable in map_in_parallel(embed, loader, device):
             check_finite(vectors, images, first)
             yield EmbeddedBlock(first, vectors, unreadable)

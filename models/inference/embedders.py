@@ -37,7 +37,7 @@ def load_embedder(checkpoint: Path, settings: EmbeddingSettings) -> Embedder:
     loaded = load_descriptor(checkpoint)
     device = best_device()
     descriptor = loaded.descriptor.eval().to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
-    descriptor.pooling.set_exponent(settings.pooling_exponent)
+    descriptor.pool_with(settings.pooling_exponent)
     sizes = image_sizes(settings, loaded.image_size)
     size = max(sizes)
 

@@ -53,7 +53,7 @@ class Exported(nn.Module):
         self.sizes = sorted({max(sizes) for sizes, _ in self.views})
         self.projects = projection is not None
         for checkpoint, settings in models:
-            checkpoint.descriptor.pooling.set_exponent(settings.pooling_exponent)
+            checkpoint.descriptor.pool_with(settings.pooling_exponent)
         if projection is not None:
             self.register_buffer("mean", torch.from_numpy(projection.mean))
             self.register_buffer("axes", torch.from_numpy(projection.axes))

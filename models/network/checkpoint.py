@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from pydantic import Field, ValidationError
@@ -13,28 +13,39 @@ from safetensors.torch import save_file
 from data.errors import UserError, naming
 from data.files import whole_file
 from data.settings import Settings
+from models.network.base import ImageDescriptor
 from models.network.descriptor import Descriptor
-from models.settings import LARGEST_IMAGE, SMALLEST_IMAGE, DescriptorSettings
+from models.network.handmade import HandmadeDescriptor
+from models.network.joined import JoinedDescriptor
+from models.settings import (
+    LARGEST_IMAGE,
+    SMALLEST_IMAGE,
+    DescriptorSettings,
+    HandmadeSettings,
+    JoinedSettings,
+)
+
+About = TypeVar("About", DescriptorSettings, HandmadeSettings, JoinedSettings)
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A trained descriptor, the image size it was trained at, and whatever its training noted."""
+    """A descriptor, the image size it was made for, and whatever its making noted."""
 
-    descriptor: Descriptor
+    descriptor: ImageDescriptor
     image_size: int
     notes: dict[str, Any]
 
 
-class _Description(Settings):
+class _Description(Settings, Generic[About]):
     """What a checkpoint says of itself."""
 
-    descriptor: DescriptorSettings
+    descriptor: About
     image_size: int = Field(ge=SMALLEST_IMAGE, le=LARGEST_IMAGE)
     notes: dict[str, Any]
 
 
-def save_descriptor(path: Path, descriptor: Descriptor, image_size: int, notes: dict[str, Any]) -> None:
+def save_descriptor(path: Path, descriptor: ImageDescriptor, image_size: int, notes: dict[str, Any]) -> None:
     """Write weights and description; whole or not at all."""
     description = {"descriptor": descriptor.settings.model_dump(mode="json"), "image_size": image_size, "notes": notes}
     weights = {name: tensor.contiguous() for name, tensor in descriptor.state_dict().items()}
@@ -60,9 +71,9 @@ def load_descriptor(path: Path) -> Checkpoint:
         raise UserError(f"{path} holds weights without a description; it is not a checkpoint of this project.")
     description = _read_description(path, metadata["description"])
     with naming(path):
-        descriptor = Descriptor(description.descriptor, load_weights=False)
+        descriptor = build_descriptor(description.descriptor)
     try:
-        descriptor.load_state_dict(weights)
+        descriptor.load_state_dict(weights)  # which makes float32 of halves
     except RuntimeError as error:
         raise UserError(f"{path} does not fit its own description, perhaps made with another timm: {error}") from error
     broken = [name for name, tensor in weights.items() if not torch.isfinite(tensor).all()]
@@ -74,9 +85,35 @@ def load_descriptor(path: Path) -> Checkpoint:
     return Checkpoint(descriptor, description.image_size, description.notes)
 
 
-def _read_description(path: Path, text: str) -> _Description:
+def build_descriptor(settings: DescriptorSettings | HandmadeSettings | JoinedSettings) -> ImageDescriptor:
+    """The descriptor that these settings describe, without its weights."""
+    match settings:
+        case HandmadeSettings():
+            return HandmadeDescriptor(settings)
+        case JoinedSettings():
+            return JoinedDescriptor(settings, [build_descriptor(member.descriptor) for member in settings.members])
+        case _:
+            return Descriptor(settings, load_weights=False)
+
+
+def trained_network(checkpoint: Checkpoint, path: Path) -> Descriptor:
+    """The checkpoint's descriptor where it is one trained network; UserError for what is made by hand or joined of several."""
+    if not isinstance(checkpoint.descriptor, Descriptor):
+        raise UserError(f"{path} is no single trained network, which this needs. Name a checkpoint that step 01 trained.")
+    return checkpoint.descriptor
+
+
+def _read_description(
+    path: Path, text: str
+) -> "_Description[DescriptorSettings] | _Description[HandmadeSettings] | _Description[JoinedSettings]":
     try:
-        return _Description.model_validate(json.loads(text))
+        content = json.loads(text)
+        about = content.get("descriptor") if isinstance(content, dict) else None
+        if isinstance(about, dict) and "members" in about:
+            return _Description[JoinedSettings].model_validate(content)
+        if isinstance(about, dict) and "kind" in about:
+            return _Description[HandmadeSettings].model_validate(content)
+        return _Description[DescriptorSettings].model_validate(content)
     except ValidationError as error:
         first = error.errors()[0]
         problem = f"{'.'.join(map(str, first['loc'])) or 'description'}: {first['msg']}"

@@ -3,6 +3,7 @@
 import difflib
 import pickle
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch.nn import functional
 
 from augmentations.domains import DOMAINS, rotate_to_all_domains
 from data.errors import UserError
+from models.network.base import ImageDescriptor
 from models.network.device import report_lack_of_memory
 from models.network.pooling import GeM
 from models.network.whitening import Whitening, whiten
@@ -22,7 +24,7 @@ from models.settings import DescriptorSettings, is_local
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
-class Descriptor(nn.Module):
+class Descriptor(ImageDescriptor):
     """Images [n, 3, h, w], normalised with `mean` and `std` → unit vectors [n, dimensions] float32.
 
     With settings.domains (IDEAL, sections 4.1 and 4.3) every image is seen in its four rotations, each by its own quarter of the
@@ -35,22 +37,30 @@ class Descriptor(nn.Module):
 
     def __init__(self, settings: DescriptorSettings, load_weights: bool = True) -> None:
         super().__init__()
-        self.settings = settings
+        self.settings: DescriptorSettings = settings
         self.backbone = _backbone(settings, load_weights)
         self.pooling = GeM(settings.pooling_exponent, settings.train_pooling_exponent)
-        self.dimensions: int = settings.dimensions or self.backbone.num_features
+        self.dimensions = settings.dimensions or self.backbone.num_features
         if settings.dimensions is not None:
             heads = len(DOMAINS) if settings.domains == "shared" else 1
             self.projection = nn.Linear(self.backbone.num_features, settings.dimensions // heads, bias=False)
         if settings.whiten:
             self.register_buffer("whitening_mean", torch.zeros(self.dimensions))
             self.register_buffer("whitening_matrix", torch.eye(self.dimensions))
-        self.mean: tuple[float, ...] = settings.mean or tuple(self.backbone.pretrained_cfg.get("mean", IMAGENET_MEAN))
-        self.std: tuple[float, ...] = settings.std or tuple(self.backbone.pretrained_cfg.get("std", IMAGENET_STD))
+        self.mean = settings.mean or tuple(self.backbone.pretrained_cfg.get("mean", IMAGENET_MEAN))
+        self.std = settings.std or tuple(self.backbone.pretrained_cfg.get("std", IMAGENET_STD))
 
     def forward(self, images: Tensor, raw: bool = False) -> Tensor:
         """raw: what an objective learns from, before whitening and unit length: [n, d], or with domains [4, n, d / 4]."""
         return self.describe_features(self.features(images), raw)
+
+    def pool_with(self, exponent: float | None) -> None:
+        """Set GeM's exponent for good; None leaves it as it is."""
+        self.pooling.set_exponent(exponent)
+
+    def pooled_with(self, exponent: float | None) -> AbstractContextManager[None]:
+        """Set GeM's exponent for the while: a descriptor that is validated goes on learning with its own."""
+        return self.pooling.temporary_exponent(exponent)
 
     def features(self, images: Tensor) -> Tensor:
         """The backbone's maps of images [n, 3, h, w]: [n, c, h', w'], or with domains [4 n, c, h', w']."""

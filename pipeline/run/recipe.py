@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError, model_validator
 
 from augmentations.settings import AugmentationSettings
 from data.errors import UserError
 from data.settings import Settings
-from models.settings import EmbeddingSettings, ModelSettings
+from models.settings import EmbeddingSettings, HandmadeModelSettings, ModelSettings
 from submissions.settings import EnsembleSettings, NormalizationSettings
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -68,6 +68,17 @@ class ClassSettings(Settings):
     procedural: int = Field(0, ge=0)
 
 
+def _kind_of_model(value: Any) -> str:
+    handmade = isinstance(value, HandmadeModelSettings) or (isinstance(value, dict) and "kind" in value)
+    return "[made by hand]" if handmade else "[trained]"
+
+
+AnyModel = Annotated[
+    Annotated[ModelSettings, Tag("[trained]")] | Annotated[HandmadeModelSettings, Tag("[made by hand]")],
+    Discriminator(_kind_of_model),
+]
+
+
 class Recipe(Settings):
     """Everything about a run.
 
@@ -87,11 +98,23 @@ class Recipe(Settings):
     split: SplitSettings = SplitSettings()
     extra_classes: ClassSettings = ClassSettings()
     queries: QuerySettings = QuerySettings()
-    models: dict[Annotated[str, AfterValidator(_plain_name)], ModelSettings] = Field(min_length=1)
+    models: dict[Annotated[str, AfterValidator(_plain_name)], AnyModel] = Field(min_length=1)
     embedding: EmbeddingSettings = EmbeddingSettings()
     ensemble: EnsembleSettings = EnsembleSettings()
     normalization: NormalizationSettings = NormalizationSettings()
     baselines: bool = True
+
+    @property
+    def trained_models(self) -> dict[str, ModelSettings]:
+        """The models that step 01 trains, without those made by hand."""
+        return {name: model for name, model in self.models.items() if isinstance(model, ModelSettings)}
+
+    @model_validator(mode="after")
+    def _weights_of_models(self) -> "Recipe":
+        unknown = [name for name in self.ensemble.weights or {} if name not in self.models]
+        if unknown:
+            raise ValueError(f"ensemble.weights names {unknown[0]!r}, which is no model: {', '.join(self.models)}")
+        return self
 
 
 def read_recipe(path: Path) -> Recipe:
@@ -120,8 +143,11 @@ def read_recipe(path: Path) -> Recipe:
 
 def scale_recipe(recipe: Recipe, share: float) -> Recipe:
     """Return the recipe with a share of its classes and synthetic queries and at most 2 epochs a stage, to try it end to end."""
-    models = {}
+    models: dict[str, ModelSettings | HandmadeModelSettings] = {}
     for name, model in recipe.models.items():
+        if isinstance(model, HandmadeModelSettings):
+            models[name] = model
+            continue
         stages = [
             stage.model_copy(
                 update={"classes": stage.classes and max(2, round(share * stage.classes)), "epochs": min(2, stage.epochs)}
@@ -135,7 +161,9 @@ def scale_recipe(recipe: Recipe, share: float) -> Recipe:
 
 
 def _problem(item: dict[str, Any]) -> str:
-    where = ".".join(str(part) if str(part).isprintable() else repr(part) for part in item["loc"] if part != "[key]")
+    where = ".".join(
+        str(part) if str(part).isprintable() else repr(part) for part in item["loc"] if not str(part).startswith("[")
+    )
     if item["type"] == "value_error":  # of a whole section, the message says what was found
         return f"{where}: {item['ctx']['error']}" + ("" if isinstance(item["input"], dict) else f" (found {item['input']!r})")
     if item["type"] != "extra_forbidden":

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from data.images import ImageSet, find_images
 from data.layout import GROUND_TRUTH, QUERY_EDITS, TRAINING
-from models.settings import is_local
 from pipeline.run.paths import SETS
 from pipeline.run.run import Run
 from pipeline.run.staleness import report_stale
@@ -65,7 +64,6 @@ def _trained_model(run: Run, name: str, roles: Callable[[], TrainingRoles]) -> P
         train(run, name, roles())
 
     settings = run.recipe.models[name]
-    weights = settings.descriptor.weights
     return Product(
         name=name,
         inputs=lambda: {
@@ -73,7 +71,7 @@ def _trained_model(run: Run, name: str, roles: Callable[[], TrainingRoles]) -> P
             "labels": digest_labels(roles().labels),
             "overlays": roles().overlays,
             "synthetic queries": run.paths.query_ground_truth,
-            "weights": Path(weights) if is_local(weights) else None,
+            "weights": settings.weights_file,
         },
         outputs=[run.checkpoint(name)],
         parameters={"model": settings.what_trains(), "seed": run.recipe.seed},

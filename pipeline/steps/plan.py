@@ -31,13 +31,16 @@ def print_plan(run: Run, processes: int) -> None:
     table.add_column("fits")
     plans: list[StagePlan] = []
     disk: dict[tuple[int, str], int] = {}
-    for name, model in run.recipe.models.items():
+    for name, model in run.recipe.trained_models.items():
         with console.status(f"measuring {name}"):
             for plan in plan_model(model, len(roles.classes), processes, roles.labels):
                 plans.append(plan)
                 disk[plan.image_size, model.cache] = plan.disk
                 table.add_row(*_cells(name, plan), "yes" if plan.memory < machine.memory else "no")
     console.print(table)
+    if not plans:
+        console.print("all models are made by hand: there is nothing to train")
+        return
     most, cache = max(plan.memory for plan in plans), sum(disk.values())
     hours = sum(plan.most_seconds for plan in plans) / 3600
     enough = "fits" if most < machine.memory else "does not fit: lower batch_size or image_size, or use more processes (torchrun)"

@@ -1,6 +1,8 @@
 """Step 01's work: one model through its drip stages, validated on the synthetic queries."""
 
 from models.network.descriptor import check_backbone
+from models.settings import HandmadeModelSettings
+from models.training.handmade import whiten_handmade
 from models.training.trainer import train_model
 from pipeline.run.run import Run
 from pipeline.run.training_roles import TrainingRoles
@@ -8,15 +10,19 @@ from pipeline.steps.validate import synthetic_score
 
 
 def train(run: Run, name: str, roles: TrainingRoles) -> None:
-    """Train one model of the recipe, or go on where it stopped.
+    """Train one model of the recipe, or go on where it stopped; of one made by hand only the whitening is fitted.
 
     Raises:
         UserError: A backbone of the recipe is unknown, that of another model too: it must not wait until this one has trained.
     """
-    for model in run.recipe.models.values():
+    for model in run.recipe.trained_models.values():
         check_backbone(model.descriptor.backbone)
+    settings = run.recipe.models[name]
+    if isinstance(settings, HandmadeModelSettings):
+        whiten_handmade(settings, roles.classes, run.paths.model(name), run.embedding(name).workers)
+        return
     train_model(
-        run.recipe.models[name],
+        settings,
         roles.classes,
         roles.overlays,
         labels=roles.labels,

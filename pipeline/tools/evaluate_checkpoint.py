@@ -24,7 +24,7 @@ from data.readers.expected import RetrievalSet
 from data.readers.holidays import read_holidays
 from data.readers.online_products import read_online_products
 from data.readers.ukb import read_ukb
-from models.network.checkpoint import load_descriptor
+from models.network.checkpoint import load_descriptor, trained_network
 from models.network.descriptor import Descriptor
 from models.network.device import best_device
 from models.network.whitening import compute_folded_logits
@@ -97,8 +97,8 @@ def evaluate_checkpoint(
         UserError: The checkpoint cannot be read, or the folder is not the set that it should be.
     """
     checkpoint = load_descriptor(checkpoint_file)
-    descriptor = checkpoint.descriptor.eval().to(best_device(), memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
-    descriptor.pooling.set_exponent(pooling_exponent)
+    descriptor = trained_network(checkpoint, checkpoint_file).eval().to(best_device(), memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
+    descriptor.pool_with(pooling_exponent)
     size = image_size or checkpoint.image_size
     view = View(descriptor, size, protocol or ("center_crop" if size <= checkpoint.image_size else "long_side"))
     figures = READERS[data_set](view, Source(checkpoint_file, root, distractors))

@@ -11,7 +11,7 @@ from data.errors import UserError
 from models.inference.embed import embed_batch
 from models.inference.onnx_embedder import open_onnx
 from models.inference.onnx_export import Exported, LinearMap, export_onnx, largest_difference
-from models.network.checkpoint import Checkpoint
+from models.network.checkpoint import Checkpoint, trained_network
 from models.network.descriptor import Descriptor
 from models.settings import DescriptorSettings, EmbeddingSettings
 
@@ -60,8 +60,8 @@ def test_all_models_and_the_projection_as_torch_gives_them(
     squares = {size: torch.randint(0, 256, (count, 3, size, size), dtype=torch.uint8) for size in (32, 48)}
     parts = []
     for checkpoint in checkpoints:
-        descriptor, size = checkpoint.descriptor.eval(), checkpoint.image_size
-        descriptor.pooling.set_exponent(4.0)
+        descriptor, size = trained_network(checkpoint, exported).eval(), checkpoint.image_size
+        descriptor.pool_with(4.0)
         parts.append(embed_batch(descriptor, normal(squares[size], descriptor), [size], flip=size == 48).numpy())
     expected = (np.concatenate(parts, axis=1) - projection.mean) @ projection.axes
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)

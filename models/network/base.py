@@ -1,0 +1,35 @@
+"""What every descriptor is, a trained network, one made by hand or several joined: images in, unit vectors out."""
+
+from contextlib import AbstractContextManager, nullcontext
+
+from torch import Tensor, nn
+
+from data.settings import Settings
+
+
+class ImageDescriptor(nn.Module):
+    """Images [n, 3, h, w], 0…1 less `mean` and divided by `std` → unit vectors [n, dimensions] float32.
+
+    Attributes:
+        settings: What it was built from; a checkpoint stores them.
+        dimensions: Of the vectors.
+        mean: By colour channel.
+        std: By colour channel.
+    """
+
+    settings: Settings
+    dimensions: int
+    mean: tuple[float, ...] = (0.0, 0.0, 0.0)
+    std: tuple[float, ...] = (1.0, 1.0, 1.0)
+
+    def pool_with(self, exponent: float | None) -> None:
+        """Set GeM's exponent where there is such a pooling; other descriptors stay as they are."""
+
+    def pooled_with(self, exponent: float | None) -> AbstractContextManager[None]:
+        """Set GeM's exponent, likewise, for the while."""
+        return nullcontext()
+
+    def __call__(self, images: Tensor, raw: bool = False) -> Tensor:
+        """Return unit vectors [n, dimensions]; raw: what an objective or a whitening learns from."""
+        result: Tensor = super().__call__(images, raw=raw) if raw else super().__call__(images)
+        return result

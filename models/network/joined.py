@@ -1,0 +1,51 @@
+"""Several descriptors and their projection as one: what an ensemble is outside of a run."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from models.network.base import ImageDescriptor
+from models.settings import JoinedSettings
+
+
+class JoinedDescriptor(ImageDescriptor):
+    """The members' vectors side by side, less a mean, through a projection, as unit vectors.
+
+    Each member sees the image at its own size, and with `flips` its mirror image too: its vector is the unit mean of both.
+    `background` [n, dimensions] are training images' vectors, in half precision; nothing here looks at them.
+    """
+
+    background: Tensor
+    projection_mean: Tensor
+    projection_axes: Tensor
+
+    def __init__(self, settings: JoinedSettings, members: list[ImageDescriptor]) -> None:
+        super().__init__()
+        self.settings: JoinedSettings = settings
+        self.members = nn.ModuleList(members)
+        self.dimensions = settings.dimensions
+        joined = sum(member.dimensions for member in members)
+        self.register_buffer("projection_mean", torch.zeros(joined))
+        self.register_buffer("projection_axes", torch.eye(self.dimensions, joined))
+        self.register_buffer("background", torch.zeros(settings.background, self.dimensions, dtype=torch.float16))
+
+    def forward(self, images: Tensor, raw: bool = False) -> Tensor:
+        """raw: the members' vectors [n, Σ d] side by side, before the projection."""
+        vectors = torch.cat([self._vectors(number, images) for number in range(len(self.members))], dim=1)
+        if raw:
+            return vectors
+        with torch.autocast(images.device.type, enabled=False):
+            return functional.normalize((vectors - self.projection_mean) @ self.projection_axes.T)
+
+    def _vectors(self, number: int, images: Tensor) -> Tensor:
+        """Unit vectors of one member [n, d]."""
+        member, about = self.members[number], self.settings.members[number]
+        if images.shape[2:] != (about.image_size, about.image_size):
+            size = (about.image_size, about.image_size)
+            images = functional.interpolate(images, size, mode="bilinear", antialias=True, align_corners=False)
+        mean, std = (images.new_tensor(values)[:, None, None] for values in (member.mean, member.std))
+        pixels = (images - mean) / std
+        vectors: Tensor = member(pixels).float()
+        if not about.flips:
+            return vectors
+        return functional.normalize(vectors + member(pixels.flip(3)).float())
