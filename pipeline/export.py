@@ -1,16 +1,20 @@
-"""Write a run's descriptor (all models and the projection), or one checkpoint, as one ONNX file that needs none of this code.
+"""Write a run's descriptor (all models and the projection), or one checkpoint, as one file: ONNX or a checkpoint.
 
 export.py --output descriptor.onnx                    the latest run, --run DIR another
 export.py --checkpoint FILE --output descriptor.onnx  one network's own vectors
+export.py --output descriptor.safetensors             the run as a checkpoint: match.py --checkpoint descriptor.safetensors
 
-The file takes bytes of square RGB images and says in its metadata ("description") how they are made. It is compared with torch
-before it is written. Query normalisation needs the training vectors and stays outside.
+An ONNX file needs none of this code. It takes bytes of square RGB images and says in its metadata ("description") how they are
+made; it is compared with torch before it is written. Query normalisation needs training vectors and stays outside. A checkpoint
+brings some of them along, and the threshold.
 """
 
 import argparse
 from pathlib import Path
 
+from data.errors import UserError
 from pipeline.run.cli import add_data_option, named_path, report_errors
+from pipeline.run.run import open_existing_run
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -30,6 +34,13 @@ if __name__ == "__main__":
     arguments = make_parser().parse_args()
     with report_errors():
         # imported here: --help must answer at once
-        from pipeline.tools.export_onnx import export
+        if arguments.output.suffix == ".safetensors":
+            from pipeline.tools.export_checkpoint import export_joined
 
-        export(arguments.output, arguments.checkpoint, arguments.run, arguments.data)
+            if arguments.checkpoint is not None:
+                raise UserError("--checkpoint is a checkpoint already: name an --output FILE.onnx, or a run to make one of.")
+            export_joined(open_existing_run(arguments.run, arguments.data), arguments.output)
+        else:
+            from pipeline.tools.export_onnx import export
+
+            export(arguments.output, arguments.checkpoint, arguments.run, arguments.data)

@@ -101,13 +101,18 @@ def run_of_checkpoint(checkpoint: Path) -> Run | None:
     return open_run(folder) if RunPaths(folder).description.is_file() else None
 
 
+def known_runs() -> list[Path]:
+    """The folders under runs/ that are runs."""
+    return [path.parent for path in RUNS.glob(f"*/{RunPaths(RUNS).description.name}")]
+
+
 def latest_run() -> Path:
     """The folder under runs/ that was worked on last.
 
     Raises:
         UserError: There is none.
     """
-    runs = [path.parent for path in RUNS.glob(f"*/{RunPaths(RUNS).description.name}")]
+    runs = known_runs()
     if not runs:
         raise UserError(f"there is no run under {RUNS.resolve()}. Start one with: bash run_all.sh")
     return max(runs, key=lambda folder: max(path.stat().st_mtime for path in (folder, *folder.glob("*.json"))))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,13 +18,16 @@ from data.loader import resize_square
 from models.inference.embed import EmbeddedBlock
 from models.inference.embedders import Embedder, embed_with_all, load_embedder, square_sizes
 from models.inference.onnx_embedder import open_onnx
+from models.network.checkpoint import load_descriptor
+from models.network.joined import JoinedDescriptor
 from models.settings import EmbeddingSettings
 from pipeline.run.run import Run
 from pipeline.run.staleness import report_stale
 from pipeline.steps.definitions import NORMALIZE, STEPS
 from submissions.ensemble.normalization import Neighbours, find_neighbours, neighbours_needed, normalize_by_variant
-from submissions.ensemble.projection import load_projection
+from submissions.ensemble.projection import load_projection, unit_length
 from submissions.ensemble.variant import Variant, read_choice
+from submissions.index.calibration import Tail
 from submissions.settings import NormalizationSettings
 from submissions.vectors.files import Vectors, read_vectors
 
@@ -51,12 +55,12 @@ class Normalizer:
 
     def neighbours(self, queries: NDArray[np.float32]) -> Neighbours:
         """Return the training vectors that the run's method looks at, for queries [n, d]."""
-        with naming("ensemble/training.h5 of the run"):
+        with naming("the training vectors to normalise against"):
             return find_neighbours(queries, self.readable, neighbours_needed(self.settings, self.variant.method))
 
     def __call__(self, queries: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return queries [n, d] as they are searched."""
-        with naming("ensemble/training.h5 of the run"):
+        with naming("the training vectors to normalise against"):
             return normalize_by_variant(queries, self.readable, self.variant, self.settings)
 
 
@@ -70,7 +74,8 @@ class Extractor:
         project: joined vectors [n, d] → vectors [n, dimensions] float32, unit length.
         dimensions: of the vectors.
         identity: a digest of everything that makes a reference's vector.
-        normalizer: query normalisation; None outside a run.
+        normalizer: query normalisation; None for a descriptor that has none.
+        tail: of unrelated pairs' distances, where the descriptor brings it along.
     """
 
     networks: list[Embedder]
@@ -79,6 +84,7 @@ class Extractor:
     dimensions: int
     identity: str
     normalizer: Normalizer | None = None
+    tail: Tail | None = None
 
     def extract(self, images: ImageSet) -> Iterator[EmbeddedBlock]:
         """Return vectors [m, dimensions] of files, block by block; rows of unreadable images are zero and marked."""
@@ -145,10 +151,28 @@ def run_embeddings(run: Run) -> list[EmbeddingSettings]:
 
 
 def checkpoint_extractor(checkpoint: Path) -> Extractor:
-    """Open one checkpoint: its own vectors, neither projected nor normalised."""
+    """Open one checkpoint: a network's own vectors, or a whole run's where `export.py` wrote them into one."""
     settings = EmbeddingSettings()
+    loaded = load_descriptor(checkpoint)
     network = load_embedder(checkpoint, settings)
-    return Extractor([network], settings, lambda vectors: vectors, network.dimensions, _digest([checkpoint], {}))
+    joined = loaded.descriptor if isinstance(loaded.descriptor, JoinedDescriptor) else None
+    return Extractor(
+        networks=[network],
+        settings=settings,
+        project=lambda vectors: vectors,
+        dimensions=network.dimensions,
+        identity=_digest([checkpoint], {}),
+        normalizer=None if joined is None or not len(joined.background) else _normalizer(joined, loaded.notes),
+        tail=None if joined is None else Tail(**loaded.notes["tail"]),
+    )
+
+
+def _normalizer(joined: JoinedDescriptor, notes: dict[str, Any]) -> Normalizer:
+    """Query normalisation against the training vectors that lie in the checkpoint."""
+    background = unit_length(joined.background.float().numpy())
+    training = Vectors([str(row) for row in range(len(background))], background, np.zeros(len(background), bool))
+    about = notes["variant"] | {"weights": tuple(notes["variant"]["weights"])}
+    return Normalizer(training, Variant(**about), NormalizationSettings.model_validate(notes["normalization"]))
 
 
 def onnx_extractor(path: Path) -> Extractor:

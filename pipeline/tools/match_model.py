@@ -6,7 +6,8 @@ from pathlib import Path
 
 from data.discovery import discover
 from data.errors import UserError
-from pipeline.run.run import Run, open_existing_run
+from models.shipped import SHIPPED
+from pipeline.run.run import Run, known_runs, open_existing_run
 from pipeline.tools.extractor import Extractor, checkpoint_extractor, onnx_extractor, run_extractor
 from pipeline.tools.match_calibration import calibrate_on_images, calibrate_on_run
 from submissions.index.calibration import Tail
@@ -29,6 +30,8 @@ class Model:
 def open_model(run: Path | None, data: Path | None, checkpoint: Path | None, onnx: Path | None) -> Model:
     """Open a checkpoint or an ONNX file where one is named, otherwise a run, by default the latest one.
 
+    Where no run is named and there is none, it is the descriptor that ships with the project.
+
     Raises:
         UserError: there is no such file or run.
     """
@@ -36,6 +39,8 @@ def open_model(run: Path | None, data: Path | None, checkpoint: Path | None, onn
         return Model(checkpoint_extractor(checkpoint), None)
     if onnx is not None:
         return Model(onnx_extractor(onnx), None)
+    if run is None and not known_runs() and SHIPPED.is_file():
+        return Model(checkpoint_extractor(SHIPPED), None)
     opened = open_existing_run(run, data)
     return Model(run_extractor(opened), opened)
 
@@ -60,7 +65,7 @@ def _tail(model: Model, unrelated: Sequence[Path], optional: bool) -> Tail | Non
     if unrelated:
         return calibrate_on_images(model.extractor, discover(unrelated).images())
     try:
-        return calibrate_on_run(model.run, model.extractor) if model.run is not None else None
+        return calibrate_on_run(model.run, model.extractor) if model.run is not None else model.extractor.tail
     except UserError:
         if optional:
             return None  # the rates are not known; the threshold is the user's own

@@ -1,0 +1,61 @@
+"""A run's whole descriptor as one checkpoint: models, projection, threshold, training vectors to normalise queries against."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from data.errors import UserError
+from models.network.checkpoint import load_descriptor, save_descriptor
+from models.network.descriptor import Descriptor
+from models.network.handmade import HandmadeDescriptor
+from models.network.joined import JoinedDescriptor
+from models.settings import JoinedSettings, MemberSettings
+from pipeline.run.provenance import code_version
+from pipeline.run.run import Run
+from pipeline.tools.extractor import run_checkpoints, run_embeddings, run_extractor
+from pipeline.tools.match_calibration import calibrate_on_run
+from submissions.ensemble.projection import load_projection
+from submissions.ensemble.variant import read_choice
+
+MOST_BACKGROUND = 10_000  # training vectors: 5 MB of 256 dimensions
+
+
+def export_joined(run: Run, output: Path) -> None:
+    """Write the checkpoint; `match.py --checkpoint` then finds what it finds with the run, but for a smaller background.
+
+    Raises:
+        UserError: A step has not been done, or a model is embedded at several scales.
+    """
+    variant, _ = read_choice(run.require(run.paths.choice))
+    projection = load_projection(run.require(run.paths.projection))
+    extractor = run_extractor(run)
+    members, parts = [], []
+    for path, embedding in zip(run_checkpoints(run), run_embeddings(run), strict=True):
+        checkpoint = load_descriptor(path)
+        if embedding.scales != (1.0,) or not isinstance(checkpoint.descriptor, Descriptor | HandmadeDescriptor):
+            raise UserError(
+                f"{path} is embedded at several scales, which one checkpoint cannot hold: set embedding.scales to [1]."
+            )
+        if embedding.pooling_exponent is not None:
+            checkpoint.descriptor.pool_with(embedding.pooling_exponent)
+        size = embedding.image_size or checkpoint.image_size
+        members.append(MemberSettings(descriptor=checkpoint.descriptor.settings, image_size=size, flips=embedding.flip))
+        parts.append(checkpoint.descriptor)
+    training = extractor.normalizer.readable if extractor.normalizer else np.zeros((0, variant.dimensions), np.float32)
+    chosen = np.random.default_rng(run.recipe.seed).permutation(len(training))[:MOST_BACKGROUND]
+    background = torch.from_numpy(training[np.sort(chosen)] if variant.method != "none" else training[:0])
+    settings = JoinedSettings(members=tuple(members), dimensions=variant.dimensions, background=len(background))
+    joined = JoinedDescriptor(settings, list(parts))
+    joined.projection_mean.copy_(torch.from_numpy(projection.mean))
+    joined.projection_axes.copy_(torch.from_numpy(projection.weighted_axes(variant.dimensions, variant.eigen_power).T.copy()))
+    joined.background.copy_(background)
+    notes = {
+        "code": code_version(),
+        "models": list(run.recipe.models),
+        "variant": asdict(variant),
+        "normalization": run.recipe.normalization.model_dump(mode="json"),
+        "tail": asdict(calibrate_on_run(run, extractor)),
+    }
+    save_descriptor(output, joined, max(member.image_size for member in members), notes)

@@ -1,0 +1,39 @@
+"""A model that is made by hand goes through the steps like any other."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+from data.images import find_images
+from models.network.checkpoint import load_descriptor
+from pipeline.run.run import open_existing_run
+from pipeline.run.training_roles import training_roles
+from pipeline.steps.definitions import EMBED, ENSEMBLE, run_step
+from pipeline.steps.train import train
+from pipeline.tools.export_checkpoint import export_joined
+from pipeline.tools.extractor import checkpoint_extractor, run_extractor
+from submissions.ensemble.variant import read_choice
+from submissions.vectors.files import read_vectors
+
+
+def test_it_is_whitened_embedded_weighted_and_exported(small_run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(small_run, folder)
+    recipe = (folder / "recipe.yaml").read_text()
+    recipe = recipe.replace("embedding:", "  gabor: {kind: gabor, dimensions: 12}\nembedding:")
+    recipe = recipe.replace("eigen_power: [0]", "eigen_power: [0], weights: {gabor: [0.5, 2]}")
+    (folder / "recipe.yaml").write_text(recipe)
+    run = open_existing_run(folder)
+    train(run, "gabor", training_roles(run))
+    assert load_descriptor(run.checkpoint("gabor")).notes == {"whitened_on": len(training_roles(run).classes)}
+    run_step(run, EMBED)
+    run_step(run, ENSEMBLE)
+    variant, table = read_choice(run.paths.choice)
+    assert set(table["weights"]) == {"1 0.5", "1 2"} and variant.weights in {(1.0, 0.5), (1.0, 2.0)}
+    images = find_images(run.data / "query_images")
+    projected = read_vectors(run.paths.projected("query")).vectors
+    assert np.abs(run_extractor(run).extract_all(images).vectors - projected).max() < 1e-4
+    export_joined(run, tmp_path / "joined.safetensors")
+    alone = checkpoint_extractor(tmp_path / "joined.safetensors").extract_all(images).vectors
+    assert alone.shape == projected.shape and np.mean(np.sum(alone * projected, axis=1)) > 0.95  # sizes differ: one is resized

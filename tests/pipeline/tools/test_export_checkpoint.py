@@ -1,0 +1,56 @@
+"""A run as one checkpoint: the same vectors, normalisation and threshold without the run."""
+
+import runpy
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pipeline.tools.match_model as match_model
+from data.images import find_images
+from pipeline.match import main
+from pipeline.run.run import open_existing_run
+from pipeline.tools.export_checkpoint import export_joined
+from pipeline.tools.extractor import checkpoint_extractor, run_extractor
+from pipeline.tools.match_calibration import calibrate_on_run
+
+
+@pytest.fixture(scope="module")
+def exported(small_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("exported") / "descriptor.safetensors"
+    export_joined(open_existing_run(small_run), path)
+    return path
+
+
+def test_it_describes_and_normalises_as_the_run_does(small_run: Path, exported: Path) -> None:
+    run = open_existing_run(small_run)
+    of_run, alone = run_extractor(run), checkpoint_extractor(exported)
+    images = find_images(run.data / "query_images")
+    expected, found = of_run.extract_all(images).vectors, alone.extract_all(images).vectors
+    assert found.shape == (15, 8) and np.abs(found - expected).max() < 1e-4
+    assert np.abs(alone.normalize(found) - of_run.normalize(expected)).max() < 5e-3  # the background is in half precision
+    assert np.abs(alone.normalize(found) - found).max() > 0.1
+    assert alone.tail == calibrate_on_run(run, of_run)
+
+
+def test_without_a_run_it_is_what_ships_that_finds_copies(
+    small_run: Path, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(match_model, "SHIPPED", exported)
+    references = open_existing_run(small_run).data / "reference_images"
+    assert main(["--queries", str(references), "--false-alarms", "0.3", "--output", "found"]) == 0
+    assert (tmp_path / "found" / "matches.csv").is_file()
+    rule = match_model.make_rule(match_model.open_model(None, None, None, None), None, 0.3, 10)
+    assert rule.tail is not None and rule.tail.pairs == 900
+
+
+def test_the_command_line_makes_a_checkpoint_by_its_ending(
+    small_run: Path, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = Path(__file__).parents[3] / "pipeline" / "export.py"
+    output = tmp_path / "d.safetensors"
+    monkeypatch.setattr(sys, "argv", [str(script), "--run", str(small_run), "--output", str(output)])
+    runpy.run_path(str(script), run_name="__main__")
+    assert output.stat().st_size == exported.stat().st_size
