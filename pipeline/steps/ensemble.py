@@ -11,6 +11,7 @@ from data.ground_truth import read_ground_truth
 from pipeline.run.paths import SETS
 from pipeline.run.run import Run
 from pipeline.run.training_roles import TrainingRoles, training_roles
+from pipeline.steps.gpu_search import search_on_gpu
 from submissions.ensemble.normalization import neighbours_needed
 from submissions.ensemble.projection import Projection, fit_projection, save_projection
 from submissions.ensemble.rules import require_training_only
@@ -21,6 +22,7 @@ from submissions.vectors.concatenated import ConcatenatedVectors, open_concatena
 from submissions.vectors.files import describe_vectors, write_vectors
 
 
+@search_on_gpu()
 def join_models(run: Run) -> None:
     """Choose the variant, fit the projection on training vectors, write the projected sets.
 

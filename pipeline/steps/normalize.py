@@ -2,12 +2,14 @@
 
 from data.errors import naming
 from pipeline.run.run import Run
+from pipeline.steps.gpu_search import search_on_gpu
 from submissions.ensemble.normalization import normalize_by_variant
 from submissions.ensemble.rules import require_training_only
 from submissions.ensemble.variant import read_choice
 from submissions.vectors.files import read_vectors, write_vectors
 
 
+@search_on_gpu()
 def normalize(run: Run) -> None:
     """Write the queries' vectors [n, d] as the chosen variant normalises them."""
     paths = run.paths

@@ -18,6 +18,7 @@ from data.layout import IscFolder, open_isc_folder
 from data.process import process_count, process_rank
 from pipeline.run.manifest import fingerprint
 from pipeline.run.run import Run
+from pipeline.steps.gpu_search import search_on_gpu
 from pipeline.steps.report import write_run_report
 from submissions.ensemble.projection import fit_projection
 from submissions.ensemble.selection import apply_normalizations, best_beta
@@ -64,6 +65,7 @@ def _scored(name: str, queries: Vectors, references: Vectors, truth: GroundTruth
     return Scored(name, scores, ranked, micro_average_precision_interval(ranked, truth), submitted)
 
 
+@search_on_gpu()
 def score_variants(run: Run) -> None:
     """Write `scores.json` (the figures of the submission and of all variants), the details and the report.
 
@@ -110,6 +112,7 @@ def score_file(
         print(f"details: {details}")
 
 
+@search_on_gpu()
 def ranked_file(path: Path, truth: GroundTruth) -> tuple[Scores, RankedPairs]:
     """Score a descriptor submission (.h5), its references shared out over processes (torchrun), or a matching-track file (.csv).
 

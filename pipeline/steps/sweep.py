@@ -12,6 +12,7 @@ from data.ground_truth import read_ground_truth
 from pipeline.run.run import Run
 from pipeline.run.training_roles import training_roles
 from pipeline.steps.ensemble import joined, synthetic_candidates
+from pipeline.steps.gpu_search import search_on_gpu
 from submissions.ensemble.normalization import (
     append_zero,
     find_neighbours,
@@ -28,6 +29,7 @@ BETAS = (0.25, 0.5, 1.0, 1.8, 2.5)
 Rows = NDArray[np.float32]
 
 
+@search_on_gpu()
 def print_sweep(run: Run) -> None:
     """Print a table, best first; PCA and neighbours come from training images that the synthetic queries were not made from."""
     roles = training_roles(run)

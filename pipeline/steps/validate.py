@@ -10,10 +10,12 @@ from models.network.descriptor import Descriptor
 from models.settings import EmbeddingSettings
 from pipeline.run.run import Run
 from pipeline.run.training_roles import TrainingRoles
+from pipeline.steps.gpu_search import search_on_gpu
 from submissions.scoring.metrics import evaluate
 from submissions.vectors.files import Vectors
 
 
+@search_on_gpu()
 def synthetic_score(
     run: Run, roles: TrainingRoles, descriptor: Descriptor, image_size: int, settings: EmbeddingSettings
 ) -> float:

@@ -2,14 +2,13 @@
 
 from dataclasses import dataclass
 
-import faiss
 import numpy as np
 from numpy.typing import NDArray
 
 from data.errors import UserError
-from data.process import process_rank_on_machine
 from submissions.ensemble.projection import unit_length
 from submissions.ensemble.variant import Variant
+from submissions.search.backend import find_nearest
 from submissions.settings import Method, NormalizationSettings
 
 BLOCK = 4096
@@ -55,13 +54,7 @@ def find_neighbours(queries: NDArray[np.float32], training: NDArray[np.float32],
             f"query normalisation looks at {count} training neighbours, but there are {len(training)} training vectors. "
             "Add training images or lower normalization.direction_neighbours (method 1: similarity_neighbours) in the recipe."
         )
-    queries, training = np.ascontiguousarray(queries), np.ascontiguousarray(training)
-    if hasattr(faiss, "knn_gpu") and (gpus := faiss.get_num_gpus()):
-        resources, own = faiss.StandardGpuResources(), process_rank_on_machine() % gpus
-        cosines, rows = faiss.knn_gpu(resources, queries, training, count, metric=faiss.METRIC_INNER_PRODUCT, device=own)
-    else:
-        cosines, rows = faiss.knn(queries, training, count, metric=faiss.METRIC_INNER_PRODUCT)
-    return Neighbours(cosines, rows)
+    return Neighbours(*find_nearest(queries, training, count, "cosine"))
 
 
 def normalize_queries(

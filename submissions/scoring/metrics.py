@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
-import faiss
 import numpy as np
 from numpy.typing import NDArray
 
 from data.errors import UserError
 from data.ground_truth import GroundTruth
+from submissions.search.backend import find_nearest
 from submissions.search.exact import ScoredPairs, exact_distances, search_pairs
 from submissions.vectors.files import Vectors
 
@@ -172,7 +172,7 @@ def _recall_at_ranks(queries: Vectors, references: Vectors, ground_truth: Ground
     rows = np.array(sorted(true))
     spare = 6  # neighbours that rounding might order otherwise than exact distances do
     depth = min(len(references), max(ranks) + max(map(len, true.values())) + spare + int(references.unreadable.sum()))
-    _, nearest = faiss.knn(np.ascontiguousarray(queries.vectors[rows]), np.ascontiguousarray(references.vectors), depth)
+    _, nearest = find_nearest(queries.vectors[rows], references.vectors, depth, "distance")
     hits = np.zeros(len(ranks))
     for row, found in zip(rows.tolist(), nearest, strict=True):
         others = np.array([r for r in found if r not in true[row] and not references.unreadable[r]], dtype=np.int64)

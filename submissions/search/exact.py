@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import faiss
 import numpy as np
 from numpy.typing import NDArray
 
 from data.files import whole_file
+from submissions.search.backend import find_candidates
 
 REFERENCE_BLOCK = 16_384
 QUERY_BLOCK = 1024
@@ -41,8 +41,9 @@ def search_pairs(
 ) -> ScoredPairs:
     """Find the nearest pairs overall, and every further pair that ties with the last of them.
 
-    Candidates come from block-wise products, on the GPU where Faiss sees one; their distances are computed again as Σ (q − r)²
-    in float64, so that the result depends neither on blocks nor on threads. Equal distances keep the order of the rows.
+    Candidates come from block-wise products, from a backend where one is handed in (`submissions.search.backend`); their
+    distances are computed again as Σ (q − r)² in float64, so that the result depends neither on blocks, threads nor on the
+    device. Equal distances keep the order of the rows.
 
     Args:
         queries: float32 [n, d].
@@ -54,11 +55,7 @@ def search_pairs(
     if count == 0:
         nothing = np.zeros(0, np.int64)
         return ScoredPairs(nothing, nothing, np.zeros(0))
-    rounding = [np.float32(ROUNDING_SHARE) * _squares(vectors) for vectors in (queries, references)]
-    candidates = _Candidates(count, *rounding)
-    for first_query, first_reference, least in _least_distances(queries, references, block):
-        candidates.add(first_query, first_reference, least)
-    query_rows, reference_rows = candidates.rows()
+    query_rows, reference_rows = find_candidates(queries, references, count) or _candidates(queries, references, count, block)
     return _rank_pairs(query_rows, reference_rows, exact_distances(queries, references, query_rows, reference_rows), count)
 
 
@@ -107,6 +104,17 @@ def exact_distances(
         difference = queries[query_rows[part]].astype(np.float64) - references[reference_rows[part]]
         distances[part] = np.einsum("nd,nd->n", difference, difference)
     return distances
+
+
+def _candidates(
+    queries: NDArray[np.float32], references: NDArray[np.float32], count: int, block: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Find the candidates on the CPU, as `SearchBackend.candidates` does."""
+    rounding = [np.float32(ROUNDING_SHARE) * _squares(vectors) for vectors in (queries, references)]
+    candidates = _Candidates(count, *rounding)
+    for first_query, first_reference, least in _least_distances(queries, references, block):
+        candidates.add(first_query, first_reference, least)
+    return candidates.rows()
 
 
 class _Candidates:
@@ -161,22 +169,15 @@ def _least_distances(
     One product of [−2 q, ‖q‖², 1] and [r, 1, ‖r‖²], the squares less their share of rounding, gives them without a further pass
     over the block.
     """
-    gpu: Any = faiss.StandardGpuResources() if _gpus() else None
-    of_queries = _squares(queries)
-    left = _append_squares(-2 * queries, np.float32(1 - ROUNDING_SHARE) * of_queries, first=True)
+    left = _append_squares(-2 * queries, np.float32(1 - ROUNDING_SHARE) * _squares(queries), first=True)
     products = np.empty((min(QUERY_BLOCK, len(queries)), min(block, len(references))), np.float32)  # one buffer for all
     for first_reference in range(0, len(references), block):
         part = np.ascontiguousarray(references[first_reference : first_reference + block])
-        squares = _squares(part)
-        right = _append_squares(part, np.float32(1 - ROUNDING_SHARE) * squares, first=False)
+        right = _append_squares(part, np.float32(1 - ROUNDING_SHARE) * _squares(part), first=False)
         for first_query in range(0, len(queries), QUERY_BLOCK):
             own = slice(first_query, first_query + QUERY_BLOCK)
-            if gpu is not None:
-                distances = faiss.pairwise_distance_gpu(gpu, np.ascontiguousarray(queries[own]), part)
-                yield first_query, first_reference, distances - np.float32(ROUNDING_SHARE) * (of_queries[own, None] + squares)
-            else:
-                whole = products.shape == (len(left[own]), len(right))
-                yield first_query, first_reference, np.matmul(left[own], right.T, out=products if whole else None)
+            whole = products.shape == (len(left[own]), len(right))
+            yield first_query, first_reference, np.matmul(left[own], right.T, out=products if whole else None)
 
 
 def _append_squares(vectors: NDArray[np.float32], squares: NDArray[np.float32], first: bool) -> NDArray[np.float32]:
@@ -187,10 +188,6 @@ def _append_squares(vectors: NDArray[np.float32], squares: NDArray[np.float32], 
 def _squares(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     squares: NDArray[np.float32] = np.einsum("nd,nd->n", vectors, vectors)
     return squares
-
-
-def _gpus() -> int:
-    return int(faiss.get_num_gpus()) if hasattr(faiss, "pairwise_distance_gpu") else 0
 
 
 def _wait_for_part(path: Path, seconds: float = 3600) -> dict[str, NDArray[Any]]:

@@ -1,0 +1,169 @@
+"""Exact search on the GPU by torch: products, thresholds and the choice of candidates stay on the card."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from models.network.device import best_device, is_lack_of_memory
+from submissions.search.backend import Metric, Rows, use_backend
+from submissions.search.exact import ROUNDING_SHARE
+
+QUERY_BLOCK = 4096
+REFERENCE_BLOCK = 65_536  # with QUERY_BLOCK 1 GiB of products
+WIDTH = 8  # columns of a product are filled up to a multiple of it: aligned rows are multiplied faster
+SPARE = 8  # neighbours more than asked for, so that the order of equal ones is that of the rows
+
+
+class TorchSearch:
+    """A `submissions.search.backend.SearchBackend` on a device of torch."""
+
+    def __init__(self, device: torch.device, query_block: int = QUERY_BLOCK, reference_block: int = REFERENCE_BLOCK) -> None:
+        self.device, self.query_block, self.reference_block = device, query_block, reference_block
+
+    def candidates(self, queries: NDArray[np.float32], references: NDArray[np.float32], count: int) -> tuple[Rows, Rows] | None:
+        """As `SearchBackend.candidates`: what comes out decides nothing but which distances are computed again in float64."""
+        try:
+            with _full_precision():
+                return self._candidates(queries, references, count)
+        except RuntimeError as error:
+            self._release_or_raise(error)
+            return None
+
+    def nearest(
+        self, queries: NDArray[np.float32], references: NDArray[np.float32], count: int, metric: Metric
+    ) -> tuple[NDArray[np.float32], Rows] | None:
+        """As `SearchBackend.nearest`; equal values are in the order of the rows."""
+        try:
+            with _full_precision():
+                return self._nearest(queries, references, count, metric)
+        except RuntimeError as error:
+            self._release_or_raise(error)
+            return None
+
+    def _release_or_raise(self, error: RuntimeError) -> None:
+        """Raise the error again unless memory was short: then give back what there is, for a training beside the search."""
+        if not is_lack_of_memory(error):
+            raise error
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def _candidates(self, queries: NDArray[np.float32], references: NDArray[np.float32], count: int) -> tuple[Rows, Rows]:
+        share = rounding_share(queries.shape[1])
+        asked = torch.from_numpy(queries).to(self.device)
+        of_queries = asked.square().sum(1)
+        left = _widened(-2 * asked, (1 - share) * of_queries, torch.ones_like(of_queries))
+        kept = _Kept(count, self.device)
+        for first_reference in range(0, len(references), self.reference_block):
+            block = torch.from_numpy(references[first_reference : first_reference + self.reference_block]).to(self.device)
+            of_block = block.square().sum(1)
+            right = _widened(block, torch.ones_like(of_block), (1 - share) * of_block).T
+            for first_query in range(0, len(queries), self.query_block):
+                part = slice(first_query, first_query + self.query_block)
+                slack = 2 * share * of_queries[part], 2 * share * of_block
+                kept.add(left[part] @ right, slack, first_query, first_reference)
+        return kept.rows()
+
+    def _nearest(
+        self, queries: NDArray[np.float32], references: NDArray[np.float32], count: int, metric: Metric
+    ) -> tuple[NDArray[np.float32], Rows]:
+        deep, values, rows = min(count + SPARE, len(references)), [], []
+        for first_query in range(0, len(queries), self.query_block):
+            asked = torch.from_numpy(queries[first_query : first_query + self.query_block]).to(self.device)
+            best = torch.full((len(asked), 0), torch.inf, device=self.device)
+            own = torch.zeros((len(asked), 0), dtype=torch.long, device=self.device)
+            for first in range(0, len(references), self.reference_block):
+                block = torch.from_numpy(references[first : first + self.reference_block]).to(self.device)
+                near = -(asked @ block.T) if metric == "cosine" else block.square().sum(1) - 2 * asked @ block.T
+                found, columns = near.topk(min(deep, near.shape[1]), largest=False)
+                joined, numbers = torch.cat([best, found], 1), torch.cat([own, columns + first], 1)
+                best, places = joined.topk(min(deep, joined.shape[1]), largest=False)
+                own = numbers.gather(1, places)
+            by_row = own.argsort(dim=1)
+            order = by_row.gather(1, best.gather(1, by_row).argsort(dim=1, stable=True))[:, :count]
+            best, own = best.gather(1, order), own.gather(1, order)
+            if metric == "distance":
+                best = (best + asked.square().sum(1, keepdim=True)).clamp(min=0)
+            values.append((-best if metric == "cosine" else best).cpu())
+            rows.append(own.cpu())
+        if not values:
+            return np.zeros((0, count), np.float32), np.zeros((0, count), np.int64)
+        return torch.cat(values).numpy(), torch.cat(rows).numpy()
+
+
+class _Kept:
+    """The pairs that may be among the `count` nearest, on the device; `radius` shrinks as they gather."""
+
+    def __init__(self, count: int, device: torch.device) -> None:
+        self.count = count
+        self.radius = torch.tensor(torch.inf, device=device)
+        self.parts: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []  # rows of both, least and most distance
+        self.bounded = False
+        self.held = 0
+
+    def add(self, least: Tensor, slack: tuple[Tensor, Tensor], first_query: int, first_reference: int) -> None:
+        """least [n, m]: lower bounds of a block's distances; upper ones lie by slack[0] [n] + slack[1] [m] above them."""
+        width = least.shape[1]
+        if not self.bounded and least.numel() > self.count:  # no pair beyond this block's own nearest can be needed
+            near, flat = least.flatten().topk(self.count, largest=False, sorted=False)
+            self.radius = (near + slack[0][flat // width] + slack[1][flat % width]).max()
+            self.bounded = True
+        rows, columns = torch.nonzero(least <= self.radius, as_tuple=True)
+        if not len(rows):
+            return
+        found = least[rows, columns]
+        self.parts.append((rows + first_query, columns + first_reference, found, found + slack[0][rows] + slack[1][columns]))
+        self.held += len(rows)
+        if self.held > 2 * self.count:
+            self._shrink()
+
+    def rows(self) -> tuple[Rows, Rows]:
+        """The pairs, on the host."""
+        if self.held > self.count:
+            self._shrink()
+        queries, references, _, _ = (torch.cat(parts).cpu().numpy() for parts in zip(*self.parts, strict=True))
+        return queries, references
+
+    def _shrink(self) -> None:
+        queries, references, least, most = (torch.cat(parts) for parts in zip(*self.parts, strict=True))
+        self.radius, self.bounded = most.topk(self.count, largest=False, sorted=False).values.max(), True
+        keep = least <= self.radius
+        self.parts = [(queries[keep], references[keep], least[keep], most[keep])]
+        self.held = len(self.parts[0][0])
+
+
+def rounding_share(dimensions: int) -> float:
+    """How far a distance from float32 products may be off, as a share of ‖q‖² + ‖r‖²: a GPU may add in any order."""
+    return max(ROUNDING_SHARE, (dimensions + WIDTH) * 2.0**-24)
+
+
+def _widened(vectors: Tensor, *columns: Tensor) -> Tensor:
+    """[n, d] with further columns, filled up with zeros to a multiple of WIDTH."""
+    spare = -(vectors.shape[1] + len(columns)) % WIDTH
+    return torch.cat([vectors, *(column[:, None] for column in columns), vectors.new_zeros(len(vectors), spare)], dim=1)
+
+
+@contextmanager
+def _full_precision() -> Iterator[None]:
+    """Without TF32, whose products are off by a thousandth, and without gradients."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@contextmanager
+def search_on_gpu() -> Iterator[None]:
+    """Search on this process's GPU inside the block, or the function, where there is one; otherwise on the CPU."""
+    device = best_device()
+    if device.type == "cpu":
+        yield
+        return
+    with use_backend(TorchSearch(device)):
+        yield

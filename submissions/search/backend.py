@@ -1,0 +1,80 @@
+"""Where products of many vectors are computed: on the CPU by NumPy and Faiss, or by a backend that the caller hands in."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal, Protocol
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from data.process import process_rank_on_machine
+
+Metric = Literal["cosine", "distance"]  # inner product, highest first; squared distance, lowest first
+Rows = NDArray[np.int64]
+
+
+class SearchBackend(Protocol):
+    """Searches elsewhere, on a GPU for example; each method returns None where its memory does not suffice."""
+
+    def candidates(self, queries: NDArray[np.float32], references: NDArray[np.float32], count: int) -> tuple[Rows, Rows] | None:
+        """Find all pairs that may be among the `count` nearest, or tie with the last of them.
+
+        Args:
+            queries: float32 [n, d].
+            references: float32 [m, d].
+            count: 1 … n · m.
+
+        Returns:
+            Rows of the queries and of the references, int64 [k], k ≥ count, each pair once, in any order.
+        """
+
+    def nearest(
+        self, queries: NDArray[np.float32], references: NDArray[np.float32], count: int, metric: Metric
+    ) -> tuple[NDArray[np.float32], Rows] | None:
+        """Find each query's `count` nearest references: cosines or squared distances [n, count] float32, and rows [n, count]."""
+
+
+_handed_in: list[SearchBackend] = []
+
+
+@contextmanager
+def use_backend(backend: SearchBackend) -> Iterator[None]:
+    """Search with `backend` inside the block, in all threads."""
+    _handed_in.append(backend)
+    try:
+        yield
+    finally:
+        _handed_in.remove(backend)
+
+
+def find_candidates(queries: NDArray[np.float32], references: NDArray[np.float32], count: int) -> tuple[Rows, Rows] | None:
+    """What the backend finds, see `SearchBackend.candidates`; None without one."""
+    return _handed_in[-1].candidates(queries, references, count) if _handed_in else None
+
+
+def find_nearest(
+    queries: NDArray[np.float32], references: NDArray[np.float32], count: int, metric: Metric
+) -> tuple[NDArray[np.float32], Rows]:
+    """Find each query's nearest references: by the backend, by Faiss on its GPU where it has one, or by Faiss on the CPU.
+
+    Args:
+        queries: float32 [n, d].
+        references: float32 [m, d].
+        count: k, at most m.
+        metric: "cosine" for the inner product, highest first; "distance" for the squared distance, lowest first.
+
+    Returns:
+        Cosines or squared distances [n, k] and rows [n, k].
+    """
+    queries, references = np.ascontiguousarray(queries), np.ascontiguousarray(references)
+    found = _handed_in[-1].nearest(queries, references, count, metric) if _handed_in else None
+    if found is not None:
+        return found
+    kind = faiss.METRIC_INNER_PRODUCT if metric == "cosine" else faiss.METRIC_L2
+    if hasattr(faiss, "knn_gpu") and (gpus := faiss.get_num_gpus()):
+        resources, own = faiss.StandardGpuResources(), process_rank_on_machine() % gpus
+        values, rows = faiss.knn_gpu(resources, queries, references, count, metric=kind, device=own)
+    else:
+        values, rows = faiss.knn(queries, references, count, metric=kind)
+    return values, rows
