@@ -3,6 +3,8 @@
 match.py A.jpg B.jpg                        are they copies? Exit code 0: yes, 1: no, 2: error.
 match.py --queries DIR …                    copies within the folders; with --references DIR … only copies of those.
 match.py --apply move|hardlink|symlink|delete-to-trash   carry out the plan that a search wrote; --undo takes it back.
+match.py --leakage train val test           which pictures the sets share; cleaned lists of files.
+match.py A.jpg B.jpg --decide not-a-copy    what a person says holds in later searches; --decisions lists them.
 match.py --index DIR --add DIR …            keep a reference index; only contents that it lacks are embedded.
 match.py --index DIR --remove PATH …        take files, or all below a folder, out of it.
 match.py --index DIR --queries DIR          search it.
@@ -21,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     check(options)
     # imported here: --help must answer at once
     from data.discovery import discover
-    from pipeline.tools import match_acting, match_command, match_model, match_two
+    from pipeline.tools import match_acting, match_command, match_decisions, match_model, match_two
     from pipeline.tools.match_output import Output
 
     output = Output(options.json, options.quiet)
@@ -29,15 +31,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return match_acting.take_back(options.output, output)
     if options.apply is not None:
         return match_acting.carry_out(options.output, options.plan, options.apply, options.to, options.protect, output)
+    if options.decisions:
+        match_decisions.list_decisions(match_decisions.index_of(options.index, options.output), output)
+        return 0
+    if options.decide is not None:
+        place, (first, second) = match_decisions.index_of(options.index, options.output), options.pictures
+        if options.decide == "undecided":
+            return match_decisions.forget(place, first, second, output)
+        match_decisions.remember(place, first, second, options.decide == "copy", output)
+        return 0
     if options.pictures and (verdict := match_two.same_bytes(options.pictures[0], options.pictures[1])):
         return match_two.report(verdict, options.pictures[0], options.pictures[1], output)
 
-    sources = match_command.Sources(options.queries, options.references, options.protect, options.no_self)
+    sources = match_command.Sources(options.queries or options.leakage, options.references, options.protect, options.no_self)
     pictures = match_command.find_pictures(sources, options.output, output)
     added = discover(options.add) if options.add else None
     match_command.check_index(options.index, added is not None, output)
     model = match_model.open_model(options.run, options.data, options.checkpoint, options.onnx)
-    if not options.queries and not options.pictures:
+    if not sources.queries and not options.pictures:
         match_command.change_index(model, options.index, added, options.remove, output)
         return 0
 
@@ -46,7 +57,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         first, second = options.pictures
         return match_two.report(match_two.compare(model, rule, first, second, bool(options.verify)), first, second, output)
     grouping = match_command.Grouping(options.keep, options.group_size)
-    match_command.search(model, rule, sources, pictures, options.index, grouping, options.output, output, added, options.remove)
+    match_command.search(
+        *(model, rule, sources, pictures, options.index, grouping, options.output, output, added, options.remove),
+        verified=options.verify,
+        track=options.matching_track,
+        sets=options.leakage,
+    )
     return 0
 
 

@@ -10,6 +10,7 @@ from data.errors import UserError
 from data.locks import only_one
 from pipeline.tools.match_groups import Grouped, make_groups, read_facts, without_flat, write_grouped
 from pipeline.tools.match_index import Added, add_pictures, forget_missing, indexed_path
+from pipeline.tools.match_leakage import report_folders, report_leakage
 from pipeline.tools.match_model import Model
 from pipeline.tools.match_output import Output
 from pipeline.tools.match_search import Exclusions, Found, PairScores, Search
@@ -117,6 +118,7 @@ def search(
     removed: Sequence[Path] = (),
     verified: int = 0,
     track: Path | None = None,
+    sets: Sequence[Path] = (),
 ) -> int:
     """Find copies and write matches.csv, groups.csv, plan.csv and the gallery.
 
@@ -133,6 +135,7 @@ def search(
         removed: files or folders to take out of it first.
         verified: look again at so many of each query's nearest references (`verification/`); 0 for none.
         track: a CSV file in the form of the matching track to write as well.
+        sets: folders to report leakage between, from the one that may lose pictures to the one that may not.
 
     Returns:
         The number of matches.
@@ -176,6 +179,11 @@ def search(
                     grouping.bound,
                 )
         _write(folder, found, grouped, rule, output)
+        if found.matches.decided and references is None and index is None:
+            pairs, files = found.matches.pairs, list(found.digests)
+            report_folders(folder, pairs, files, output)
+            if sets:
+                report_leakage(folder, pairs, files, [indexed_path(path) for path in sets], output)
     return len(found.matches.pairs)
 
 
@@ -227,9 +235,18 @@ def _discovered(sources: Sequence[Path], results: Path, output: Output) -> Disco
 
 
 def _exclusions(store: Store, sources: Sources) -> Exclusions:
-    rejected = frozenset(decision.pair for decision in decisions(store) if not decision.copy)
+    known = decisions(store)
+    accepted: dict[bytes, frozenset[bytes]] = {}
+    for decision in known:
+        if decision.copy:
+            for one, other in ((decision.first, decision.second), (decision.second, decision.first)):
+                accepted[one] = accepted.get(one, frozenset()) | {other}
     every = [*sources.queries, *sources.references, *sources.protected]
-    return Exclusions(rejected, list(map(indexed_path, every)) if sources.no_self else ())
+    return Exclusions(
+        frozenset(decision.pair for decision in known if not decision.copy),
+        accepted,
+        list(map(indexed_path, every)) if sources.no_self else (),
+    )
 
 
 def _change(store: Store, model: Model, added: Discovered | None, removed: Sequence[Path], output: Output) -> None:

@@ -63,7 +63,11 @@ def make_groups(
 ) -> Grouped:
     """Group what was found and plan each group."""
     flat = [path for path, fact in facts.items() if fact.flat]
-    grouped = group_files(found.matches.pairs, found.digests, scorer.scores, threshold, flat, bound, exclusions.rejected)
+    grouped = group_files(
+        *(found.matches.pairs, found.digests, scorer.scores, threshold, flat, bound),
+        rejected=exclusions.rejected,
+        accepted=exclusions.accepted,
+    )
     facts |= read_facts([path for group in grouped.groups for path in group.files if path not in facts])
     listed = {(match.query, match.reference): match.score for match in found.matches.pairs}
 

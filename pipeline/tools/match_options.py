@@ -1,6 +1,7 @@
 """match.py's options, and which of them make no sense together."""
 
 import argparse
+import os
 from pathlib import Path
 
 from data.errors import UserError
@@ -29,6 +30,9 @@ def _add_sources(options: argparse._ArgumentGroup) -> None:
     options.add_argument("--queries", type=named_path, nargs="+", metavar=SOURCE, default=[], help="may be copies")
     options.add_argument("--references", type=named_path, nargs="+", metavar=SOURCE, default=[], help="may have been copied")
     options.add_argument("--protect", type=named_path, nargs="+", metavar=SOURCE, default=[], help="searched, never touched")
+    options.add_argument(
+        "--leakage", type=named_path, nargs="+", metavar="SET", default=[], help="copies within and across train, val, test, …"
+    )
     options.add_argument("--no-self", action="store_true", help="report no pairs within one source")
 
 
@@ -64,6 +68,10 @@ def _add_model(options: argparse._ArgumentGroup) -> None:
 def _add_groups(options: argparse._ArgumentGroup) -> None:
     options.add_argument("--keep", choices=KEEP_RULES, default="largest", help="which file of a group; default largest")
     options.add_argument("--group-size", type=int, default=200, metavar="N", help="largest group; default 200")
+    options.add_argument(
+        "--decide", choices=("copy", "not-a-copy", "undecided"), help="say it of two pictures, for later searches"
+    )
+    options.add_argument("--decisions", action="store_true", help="list what was decided")
     options.add_argument("--apply", choices=WAYS, help="carry out OUTPUT/plan.csv, which a search wrote")
     options.add_argument("--plan", type=named_path, metavar="FILE", help="with --apply: another plan")
     options.add_argument("--to", type=named_path, metavar="DIR", help="with --apply move; default: OUTPUT/moved")
@@ -78,13 +86,21 @@ def check(options: argparse.Namespace) -> None:
     """
     changes = bool(options.add or options.remove)
     acts = options.apply is not None or options.undo
+    if options.leakage and (options.queries or options.references or options.index is not None):
+        raise UserError("--leakage names its sets itself: it goes without --queries, --references and --index.")
+    if options.leakage and len(set(map(os.path.realpath, options.leakage))) < 2:
+        raise UserError("--leakage compares at least two different sets: --leakage train val test.")
+    if options.decide is not None and len(options.pictures) != 2:
+        raise UserError(f"--decide {options.decide} is said of two pictures: match.py A.jpg B.jpg --decide {options.decide}.")
+    if options.decisions or options.decide is not None:
+        return
     if options.pictures:
         _check_two(options, changes or acts)
     elif acts:
         _check_acting(options, changes)
     elif changes and options.index is None:
         raise UserError("--add and --remove change an index: name it with --index DIR.")
-    elif not options.queries and not changes:
+    elif not options.queries and not options.leakage and not changes:
         raise UserError(
             "name two pictures, or the images to search for with --queries DIR (or change an index: --index, --add, --remove)."
         )

@@ -31,14 +31,16 @@ Hit = tuple[int, float]  # number of a content and the squared distance
 
 @dataclass(frozen=True)
 class Exclusions:
-    """Pairs that are never reported, however alike they are.
+    """Pairs that are never reported, however alike they are, and pairs that always are.
 
     Attributes:
         rejected: pairs of digests that a person has called no copies.
+        accepted: for a digest, those that a person has called its copies.
         folders: with --no-self: pictures below the same one of these are not compared.
     """
 
     rejected: frozenset[frozenset[bytes]] = frozenset()
+    accepted: Mapping[bytes, frozenset[bytes]] = field(default_factory=dict)
     folders: Sequence[Path] = ()
 
     def folder_of(self, path: Path) -> int | None:
@@ -190,7 +192,18 @@ class Search:
             for path in self._files(query, content)
             if path not in found
         ]
-        return twins + others
+        return twins + self._accepted(query, digest, {match.reference for match in twins + others}) + others
+
+    def _accepted(self, query: Path, digest: bytes, known: set[Path]) -> list[Match]:
+        """Files that a person has called copies of the query, where the search did not find them."""
+        chosen = self.exclusions.accepted.get(digest, frozenset())
+        scores = PairScores(self.store, self.extractor).scores([(digest, other) for other in chosen])
+        return [
+            Match(query, path, float(score), 0.0)
+            for other, score in zip(chosen, scores, strict=True)
+            for path in self._files(query, self._content_of(other))
+            if path not in known
+        ]
 
     def _content_of(self, digest: bytes) -> int | None:
         row = self.store.database.execute("SELECT content FROM contents WHERE digest = ?", (digest,)).fetchone()

@@ -84,6 +84,7 @@ def group_files(
     flat: Iterable[Path],
     bound: int,
     rejected: frozenset[frozenset[bytes]] = frozenset(),
+    accepted: Mapping[bytes, frozenset[bytes]] | None = None,
 ) -> FileGroups:
     """Group the files that the pairs connect, by the rule of `groups.py`; a content counts once, however many files hold it.
 
@@ -95,7 +96,9 @@ def group_files(
         flat: files of pictures that show nothing: they belong together only where their bytes agree.
         bound: largest number of contents in a group.
         rejected: pairs of digests that a person has called no copies.
+        accepted: for a digest, those that a person has called its copies.
     """
+    called = accepted or {}
     flat = sorted(set(flat))
     empty = {digests[path] for path in flat if path in digests}
     names: dict[bytes, int] = {digest: number for number, digest in enumerate(sorted(set(digests.values())))}
@@ -112,7 +115,10 @@ def group_files(
     def matching(asked: Sequence[tuple[int, int]]) -> list[bool]:
         named = [(by_number[first], by_number[second]) for first, second in asked]
         scores = score_pairs(named)
-        return [bool(score >= threshold) and frozenset(pair) not in rejected for pair, score in zip(named, scores, strict=True)]
+        return [
+            pair[1] in called.get(pair[0], frozenset()) or (bool(score >= threshold) and frozenset(pair) not in rejected)
+            for pair, score in zip(named, scores, strict=True)
+        ]
 
     def named_link(link: Link) -> FileLink:
         return FileLink(min(files[link.first]), min(files[link.second]), link.score)

@@ -9,9 +9,10 @@ import os
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,6 +105,22 @@ def open_store(folder: Path, identity: str, dimensions: int, replace: bool = Fal
             database.close()
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter from messages that quote a damaged file
         raise _unusable(path, error) from error
+
+
+@contextmanager
+def open_known_store(folder: Path) -> Iterator[Store]:
+    """Open an index that is there, whatever network its vectors come from: for what needs none.
+
+    Raises:
+        UserError: it cannot be used.
+    """
+    try:
+        with closing(sqlite3.connect(f"file:{quote(os.fsencode(folder / FILE))}?mode=ro", uri=True, timeout=WAIT)) as database:
+            identity, dimensions = _about(database, "describer"), int(_about(database, "dimensions"))
+    except (sqlite3.DatabaseError, ValueError) as error:
+        raise UserError(f"{folder / FILE} is not an index that can be used ({error}).") from error
+    with open_store(folder, identity, dimensions, new=False) as store:
+        yield store
 
 
 def _unusable(path: Path, error: sqlite3.DatabaseError | UnicodeDecodeError) -> UserError:

@@ -213,6 +213,62 @@ def test_verification_finds_what_the_descriptor_misses_and_says_where(album: Pat
     assert main(["--checkpoint", str(checkpoint), "queries/pasted.png", "references/other.jpg", "--verify"]) == 1
 
 
+def test_decisions_hold_by_content_and_can_be_taken_back(
+    album: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, copy, other = album / "a" / "R000000.jpg", album / "b" / "smaller.png", album / "a" / "R000005.jpg"
+    run_match(checkpoint, "--queries", "album")
+    assert any({"R000000.jpg", "smaller.png"} <= group for group in groups_of())
+    assert main([str(first), str(copy), "--decide", "not-a-copy"]) == 0
+    assert main([str(first), str(other), "--decide", "copy"]) == 0
+    renamed = copy.rename(copy.with_name("renamed.png"))
+    run_match(checkpoint, "--queries", "album")
+    pairs = pd.read_csv("matches/matches.csv")
+    named = [{Path(a).name, Path(b).name} for a, b in zip(pairs["query"], pairs["reference"], strict=True)]
+    assert {"R000000.jpg", "renamed.png"} not in named and {"R000000.jpg", "R000005.jpg"} in named
+    assert any({"R000000.jpg", "R000005.jpg"} <= group for group in groups_of())
+    assert not any({"R000000.jpg", "renamed.png"} <= group for group in groups_of())
+    capsys.readouterr()
+    assert main(["--decisions", "--json"]) == 0
+    assert [json.loads(line)["copy"] for line in capsys.readouterr().out.splitlines()] == [False, True]
+    assert main([str(first), str(renamed), "--decide", "undecided"]) == 0
+    assert main([str(first), str(renamed), "--decide", "undecided"]) == 1
+    run_match(checkpoint, "--queries", "album")
+    assert any({"R000000.jpg", "renamed.png"} <= group for group in groups_of())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a.jpg", "--decide", "copy"], "two pictures"),
+        (["--decisions"], "holds no index"),
+        (["a.jpg", "b.jpg", "--decide", "copy", "--index", "none"], "holds no index"),
+        (["--leakage", "album"], "at least two"),
+        (["--leakage", "album", "album/../album"], "at least two"),
+        (["--leakage", "album/a", "album/b", "--queries", "album"], "names its sets itself"),
+    ],
+)
+def test_wrong_decisions_and_sets_are_refused(album: Path, arguments: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        main(arguments)
+
+
+def test_leakage_between_sets_and_similar_folders(album: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = files(album)
+    run_match(checkpoint, "--leakage", "album/a", "album/b")
+    table = pd.read_csv("matches/leakage.csv")
+    across = table[table["first"] != table["second"]].iloc[0]
+    assert (across["copies_of_first"], across["copies_of_second"]) == (2, 2) and across["size_of_first"] == 6
+    clean = Path("matches/clean-0-a.txt").read_text().splitlines()
+    assert {Path(name).name for name in clean} == {f"R00000{number}.jpg" for number in (2, 3, 4, 5)}
+    assert len(Path("matches/clean-1-b.txt").read_text().splitlines()) == 4
+    printed = capsys.readouterr().out
+    assert "folders that hold the same pictures" in printed and "33%" in printed
+    assert len(pd.read_csv("matches/folders.csv")) == 1 and files(album) == before
+    run_match(checkpoint, "--queries", "@matches/clean-0-a.txt", "album/b", "--output", "again")
+    assert not any({"R000000.jpg"} & group for group in groups_of(Path("again")))
+
+
 def test_queries_are_embedded_once(album: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     embedded: list[int] = []
     contents = match_index._contents

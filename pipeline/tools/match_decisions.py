@@ -1,0 +1,57 @@
+"""match.py's decisions: what a person says of a pair holds in every later search of the index."""
+
+from pathlib import Path
+
+from data.errors import UserError
+from pipeline.tools.match_output import Output, text_of
+from submissions.index.decisions import decide, decisions, take_back
+from submissions.index.store import FILE, digest_of, open_known_store
+
+
+def index_of(index: Path | None, folder: Path) -> Path:
+    """Return the index that decisions are kept in: the named one, or that of a folder of results.
+
+    Raises:
+        UserError: there is none yet.
+    """
+    place = index or folder / "index"
+    if not (place / FILE).is_file():
+        raise UserError(f"{place} holds no index to keep decisions in. Search first, or name one with --index.")
+    return place
+
+
+def remember(place: Path, first: Path, second: Path, copy: bool, output: Output) -> None:
+    """Keep a decision about two pictures.
+
+    Raises:
+        UserError: one of them cannot be read, or they hold the same bytes.
+    """
+    digests = digest_of(first), digest_of(second)
+    if digests[0] == digests[1]:
+        raise UserError(f"{first} and {second} hold the same bytes: there is nothing to decide.")
+    with open_known_store(place) as store:
+        decide(store, (first, second), digests, copy)
+    output.say(f"{first} and {second}: {_word(copy)}, from now on")
+
+
+def forget(place: Path, first: Path, second: Path, output: Output) -> int:
+    """Take a decision back; returns 1 where there was none."""
+    with open_known_store(place) as store:
+        found = take_back(store, (digest_of(first), digest_of(second)))
+    output.say(f"{first} and {second}: " + ("the decision is taken back" if found else "nothing had been decided"))
+    return 0 if found else 1
+
+
+def list_decisions(place: Path, output: Output) -> None:
+    """Print every decision, the oldest first."""
+    with open_known_store(place) as store:
+        for decision in decisions(store):
+            first, second = decision.names
+            values = {"first": first, "second": second, "copy": decision.copy, "decided": decision.decided}
+            output.record("decision", values)
+            if not output.json:
+                output.say(f"{decision.decided}  {_word(decision.copy)}  {text_of(first)}  {text_of(second)}")
+
+
+def _word(copy: bool) -> str:
+    return "a copy" if copy else "not a copy"

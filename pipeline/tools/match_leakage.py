@@ -1,0 +1,85 @@
+"""match.py --leakage: which pictures sets share; and similar folders as a short table."""
+
+import csv
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from data.files import whole_file
+from pipeline.tools.match_output import Output
+from submissions.copies.shares import Share, clean_lists, shared_pictures
+from submissions.index.matches import Match
+
+SHOWN = 10  # lines of a table that are printed
+LEAST_SHARED = 2  # pictures that two folders must share to be called similar
+
+
+def report_leakage(folder: Path, pairs: Sequence[Match], files: Sequence[Path], sets: Sequence[Path], output: Output) -> None:
+    """Write leakage.csv and a cleaned list for each set, and print the table of sets × sets.
+
+    Args:
+        folder: of the results.
+        pairs: matches among all pictures.
+        files: all pictures.
+        sets: folders, from the one that may lose pictures to the one that may not.
+        output: where messages go.
+    """
+    set_of = _below(sets)
+    shares = shared_pictures(pairs, files, set_of)
+    _write(folder / "leakage.csv", shares)
+    output.say(f"{'set':30} {'copied in':30} pictures   share")
+    for share in shares:
+        _record("leakage", share, output)
+        output.say(_line(share.first, share.second, share.copies_of_first, share.share_of_first))
+        if share.first != share.second:
+            output.say(_line(share.second, share.first, share.copies_of_second, share.share_of_second))
+    if not any(share.first != share.second for share in shares):
+        output.say("no set holds a copy of another's picture")
+    for number, (name, kept) in enumerate(clean_lists(pairs, files, sets, set_of).items()):
+        path = folder / f"clean-{number}-{name.name}.txt"
+        with whole_file(path) as temporary:
+            temporary.write_bytes(b"".join(os.fsencode(picture) + b"\n" for picture in kept))
+        output.say(f"without copies in later sets: {path} ({len(kept)} pictures)")
+
+
+def report_folders(folder: Path, pairs: Sequence[Match], files: Sequence[Path], output: Output) -> None:
+    """Write folders.csv, which folders hold the same pictures, and print the most similar ones."""
+    shares = [
+        share
+        for share in shared_pictures(pairs, files, lambda path: path.parent)
+        if share.first != share.second and min(share.copies_of_first, share.copies_of_second) >= LEAST_SHARED
+    ]
+    _write(folder / "folders.csv", shares)
+    if shares:
+        output.say(f"folders that hold the same pictures: {folder / 'folders.csv'}")
+    for share in shares[:SHOWN]:
+        _record("folders", share, output)
+        output.say(
+            f"  {share.first}: {share.copies_of_first} of {share.size_of_first} ({share.share_of_first:.0%}) also in "
+            f"{share.second}: {share.copies_of_second} of {share.size_of_second} ({share.share_of_second:.0%})"
+        )
+
+
+def _below(sets: Sequence[Path]) -> Callable[[Path], Path | None]:
+    return lambda path: next((name for name in sets if name == path or name in path.parents), None)
+
+
+def _line(one: Path, other: Path, count: int, share: float) -> str:
+    return f"{one.name:30} {other.name:30} {count:8} {share:7.1%}"
+
+
+def _record(kind: str, share: Share, output: Output) -> None:
+    counts = {"copies_of_first": share.copies_of_first, "copies_of_second": share.copies_of_second}
+    sizes = {"size_of_first": share.size_of_first, "size_of_second": share.size_of_second}
+    output.record(kind, {"first": share.first, "second": share.second} | counts | sizes)
+
+
+def _write(path: Path, shares: Sequence[Share]) -> None:
+    with whole_file(path) as temporary, temporary.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        of_each = [f"{value}_of_{which}" for which in ("first", "second") for value in ("copies", "size", "share")]
+        writer.writerow(["first", "second", *of_each])
+        for share in shares:
+            first = [share.copies_of_first, share.size_of_first, f"{share.share_of_first:.4f}"]
+            second = [share.copies_of_second, share.size_of_second, f"{share.share_of_second:.4f}"]
+            writer.writerow([share.first, share.second, *first, *second])
