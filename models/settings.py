@@ -102,11 +102,14 @@ class SamplingSettings(Settings):
             class has fewer (IDEAL, section 5.1).
         copies: Edited versions of each image; only with "repeated".
         per_class: Images of each class; only with "pk".
+        iterations: Batches in an epoch, from as many passes over the images as they take (MultiGrain, section 4.1: 5005 for
+            repeated and uniform sampling alike); None for one pass.
     """
 
     kind: Literal["epoch", "repeated", "pk"] = "epoch"
     copies: int = Field(3, ge=2)
     per_class: int = Field(4, ge=2)
+    iterations: int | None = Field(None, ge=1)
 
     @property
     def group(self) -> int:

@@ -89,7 +89,7 @@ def plan_model(
         if repeats_stage_before(settings.stages, number - 1, len(sizes)):
             continue
         classes = min(stage.classes or len(sizes), len(sizes))
-        seen = _images_an_epoch(settings.sampling, sizes[:classes])
+        seen = _images_an_epoch(settings.sampling, sizes[:classes], stage.batch_size)
         if stage.image_size not in measured:
             measured[stage.image_size] = _measure_step(settings, descriptor, stage)
         step, width = measured[stage.image_size], descriptor.dimensions
@@ -119,9 +119,11 @@ class _Step:
     bytes_per_image: int
 
 
-def _images_an_epoch(sampling: SamplingSettings, sizes: NDArray[np.int64]) -> int:
+def _images_an_epoch(sampling: SamplingSettings, sizes: NDArray[np.int64], batch_size: int) -> int:
     """With their further copies; sizes [C]: images of each class."""
     match sampling:
+        case SamplingSettings(iterations=int(iterations)):
+            return iterations * batch_size
         case SamplingSettings(kind="repeated", copies=copies):
             return copies * int(sizes.sum())
         case SamplingSettings(kind="pk", per_class=per_class):

@@ -37,6 +37,13 @@ def test_memory_follows_classes_size_optimiser_and_processes() -> None:
     assert shared.matrix == first.matrix // 4 and shared.activations < first.activations
 
 
+def test_a_fixed_number_of_iterations_is_what_an_epoch_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("models.training.plan._measure_step", lambda *_: _Step(0.01, 0.0, 1000))
+    fixed = settings().model_dump(exclude_unset=True) | {"sampling": {"iterations": 50}}
+    first, _ = plan_model(ModelSettings.model_validate(fixed), 300)
+    assert first.epoch_seconds == pytest.approx(50 * 8 * 0.01)
+
+
 def test_a_stage_that_is_left_out_takes_no_time() -> None:
     """Both stages are to learn 300 classes and more, where there are 300."""
     stages = [{"classes": count, "image_size": 32, "batch_size": 8} for count in (300, 400)]
