@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from models.distributed import gather_rows, group_rank
 from models.objectives.base import Objective, ObjectiveOutput, seeded_generator
 from models.objectives.pairs import positive_pairs
 from models.objectives.settings import MarginSettings
@@ -14,10 +15,12 @@ from models.objectives.settings import MarginSettings
 class MarginLoss(Objective):
     """Mean of max(0, α + y (D − β)) over all positive pairs (y = 1) and one negative for each (y = −1); β is learnt.
 
-    D are distances of unit vectors. Each step draws its negatives from a generator made of `seed` and the buffer `step`, so
-    that a resumed training draws what an uninterrupted one would.
+    D are distances of unit vectors. Where several processes train, an anchor's negative comes from its own process's part of the
+    batch (MultiGrain, section 4.1), and the mean is over all processes' pairs. Each step draws its negatives from a generator
+    made of `seed` and the buffer `step`, so that a resumed training draws what an uninterrupted one would.
     """
 
+    takes_local_batch = True
     step: Tensor
 
     def __init__(self, settings: MarginSettings, seed: int) -> None:
@@ -36,12 +39,16 @@ class MarginLoss(Objective):
         """Positive pairs share a label; logs β. UserError: a batch without a positive pair."""
         if self.training:
             self.step += 1
-        unit = functional.normalize(embeddings)
+        rows = gather_rows(embeddings)
+        processes = gather_rows(torch.full_like(labels, group_rank()))
+        labels = gather_rows(labels)
+        unit = functional.normalize(rows)
         distances = (2 - 2 * unit @ unit.T).clamp(min=1e-8).sqrt()  # √0 has no finite gradient
         anchors, positives = positive_pairs(labels)
         near = (self.settings.margin + distances[anchors, positives] - self.beta).relu()
-        weights = negative_weights(distances.detach(), labels, embeddings.shape[1], self.settings.log_cap)[anchors]
-        drawable = weights.sum(1) > 0  # an anchor without another class in the batch has no negative
+        others = (labels[:, None] != labels[None]) & (processes[:, None] == processes[None])
+        weights = negative_weights(distances.detach(), others, embeddings.shape[1], self.settings)[anchors]
+        drawable = weights.sum(1) > 0  # an anchor whose process has no other class in the batch has no negative
         anchors, weights = anchors[drawable], weights[drawable]
         if len(anchors) == 0:
             return ObjectiveOutput(near.mean(), {"beta": self.beta.detach()})
@@ -51,21 +58,29 @@ class MarginLoss(Objective):
         return ObjectiveOutput(torch.cat([near, far]).mean(), {"beta": self.beta.detach()})
 
 
-def negative_weights(distances: Tensor, labels: Tensor, dimensions: int, log_cap: float) -> Tensor:
-    """Weights [n, n] ∝ min(τ, 1/q(D)) of j as a negative of i, 0 within a class; the largest of a row is 1.
+def negative_weights(distances: Tensor, others: Tensor, dimensions: int, settings: MarginSettings) -> Tensor:
+    """Weights [n, n] ∝ min(τ, 1/q(D)) of j as a negative of i, 0 where j cannot be one; the largest of a row is 1.
 
     q(z) ∝ z^(d−2) (1 − z²/4)^((d−3)/2) is the density of distances between random unit vectors [d]; in logarithms, since in
-    high dimension 1/q spans hundreds of powers of ten. τ = e^log_cap / q(√2).
+    high dimension 1/q spans hundreds of powers of ten. As in the code of Wu et al., distances below `settings.cutoff` count as
+    that, which is the cap τ, none is drawn from beyond `settings.farthest`, and where all are beyond, each is as likely.
 
     Args:
         distances: D [n, n] of unit vectors, 0…2.
-        labels: [n].
+        others: [n, n] bool, which j may be a negative of i.
         dimensions: d.
-        log_cap: Logarithm of the cap, relative to the weight at distance √2.
+        settings: The cutoffs.
     """
-    z = distances.clamp(1e-4, 2 - 1e-4)
-    log_rarity = -_log_density(z, dimensions) + _log_density(torch.tensor(math.sqrt(2.0)), dimensions).to(z)
-    log_weights = log_rarity.clamp(max=log_cap).masked_fill(labels[:, None] == labels[None], -torch.inf)
+    z = distances.clamp(max(settings.cutoff or 0.0, 1e-4), 2 - 1e-4)
+    log_weights = -_log_density(z, dimensions)
+    if settings.log_cap is not None:
+        at_sqrt2 = -_log_density(torch.tensor(math.sqrt(2.0)), dimensions).to(z)
+        log_weights = log_weights.clamp(max=at_sqrt2 + settings.log_cap)
+    if settings.farthest is not None:
+        near = others & (distances <= settings.farthest)
+        some = near.any(1, keepdim=True)
+        others, log_weights = torch.where(some, near, others), torch.where(some, log_weights, 0.0)
+    log_weights = log_weights.masked_fill(~others, -torch.inf)
     largest = log_weights.amax(1, keepdim=True)
     return torch.where(largest.isfinite(), (log_weights - largest).exp(), 0.0)
 

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from models.distributed import gather_rows
 from models.objectives.base import Objective, ObjectiveOutput
 from models.objectives.margin import MarginLoss
 from models.objectives.settings import MultiGrainSettings
@@ -31,8 +32,11 @@ class Softmax(Objective):
 class MultiGrain(Objective):
     """λ · cross entropy / |B| + (1 − λ) · margin loss / |P| (MultiGrain, equation 5); positive pairs share an instance.
 
-    A part whose weight is 0 is left out: λ = 1 needs no repeated images, λ = 0 has no classifier.
+    A part whose weight is 0 is left out: λ = 1 needs no repeated images, λ = 0 has no classifier. It is given this process's part
+    of a batch, because negatives come from there alone; the loss is that of all parts.
     """
+
+    takes_local_batch = True
 
     def __init__(self, dimensions: int, classes: int, settings: MultiGrainSettings, seed: int) -> None:
         super().__init__()
@@ -55,7 +59,7 @@ class MultiGrain(Objective):
         loss = embeddings.new_zeros(())
         logs: dict[str, Tensor | float] = {}
         if self.softmax is not None:
-            of_classes = self.softmax(embeddings, labels, instances)
+            of_classes = self.softmax(gather_rows(embeddings), gather_rows(labels))
             loss, logs = loss + self.weight * of_classes.loss, logs | of_classes.logs
         if self.weight < 1:
             of_copies = self.margin(embeddings, labels=instances, instances=instances)

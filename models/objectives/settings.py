@@ -177,15 +177,20 @@ class MarginSettings(PairwiseSettings):
         margin: α, half the gap between the distances of positive and negative pairs.
         beta: Initial value of β, the learnt distance between both.
         beta_learning_rate: β's own learning rate.
-        log_cap: The sampling weights' cap τ is e^log_cap times the weight at distance √2, the commonest in high dimension.
-            The paper gives no τ.
+        cutoff: Distances below it weigh as it does in the sampling, which caps the weights: τ = 1/q(cutoff). MultiGrain takes
+            the default of Wu et al., .5; None for no cap.
+        farthest: No negative is drawn from beyond this distance, where an anchor has a nearer one; Wu et al. take 1.4, None for
+            any distance.
+        log_cap: A further cap on the weights, e^log_cap times the weight at distance √2, the commonest in high dimension.
     """
 
     kind: Literal["margin"] = "margin"
     margin: float = Field(0.2, ge=0, le=2)
     beta: float = Field(1.2, gt=0, le=2)
     beta_learning_rate: float = Field(0.1, ge=0)
-    log_cap: float = Field(10.0, ge=0)
+    cutoff: float | None = Field(0.5, gt=0, lt=2)
+    farthest: float | None = Field(1.4, gt=0, le=2)
+    log_cap: float | None = Field(None, ge=0)
 
     def build(self, dimensions: int, classes: int, seed: int) -> "Objective":
         """As in ObjectiveSettings."""
@@ -218,6 +223,8 @@ class MultiGrainSettings(ObjectiveSettings):
         margin: As in MarginSettings.
         beta: As in MarginSettings.
         beta_learning_rate: As in MarginSettings.
+        cutoff: As in MarginSettings.
+        farthest: As in MarginSettings.
         log_cap: As in MarginSettings.
     """
 
@@ -226,7 +233,9 @@ class MultiGrainSettings(ObjectiveSettings):
     margin: float = Field(0.2, ge=0, le=2)
     beta: float = Field(1.2, gt=0, le=2)
     beta_learning_rate: float = Field(0.1, ge=0)
-    log_cap: float = Field(10.0, ge=0)
+    cutoff: float | None = Field(0.5, gt=0, lt=2)
+    farthest: float | None = Field(1.4, gt=0, le=2)
+    log_cap: float | None = Field(None, ge=0)
 
     def build(self, dimensions: int, classes: int, seed: int) -> "Objective":
         """As in ObjectiveSettings."""

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -128,7 +129,7 @@ def test_margin_loss_equals_its_formula_with_two_classes_of_which_one_negative_c
 
 
 def test_margin_loss_is_its_expectation_over_the_drawn_negatives_on_average(vectors: Tensor) -> None:
-    x, objective = functional.normalize(vectors.double()), MarginLoss(MarginSettings(log_cap=3.0), 0)
+    x, objective = functional.normalize(vectors.double()), MarginLoss(MarginSettings(cutoff=None, farthest=None, log_cap=3.0), 0)
 
     def log_q(z: float) -> float:
         return 6 * math.log(z) + 2.5 * math.log(1 - z * z / 4)
@@ -153,19 +154,80 @@ def test_domains_are_compared_within_themselves_only(vectors: Tensor) -> None:
         assert float(loss) == pytest.approx(expected, rel=1e-4)
 
 
+def different(labels: Tensor) -> Tensor:
+    return labels[:, None] != labels[None]
+
+
 def test_negatives_are_drawn_in_inverse_proportion_to_the_density_of_their_distance() -> None:
     z, d = torch.tensor([[0.0, 0.7, 1.0, 1.3]]), 6
     labels = torch.tensor([0, 1, 2, 3])
-    weights = negative_weights(z.expand(4, 4), labels, d, log_cap=50.0)[0]
+    uncapped = MarginSettings(cutoff=None, farthest=None)
+    weights = negative_weights(z.expand(4, 4), different(labels), d, uncapped)[0]
 
     def q(z: float) -> float:
         return float(z ** (d - 2) * (1 - z * z / 4) ** ((d - 3) / 2))
 
     expected = torch.tensor([0.0, 1 / q(0.7), 1 / q(1.0), 1 / q(1.3)])
     assert torch.allclose(weights / weights.sum(), expected / expected.sum(), atol=1e-5)
-    capped = negative_weights(z.expand(4, 4), labels, d, log_cap=0.0)[0]
+    capped = negative_weights(z.expand(4, 4), different(labels), d, MarginSettings(cutoff=None, farthest=None, log_cap=0.0))[0]
     assert torch.allclose(capped[1:], torch.tensor([1.0, 1.0, q(math.sqrt(2)) / q(1.3)]).clamp(max=1.0), atol=1e-5)
-    assert negative_weights(z.expand(4, 4), labels, 4096, 10.0).isfinite().all()
+    assert negative_weights(z.expand(4, 4), different(labels), 4096, MarginSettings()).isfinite().all()
+
+
+@pytest.mark.parametrize("dimensions", [2048, 128])
+def test_near_negatives_weigh_as_one_at_half_and_far_ones_nothing(dimensions: int) -> None:
+    """The defaults of Wu et al., which MultiGrain takes (section 4.1)."""
+    z = torch.tensor([[0.0, 0.2, 0.5, 0.502, 1.4, 1.45]]).expand(6, 6)
+    weights = negative_weights(z, different(torch.arange(6)), dimensions, MarginSettings())[0]
+    assert weights[:3].tolist() == [0.0, 1.0, 1.0] and 0 < weights[3] < 1 and weights[5] == 0
+
+
+def test_the_cap_is_far_above_the_weight_of_the_commonest_distance() -> None:
+    """log τ is 92 above that at √2 in 128 dimensions (1,485 in 2,048, where it underflows)."""
+    z = torch.tensor([[0.0, 0.1, math.sqrt(2)]]).double().expand(3, 3)
+    weights = negative_weights(z, different(torch.arange(3)), 128, MarginSettings(farthest=None))[0]
+    assert weights[1] == 1 and math.log(float(weights[2])) == pytest.approx(-92, abs=0.5)
+
+
+def test_in_high_dimension_few_negatives_are_likely() -> None:
+    """Features of a network share a direction: distances of 512 of them lie around 1.05. With the cap at e^10 times the weight at
+    √2 all 510 negatives were as likely; it is the nearest ones that are hard."""
+    torch.manual_seed(0)
+    features = torch.nn.functional.normalize(torch.randn(512, 2048).abs() ** 2 + 0.6)
+    distances = (2 - 2 * features @ features.T).clamp(min=1e-8).sqrt()
+    others = different(torch.arange(512) // 2)
+    shares = [
+        functional.normalize(negative_weights(distances, others, 2048, settings), p=1)
+        for settings in (MarginSettings(), MarginSettings(cutoff=None, farthest=None, log_cap=10.0))
+    ]
+    effective = [float((1 / (share**2).sum(1)).mean()) for share in shares]
+    assert effective[0] < 60 and effective[1] > 500
+
+
+def test_an_anchor_whose_negatives_are_all_far_draws_any_of_them() -> None:
+    distances = torch.tensor([[0.0, 0.3, 1.5, 1.9]]).expand(4, 4)
+    weights = negative_weights(distances, different(torch.tensor([0, 0, 1, 2])), 64, MarginSettings())[0]
+    assert weights.tolist() == [0.0, 0.0, 1.0, 1.0]
+
+
+def test_negatives_come_from_the_anchors_own_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MultiGrain, section 4.1: sampling is done independently on each GPU. The second process has the same vectors nearer."""
+    torch.manual_seed(1)
+    first, second = torch.randn(4, 8), torch.randn(4, 8)
+    labels = torch.tensor([0, 0, 1, 1])
+    parts = {4: torch.cat([first, second]), 0: torch.cat([labels, labels + 2]), 1: torch.tensor([0] * 4 + [1] * 4)}
+    gathered = [parts[4], parts[1], parts[0]]
+    monkeypatch.setattr("models.objectives.margin.gather_rows", lambda local: gathered.pop(0))
+    seen: list[Tensor] = []
+
+    def watched(distances: Tensor, others: Tensor, *rest: Any) -> Tensor:
+        seen.append(others)
+        return negative_weights(distances, others, *rest)
+
+    monkeypatch.setattr("models.objectives.margin.negative_weights", watched)
+    MarginLoss(MarginSettings(), 0)(first, labels)
+    inside = torch.block_diag(torch.ones(4, 4), torch.ones(4, 4)).bool()
+    assert not (seen[0] & ~inside).any() and (seen[0] == (inside & different(parts[0]))).all()
 
 
 def test_beta_learns_and_a_resumed_margin_loss_draws_the_same(vectors: Tensor) -> None:

@@ -15,7 +15,7 @@ from data.images import find_images
 from models.network.descriptor import Descriptor
 from models.settings import ModelSettings
 from models.training import trainer
-from models.training.drip import class_centroids
+from models.training.drip import compute_centroids
 from models.training.learner import Learner
 from models.training.trainer import train_model
 
@@ -59,9 +59,9 @@ def main(pictures: Path, folder: Path, last: int, name: str) -> None:
         def printing(descriptor: Descriptor, *arguments: Any) -> Any:
             digest = hashlib.sha256(b"".join(buffer.numpy().tobytes() for buffer in descriptor.buffers()))
             print(f"{STATISTICS}: {digest.hexdigest()}")
-            return class_centroids(descriptor, *arguments)
+            return compute_centroids(descriptor, *arguments)
 
-        vars(trainer)["class_centroids"] = printing
+        vars(trainer)["compute_centroids"] = printing
     images = find_images(pictures)
     classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
     try:
