@@ -1,7 +1,7 @@
 """What a recipe may say about one model: the descriptor, its objective, how and in which stages it learns."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveFloat, model_validator
 
@@ -224,7 +224,7 @@ class EmbeddingSettings(Settings):
     """
 
     image_size: int | None = Field(None, ge=SMALLEST_IMAGE, le=LARGEST_IMAGE)
-    scales: tuple[float, ...] = Field((1.0,), min_length=1)
+    scales: tuple[Annotated[float, Field(gt=0, le=16)], ...] = Field((1.0,), min_length=1)
     batch_size: int = Field(128, ge=1)
     flip: bool = False
     pooling_exponent: float | None = Field(None, gt=0)

@@ -29,7 +29,7 @@ class EnsembleSettings(Settings):
     """
 
     dimensions: tuple[int, ...] = (256,)
-    eigen_power: tuple[float, ...] = (-0.5,)
+    eigen_power: tuple[float, ...] = Field((-0.5,), min_length=1)
     training_sample: int = Field(100_000, ge=2)
     weights: dict[str, tuple[NonNegativeFloat, ...]] | None = None
 
@@ -72,9 +72,9 @@ class NormalizationSettings(Settings):
         direction_neighbours: k of Eq. 12, from 1 on: how many nearest training vectors method 2 moves a query away from.
     """
 
-    methods: tuple[Method, ...] = ("none", "method1", "method2")
-    beta1: tuple[float, ...] = (PAPER_BETA["method1"],)
-    beta2: tuple[float, ...] = (PAPER_BETA["method2"],)
+    methods: tuple[Method, ...] = Field(("none", "method1", "method2"), min_length=1)
+    beta1: tuple[float, ...] = Field((PAPER_BETA["method1"],), min_length=1)
+    beta2: tuple[float, ...] = Field((PAPER_BETA["method2"],), min_length=1)
     similarity_neighbours: int = Field(PAPER_SIMILARITY_NEIGHBOURS, ge=1)
     direction_neighbours: int = Field(PAPER_DIRECTION_NEIGHBOURS, ge=1)
 

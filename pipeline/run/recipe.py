@@ -2,6 +2,7 @@
 
 import difflib
 import re
+import reprlib
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ from augmentations.settings import AugmentationSettings
 from data.errors import UserError
 from data.settings import Settings
 from models.settings import EmbeddingSettings, HandmadeModelSettings, ModelSettings
+from pipeline.run.safe_yaml import read_yaml
 from submissions.settings import EnsembleSettings, NormalizationSettings
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -37,6 +39,12 @@ class SplitSettings(Settings):
     overlay: float = Field(0.05, gt=0, lt=1)
     learn_all: bool = False
 
+    @model_validator(mode="after")
+    def _something_is_left_to_learn(self) -> "SplitSettings":
+        if self.validation + self.overlay >= 1:
+            raise ValueError(f"validation {self.validation} and overlay {self.overlay} leave no image to learn: together below 1")
+        return self
+
     def shares(self) -> dict[str, float]:
         """What the synthetic queries and the choice of a variant depend on: the sizes of the roles, not what is learnt."""
         return {"validation": self.validation, "overlay": self.overlay}
@@ -54,6 +62,12 @@ class QuerySettings(Settings):
     count: int = Field(600, ge=2)
     copies: int = Field(300, ge=1)
     augmentation: AugmentationSettings = AugmentationSettings()
+
+    @model_validator(mode="after")
+    def _copies_are_queries(self) -> "QuerySettings":
+        if self.copies > self.count:
+            raise ValueError(f"copies {self.copies} are some of the queries: at most count, {self.count}")
+        return self
 
 
 class ClassSettings(Settings):
@@ -129,8 +143,8 @@ def read_recipe(path: Path) -> Recipe:
             f"{path}: no such recipe. The recipes that come with the project are in {Path(__file__).parents[2] / 'recipes'}."
         )
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        content = read_yaml(path)
+    except (yaml.YAMLError, ValueError) as error:  # numbers and dates that cannot be are ValueErrors
         raise UserError(f"{path} is not valid YAML: {error}") from error
     if not isinstance(content, dict):
         raise UserError(f"{path} must hold keys and values, such as `seed: 0`; found {type(content).__name__}.")
@@ -165,9 +179,11 @@ def _problem(item: dict[str, Any]) -> str:
         str(part) if str(part).isprintable() else repr(part) for part in item["loc"] if not str(part).startswith("[")
     )
     if item["type"] == "value_error":  # of a whole section, the message says what was found
-        return f"{where}: {item['ctx']['error']}" + ("" if isinstance(item["input"], dict) else f" (found {item['input']!r})")
+        return f"{where}: {item['ctx']['error']}" + (
+            "" if isinstance(item["input"], dict) else f" (found {reprlib.repr(item['input'])})"
+        )
     if item["type"] != "extra_forbidden":
-        return f"{where}: {item['msg']} (found {item['input']!r})"
+        return f"{where}: {item['msg']} (found {reprlib.repr(item['input'])})"
     nearest = difflib.get_close_matches(str(item["loc"][-1]), _all_keys(), n=1)
     return f"{where}: unknown key" + (f"; did you mean {nearest[0]!r}?" if nearest else "")
 

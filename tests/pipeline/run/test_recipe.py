@@ -42,6 +42,24 @@ def test_the_papers_seven_models() -> None:
         (MINIMAL + "split: {validation: 2}\n", "split.validation: Input should be less than 1"),
         (MINIMAL.replace("classes: 10", "classes: many"), r"stages.0.classes: .*found 'many'"),
         (MINIMAL + "    objective: {kind: triplet}\n", r"models.small: objective triplet compares images .* pk or repeated$"),
+        (MINIMAL + "normalization: {methods: []}\n", "normalization.methods: .*at least 1"),
+        (MINIMAL + "normalization: {beta1: .nan}\n", "normalization.beta1.0: .*finite"),
+        (MINIMAL + "ensemble: {eigen_power: [-.inf]}\n", "ensemble.eigen_power.0: .*finite"),
+        (MINIMAL + "embedding: {scales: [0]}\n", "embedding.scales.0: .*greater than 0"),
+        (MINIMAL + "embedding: {scales: [.inf]}\n", "embedding.scales.0: .*finite"),
+        (MINIMAL + "    optimizer: {learning_rate: .inf}\n", "learning_rate: .*finite"),
+        (MINIMAL + "    objective: {kind: arcface, scale: .nan}\n", "scale: .*finite"),
+        (MINIMAL + "split: {validation: 0.6, overlay: 0.5}\n", "split: validation 0.6 and overlay 0.5 leave no image"),
+        (MINIMAL + "queries: {count: 10, copies: 20}\n", "queries: copies 20 are some of the queries: at most count, 10"),
+        (MINIMAL + "queries: {count: 1000000000000000}\n", "queries.count: at most"),
+        (MINIMAL.replace("test_efficientnet", "test_efficientnet, dimensions: 1000000000000"), "dimensions: "),
+        (MINIMAL + MINIMAL, "the key 'models' stands here again"),
+        (MINIMAL + MINIMAL.replace("models:", ""), "the key 'small' stands here again"),
+        ("seed: " + "1" * 5000 + "\n", "not valid YAML"),
+        ("seed: 2001-99-99\n", "not valid YAML"),
+        ("[" * 100_000, "unfolds deeper"),
+        ("a: &a [*a]\n", "'a' holds itself"),
+        ("#" * 2**21, "larger than 1024 KiB"),
         ("seed: 1\n", "models: Field required"),
         ("- a\n", "must hold keys and values"),
         ("a: [\n", "not valid YAML"),
@@ -67,6 +85,17 @@ def test_a_models_name_is_a_plain_one(tmp_path: Path, name: str) -> None:
         read_recipe(path)
     path.write_text(yaml.safe_dump({"models": {"v2l-512_b.1": model}}))
     assert list(read_recipe(path).models) == ["v2l-512_b.1"]
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_aliases_that_unfold_without_end_are_refused_at_once(tmp_path: Path, merged: bool) -> None:
+    levels = ["l0: &l0 {a: 1}" if merged else "l0: &l0 [1, 2]"]
+    for level in range(1, 40):
+        nine = ", ".join([f"*l{level - 1}"] * 9)
+        levels.append(f"l{level}: &l{level} {{<<: [{nine}]}}" if merged else f"l{level}: &l{level} [{nine}]")
+    (tmp_path / "bomb.yaml").write_text("\n".join(levels))
+    with pytest.raises(UserError, match="to more than 100,000 values"):
+        read_recipe(tmp_path / "bomb.yaml")
 
 
 def test_missing_recipe(tmp_path: Path) -> None:
