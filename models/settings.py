@@ -221,6 +221,8 @@ class EmbeddingSettings(Settings):
         precision: "32", or the autocast precision.
         workers: Processes that decode images; None for as many as there are cores.
         shard: Images per shard: what a killed run loses at most.
+        whiten: False for the unit vectors of a whitening descriptor before its whitening, where step 03 is to reduce them: PCA
+            comes first, because after whitening all variances are equal and it has nothing to choose by.
     """
 
     image_size: int | None = Field(None, ge=SMALLEST_IMAGE, le=LARGEST_IMAGE)
@@ -231,6 +233,7 @@ class EmbeddingSettings(Settings):
     precision: Literal["32", "bf16", "16"] = "32"
     workers: int | None = Field(None, ge=0)
     shard: int = Field(50_000, ge=1)
+    whiten: Literal[False] | None = None
 
     def what_makes_vectors(self) -> dict[str, Any]:
         """The settings that vectors depend on: without the number of workers and the sizes of batches and shards."""

@@ -56,7 +56,10 @@ def embed_images(checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSe
         return vectors, unreadable
 
     first = 0
-    with descriptor.pooled_with(settings.pooling_exponent):  # a validated descriptor goes on learning
+    with (
+        descriptor.pooled_with(settings.pooling_exponent),
+        descriptor.whitened_with(settings.whiten),
+    ):  # a validated descriptor goes on learning
         for vectors, unreadable in map_in_parallel(embed, loader, device):
             check_finite(vectors, images, first)
             yield EmbeddedBlock(first, vectors, unreadable)

@@ -38,6 +38,7 @@ def load_embedder(checkpoint: Path, settings: EmbeddingSettings) -> Embedder:
     device = best_device()
     descriptor = loaded.descriptor.eval().to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
     descriptor.pool_with(settings.pooling_exponent)
+    descriptor.whiten_with(settings.whiten)
     sizes = image_sizes(settings, loaded.image_size)
     size = max(sizes)
 

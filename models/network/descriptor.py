@@ -85,9 +85,15 @@ class Descriptor(ImageDescriptor):
             embeddings: Tensor = self.projection(pooled.float()) if self.settings.dimensions is not None else pooled.float()
             if raw:
                 return embeddings
-            if self.settings.whiten:
+            if self.settings.whiten and self.whitens:
                 embeddings = whiten(embeddings, self.whitening_matrix, self.whitening_mean)
             return functional.normalize(embeddings)
+
+    def drop_whitening(self) -> None:
+        """Become, for good, the same descriptor without its whitening."""
+        if self.settings.whiten:
+            self.settings = self.settings.model_copy(update={"whiten": False})
+            del self.whitening_mean, self.whitening_matrix
 
     def whitening(self) -> Whitening | None:
         """The whitening Φ that comes before unit length; None where there is none."""

@@ -131,6 +131,28 @@ class Recipe(Settings):
         return self
 
 
+def refuse_pca_after_whitening(recipe: Recipe) -> None:
+    """Check that step 03 does not reduce vectors that a model has whitened.
+
+    Not part of the recipe's validation, so that runs made before can be opened.
+
+    Raises:
+        UserError: It would, with the reason and the remedy.
+    """
+    sizes = [model.descriptor.dimensions for model in recipe.trained_models.values()]
+    joined = None if None in sizes else sum(size or 0 for size in sizes)
+    fewest = min(recipe.ensemble.dimensions)
+    for name, model in recipe.trained_models.items():
+        embedding = model.embedding or recipe.embedding
+        if model.descriptor.whiten and embedding.whiten is not False and (joined is None or joined > fewest):
+            raise UserError(
+                f"the model {name!r} whitens its vectors, of which ensemble.dimensions keeps {fewest}: after whitening all "
+                "variances are equal, and PCA would keep the directions that the sample underestimated. PCA comes first: give "
+                f"the model `embedding: {{whiten: false}}` and whiten what is kept by `ensemble: {{eigen_power: -0.5}}`, or "
+                "leave descriptor.whiten out."
+            )
+
+
 def read_recipe(path: Path) -> Recipe:
     """Read and validate a recipe.
 

@@ -10,7 +10,7 @@ from data.locks import used_alone
 from data.process import is_first_process
 from models.settings import EmbeddingSettings
 from pipeline.run.paths import RunPaths
-from pipeline.run.recipe import Recipe, read_recipe, scale_recipe
+from pipeline.run.recipe import Recipe, read_recipe, refuse_pca_after_whitening, scale_recipe
 
 RUNS = Path("runs")
 DEFAULT_RECIPE = Path(__file__).parents[2] / "recipes" / "sample.yaml"
@@ -82,6 +82,8 @@ def open_run(folder: Path | None = None, recipe: Path | None = None, data: Path 
     if not 0 < share <= 1:
         raise UserError(f"--scale {share}: a share of the recipe's classes above 0 and at most 1, such as 0.001.")
     content = read_recipe(source)
+    if source != paths.recipe:  # a run that has been made before opens
+        refuse_pca_after_whitening(content)
     if is_first_process():
         _remember(paths, known, source, data, share)
     return Run(folder, content if share == 1 else scale_recipe(content, share), data)

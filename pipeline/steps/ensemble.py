@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from data.errors import UserError, naming
 from data.ground_truth import read_ground_truth
 from pipeline.run.paths import SETS
+from pipeline.run.recipe import refuse_pca_after_whitening
 from pipeline.run.run import Run
 from pipeline.run.training_roles import TrainingRoles, training_roles
 from pipeline.steps.gpu_search import search_on_gpu
@@ -31,6 +32,7 @@ def join_models(run: Run) -> None:
             are too few training images.
     """
     paths, recipe = run.paths, run.recipe
+    refuse_pca_after_whitening(recipe)
     _require_same_dimensions(run)
     training, models = joined(run, "training"), list(recipe.models)
     require_training_only(training.ids, {name: joined(run, name).ids for name in ("reference", "query")})

@@ -40,6 +40,8 @@ def export_joined(run: Run, output: Path) -> None:
             )
         if embedding.pooling_exponent is not None:
             checkpoint.descriptor.pool_with(embedding.pooling_exponent)
+        if embedding.whiten is False and isinstance(checkpoint.descriptor, Descriptor):
+            checkpoint.descriptor.drop_whitening()
         size = embedding.image_size or checkpoint.image_size
         members.append(MemberSettings(descriptor=checkpoint.descriptor.settings, image_size=size, flips=embedding.flip))
         parts.append(checkpoint.descriptor)

@@ -4,7 +4,9 @@ import pytest
 import yaml
 
 from data.errors import UserError
-from pipeline.run.recipe import read_recipe, scale_recipe
+from pipeline.run.recipe import read_recipe, refuse_pca_after_whitening, scale_recipe
+from pipeline.run.run import open_run
+from pipeline.steps.ensemble import join_models
 
 RECIPES = Path(__file__).parents[3] / "recipes"
 MINIMAL = """
@@ -96,6 +98,43 @@ def test_aliases_that_unfold_without_end_are_refused_at_once(tmp_path: Path, mer
     (tmp_path / "bomb.yaml").write_text("\n".join(levels))
     with pytest.raises(UserError, match="to more than 100,000 values"):
         read_recipe(tmp_path / "bomb.yaml")
+
+
+WHITENING = """
+models:
+  one:
+    descriptor: {backbone: test_efficientnet, dimensions: 64, whiten: true}
+    objective: {kind: softmax}
+    stages: [{classes: 10}]
+ensemble: {dimensions: [16, 64], eigen_power: 0}
+"""
+
+
+def test_pca_after_whitening_is_refused_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(WHITENING)
+    with pytest.raises(UserError, match=r"'one' whitens.*keeps 16: after whitening all variances are equal.*whiten: false"):
+        open_run(tmp_path / "run", tmp_path / "mine.yaml", tmp_path)
+    for mended in (
+        WHITENING.replace("[16, 64]", "[64]"),
+        WHITENING + "embedding: {whiten: false}\n",
+        WHITENING.replace("whiten: true", "whiten: false"),
+    ):
+        (tmp_path / "mine.yaml").write_text(mended)
+        assert open_run(tmp_path / "run", tmp_path / "mine.yaml", tmp_path).recipe.models
+
+
+def test_a_run_made_with_pca_after_whitening_still_opens(tmp_path: Path) -> None:
+    """But its step 03 does not do it again."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "recipe.yaml").write_text(WHITENING)
+    run = open_run(tmp_path / "run", data=tmp_path)
+    with pytest.raises(UserError, match="PCA comes first"):
+        join_models(run)
+
+
+@pytest.mark.parametrize("path", sorted(RECIPES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_recipes_that_come_with_the_project_reduce_before_they_whiten(path: Path) -> None:
+    refuse_pca_after_whitening(read_recipe(path))
 
 
 def test_missing_recipe(tmp_path: Path) -> None:
