@@ -39,15 +39,15 @@ def _check_size(events: Iterator[yaml.Event]) -> None:
                 sizes[event.anchor] = 1
         elif isinstance(event, yaml.AliasEvent):
             if event.anchor in [anchor for anchor, _ in open_]:
-                raise yaml.MarkedYAMLError(problem=f"{event.anchor!r} holds itself", problem_mark=event.start_mark)
-            size += sizes.get(event.anchor, 1)
+                raise yaml.YAMLError(f"{event.anchor!r} holds itself\n{event.start_mark}")
+            size += sizes.get(event.anchor or "", 1)
         elif isinstance(event, yaml.CollectionEndEvent):
             anchor, before = open_.pop()
             if anchor:
                 sizes[anchor] = size - before
         if len(open_) > DEEPEST or size > MOST_VALUES:
             bounds = f"deeper than {DEEPEST} levels or to more than {MOST_VALUES:,} values"
-            raise yaml.MarkedYAMLError(problem=f"it unfolds {bounds}", problem_mark=event.start_mark)
+            raise yaml.YAMLError(f"it unfolds {bounds}\n{event.start_mark}")
 
 
 class _Loader(yaml.SafeLoader):

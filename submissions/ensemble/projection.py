@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from data.errors import UserError
 from data.files import whole_file
-from submissions.vectors.hdf5 import new_hdf5
+from submissions.vectors.hdf5 import FAULTS, dataset_problem, new_hdf5
 
+PARTS = ("mean", "axes", "eigenvalues")
 BLOCK = 65_536
 EIGENVALUE_FLOOR = 1e-10  # directions that the training vectors do not span get no weight
 
@@ -131,8 +132,14 @@ def load_projection(path: Path) -> Projection:
     """
     try:
         with h5py.File(path, "r") as file:
-            return Projection(file["mean"][:], file["axes"][:], file["eigenvalues"][:])
-    except (OSError, KeyError) as error:
+            problems = [f"{name} {problem}" for name in PARTS if (problem := dataset_problem(file, name)) is not None]
+            if problems:
+                raise OSError(", ".join(problems))
+            mean, axes, eigenvalues = (np.asarray(file[name], np.float32) for name in PARTS)
+            if axes.ndim != 2 or mean.shape != axes.shape[1:] or eigenvalues.shape != axes.shape[:1]:
+                raise OSError(f"shapes {mean.shape}, {axes.shape} and {eigenvalues.shape} do not belong together")
+            return Projection(mean, axes, eigenvalues)
+    except FAULTS as error:
         raise UserError(f"{path} is not a projection that step 03 wrote ({error}). Run step 03 again.") from error
 
 

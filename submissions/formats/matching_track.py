@@ -93,9 +93,11 @@ def _read(path: Path) -> pd.DataFrame:
         raise UserError(f"{path} has the columns {','.join(map(str, table.columns))}; expected {','.join(COLUMNS)}.")
     if len(table) > MAX_ROWS:
         raise UserError(f"{path} has {len(table):,} rows; the matching track allows {MAX_ROWS:,}. Keep the highest scores.")
-    numbers = pd.to_numeric(table["score"], errors="coerce")
-    if not np.isfinite(numbers.to_numpy(np.float64)).all():
-        row = int(np.argmin(np.isfinite(numbers.to_numpy(np.float64))))
+    scores = table["score"]
+    scores = scores.astype(str) if scores.dtype == object else scores  # whole numbers of any length
+    numbers = pd.to_numeric(scores, errors="coerce").astype(np.float64)
+    if not np.isfinite(numbers.to_numpy()).all():
+        row = int(np.argmin(np.isfinite(numbers.to_numpy())))
         raise UserError(f"{path}, line {row + 2}: the score {table['score'].iloc[row]!r} is not a finite number.")
     return table.assign(score=numbers.astype(float))
 

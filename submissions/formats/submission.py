@@ -10,7 +10,7 @@ from data.errors import UserError
 from data.files import whole_file
 from submissions.settings import MAX_DIMENSIONS
 from submissions.vectors.files import MAX_LENGTH, Vectors, read_ids
-from submissions.vectors.hdf5 import new_hdf5
+from submissions.vectors.hdf5 import FAULTS, dataset_problem, new_hdf5
 
 UNREADABLE_DISTANCE = 1e3  # unreadable queries and references lie this far on opposite sides, so that they match nothing
 PARTS = (("query", "query_ids"), ("reference", "reference_ids"))
@@ -68,9 +68,12 @@ def submission_problems(path: Path, query_ids: list[str] | None = None, referenc
     try:
         with h5py.File(path, "r") as file:
             needed = [name for part in PARTS for name in part]
-            missing = [name for name in needed if name not in file or not isinstance(file[name], h5py.Dataset)]
-            if missing:
-                return [f"the data sets {', '.join(missing)} are missing; a submission holds {', '.join(needed)}"]
+            wrong = {name: problem for name in needed if (problem := dataset_problem(file, name)) is not None}
+            if "is missing" in wrong.values() or "is no data set" in wrong.values():
+                return [f"the data sets {', '.join(wrong)} are missing; a submission holds {', '.join(needed)}"]
+            if wrong:
+                found = ", ".join(f"{name} {problem}" for name, problem in wrong.items())
+                return [f"data sets cannot be read from this file alone: {found}"]
             problems = [problem for name, ids_name in PARTS for problem in _form_problems(name, ids_name, file)]
             if problems:
                 return problems
@@ -82,10 +85,10 @@ def submission_problems(path: Path, query_ids: list[str] | None = None, referenc
                 shapes = f"{list(file['query'].shape)} and {list(file['reference'].shape)}"
                 problems.append(f"query and reference have different dimensions: {shapes}")
             return problems
-    except OSError as error:
-        return [f"it is not a whole HDF5 file ({error})"]
     except UnicodeDecodeError as error:
         return [f"an id is not UTF-8 text ({error}); ids are strings such as Q00000"]
+    except FAULTS as error:
+        return [f"it is not a whole HDF5 file ({error})"]
 
 
 def _far_where_unreadable(part: Vectors, side: float) -> NDArray[np.float32]:

@@ -1,6 +1,7 @@
 """The vectors file: HDF5 with `ids` (UTF-8 strings), `vectors` (float32 [n, d]) and, optionally, `unreadable` (bool [n])."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from data.errors import UserError
 from data.files import whole_file
-from submissions.vectors.hdf5 import new_hdf5
+from submissions.vectors.hdf5 import FAULTS, dataset_problem, new_hdf5
 
 BLOCK = 65_536
 MAX_LENGTH = 1e15  # sums of squares of longer vectors overflow float32
@@ -118,9 +119,12 @@ def describe_vectors(path: Path | str) -> VectorsShape:
         UserError: the file is missing or is no vectors file: data sets, shapes, types, ids.
     """
     with _open_hdf5(path) as file:
-        for name in ("ids", "vectors"):
-            if name not in file or not isinstance(file[name], h5py.Dataset):
+        for name in ("ids", "vectors", *(["unreadable"] if "unreadable" in file else [])):
+            problem = dataset_problem(file, name)
+            if problem in ("is missing", "is no data set"):
                 raise UserError(f"{path} has no data set {name!r}; a vectors file holds ids and vectors. Embed again (step 02).")
+            if problem is not None:
+                raise UserError(f"{path}: the data set {name!r} {problem}. Delete the file and do the step that wrote it again.")
         vectors, stored = file["vectors"], file["ids"]
         if len(vectors.shape or ()) != 2 or vectors.dtype != np.float32:
             raise UserError(f"{path}: vectors are {vectors.dtype} {list(vectors.shape or ())}; expected float32 [n, d].")
@@ -172,11 +176,14 @@ def read_ids(stored: h5py.Dataset | NDArray[Any]) -> list[str]:
     return [item.decode("utf-8") if isinstance(item, bytes) else str(item) for item in stored[:]]
 
 
-def _open_hdf5(path: Path | str) -> h5py.File:
+@contextmanager
+def _open_hdf5(path: Path | str) -> Iterator[h5py.File]:
+    """The open file; what a damaged one raises while it is read becomes a UserError that names it."""
     path = Path(path)
     if not path.is_file():
         raise UserError(f"{path}: no such file.")
     try:
-        return h5py.File(path, "r")
-    except OSError as error:
+        with h5py.File(path, "r") as file:
+            yield file
+    except FAULTS as error:
         raise UserError(f"{path} is not a whole HDF5 file ({error}). Delete it and do the step that wrote it again.") from error

@@ -1,4 +1,4 @@
-"""Writing HDF5 where the disk may fill up, even while the library closes the file."""
+"""HDF5 from strangers, read with bounds, and written where the disk may fill up, even while the library closes the file."""
 
 import io
 import os
@@ -8,6 +8,30 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+
+UNWRITTEN = 2**20  # bytes that a data set may promise beyond a thousand times what it holds
+FAULTS = (OSError, KeyError, RuntimeError, ValueError, TypeError, OverflowError)  # of h5py, on damaged files
+
+
+def dataset_problem(file: h5py.File, name: str) -> str | None:
+    """Why a data set cannot be read from this file alone, in bounded memory; None where it can."""
+    try:
+        link = file.get(name, getlink=True)
+        if link is None:
+            return "is missing"
+        if not isinstance(link, h5py.HardLink):
+            return "is a link to another place"
+        dataset = file[name]
+        if not isinstance(dataset, h5py.Dataset):
+            return "is no data set"
+        if dataset.external or dataset.is_virtual:
+            return "lies in other files"
+        promised, held = int(dataset.size or 0) * dataset.dtype.itemsize, dataset.id.get_storage_size()
+        if promised > 1000 * held + UNWRITTEN:
+            return f"promises {promised:,} bytes and holds {held:,}"
+    except FAULTS as error:
+        return f"is damaged ({error})"
+    return None
 
 
 @contextmanager

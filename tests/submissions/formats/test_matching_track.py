@@ -55,6 +55,7 @@ def test_equals_a_literal_walk_with_ties_duplicates_and_strangers(tmp_path_facto
     ("text", "message"),
     [
         ("query_id,reference_id\nQ,R\n", "expected query_id,reference_id,score"),
+        (f"query_id,reference_id,score\nQ,R,1\nQ,S,{'9' * 400}\n", "line 3: the score .* is not a finite number"),
         ("query_id,reference_id,score\nQ,R,high\n", "line 2: the score 'high' is not a finite number"),
         ("query_id,reference_id,score\nQ,R,1\nQ,S,nan\n", "line 3"),
         ("query_id,reference_id,score\nQ,R,1,2\nQ,S,1,2\n", "m.csv has lines with more than the three values"),
