@@ -42,6 +42,8 @@ class ArcFace(Objective):
         self.rows = shard_rows(classes, group_rank(), group_size())
         self.matrix = nn.Parameter(_draw_prototypes(self.rows, classes, dimensions, seed))
         self.register_buffer("step", torch.zeros((), dtype=torch.long))
+        self._steps: int | None = None  # as `step`, read from the device only where a state was loaded
+        self.register_load_state_dict_post_hook(_forget_steps)  # type: ignore[no-untyped-call]  # torch leaves it untyped
 
     def class_matrix(self) -> ClassMatrix:
         """This process's part, which drip training rebuilds."""
@@ -65,14 +67,22 @@ class ArcFace(Objective):
 
     def _sample(self, labels: Tensor) -> tuple[Tensor, Tensor]:
         """A seeded share of this process's rows with the batch's own, and the labels [n] as rows of it; −1: held elsewhere."""
+        steps = int(self.step) if self._steps is None else self._steps
         if self.training:
             self.step += 1
-        generator = seeded_generator(self.seed, int(self.step), labels.device)
+            steps += 1
+        self._steps = steps
+        generator = seeded_generator(self.seed, steps, labels.device)
         count = math.ceil((self.settings.negatives or 1.0) * len(self.matrix))
         inside = (labels >= 0) & (labels < len(self.matrix))
         drawn = torch.randperm(len(self.matrix), generator=generator, device=labels.device)[:count]
-        rows = torch.cat([labels[inside], drawn]).unique()
+        rows = torch.cat([torch.where(inside, labels, drawn[0]), drawn]).unique()
         return self.matrix.index_select(0, rows), torch.where(inside, torch.searchsorted(rows, labels.clamp(min=0)), -1)
+
+
+def _forget_steps(objective: nn.Module, _: object) -> None:
+    """After a state is loaded the number of steps is that of the state."""
+    objective._steps = None  # type: ignore[assignment]  # nn.Module's attributes are typed as modules and tensors
 
 
 def angular_margin(cosine: Tensor, margin: float) -> Tensor:
@@ -94,39 +104,42 @@ class _ClassSums(torch.autograd.Function):
         ctx: Any, embeddings: Tensor, matrix: Tensor, labels: Tensor, scale: float, chunk: int, product_dtype: torch.dtype | None
     ) -> tuple[Tensor, Tensor]:
         lengths = matrix.norm(dim=1).clamp_(min=1e-12)
-        here = torch.nonzero((labels >= 0) & (labels < len(matrix))).squeeze(1)
-        rows = labels[here]
+        inside = (labels >= 0) & (labels < len(matrix))
+        rows = labels.clamp(
+            0, max(0, len(matrix) - 1)
+        )  # any row where the class is not inside: masked, as picking makes a GPU wait
         own = torch.zeros(len(embeddings), device=embeddings.device)
-        own[here] = (embeddings[here] * matrix[rows]).sum(dim=1) / lengths[rows]
+        if len(matrix):
+            own = ((embeddings * matrix[rows]).sum(dim=1) / lengths[rows]).masked_fill_(~inside, 0)
         total = torch.full((len(embeddings),), -torch.inf, device=embeddings.device)
         for start in range(0, len(matrix), chunk):
-            logits = _logits_of_others(embeddings, matrix, lengths, here, rows, scale, start, chunk, product_dtype)
+            logits = _logits_of_others(embeddings, matrix, lengths, inside, rows, scale, start, chunk, product_dtype)
             total = torch.logaddexp(total, logits.logsumexp(dim=1))
         own, total = sum_over_processes(own), log_sum_over_processes(total)
-        ctx.save_for_backward(embeddings, matrix, lengths, here, rows, total)
+        ctx.save_for_backward(embeddings, matrix, lengths, inside, rows, total)
         ctx.scale, ctx.chunk, ctx.product_dtype = scale, chunk, product_dtype
         return own, total
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         to_own, to_total = gradients
-        embeddings, matrix, lengths, here, rows, total = ctx.saved_tensors
-        own_rows = matrix[rows] / lengths[rows, None]
+        embeddings, matrix, lengths, inside, rows, total = ctx.saved_tensors
         to_embeddings, to_matrix = torch.zeros_like(embeddings), torch.empty_like(matrix)
         largest = to_total.abs().max().clamp(min=torch.finfo(torch.float32).tiny) * (ctx.scale / WEIGHT_RANGE)
         total = total.clamp(min=torch.finfo(torch.float32).min)  # where no other class was drawn
         for start in range(0, len(matrix), ctx.chunk):
             part = slice(start, start + ctx.chunk)
-            weights = _logits_of_others(embeddings, matrix, lengths, here, rows, ctx.scale, start, ctx.chunk, ctx.product_dtype)
+            weights = _logits_of_others(embeddings, matrix, lengths, inside, rows, ctx.scale, start, ctx.chunk, ctx.product_dtype)
             weights = weights.sub_(total[:, None]).exp_().mul_((to_total * ctx.scale / largest)[:, None])
             unit = matrix[part] / lengths[part, None]
             to_embeddings += _multiply(weights, unit, ctx.product_dtype)
             to_unit = _multiply(weights.T, embeddings, ctx.product_dtype)
             to_matrix[part] = _remove_part_along(to_unit, unit).mul_(largest / lengths[part, None])
         to_embeddings *= largest
-        to_embeddings[here] += to_own[here, None] * own_rows
-        to_rows = _remove_part_along(to_own[here, None] * embeddings[here], own_rows) / lengths[rows, None]
-        to_matrix.index_add_(0, rows, to_rows)
+        if len(matrix):
+            own_rows, to_inside = matrix[rows] / lengths[rows, None], to_own.masked_fill(~inside, 0)[:, None]
+            to_embeddings += to_inside * own_rows
+            to_matrix.index_add_(0, rows, _remove_part_along(to_inside * embeddings, own_rows) / lengths[rows, None])
         return sum_over_processes(to_embeddings), to_matrix, None, None, None, None
 
 
@@ -148,7 +161,7 @@ def _logits_of_others(
     embeddings: Tensor,
     matrix: Tensor,
     lengths: Tensor,
-    here: Tensor,
+    inside: Tensor,
     rows: Tensor,
     scale: float,
     start: int,
@@ -159,8 +172,9 @@ def _logits_of_others(
     part = matrix[start : start + chunk]
     logits = _multiply(embeddings, part.T, product_dtype).mul_(scale / lengths[start : start + chunk])
     columns = (rows - start).clamp(0, len(part) - 1)
-    inside = (rows >= start) & (rows < start + len(part))  # masked, not picked: picking would make a GPU wait at each chunk
-    logits[here, columns] = logits[here, columns].masked_fill(inside, -torch.inf)
+    here = inside & (rows >= start) & (rows < start + len(part))
+    images = torch.arange(len(embeddings), device=embeddings.device)
+    logits[images, columns] = logits[images, columns].masked_fill(here, -torch.inf)
     return logits
 
 

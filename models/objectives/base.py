@@ -46,6 +46,7 @@ class Objective(nn.Module):
     """
 
     takes_local_batch: bool = False
+    measures: bool = True  # whether figures that are logged only, and make a GPU wait, are computed for the next batch
 
     if TYPE_CHECKING:  # nn.Module's own call is untyped
 

@@ -19,7 +19,8 @@ class Svmax(Objective):
     Bounded: loss + λ exp((U − s)/(U − L)) on unit rows; unbounded: loss − λ s on rows as they are. Without settings the loss is
     the objective's own.
 
-    The mean singular value s of the whole batch's unit rows [b, d] and its bounds L and U are always logged; where the
+    The mean singular value s of the whole batch's unit rows [b, d] and its bounds L and U are logged with every batch that
+    `measures` asks for, and with every batch that they regularise; where the
     objective takes this process's part of a batch, the other parts are gathered to compute s.
     """
 
@@ -44,6 +45,8 @@ class Svmax(Objective):
         self, embeddings: Tensor, labels: Tensor, instances: Tensor, product_dtype: torch.dtype | None
     ) -> ObjectiveOutput:
         """The objective's loss and logs with the regulariser's. UserError: a batch of one image, or one dimension."""
+        if self.settings is None and not self.measures:  # an eigenvalue problem for a log alone
+            return self.objective.compute_loss(embeddings, labels, instances, product_dtype)
         rows = gather_rows(embeddings) if self.takes_local_batch else embeddings
         lower, upper = singular_bounds(*rows.shape)
         output = self.objective.compute_loss(embeddings, labels, instances, product_dtype)

@@ -21,6 +21,8 @@ from models.objectives.domains import average_over_domains
 from models.settings import ModelSettings, StageSettings
 from models.training.schedule import EpochSchedule, build_optimizers
 
+Figures = dict[str, Tensor | float]  # of one batch, by name
+
 
 @dataclass(frozen=True)
 class Learner:
@@ -71,7 +73,7 @@ class Learner:
         if self.turn:
             images = rotate_to_domains(images, torch.randint(len(DOMAINS), (len(images),)))
         embeddings = self.network(images, raw=True)
-        labels, instances = labels.to(device), instances.to(device)
+        labels, instances = labels.to(device, non_blocking=True), instances.to(device, non_blocking=True)
         with self.fabric.autocast():
             if not self.objective.takes_local_batch:
                 embeddings = gather_rows(embeddings.transpose(0, -2)).transpose(0, -2)  # [n, d] or, with domains, [4, n, d / 4]
@@ -81,13 +83,25 @@ class Learner:
             return self.objective(embeddings, labels, instances)
 
     def learn(
-        self, batches: Iterable[tuple[Tensor, Tensor, Tensor]], count: int, check: Callable[[float, Tensor], None]
-    ) -> tuple[int, dict[str, float]]:
-        """One step from `count` batches together; `check` sees each loss, and its image rows, before its gradient is taken.
+        self,
+        batches: Iterable[tuple[Tensor, Tensor, Tensor]],
+        count: int,
+        check: Callable[[float, Tensor], None],
+        measure: bool = True,
+    ) -> tuple[int, list[Figures]]:
+        """Make one step from `count` batches together.
 
-        Returns how many images this process saw, and the sums over the batches of the loss and the objective's figures.
+        Args:
+            batches: Pixels, classes and image rows.
+            count: How many of them.
+            check: Sees each loss, and its image rows, before its gradient is taken: the one wait for the device in a step.
+            measure: Whether the objective also computes figures that make a device wait.
+
+        Returns:
+            How many images this process saw, and the figures of each batch, left on the device.
         """
-        images, sums = 0, dict[str, float]()
+        images, figures = 0, list[Figures]()
+        self.objective.measures = measure
         for number, (pixels, labels, instances) in enumerate(batches):
             with self.fabric.no_backward_sync(self.network, enabled=number < count - 1):
                 try:
@@ -99,13 +113,12 @@ class Learner:
                 check(loss, instances)
                 self.fabric.backward(output.loss / count)
             images += len(pixels)
-            for name, value in {"loss": loss, **output.logs}.items():
-                sums[name] = sums.get(name, 0.0) + float(value)
+            figures.append({"loss": loss, **output.logs})
         self._clip()
         for optimizer in self.optimizers:
             optimizer.step()
             optimizer.zero_grad()
-        return images, sums
+        return images, figures
 
     def _clip(self) -> None:
         """To one norm over everything that learns, the other processes' parts of the class matrix included."""
@@ -149,3 +162,13 @@ def build_learner(
     wrapped = [fabric.setup_optimizers(optimizer) for optimizer in optimizers]
     schedule = EpochSchedule(optimizers, settings.scheduler, last and last / factor)
     return Learner(fabric, descriptor, network, objective, wrapped, schedule, settings.optimizer.clip_norm, settings.turn)
+
+
+def read_figures(batches: list[Figures]) -> list[dict[str, float]]:
+    """The figures of some batches as numbers, in one copy from the device."""
+    tensors = [value.detach() for figures in batches for value in figures.values() if isinstance(value, Tensor)]
+    numbers = iter(torch.stack(tensors).tolist() if tensors else [])
+    return [
+        {name: next(numbers) if isinstance(value, Tensor) else float(value) for name, value in figures.items()}
+        for figures in batches
+    ]

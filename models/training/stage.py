@@ -19,11 +19,12 @@ from models.distributed import sum_over_processes
 from models.settings import ModelSettings, StageSettings
 from models.training.batches import Batches
 from models.training.curve import EpochRow, append_rows
-from models.training.learner import Learner
+from models.training.learner import Figures, Learner, read_figures
 from models.training.state import Identity, Progress, save_state
 
 SAVE_EVERY = 30.0  # seconds between training states: what a killed run loses at most, with CHECK_EVERY steps
-CHECK_EVERY = 8  # steps between looks at the clock
+CHECK_EVERY = 8  # steps between looks at the clock and at figures on the device
+MEASURE_EVERY = 8  # steps between figures that make the device wait
 SAVING_SHARE = 0.05  # of the time may go into saving: large states are saved less often
 LEAST_FALL = 0.01  # share by which the loss must fall to count as falling
 REMEDY = "The last good state is kept: lower optimizer.learning_rate or clip_norm in the recipe, or use precision 32."
@@ -77,8 +78,8 @@ def run_stage(run: StageRun, progress: Progress) -> list[EpochRow]:
         prefetch_factor=4 if workers else None,
         generator=torch.Generator(),  # or starting the loader would draw from the restored random state
     )
-    classes = torch.tensor(run.class_of)
-    stream: Stream = ((pixels, classes[rows], rows) for pixels, rows in loader)
+    classes = torch.tensor(run.class_of, device=fabric.device)
+    stream: Stream = ((pixels, classes[rows.to(fabric.device, non_blocking=True)], rows) for pixels, rows in loader)
     run.learner.descriptor.train()
     run.learner.objective.train()
     pending: list[EpochRow] = []
@@ -86,7 +87,8 @@ def run_stage(run: StageRun, progress: Progress) -> list[EpochRow]:
     while True:
         seconds_before, images_before = progress.seconds, progress.images
         _run_epoch(run, progress, stream, saver, pending)
-        means = {name: value / run.batches.batches_per_epoch() for name, value in progress.sums.items()}
+        batches = run.batches.batches_per_epoch()
+        means = {name: value / progress.counts.get(name, batches) for name, value in progress.sums.items()}
         run.learner.schedule.after_epoch(means["loss"])
         speed = (progress.images - images_before) * fabric.world_size / max(1e-9, progress.seconds - seconds_before)
         _next_epoch(progress, means["loss"])
@@ -107,25 +109,40 @@ def run_stage(run: StageRun, progress: Progress) -> list[EpochRow]:
 def _run_epoch(run: StageRun, progress: Progress, stream: Stream, saver: _Saver, pending: list[EpochRow]) -> None:
     """The epoch's remaining steps; its sums are left in `progress`."""
     batches, accumulate = run.batches.batches_per_epoch(), run.settings.optimizer.accumulate
+    waiting: list[Figures] = []
     label = f"stage {progress.stage + 1}/{len(run.settings.stages)} epoch {progress.epoch + 1}"
     with tqdm(total=batches, initial=progress.batch, desc=label, unit="batch", leave=False, mininterval=1) as bar:
         while progress.batch < batches:
             started, count = time.monotonic(), min(accumulate, batches - progress.batch)
             done = progress.epoch + progress.batch / batches
             run.learner.schedule.before_step(done, _budget_spent(run.stage, done, progress.seconds))
-            images, sums = run.learner.learn(
-                islice(stream, count), count, lambda loss, rows: _check_loss(run, progress, loss, rows)
+            measure = progress.batch // accumulate % MEASURE_EVERY == 0
+            images, figures = run.learner.learn(
+                islice(stream, count), count, lambda loss, rows: _check_loss(run, progress, loss, rows), measure
             )
+            waiting += figures
             progress.images += images
-            for name, value in sums.items():
-                progress.sums[name] = progress.sums.get(name, 0.0) + value
             progress.batch, progress.step = progress.batch + count, progress.step + 1
             progress.seconds += time.monotonic() - started
             bar.update(count)
-            bar.set_postfix(loss=f"{progress.sums['loss'] / progress.batch:.2f}", refresh=False)
-            if progress.step % CHECK_EVERY == 0 and progress.batch < batches and saver.due():
+            looks = progress.step % CHECK_EVERY == 0
+            if looks or progress.batch == batches:
+                _add_figures(progress, waiting)
+                bar.set_postfix(loss=f"{progress.sums['loss'] / progress.counts['loss']:.2f}", refresh=False)
+            if looks and progress.batch < batches and saver.due():
                 saver.save(progress, pending)
                 pending.clear()
+
+
+def _add_figures(progress: Progress, waiting: list[Figures]) -> None:
+    """Read what steps have left on the device and add it to the epoch's sums, batch by batch; `waiting` is empty afterwards."""
+    for figures in read_figures(waiting):
+        for name, value in figures.items():
+            if name not in progress.counts and name in progress.sums:  # of a state saved before figures were counted
+                progress.counts[name] = progress.batch - len(waiting)
+            progress.sums[name] = progress.sums.get(name, 0.0) + value
+            progress.counts[name] = progress.counts.get(name, 0) + 1
+    waiting.clear()
 
 
 def _check_loss(run: StageRun, progress: Progress, loss: float, rows: Tensor) -> None:
@@ -150,7 +167,7 @@ def _next_epoch(progress: Progress, loss: float) -> None:
     falls = loss < progress.lowest_loss * (1 - LEAST_FALL)
     progress.epochs_since_lowest = 0 if falls else progress.epochs_since_lowest + 1
     progress.lowest_loss = loss if falls else progress.lowest_loss
-    progress.epoch, progress.batch, progress.sums = progress.epoch + 1, 0, {}
+    progress.epoch, progress.batch, progress.sums, progress.counts = progress.epoch + 1, 0, {}, {}
 
 
 def _end_reason(stage: StageSettings, progress: Progress, loss: float) -> str:

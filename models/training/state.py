@@ -38,6 +38,7 @@ class Progress:
         seconds: Spent in the stage.
         images: Seen by this process in the stage.
         sums: Of this epoch's figures so far, by name.
+        counts: Batches that each of these sums is of; all batches of the epoch where a figure is not named.
         validated: Seconds into the stage at the last validation.
         lowest_loss: Of the stage's epochs.
         epochs_since_lowest: Epochs since the loss last fell enough.
@@ -50,6 +51,7 @@ class Progress:
     seconds: float = 0.0
     images: int = 0
     sums: dict[str, float] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
     validated: float = 0.0
     lowest_loss: float = float("inf")
     epochs_since_lowest: int = 0

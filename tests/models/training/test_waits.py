@@ -1,0 +1,111 @@
+"""How often a step makes the device wait for the host, or the host for the device: counted in torch's operations on the CPU."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from data.images import find_images
+from data.procedural.sample import write_pictures
+from models.objectives.settings import ArcFaceSettings
+from models.objectives.svmax import Svmax
+from models.settings import ModelSettings
+from models.training import stage as stage_run
+from models.training.curve import read_rows
+from models.training.learner import Learner, read_figures
+from models.training.trainer import train_model
+
+WAITING = {  # operations that return a number, or a shape that depends on numbers, or copy constants from the host
+    *("aten::_local_scalar_dense", "aten::item", "aten::nonzero", "aten::_unique2", "aten::unique_dim", "aten::masked_select"),
+    *("aten::equal", "aten::is_nonzero", "aten::_linalg_eigh", "aten::_linalg_svd", "aten::lift_fresh"),
+}
+
+
+class Waits(TorchDispatchMode):
+    """Counts what waits on a GPU, by operation; indexing with a mask looks for the mask's true values."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        self.found = Counter[str]()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func._schema.name
+        masks = name in ("aten::index", "aten::index_put", "aten::index_put_") and any(
+            isinstance(index, Tensor) and index.dtype == torch.bool for index in args[1]
+        )
+        if name in WAITING or masks:
+            self.found[name] += 1
+        return func(*args, **(kwargs or {}))
+
+
+def train(tmp_path: Path, change: dict[str, Any]) -> None:
+    list(write_pictures(tmp_path / "pictures", "T", 30, seed=0, workers=1))
+    images = find_images(tmp_path / "pictures")
+    settings = {
+        "descriptor": {"backbone": "test_efficientnet", "dimensions": 16},
+        "workers": 0,
+        "stages": [{"image_size": 32, "batch_size": 3, "epochs": 1}],
+    }
+    train_model(ModelSettings.model_validate(settings | change), images, images, tmp_path / "model", tmp_path / "cache", seed=0)
+
+
+@pytest.mark.parametrize("negatives", [None, 0.5])
+def test_a_step_waits_twice_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, negatives: float | None) -> None:
+    learn, steps = Learner.learn, list[Counter[str]]()
+
+    def counted(self: Learner, batches: Iterator[Any], *arguments: Any) -> Any:
+        ready = list(batches)  # editing images is the workers' business
+        with Waits() as waits:
+            result = learn(self, ready, *arguments)
+        steps.append(waits.found)
+        return result
+
+    monkeypatch.setattr(Learner, "learn", counted)
+    optimizer = {"kind": "sgd"}  # Adam counts its steps in tensors of the host, which no GPU waits for
+    train(tmp_path, {"objective": {"kind": "arcface", "negatives": negatives}, "optimizer": optimizer})
+    assert len(steps) == 10
+    usual = [found for step, found in enumerate(steps) if step % stage_run.MEASURE_EVERY]
+    assert all(1 <= sum(found.values()) <= 2 for found in usual), steps
+    assert [sum(found["aten::_linalg_eigh"] for found in steps), steps[0]["aten::_linalg_eigh"]] == [2, 1]
+
+
+def test_figures_are_means_of_the_batches_that_have_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rare ones of every eighth step, the others of all: read together, as if one by one."""
+    learn, figures = Learner.learn, list[dict[str, float]]()
+
+    def noted(self: Learner, *arguments: Any) -> Any:
+        images, found = learn(self, *arguments)
+        figures.extend(read_figures(found))
+        return images, found
+
+    monkeypatch.setattr(Learner, "learn", noted)
+    train(tmp_path, {})
+    (row,) = read_rows(tmp_path / "model")
+    for name, count in (("loss", 10), ("cosine_to_own_class", 10), ("mean_singular_value", 2)):
+        values = [batch[name] for batch in figures if name in batch]
+        assert len(values) == count and float(row[name]) == sum(values) / count
+
+
+def test_a_regularised_batch_measures_each_time() -> None:
+    objective = Svmax(ArcFaceSettings().build(8, 5, 0), None)
+    embeddings, labels = torch.randn(4, 8), torch.arange(4)
+    assert "mean_singular_value" in objective(embeddings, labels).logs
+    objective.measures = False
+    assert "mean_singular_value" not in objective(embeddings, labels).logs
+
+
+def test_negatives_are_drawn_as_the_loaded_state_says() -> None:
+    """The number of steps is kept on the host; a loaded state must replace it there, too."""
+    settings = ArcFaceSettings(negatives=0.3)
+    first, second = (settings.build(8, 50, 0) for _ in range(2))
+    embeddings, labels = torch.randn(4, 8), torch.arange(4)
+    for _ in range(3):
+        first(embeddings, labels)
+    second(embeddings, labels)
+    second.load_state_dict(first.state_dict())
+    assert second(embeddings, labels).loss == first(embeddings, labels).loss != second(embeddings, labels).loss
