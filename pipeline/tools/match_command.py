@@ -180,10 +180,10 @@ def search(
                 )
         _write(folder, found, grouped, rule, output)
         if found.matches.decided and references is None and index is None:
-            pairs, files = found.matches.pairs, list(found.digests)
-            report_folders(folder, pairs, files, output)
+            pairs = found.matches.pairs
+            report_folders(folder, pairs, found.digests, output)
             if sets:
-                report_leakage(folder, pairs, files, [indexed_path(path) for path in sets], output)
+                report_leakage(folder, pairs, found.digests, [indexed_path(path) for path in sets], output)
     return len(found.matches.pairs)
 
 

@@ -16,6 +16,7 @@ from submissions.index.store import (
     add_files,
     contents_of,
     digest_of,
+    digests_of_files,
     keep_queries,
     remove_files,
     stored_files,
@@ -49,12 +50,13 @@ def indexed_path(path: Path) -> Path:
 
 def add_pictures(store: Store, extractor: Extractor, paths: Sequence[Path]) -> Added:
     """Add pictures as references; only contents that the index lacks are embedded."""
-    known, embedded = stored_files(store), 0
+    embedded = 0
     closed: list[Path] = []
     with tqdm(total=len(paths), desc="adding references", unit="image", leave=False) as bar:
         for start in range(0, len(paths), BLOCK):
             part = paths[start : start + BLOCK]
             digests = {path: digest_or_none(path) for path in part}
+            known = digests_of_files(store, part)
             closed += [path for path, digest in digests.items() if digest is None]
             new = {path: digest for path, digest in digests.items() if digest is not None and known.get(path) != digest}
             lacking = set(new.values()) - contents_of(store, new.values()).keys()

@@ -2,7 +2,7 @@
 
 import csv
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from data.files import whole_file
@@ -14,18 +14,20 @@ SHOWN = 10  # lines of a table that are printed
 LEAST_SHARED = 2  # pictures that two folders must share to be called similar
 
 
-def report_leakage(folder: Path, pairs: Sequence[Match], files: Sequence[Path], sets: Sequence[Path], output: Output) -> None:
+def report_leakage(
+    folder: Path, pairs: Sequence[Match], digests: Mapping[Path, bytes], sets: Sequence[Path], output: Output
+) -> None:
     """Write leakage.csv and a cleaned list for each set, and print the table of sets × sets.
 
     Args:
         folder: of the results.
         pairs: matches among all pictures.
-        files: all pictures.
+        digests: SHA-256 of every picture.
         sets: folders, from the one that may lose pictures to the one that may not.
         output: where messages go.
     """
     set_of = _below(sets)
-    shares = shared_pictures(pairs, files, set_of)
+    shares = shared_pictures(pairs, digests, set_of)
     _write(folder / "leakage.csv", shares)
     output.say(f"{'set':30} {'copied in':30} pictures   share")
     for share in shares:
@@ -35,18 +37,18 @@ def report_leakage(folder: Path, pairs: Sequence[Match], files: Sequence[Path], 
             output.say(_line(share.second, share.first, share.copies_of_second, share.share_of_second))
     if not any(share.first != share.second for share in shares):
         output.say("no set holds a copy of another's picture")
-    for number, (name, kept) in enumerate(clean_lists(pairs, files, sets, set_of).items()):
+    for number, (name, kept) in enumerate(clean_lists(pairs, digests, sets, set_of).items()):
         path = folder / f"clean-{number}-{name.name}.txt"
         with whole_file(path) as temporary:
             temporary.write_bytes(b"".join(os.fsencode(picture) + b"\n" for picture in kept))
         output.say(f"without copies in later sets: {path} ({len(kept)} pictures)")
 
 
-def report_folders(folder: Path, pairs: Sequence[Match], files: Sequence[Path], output: Output) -> None:
+def report_folders(folder: Path, pairs: Sequence[Match], digests: Mapping[Path, bytes], output: Output) -> None:
     """Write folders.csv, which folders hold the same pictures, and print the most similar ones."""
     shares = [
         share
-        for share in shared_pictures(pairs, files, lambda path: path.parent)
+        for share in shared_pictures(pairs, digests, lambda path: path.parent)
         if share.first != share.second and min(share.copies_of_first, share.copies_of_second) >= LEAST_SHARED
     ]
     _write(folder / "folders.csv", shares)

@@ -6,14 +6,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
-import faiss
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.tools.extractor import Extractor
 from pipeline.tools.match_index import BLOCK, know_queries
 from submissions.index.matches import Match, Matches, Rule
-from submissions.index.search import content_numbers, nearest, open_search, vectors_of
+from submissions.index.search import SearchIndex, content_numbers, nearest, open_search, vectors_of
 from submissions.index.store import (
     Store,
     digest_of_content,
@@ -87,7 +86,7 @@ class Search:
     candidates: int = 0
 
     @cached_property
-    def index(self) -> faiss.Index:
+    def index(self) -> SearchIndex:
         """The Faiss index of the store's present state."""
         return open_search(self.store)
 

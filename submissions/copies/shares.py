@@ -39,34 +39,60 @@ class Share:
         return self.copies_of_second / max(self.size_of_second, 1)
 
 
-def shared_pictures(pairs: Iterable[Match], files: Iterable[Path], set_of: Callable[[Path], Path | None]) -> list[Share]:
+def copies_in_sets(
+    pairs: Iterable[Match], digests: Mapping[Path, bytes], set_of: Callable[[Path], Path | None]
+) -> dict[Path, set[Path]]:
+    """Return for every picture of a set the sets that hold a copy of it, its own set among them only for another file.
+
+    Args:
+        pairs: matches between files; each stands for all files with the same bytes.
+        digests: SHA-256 of every picture.
+        set_of: the set that a picture belongs to; None for none.
+    """
+    files: dict[bytes, list[Path]] = defaultdict(list)
+    for path, digest in digests.items():
+        files[digest].append(path)
+    related = {frozenset((digests[match.query], digests[match.reference])) for match in pairs}
+    related |= {frozenset((digest,)) for digest, paths in files.items() if len(paths) > 1}
+    found: dict[Path, set[Path]] = defaultdict(set)
+    for contents in related:
+        one, other = min(contents), max(contents)
+        for first, second in {(one, other), (other, one)}:
+            held = [(path, set_of(path)) for path in files[second]]
+            for path in files[first]:
+                if set_of(path) is not None:
+                    found[path] |= {name for copy, name in held if name is not None and copy != path}
+    return found
+
+
+def shared_pictures(pairs: Iterable[Match], digests: Mapping[Path, bytes], set_of: Callable[[Path], Path | None]) -> list[Share]:
     """Count the pictures that any two sets share, the largest share first; sets that share nothing are left out.
 
     Args:
-        pairs: matches; the same bytes under two names must be among them.
-        files: all pictures.
+        pairs: matches.
+        digests: SHA-256 of every picture.
         set_of: the set that a picture belongs to; None for none.
     """
     sizes: dict[Path, int] = defaultdict(int)
-    for path in files:
+    for path in digests:
         if (name := set_of(path)) is not None:
             sizes[name] += 1
-    copied: dict[tuple[Path, Path], set[Path]] = defaultdict(set)  # (set, other set) → pictures of the first
-    for match in pairs:
-        one, other = set_of(match.query), set_of(match.reference)
-        if one is not None and other is not None:
-            copied[one, other].add(match.query)
-            copied[other, one].add(match.reference)
+    copied: dict[tuple[Path, Path], int] = defaultdict(int)  # (set, other set) → pictures of the first with a copy in the other
+    for path, names in copies_in_sets(pairs, digests, set_of).items():
+        own = set_of(path)
+        if own is not None:
+            for name in names:
+                copied[own, name] += 1
     shares = [
-        Share(one, other, len(found), len(copied[other, one]), sizes[one], sizes[other])
-        for (one, other), found in list(copied.items())
+        Share(one, other, count, copied[other, one], sizes[one], sizes[other])
+        for (one, other), count in list(copied.items())
         if one <= other
     ]
     return sorted(shares, key=lambda share: (-max(share.share_of_first, share.share_of_second), share.first, share.second))
 
 
 def clean_lists(
-    pairs: Iterable[Match], files: Iterable[Path], sets: Sequence[Path], set_of: Callable[[Path], Path | None]
+    pairs: Iterable[Match], digests: Mapping[Path, bytes], sets: Sequence[Path], set_of: Callable[[Path], Path | None]
 ) -> Mapping[Path, list[Path]]:
     """Return for each set the pictures that have no copy in a later set.
 
@@ -74,13 +100,10 @@ def clean_lists(
     lose pictures to the one that may not.
     """
     order = {name: place for place, name in enumerate(sets)}
-    leaking = set()
-    for match in pairs:
-        one, other = set_of(match.query), set_of(match.reference)
-        if one is not None and other is not None and one != other:
-            leaking.add(match.query if order[one] < order[other] else match.reference)
+    copied = copies_in_sets(pairs, digests, set_of)
     kept: dict[Path, list[Path]] = {name: [] for name in sets}
-    for path in files:
-        if (name := set_of(path)) is not None and path not in leaking:
+    for path in sorted(digests):
+        name = set_of(path)
+        if name is not None and not any(order[other] > order[name] for other in copied.get(path, ())):
             kept[name].append(path)
     return kept

@@ -41,6 +41,10 @@ LATER = (  # tables that indexes made before lack
     "CREATE TABLE IF NOT EXISTS queries (digest BLOB PRIMARY KEY, vector BLOB, checksum INTEGER)",
     "CREATE TABLE IF NOT EXISTS decisions (first BLOB NOT NULL, second BLOB NOT NULL, copy INTEGER NOT NULL, "
     "decided TEXT NOT NULL, first_name BLOB NOT NULL, second_name BLOB NOT NULL, PRIMARY KEY (first, second))",
+    "CREATE TABLE IF NOT EXISTS removed (content INTEGER PRIMARY KEY)",
+    "CREATE TRIGGER IF NOT EXISTS note_removed AFTER DELETE ON contents WHEN old.vector IS NOT NULL "
+    "BEGIN INSERT OR IGNORE INTO removed VALUES (old.content); END",
+    "INSERT OR IGNORE INTO about SELECT 'recorded_from', value FROM about WHERE key = 'changes'",
 )
 
 
@@ -243,12 +247,13 @@ def unreadable_files(store: Store) -> list[Path]:
     return [Path(os.fsdecode(path)) for (path,) in found]
 
 
-def stored_vectors(store: Store) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+def stored_vectors(store: Store, after: int = -1) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
     """Blocks of content numbers [m] and vectors [m, d] of all readable contents, in the order of their numbers.
 
     UserError names the first file whose vector is damaged.
     """
-    rows = store.database.execute("SELECT content, vector, checksum FROM contents WHERE vector IS NOT NULL ORDER BY content")
+    find = "SELECT content, vector, checksum FROM contents WHERE content > ? AND vector IS NOT NULL ORDER BY content"
+    rows = store.database.execute(find, (after,))
     while block := rows.fetchmany(READ_BLOCK):
         for number, vector, checksum in block:
             if len(vector) != 4 * store.dimensions or checksum not in (None, _checksum(vector)):
@@ -277,6 +282,16 @@ def changes(store: Store) -> int:
     if not number.isdecimal():
         raise sqlite3.DatabaseError(f"its number of changes is {number!r}")
     return int(number)
+
+
+def removed_contents(store: Store) -> NDArray[np.int64]:
+    """Return the numbers of all readable contents that were removed since `recorded_from`; numbers are never given again."""
+    return np.array([number for (number,) in store.database.execute("SELECT content FROM removed ORDER BY content")], np.int64)
+
+
+def recorded_from(store: Store) -> int:
+    """Return the number of changes from which on removals are recorded; indexes made before recorded none."""
+    return int(_about(store.database, "recorded_from"))
 
 
 def _prepare(database: sqlite3.Connection, folder: Path, identity: str, dimensions: int, replace: bool, new: bool) -> None:

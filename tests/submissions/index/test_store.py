@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from data.errors import UserError
+from submissions.index import search
 from submissions.index.search import content_numbers, nearest, open_search, vectors_of
 from submissions.index.store import (
     Content,
@@ -193,11 +194,14 @@ def test_an_index_made_before_vectors_had_checksums_opens(store: Store) -> None:
         assert open_search(opened).ntotal == 3
         opened.database.execute("UPDATE contents SET vector = zeroblob(32) WHERE digest = x'31'")
         add(opened, 4)
+        for path in store.folder.glob("*.faiss"):
+            path.unlink()
         with pytest.raises(UserError, match=r"damaged vector, of /a/1\.jpg"):
             open_search(opened)
 
 
-def test_the_faiss_file_is_made_again_when_it_is_stale_lost_or_damaged(store: Store) -> None:
+def test_the_faiss_file_is_made_again_when_it_is_stale_lost_or_damaged(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "LEAST_CHANGED", 0)
     add(store, 1, 2)
     assert open_search(store).ntotal == 2
     (first,) = store.folder.glob("*.faiss")
@@ -262,3 +266,48 @@ def test_a_kill_at_any_moment_leaves_a_whole_state(tmp_path: Path) -> None:
             for path, digest in list(files.items())[::37]:
                 found = nearest(index, np.full((1, 8), int(digest), np.float32), 1)
                 assert found.distances[0, 0] == 0 and files_of_content(store, int(found.contents[0, 0])) == [path]
+
+
+def test_what_changed_since_the_faiss_file_was_made_is_searched_without_making_it_again(store: Store) -> None:
+    add(store, *range(10))
+    open_search(store)
+    (file,) = store.folder.glob("*.faiss")
+    add(store, *range(10, 16))
+    remove_files(store, [Path("/a/3.jpg"), Path("/a/12.jpg")])
+    add(store, 3)  # under a new number
+    index = open_search(store)
+    assert list(store.folder.glob("*.faiss")) == [file] and index.ntotal == 15
+    kept = [row for row in range(16) if row != 12]
+    numbers = content_numbers(index)
+    assert len(numbers) == len(set(numbers.tolist())) == 15
+    found = nearest(index, VECTORS[kept], 15)
+    names = [files_of_content(store, number)[0].name for number in found.contents[:, 0]]
+    assert names == [f"{row}.jpg" for row in kept] and np.allclose(found.distances[:, 0], 0)
+    assert all(sorted(row) == numbers.tolist() for row in found.contents.tolist())
+    file.unlink()
+    again = nearest(open_search(store), VECTORS[kept], 15)
+    assert np.array_equal(again.contents, found.contents) and np.array_equal(again.distances, found.distances)
+
+
+def test_the_faiss_file_is_made_again_when_much_has_changed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "LEAST_CHANGED", 3)
+    add(store, *range(10))
+    open_search(store)
+    (file,) = store.folder.glob("*.faiss")
+    add(store, 10, 11)
+    remove_files(store, [Path("/a/0.jpg")])
+    assert open_search(store).ntotal == 11 and file.exists()
+    remove_files(store, [Path("/a/1.jpg")])
+    assert open_search(store).ntotal == 10 and not file.exists()
+
+
+def test_removals_that_were_not_recorded_are_not_missed(store: Store) -> None:
+    add(store, 1, 2, 3)
+    open_search(store)
+    for statement in ("DROP TRIGGER note_removed", "DROP TABLE removed", "DELETE FROM about WHERE key = 'recorded_from'"):
+        store.database.execute(statement)  # an index made before removals were recorded
+    remove_files(store, [Path("/a/1.jpg")])
+    with open_store(store.folder, "extractor", 8) as opened:
+        assert open_search(opened).ntotal == 2
+        remove_files(opened, [Path("/a/2.jpg")])
+        assert content_numbers(open_search(opened)).tolist() == [3]
