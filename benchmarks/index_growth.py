@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 def add(store: Store, vectors: NDArray[np.float32], first: int) -> None:
-    """Add vectors as contents `first`, `first + 1`, …"""
+    """Add vectors as contents with numbers from `first` on."""
     digests = [(first + row).to_bytes(32, "big") for row in range(len(vectors))]
     files = {Path(f"/pictures/{first + row}.jpg"): digest for row, digest in enumerate(digests)}
     add_files(store, files, [Content(digest, vector) for digest, vector in zip(digests, vectors, strict=True)])

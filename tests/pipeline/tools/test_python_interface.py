@@ -1,0 +1,32 @@
+"""The example of docs/matching.md does what it says."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from data.procedural.sample import write_pictures
+from models.network.checkpoint import save_descriptor
+from models.network.descriptor import Descriptor
+from models.settings import DescriptorSettings
+
+DOCS = Path(__file__).parents[3] / "docs" / "matching.md"
+
+
+def test_the_example_finds_copies_and_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    save_descriptor(
+        Path("network.safetensors"), Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16)), 32, {}
+    )
+    list(write_pictures(Path("pictures"), "R", 4, seed=1, workers=1))
+    Path("queries").mkdir()
+    shutil.copy("pictures/R000002.jpg", "queries/copy.jpg")
+    shutil.copy("pictures/R000001.jpg", "pictures/again.jpg")
+    blocks = re.findall(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) == 1
+    exec(compile(blocks[0], str(DOCS), "exec"), {})
+    lines = capsys.readouterr().out.splitlines()
+    assert "copy.jpg R000002.jpg 0.0" in lines and any(line.endswith("copies of each other") for line in lines)
