@@ -279,7 +279,15 @@ class SvmaxSettings(Settings):
     Attributes:
         form: "bounded", λ exp((U − s) / (U − L)), or "unbounded", −λ s.
         weight: λ; the paper takes 1 with contrastive, 0.1 with triplet, 0.01 in the unbounded form.
+        normalize: Whether s is that of unit rows; None for yes in the bounded form, whose bounds assume it, and no in the
+            unbounded one. The paper's table A1 has both forms on raw embeddings.
     """
 
     form: Literal["bounded", "unbounded"] = "bounded"
     weight: float = Field(1.0, ge=0)
+    normalize: bool | None = None
+
+    @property
+    def of_unit_rows(self) -> bool:
+        """Whether s is that of unit rows."""
+        return self.form == "bounded" if self.normalize is None else self.normalize

@@ -16,8 +16,8 @@ from models.objectives.settings import SvmaxSettings
 class Svmax(Objective):
     """`objective` with the regulariser that `settings` ask for.
 
-    Bounded: loss + λ exp((U − s)/(U − L)) on unit rows; unbounded: loss − λ s on rows as they are. Without settings the loss is
-    the objective's own.
+    Bounded: loss + λ exp((U − s)/(U − L)), of unit rows unless the settings say otherwise; unbounded: loss − λ s, of rows as they
+    are unless they do (SVMax, equations A8 and A7). Without settings the loss is the objective's own.
 
     The mean singular value s of the whole batch's unit rows [b, d] and its bounds L and U are logged with every batch that
     `measures` asks for, and with every batch that they regularise; where the
@@ -51,13 +51,13 @@ class Svmax(Objective):
         lower, upper = singular_bounds(*rows.shape)
         output = self.objective.compute_loss(embeddings, labels, instances, product_dtype)
         loss = output.loss
-        bounded = self.settings is not None and self.settings.form == "bounded"
-        with torch.set_grad_enabled(bounded and torch.is_grad_enabled()):
+        of_unit_rows = self.settings is not None and self.settings.of_unit_rows
+        with torch.set_grad_enabled(of_unit_rows and torch.is_grad_enabled()):
             mean = mean_singular_value(functional.normalize(rows))
-        if self.settings is not None and bounded:
-            loss = loss + self.settings.weight * torch.exp((upper - mean) / (upper - lower))
-        elif self.settings is not None:
-            loss = loss - self.settings.weight * mean_singular_value(rows)
+        if self.settings is not None:
+            s = mean if of_unit_rows else mean_singular_value(rows)
+            bounded = self.settings.form == "bounded"
+            loss = loss + self.settings.weight * (torch.exp((upper - s) / (upper - lower)) if bounded else -s)
         own_logs: dict[str, Tensor | float] = {
             "mean_singular_value": mean.detach(),
             "singular_lower": lower,

@@ -50,6 +50,23 @@ def test_the_loss_is_the_formula_in_float32_and_s_is_always_logged(
     assert (output.logs["singular_lower"], output.logs["singular_upper"]) == pytest.approx((lower, upper))
 
 
+@pytest.mark.parametrize("normalize", [False, True])
+def test_both_forms_can_be_of_raw_embeddings_and_of_unit_ones(normalize: bool) -> None:
+    """SVMax, table A1: N-pair on raw embeddings with the bounded and the unbounded regulariser."""
+    rows = (torch.randn(12, 5, generator=torch.Generator().manual_seed(1)) * 0.5).requires_grad_()
+    inner = PairObjective(NPairSettings(normalize=False))
+    base = float(inner(rows, LABELS).loss.detach())
+    s = float(torch.linalg.svdvals((functional.normalize(rows) if normalize else rows).detach().double()).mean())
+    lower, upper = math.sqrt(12) / 5, math.sqrt(12 / 5)
+    for form, added in (("bounded", math.exp((upper - s) / (upper - lower))), ("unbounded", -s)):
+        chosen = SvmaxSettings.model_validate({"form": form, "weight": 0.5, "normalize": normalize})
+        output = Svmax(inner, chosen)(rows, LABELS, LABELS)
+        assert float(output.loss.detach()) == pytest.approx(base + 0.5 * added, rel=1e-5)
+        (gradient,) = torch.autograd.grad(output.loss - inner(rows, LABELS).loss, rows)
+        assert gradient.abs().max() > 1e-4
+    assert [SvmaxSettings(form=form).of_unit_rows for form in ("bounded", "unbounded")] == [True, False]
+
+
 @pytest.mark.parametrize("shape", [(12, 5), (5, 12)])
 def test_the_gradient_is_that_of_the_singular_values(shape: tuple[int, int]) -> None:
     rows = torch.randn(shape, generator=torch.Generator().manual_seed(2), dtype=torch.double).requires_grad_()
