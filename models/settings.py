@@ -288,6 +288,8 @@ class ModelSettings(Settings):
         cache: Form of the resized images on disk; "jpeg" takes a tenth of the space of "pixels".
         stages: Drip stages, in order.
         embedding: Of this model; None for the recipe's.
+        whitening_images: Folder of unlabelled images that descriptor.whiten is learnt on (MultiGrain takes 20,000 of YFCC100M);
+            None for the training images.
     """
 
     descriptor: DescriptorSettings
@@ -306,6 +308,7 @@ class ModelSettings(Settings):
     cache: Literal["pixels", "jpeg"] = "pixels"
     stages: tuple[StageSettings, ...] = Field(min_length=1)
     embedding: EmbeddingSettings | None = None
+    whitening_images: Path | None = None
 
     @property
     def weights_file(self) -> Path | None:

@@ -32,14 +32,14 @@ from models.network.checkpoint import save_descriptor
 from models.network.descriptor import Descriptor, check_image_sizes
 from models.network.device import choose_algorithms, describe_device, report_lack_of_memory
 from models.objectives.svmax import Svmax
-from models.settings import ModelSettings, StageSettings
+from models.settings import EmbeddingSettings, ModelSettings, StageSettings
 from models.training.batches import build_batches
 from models.training.class_counts import check_class_counts, repeats_stage_before
 from models.training.classifier import save_classifier
 from models.training.curve import EpochRow, append_rows, remove_curve
 from models.training.drip import EDITED_PER_CLASS, compute_centroids
 from models.training.files import stage_checkpoint
-from models.training.final_whitening import check_whitening, learn_whitening
+from models.training.final_whitening import check_whitening, choose_whitening_images, learn_whitening
 from models.training.launch import launch_fabric
 from models.training.learner import Learner, build_learner, set_up_network
 from models.training.stage import StageRun, run_stage
@@ -64,11 +64,13 @@ def train_model(
     validate: Validate | None = None,
     labels: NDArray[np.int64] | None = None,
     name: str = "",
+    embedding: EmbeddingSettings | None = None,
 ) -> Path:
     """Train from the last saved step in `folder` to the end; returns the path of the last stage's checkpoint.
 
     labels: the class of each image, 0 … C − 1; without them every image is a class of its own. name: models of other names, and
-    the stages of one, begin with other weights and see other edits of an image. Under torchrun all processes call
+    the stages of one, begin with other weights and see other edits of an image. embedding: how the trained model will embed, at
+    which size and exponent a whitening is learnt; without it the model's own. Under torchrun all processes call
     this together: each takes its part of every batch and of the class matrix.
     Writes `stage-<n>.safetensors`, the training state, `curve.csv` and TensorBoard files. `validate` scores the descriptor at an
     image size, at each stage's end. UserError: too few images, a state that cannot be read, a loss that is not a number, a lost
@@ -88,7 +90,11 @@ def train_model(
     if state:
         descriptor.load_state_dict(state["descriptor"])
     learnt_last = settings.stages[-1].classes or len(class_of)
-    check_whitening(descriptor, len(overlays) + sum(label < learnt_last for label in class_of))
+    unlabelled = ImageSet([], [])
+    if settings.descriptor.whiten:
+        learnt = classes.select([classes.ids[row] for row, label in enumerate(class_of) if label < learnt_last])
+        unlabelled = choose_whitening_images(settings, seed, overlays, learnt)
+        check_whitening(descriptor, len(unlabelled))
     check_image_sizes(descriptor, (stage.image_size for stage in settings.stages))
     network = set_up_network(fabric, descriptor, settings.compile)
     workers = choose_workers(settings.workers)
@@ -122,15 +128,15 @@ def train_model(
                     _rebuild_class_matrix(settings, stage, learner, squares, edited, rows, class_of)
                     progress.seconds = time.monotonic() - started
                 batches = build_batches(settings, stage, rows, class_of, progress, order, fabric)
-                learnt = len({class_of[row] for row in rows})
+                count = len({class_of[row] for row in rows})
                 validated = partial(_validate, fabric, validate, descriptor, stage.image_size)
-                run = StageRun(settings, stage, learner, edited, batches, class_of, learnt, folder, identity, validated)
+                run = StageRun(settings, stage, learner, edited, batches, class_of, count, folder, identity, validated)
                 rest = run_stage(run, progress)
             progress = Progress(progress.stage + 1, step=progress.step)
             left = range(progress.stage, len(settings.stages))
             if settings.descriptor.whiten and all(repeats_stage_before(settings.stages, index, available) for index in left):
-                unlabelled = [(others, others.readable()), (squares, rows)]
-                learn_whitening(descriptor, unlabelled, settings, stage.image_size, seed)
+                shown = embedding or settings.embedding or EmbeddingSettings()
+                learn_whitening(descriptor, unlabelled, settings.workers, shown, stage.image_size)
             if fabric.global_rank == 0:
                 _write_stage(folder, rest, learner, stage.image_size)
             state = {"descriptor": descriptor.state_dict()}

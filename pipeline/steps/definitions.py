@@ -9,6 +9,7 @@ from pathlib import Path
 
 from data.images import ImageSet, find_images
 from data.layout import GROUND_TRUTH, QUERY_EDITS, TRAINING
+from models.settings import HandmadeModelSettings, ModelSettings
 from pipeline.run.paths import SETS
 from pipeline.run.run import Run
 from pipeline.run.staleness import report_stale
@@ -72,12 +73,19 @@ def _trained_model(run: Run, name: str, roles: Callable[[], TrainingRoles]) -> P
             "overlays": roles().overlays,
             "synthetic queries": run.paths.query_ground_truth,
             "weights": settings.weights_file,
+            "whitening images": _whitening_images(settings),
         },
         outputs=[run.checkpoint(name)],
         parameters={"model": settings.what_trains(), "seed": run.recipe.seed},
         work=work,
         unfinished=[run.paths.model(name)],
     )
+
+
+def _whitening_images(settings: ModelSettings | HandmadeModelSettings) -> ImageSet | None:
+    """A folder of its own, where the recipe names one."""
+    folder = settings.whitening_images if isinstance(settings, ModelSettings) else None
+    return None if folder is None else find_images(folder, naming="path")
 
 
 def _embed(run: Run) -> list[Product]:

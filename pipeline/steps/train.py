@@ -30,5 +30,6 @@ def train(run: Run, name: str, roles: TrainingRoles) -> None:
         folder=run.paths.model(name),
         cache=run.paths.cache,
         seed=run.recipe.seed,
+        embedding=run.embedding(name),
         validate=lambda descriptor, size: synthetic_score(run, roles, descriptor, size, run.embedding(name)),
     )

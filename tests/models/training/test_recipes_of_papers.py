@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from augmentations.dataset import normalize_pixels
 from data.errors import UserError
 from data.images import ImageSet, find_images
+from data.loader import CleanImages
 from data.procedural.sample import write_pictures
 from models.network.checkpoint import load_descriptor, trained_network
 from models.network.descriptor import Descriptor
@@ -86,6 +88,39 @@ def test_the_last_validation_is_of_the_whitened_vectors(images: ImageSet, tmp_pa
     )
     with (tmp_path / "model" / "curve.csv").open() as file:
         assert float(list(csv.DictReader(file))[-1]["validation"]) == pytest.approx(found.notes["validation"])
+
+
+def whitened(images: ImageSet, folder: Path, embedding: dict[str, Any], other: Path | None = None) -> Descriptor:
+    settings = ModelSettings.model_validate(
+        {"descriptor": DESCRIPTOR | {"whiten": True, "train_pooling_exponent": False}, "objective": {"kind": "softmax"}}
+        | {"workers": 0, "stages": STAGES[1:], "embedding": embedding, "whitening_images": other}
+    )
+    classes, overlays = images.select(images.ids[:24]), images.select(images.ids[20:])  # four images in both roles
+    found = load_descriptor(train_model(settings, classes, overlays, folder / "model", folder / "cache", seed=0)).descriptor
+    assert isinstance(found, Descriptor)
+    return found.eval()
+
+
+@pytest.mark.parametrize("own_folder", [False, True])
+def test_whitening_is_learnt_as_images_will_be_embedded(
+    images: ImageSet, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, own_folder: bool
+) -> None:
+    """At s* and p* (64 px and 5 for a training at 32 px and 3), of each image once, or of a folder of other images."""
+    others = tmp_path / "others"
+    list(write_pictures(others, "U", 20, seed=5, workers=1))
+    found = whitened(images, tmp_path, {"image_size": 64, "pooling_exponent": 5.0}, others if own_folder else None)
+    unlabelled = find_images(others) if own_folder else images
+
+    def vectors(size: int, exponent: float) -> torch.Tensor:
+        pixels = torch.stack([CleanImages(unlabelled, size)[row][0] for row in range(len(unlabelled))])
+        with torch.inference_mode(), found.pooled_with(exponent):
+            return found(normalize_pixels(pixels, found.mean, found.std), raw=True).double()
+
+    def is_white(raw: torch.Tensor) -> bool:
+        white = (torch.nn.functional.normalize(raw) - found.whitening_mean) @ found.whitening_matrix.double().T
+        return bool(white.mean(0).abs().max() < 0.01) and bool((white.var(0, correction=0) < 1.1).all())
+
+    assert is_white(vectors(64, 5.0)) and not is_white(vectors(32, 3.0))
 
 
 def test_without_a_share_of_the_loss_no_classifier_is_left_behind(images: ImageSet, tmp_path: Path) -> None:
