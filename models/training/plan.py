@@ -1,7 +1,7 @@
-"""What a training will need, before it runs: memory for the class matrix, optimiser and activations; time; disk for the cache.
+"""What a training will need, before it runs: memory for the class matrix, optimiser and activations; time; disk.
 
-Activations and time come from a short calibration on this machine: one step of a few images through the real backbone, and
-through a class matrix of at most CALIBRATION_CLASSES classes, whose cost grows in proportion.
+Activations and time come from a short calibration on this machine: one step of a few images through the real backbone, class
+matrices of two sizes, whose cost grows along a line, a few edited images and a step of the optimiser.
 """
 
 import os
@@ -17,22 +17,36 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
+from torch.nn.utils import clip_grad_norm_
 
+from augmentations.dataset import EditedImages, overlay_material
+from augmentations.settings import AugmentationSettings
+from data.cache import SquareImages
+from data.loader import resize_square
+from data.process import choose_workers, usable_cores
 from models.network.descriptor import Descriptor, check_image_sizes
 from models.network.device import autocast, best_device, report_lack_of_memory
+from models.objectives.base import Objective
 from models.settings import ModelSettings, SamplingSettings, StageSettings
 from models.training.class_counts import repeats_stage_before
+from models.training.schedule import build_optimizers
 from models.training.trainer import REMEDY, WORKING_SCALE
 
-CALIBRATION_CLASSES = 20_000
+HEAD_CLASSES = {"cpu": (5_000, 20_000), "cuda": (131_072, 524_288)}  # on a GPU fewer would time the starts of kernels
+EDITED_IMAGES = 12  # after one that is not counted
 CALIBRATION_PIXELS = {"cpu": 250_000, "cuda": 4_000_000}  # of a batch: enough to be used to the full, little enough to be short
 FLOAT = 4  # bytes
+PLAIN = Objective()  # without parameters
 PIXELS_SHARE = {"pixels": 1.0, "jpeg": 0.1}  # of 3 · size² bytes an image takes in the cache
 
 
 @dataclass(frozen=True)
 class StagePlan:
-    """One stage: bytes in the memory of one process, seconds an epoch and at most, bytes of disk for its cache."""
+    """One stage: bytes in the memory of one process, seconds an epoch and at most, bytes of disk.
+
+    edit_seconds: of an epoch's edits with all workers; the network works meanwhile where it has a GPU. disk: of the resized
+    images. state: of the training state while it is replaced, and the stage's checkpoint.
+    """
 
     stage: int
     classes: int
@@ -42,9 +56,11 @@ class StagePlan:
     optimizer: int
     network: int
     activations: int
+    edit_seconds: float
     epoch_seconds: float
     most_seconds: float
     disk: int
+    state: int
 
     @property
     def memory(self) -> int:
@@ -84,19 +100,25 @@ def plan_model(
     descriptor = Descriptor(settings.descriptor, load_weights=False).to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
     check_image_sizes(descriptor, (stage.image_size for stage in settings.stages))
     sizes = np.ones(images, np.int64) if labels is None else np.bincount(labels)  # of the classes
-    measured: dict[int, _Step] = {}
+    measured: dict[tuple[int, int], _Step] = {}
+    workers = choose_workers(settings.workers) * processes
     for number, stage in enumerate(settings.stages, 1):
         if repeats_stage_before(settings.stages, number - 1, len(sizes)):
             continue
         classes = min(stage.classes or len(sizes), len(sizes))
         seen = _images_an_epoch(settings.sampling, sizes[:classes], stage.batch_size)
-        if stage.image_size not in measured:
-            measured[stage.image_size] = _measure_step(settings, descriptor, stage)
-        step, width = measured[stage.image_size], descriptor.dimensions
-        batch = min(stage.batch_size, seen)
+        batch, width = min(stage.batch_size, seen), descriptor.dimensions
+        if (stage.image_size, batch) not in measured:
+            measured[stage.image_size, batch] = _measure_step(settings, descriptor, stage, batch)
+        step = measured[stage.image_size, batch]
         rows = settings.objective.class_rows(classes, batch, processes)
         weights = sum(parameter.numel() for parameter in descriptor.parameters()) * FLOAT
-        epoch = seen * (step.seconds_per_image + step.seconds_per_image_and_class * classes) / processors
+        learnt = rows.held if processors > 1 else classes
+        network = seen * step.seconds_per_image / processors
+        network += seen / batch * (step.seconds_per_step + step.seconds_per_step_and_class * learnt)
+        edits = seen * step.seconds_per_edit / max(1, min(workers, usable_cores()))
+        epoch = max(network, edits) if device.type == "cuda" and workers else network + edits
+        kept = weights + processes * _kept_by_optimizer(settings, rows.held, width, weights) + classes * width * FLOAT
         yield StagePlan(
             stage=number,
             classes=classes,
@@ -106,17 +128,23 @@ def plan_model(
             optimizer=_optimizer_bytes(settings, rows.held, width, weights),
             network=2 * weights,
             activations=step.bytes_per_image * -(-batch // processes) + 3 * FLOAT * rows.compared * batch,
+            edit_seconds=edits,
             epoch_seconds=epoch,
             most_seconds=min(epoch * stage.epochs, 60 * stage.minutes if stage.minutes is not None else float("inf")),
             disk=int(images * 3 * (stage.image_size * WORKING_SCALE) ** 2 * PIXELS_SHARE[settings.cache]),
+            state=2 * kept + weights,
         )
 
 
 @dataclass(frozen=True)
 class _Step:
+    """Of the network by image, of the head and the optimisers by step, of one worker by edited image."""
+
     seconds_per_image: float
-    seconds_per_image_and_class: float
+    seconds_per_step_and_class: float
     bytes_per_image: int
+    seconds_per_step: float = 0.0
+    seconds_per_edit: float = 0.0
 
 
 def _images_an_epoch(sampling: SamplingSettings, sizes: NDArray[np.int64], batch_size: int) -> int:
@@ -132,7 +160,7 @@ def _images_an_epoch(sampling: SamplingSettings, sizes: NDArray[np.int64], batch
             return int(sizes.sum())
 
 
-def _measure_step(settings: ModelSettings, descriptor: Descriptor, stage: StageSettings) -> _Step:
+def _measure_step(settings: ModelSettings, descriptor: Descriptor, stage: StageSettings, batch: int) -> _Step:
     device = next(descriptor.parameters()).device
     together = CALIBRATION_PIXELS[device.type] // stage.image_size**2
     count = max(2, min(stage.batch_size, together))
@@ -152,22 +180,69 @@ def _measure_step(settings: ModelSettings, descriptor: Descriptor, stage: StageS
         ):
             descriptor(images, raw=True).sum().backward()
         seconds = spent[0] if measuring else seconds
-        descriptor.zero_grad(set_to_none=True)
-    return _Step(seconds / count, _seconds_per_class(settings, descriptor.dimensions, device), sum(held.values()) // count)
+        if not measuring:
+            descriptor.zero_grad(set_to_none=True)
+    (optimizer,) = build_optimizers(descriptor, PLAIN, settings.optimizer)
+    stepping = _time_steps(optimizer, device)
+    descriptor.zero_grad(set_to_none=True)
+    fixed, per_class = _time_classes(settings, descriptor.dimensions, batch, device)
+    edit = _time_edits(settings, stage)
+    return _Step(seconds / count, per_class, sum(held.values()) // count, stepping + fixed, edit)
 
 
-def _seconds_per_class(settings: ModelSettings, dimensions: int, device: torch.device) -> float:
-    """Of the objective, per image and class; nothing where there is no class matrix."""
-    objective = settings.objective.build(dimensions, CALIBRATION_CLASSES, 0).to(device)
+def _time_steps(optimizer: torch.optim.Optimizer, device: torch.device) -> float:
+    """Seconds of a step of the optimiser, whose parameters have gradients; the gradients are clipped as in training."""
+    seconds = 0.0
+    for _ in range(2):  # the first makes the state
+        with _timing(device) as spent:
+            clip_grad_norm_([parameter for group in optimizer.param_groups for parameter in group["params"]], 1.0)
+            optimizer.step()
+        seconds = spent[0]
+    return seconds
+
+
+def _time_classes(settings: ModelSettings, dimensions: int, batch: int, device: torch.device) -> tuple[float, float]:
+    """Seconds a step, and more by class, of the objective and its optimiser; nothing where there is no class matrix."""
+    (few, many), seconds = HEAD_CLASSES[device.type], list[float]()
+    for classes in (few, many):
+        spent = _time_head(settings, dimensions, batch, classes, device)
+        if spent is None:
+            return 0.0, 0.0
+        seconds.append(spent)
+    slope = max(0.0, seconds[1] - seconds[0]) / (many - few)
+    return max(0.0, seconds[1] - slope * many), slope
+
+
+def _time_head(settings: ModelSettings, dimensions: int, batch: int, classes: int, device: torch.device) -> float | None:
+    """Seconds of a step of the objective alone, with its optimiser; None where there is no class matrix."""
+    objective = settings.objective.build(dimensions, classes, 0).to(device)
     if objective.class_matrix() is None:
-        return 0.0
-    batch, seconds = 32, 0.0
+        return None
+    optimizer = build_optimizers(nn.Linear(1, 1), objective, settings.optimizer)[-1]
     embeddings = torch.randn(batch, dimensions, device=device, requires_grad=True)
+    seconds = 0.0
     for _ in range(2):  # the first is slower
         with _timing(device) as spent, autocast(device, settings.precision):
-            objective(embeddings, torch.arange(batch, device=device)).loss.backward()
+            objective(embeddings, torch.arange(batch, device=device) % classes).loss.backward()
         seconds = spent[0]
-    return seconds / batch / CALIBRATION_CLASSES
+    return seconds + _time_steps(optimizer, device)
+
+
+def _time_edits(settings: ModelSettings, stage: StageSettings) -> float:
+    """Seconds of one process for an edited image, of soft noise as large as the stage's."""
+    side, rng = round(stage.image_size * WORKING_SCALE), np.random.default_rng(0)
+    small = rng.integers(0, 256, (EDITED_IMAGES + 1, 24, 24, 3), dtype=np.uint8)
+    squares = SquareImages(
+        [f"P{row}" for row in range(len(small))], np.stack([resize_square(pixels, side) for pixels in small]), {}
+    )
+    intensity = stage.intensity if stage.last_intensity is None else (stage.intensity + stage.last_intensity) / 2
+    edits = AugmentationSettings(family=settings.edits, intensity=intensity, extra=settings.extra_edits)
+    edited = EditedImages(squares, edits, stage.image_size, 0, overlay_material(squares, squares, len(squares)))
+    edited[0, 0, 0]
+    started = time.perf_counter()
+    for row in range(1, len(squares)):
+        edited[0, row, 0]
+    return (time.perf_counter() - started) / EDITED_IMAGES
 
 
 @contextmanager
@@ -204,4 +279,11 @@ def _optimizer_bytes(settings: ModelSettings, rows: int, width: int, weights: in
         "adafactor": rows * width + rows + width,
         "plain_sgd": 0,
     }[settings.optimizer.class_kind]
+    return per_weight * weights + of_matrix * FLOAT
+
+
+def _kept_by_optimizer(settings: ModelSettings, rows: int, width: int, weights: int) -> int:
+    """Bytes between steps, which the training state holds."""
+    per_weight = {"adam": 2, "sgd": 1 if settings.optimizer.momentum else 0}[settings.optimizer.kind]
+    of_matrix = {"same": per_weight * rows * width, "adafactor": rows + width, "plain_sgd": 0}[settings.optimizer.class_kind]
     return per_weight * weights + of_matrix * FLOAT

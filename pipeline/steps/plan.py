@@ -26,6 +26,7 @@ def print_plan(run: Run, processes: int) -> None:
     )
     for name in ("model", "stage", "classes", "pixels", "batch", "matrix", "optimiser", "network", "activations", "memory"):
         table.add_column(name, justify="left" if name == "model" else "right")
+    table.add_column("edits", justify="right")
     table.add_column("an epoch", justify="right")
     table.add_column("at most", justify="right")
     table.add_column("fits")
@@ -42,18 +43,24 @@ def print_plan(run: Run, processes: int) -> None:
         console.print("all models are made by hand: there is nothing to train")
         return
     most, cache = max(plan.memory for plan in plans), sum(disk.values())
+    state = max(plan.state for plan in plans) + sum(plan.network // 2 for plan in plans)  # of one training; checkpoints of all
     hours = sum(plan.most_seconds for plan in plans) / 3600
     enough = "fits" if most < machine.memory else "does not fit: lower batch_size or image_size, or use more processes (torchrun)"
     console.print(f"memory: {_gib(most)} of {_gib(machine.memory)} GiB free in each process, {enough}")
-    enough = "fits" if cache < machine.disk else "does not fit: cache: jpeg takes a tenth of pixels, or move the run folder"
-    console.print(f"disk: {_gib(cache)} of {_gib(machine.disk)} GiB free for resized images, {enough}")
-    console.print(f"time: {hours:.1f} hours at most for the network and the classes; stages that reach their loss end earlier")
+    remedy = "does not fit: cache: jpeg takes a tenth of pixels, or move the run folder"
+    enough = "fits" if cache + state < machine.disk else remedy
+    console.print(
+        f"disk: {_gib(cache)} GiB of resized images and {_gib(state)} GiB of training states and checkpoints, of "
+        f"{_gib(machine.disk)} GiB free, {enough}"
+    )
+    bound = "hours at most for network, classes, optimisers and edits"
+    console.print(f"time: {hours:.1f} {bound}; stages that reach their loss end earlier")
 
 
 def _cells(name: str, plan: StagePlan) -> list[str]:
     numbers = [f"{plan.stage}", f"{plan.classes:,}", f"{plan.image_size}", f"{plan.batch_size}"]
     sizes = [_gib(size) for size in (plan.matrix, plan.optimizer, plan.network, plan.activations, plan.memory)]
-    return [name, *numbers, *sizes, _duration(plan.epoch_seconds), _duration(plan.most_seconds)]
+    return [name, *numbers, *sizes, _duration(plan.edit_seconds), _duration(plan.epoch_seconds), _duration(plan.most_seconds)]
 
 
 def _gib(size: int) -> str:

@@ -1,3 +1,5 @@
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -85,3 +87,51 @@ def test_processes_without_gpus_share_one_machine(tmp_path: Path, monkeypatch: p
         assert alone.epoch_seconds == together.epoch_seconds > 0
     monkeypatch.setattr("os.sysconf", {"SC_AVPHYS_PAGES": 1000, "SC_PAGE_SIZE": 4096}.__getitem__)
     assert [this_machine(tmp_path, processes).memory for processes in (1, 4)] == [4096000, 1024000]
+
+
+def test_the_head_is_extrapolated_along_a_line_not_from_the_start_of_its_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU's times, played: 2 ms to start, 10 ns a class and step. In proportion to 20,000 classes: 11 times as much."""
+    monkeypatch.setattr("models.training.plan._time_head", lambda *_: 2e-3 + 1e-8 * _[3])
+    monkeypatch.setattr("models.training.plan._time_steps", lambda *_: 5e-3)
+    monkeypatch.setattr("models.training.plan._time_edits", lambda *_: 0.0)
+    monkeypatch.setattr("models.training.plan._timing", played)
+    stages = [{"image_size": 32, "batch_size": 100}]
+    model = ModelSettings.model_validate({"descriptor": {"backbone": "test_efficientnet", "dimensions": 16}, "stages": stages})
+    (plan,) = plan_model(model, 1_000_000)
+    assert plan.epoch_seconds == pytest.approx(10_000 * (5e-3 + 2e-3 + 1e-2))
+
+
+@contextmanager
+def played(_: torch.device) -> Iterator[list[float]]:
+    yield [0.0]
+
+
+@pytest.mark.parametrize(
+    ("device", "workers", "seconds"), [("cpu", 2, 300 + 30), ("cpu", 0, 300 + 60), ("cuda", 2, 300), ("cuda", 0, 360)]
+)
+def test_edits_are_made_beside_a_gpu_and_by_its_cores(
+    monkeypatch: pytest.MonkeyPatch, device: str, workers: int, seconds: float
+) -> None:
+    class Moved(torch.nn.Module):  # a descriptor that may go to a GPU that is not there
+        dimensions = 16
+
+        def __init__(self, *_: object, **__: object) -> None:
+            super().__init__()
+
+        def to(self, *_: object, **__: object) -> "Moved":
+            return self
+
+    monkeypatch.setattr("models.training.plan.Descriptor", Moved)
+    monkeypatch.setattr("models.training.plan.check_image_sizes", lambda *_: None)
+    monkeypatch.setattr("models.training.plan.best_device", lambda: torch.device(device))
+    monkeypatch.setattr("models.training.plan.usable_cores", lambda: 8)
+    monkeypatch.setattr("models.training.plan._measure_step", lambda *_: _Step(1.0, 0.0, 1000, seconds_per_edit=0.2))
+    first, _ = plan_model(settings().model_copy(update={"workers": workers}), 300)
+    assert first.epoch_seconds == pytest.approx(seconds / 3) and first.edit_seconds == pytest.approx(20 / max(1, workers))
+
+
+def test_the_disk_holds_two_training_states_and_the_checkpoint() -> None:
+    first, _ = plan_model(settings(), 300)
+    weights, matrix = first.network // 2, 100 * 16 * 4
+    assert first.state == 2 * (3 * weights + 3 * matrix) + weights  # Adam keeps two more of each
+    assert first.edit_seconds > 0
