@@ -32,8 +32,8 @@ def plain(head: ArcFace, embeddings: Tensor, labels: Tensor) -> Tensor:
     """ArcFace as usually written: all logits [n, C] at once."""
     cosines = functional.normalize(embeddings) @ functional.normalize(head.matrix).T
     own = cosines.gather(1, labels[:, None])
-    logits = cosines.scatter(1, labels[:, None], angular_margin(own, head.settings.margin))
-    return functional.cross_entropy(head.settings.scale * logits, labels)
+    logits = cosines.scatter(1, labels[:, None], angular_margin(own, head.margin))
+    return functional.cross_entropy(head.scale * logits, labels)
 
 
 def chunked(head: ArcFace, half: bool, embeddings: Tensor, labels: Tensor) -> Tensor:
@@ -117,8 +117,8 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, default=default)
     options = parser.parse_args()
     torch.manual_seed(0)
-    head = ArcFace(options.dimensions, options.classes, ArcFaceSettings(chunk=options.chunk))
-    sampled = ArcFace(options.dimensions, options.classes, ArcFaceSettings(chunk=options.chunk, negatives=SAMPLED))
+    head = ArcFaceSettings(chunk=options.chunk).build(options.dimensions, options.classes, 0)
+    sampled = ArcFaceSettings(chunk=options.chunk, negatives=SAMPLED).build(options.dimensions, options.classes, 0)
     sampled.matrix = head.matrix
     embeddings = torch.randn(options.batch, options.dimensions, requires_grad=True)
     labels = torch.randint(options.classes, (options.batch,))

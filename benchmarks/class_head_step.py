@@ -15,7 +15,6 @@ from torch.nn.utils import clip_grad_norm_
 from torch.utils.flop_counter import FlopCounterMode
 
 from models.network.descriptor import Descriptor
-from models.objectives.arcface import ArcFace
 from models.objectives.settings import ArcFaceSettings
 from models.settings import DescriptorSettings, OptimizerSettings
 from models.training.schedule import build_optimizers
@@ -43,7 +42,7 @@ class TrainingStep:
         settings = DescriptorSettings(backbone=size.backbone, dimensions=size.dimensions)
         self.device, self.head_seconds = device, 0.0
         self.descriptor = Descriptor(settings).to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
-        self.head = ArcFace(size.dimensions, size.classes, ArcFaceSettings(chunk=size.chunk)).to(device)
+        self.head = ArcFaceSettings(chunk=size.chunk).build(size.dimensions, size.classes, 0).to(device)
         optimizing = OptimizerSettings.model_validate({"class_kind": class_kind})
         self.optimizers = build_optimizers(self.descriptor, self.head, optimizing)
         images = torch.randn(size.batch, 3, size.image_size, size.image_size, device=device)

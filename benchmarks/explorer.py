@@ -32,7 +32,7 @@ from models.settings import DescriptorSettings, EmbeddingSettings
 from pipeline.tools.explorer.answers import Explorer, reference_index
 from pipeline.tools.explorer.app import make_app
 from pipeline.tools.explorer.edits import EDITS
-from pipeline.tools.explorer.serving import listening
+from pipeline.tools.explorer.serving import open_listener
 from pipeline.tools.extractor import Extractor, Normalizer
 from submissions.ensemble.projection import unit_length
 from submissions.ensemble.variant import Variant
@@ -127,11 +127,11 @@ if __name__ == "__main__":
     options.add_argument("--backbone", default="tf_efficientnetv2_b0")
     options.add_argument("--size", type=int, default=160)
     arguments = options.parse_args()
-    door = listening(0)
+    listener = open_listener(0)
     explorer = opened(arguments.references, arguments.backbone, arguments.size)
     server = uvicorn.Server(uvicorn.Config(make_app(explorer), log_level="warning"))
-    threading.Thread(target=server.run, args=([door],), daemon=True).start()
+    threading.Thread(target=server.run, args=([listener],), daemon=True).start()
     while not server.started:
         time.sleep(0.05)
-    Console(width=120).print(measure(f"http://127.0.0.1:{door.getsockname()[1]}"))
+    Console(width=120).print(measure(f"http://127.0.0.1:{listener.getsockname()[1]}"))
     server.should_exit = True

@@ -9,7 +9,8 @@ import argparse
 from pipeline.run.cli import add_data_option, named_path, report_errors
 
 
-def parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Return the command line."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--run", type=named_path, metavar="DIR", help="run folder; without it the latest run under runs/")
     options.add_argument("--port", type=int, default=8765, help="of 127.0.0.1; default 8765")
@@ -19,9 +20,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    arguments = parser().parse_args()
+    arguments = make_parser().parse_args()
     with report_errors():
         # imported here: --help must answer at once
         from pipeline.tools.explorer.serving import explore
 
-        explore(arguments)
+        explore(arguments.run, arguments.data, arguments.port, arguments.false_alarms)

@@ -15,7 +15,6 @@ from torch.nn import functional
 
 from models.distributed import gather_rows, group_rank, group_size, log_sum_over_processes, shard_rows, sum_over_processes
 from models.objectives.base import ClassMatrix, Objective, ObjectiveOutput, seeded_generator
-from models.objectives.settings import ArcFaceSettings
 
 WEIGHT_RANGE = 4096.0  # largest softmax weight in half precision: far below float16's end at 65,504, small ones above its start
 SEED_BLOCK = 65_536  # rows of the initial class matrix that are drawn together, whatever the number of processes
@@ -28,7 +27,7 @@ class ArcFace(Objective):
     Its gradient for the embeddings is scaled for data parallelism (see `gather_rows`), that for the process's own part of the
     matrix is exact. Under autocast the products of embeddings and matrix are in half precision, all sums in float32.
 
-    With settings.negatives each step compares with a random share of the classes and the batch's own (X. An et al., Partial
+    With `negatives` each step compares with a random share of the classes and the batch's own (X. An et al., Partial
     FC, 2021): an approximation, without correction for what is left out, so that the loss is lower than the exact one. Its
     logs then hold share_of_classes, and only rows that were drawn have a gradient.
     """
@@ -36,9 +35,12 @@ class ArcFace(Objective):
     takes_local_batch = True
     step: Tensor
 
-    def __init__(self, dimensions: int, classes: int, settings: ArcFaceSettings, seed: int = 0) -> None:
+    def __init__(
+        self, dimensions: int, classes: int, *, margin: float, scale: float, chunk: int, negatives: float | None, seed: int
+    ) -> None:
         super().__init__()
-        self.settings, self.classes, self.seed = settings, classes, seed
+        self.classes, self.seed = classes, seed
+        self.margin, self.scale, self.chunk, self.negatives = margin, scale, chunk, negatives
         self.rows = shard_rows(classes, group_rank(), group_size())
         self.matrix = nn.Parameter(_draw_prototypes(self.rows, classes, dimensions, seed))
         self.register_buffer("step", torch.zeros((), dtype=torch.long))
@@ -55,14 +57,14 @@ class ArcFace(Objective):
         """Mean cross entropy over the batch of all processes; logs the mean cosine to the right class's prototype."""
         unit = gather_rows(functional.normalize(embeddings))
         own_part = gather_rows(labels) - self.rows.start  # outside 0 … rows of this process: a class of another one
-        matrix, own_part = self._sample(own_part) if self.settings.negatives else (self.matrix, own_part)
-        logs = {"share_of_classes": len(matrix) / max(1, len(self.matrix))} if self.settings.negatives else {}
+        matrix, own_part = self._sample(own_part) if self.negatives else (self.matrix, own_part)
+        logs = {"share_of_classes": len(matrix) / max(1, len(self.matrix))} if self.negatives else {}
         sums = _ClassSums.apply(  # type: ignore[no-untyped-call]  # torch's apply has no types
-            unit, matrix, own_part, self.settings.scale, self.settings.chunk, product_dtype
+            unit, matrix, own_part, self.scale, self.chunk, product_dtype
         )
         own, others = sums
-        target = angular_margin(own, self.settings.margin)
-        loss = functional.softplus(others - self.settings.scale * target).mean()
+        target = angular_margin(own, self.margin)
+        loss = functional.softplus(others - self.scale * target).mean()
         return ObjectiveOutput(loss, {"cosine_to_own_class": own.detach().mean(), **logs})
 
     def _sample(self, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -73,7 +75,7 @@ class ArcFace(Objective):
             steps += 1
         self._steps = steps
         generator = seeded_generator(self.seed, steps, labels.device)
-        count = math.ceil((self.settings.negatives or 1.0) * len(self.matrix))
+        count = math.ceil((self.negatives or 1.0) * len(self.matrix))
         inside = (labels >= 0) & (labels < len(self.matrix))
         drawn = torch.randperm(len(self.matrix), generator=generator, device=labels.device)[:count]
         rows = torch.cat([torch.where(inside, labels, drawn[0]), drawn]).unique()

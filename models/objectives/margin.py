@@ -9,7 +9,6 @@ from torch.nn import functional
 from models.distributed import gather_rows, group_rank
 from models.objectives.base import Objective, ObjectiveOutput, seeded_generator
 from models.objectives.pairs import positive_pairs
-from models.objectives.settings import MarginSettings
 
 
 class MarginLoss(Objective):
@@ -23,15 +22,26 @@ class MarginLoss(Objective):
     takes_local_batch = True
     step: Tensor
 
-    def __init__(self, settings: MarginSettings, seed: int) -> None:
+    def __init__(
+        self,
+        *,
+        margin: float,
+        beta: float,
+        beta_learning_rate: float,
+        cutoff: float | None,
+        farthest: float | None,
+        log_cap: float | None,
+        seed: int,
+    ) -> None:
         super().__init__()
-        self.settings, self.seed = settings, seed
-        self.beta = nn.Parameter(torch.tensor(settings.beta))
+        self.margin, self.beta_learning_rate, self.seed = margin, beta_learning_rate, seed
+        self.cutoff, self.farthest, self.log_cap = cutoff, farthest, log_cap
+        self.beta = nn.Parameter(torch.tensor(beta))
         self.register_buffer("step", torch.zeros((), dtype=torch.long))
 
     def parameter_rates(self) -> dict[str, float]:
         """β has its own."""
-        return {"beta": self.settings.beta_learning_rate}
+        return {"beta": self.beta_learning_rate}
 
     def compute_loss(
         self, embeddings: Tensor, labels: Tensor, instances: Tensor, product_dtype: torch.dtype | None
@@ -45,39 +55,45 @@ class MarginLoss(Objective):
         unit = functional.normalize(rows)
         distances = (2 - 2 * unit @ unit.T).clamp(min=1e-8).sqrt()  # √0 has no finite gradient
         anchors, positives = positive_pairs(labels)
-        near = (self.settings.margin + distances[anchors, positives] - self.beta).relu()
+        near = (self.margin + distances[anchors, positives] - self.beta).relu()
         others = (labels[:, None] != labels[None]) & (processes[:, None] == processes[None])
-        weights = negative_weights(distances.detach(), others, embeddings.shape[1], self.settings)[anchors]
+        weights = negative_weights(
+            distances.detach(), others, embeddings.shape[1], cutoff=self.cutoff, farthest=self.farthest, log_cap=self.log_cap
+        )[anchors]
         drawable = weights.sum(1) > 0  # an anchor whose process has no other class in the batch has no negative
         anchors, weights = anchors[drawable], weights[drawable]
         if len(anchors) == 0:
             return ObjectiveOutput(near.mean(), {"beta": self.beta.detach()})
         generator = seeded_generator(self.seed, int(self.step), unit.device)
         negatives = torch.multinomial(weights, 1, generator=generator)[:, 0]
-        far = (self.settings.margin - distances[anchors, negatives] + self.beta).relu()
+        far = (self.margin - distances[anchors, negatives] + self.beta).relu()
         return ObjectiveOutput(torch.cat([near, far]).mean(), {"beta": self.beta.detach()})
 
 
-def negative_weights(distances: Tensor, others: Tensor, dimensions: int, settings: MarginSettings) -> Tensor:
+def negative_weights(
+    distances: Tensor, others: Tensor, dimensions: int, *, cutoff: float | None, farthest: float | None, log_cap: float | None
+) -> Tensor:
     """Weights [n, n] ∝ min(τ, 1/q(D)) of j as a negative of i, 0 where j cannot be one; the largest of a row is 1.
 
     q(z) ∝ z^(d−2) (1 − z²/4)^((d−3)/2) is the density of distances between random unit vectors [d]; in logarithms, since in
-    high dimension 1/q spans hundreds of powers of ten. As in the code of Wu et al., distances below `settings.cutoff` count as
-    that, which is the cap τ, none is drawn from beyond `settings.farthest`, and where all are beyond, each is as likely.
+    high dimension 1/q spans hundreds of powers of ten. As in the code of Wu et al., distances below `cutoff` count as
+    that, which is the cap τ, none is drawn from beyond `farthest`, and where all are beyond, each is as likely.
 
     Args:
         distances: D [n, n] of unit vectors, 0…2.
         others: [n, n] bool, which j may be a negative of i.
         dimensions: d.
-        settings: The cutoffs.
+        cutoff: Distance 0…2 below which all weigh the same; None for no such distance.
+        farthest: Distance 0…2 beyond which none is drawn, where a row has a nearer one; None for any distance.
+        log_cap: Logarithm of a further cap on the weights, relative to the weight at distance √2; None for no cap.
     """
-    z = distances.clamp(max(settings.cutoff or 0.0, 1e-4), 2 - 1e-4)
+    z = distances.clamp(max(cutoff or 0.0, 1e-4), 2 - 1e-4)
     log_weights = -_log_density(z, dimensions)
-    if settings.log_cap is not None:
+    if log_cap is not None:
         at_sqrt2 = -_log_density(torch.tensor(math.sqrt(2.0)), dimensions).to(z)
-        log_weights = log_weights.clamp(max=at_sqrt2 + settings.log_cap)
-    if settings.farthest is not None:
-        near = others & (distances <= settings.farthest)
+        log_weights = log_weights.clamp(max=at_sqrt2 + log_cap)
+    if farthest is not None:
+        near = others & (distances <= farthest)
         some = near.any(1, keepdim=True)
         others, log_weights = torch.where(some, near, others), torch.where(some, log_weights, 0.0)
     log_weights = log_weights.masked_fill(~others, -torch.inf)

@@ -7,7 +7,6 @@ from torch.nn import functional
 from models.distributed import gather_rows
 from models.objectives.base import Objective, ObjectiveOutput
 from models.objectives.margin import MarginLoss
-from models.objectives.settings import MultiGrainSettings
 
 
 class Softmax(Objective):
@@ -34,15 +33,15 @@ class MultiGrain(Objective):
 
     A part whose weight is 0 is left out: λ = 1 needs no repeated images, λ = 0 has no classifier. It is given this process's part
     of a batch, because negatives come from there alone; the loss is that of all parts.
+
+    `weight` is λ; `softmax` is None where it is 0.
     """
 
     takes_local_batch = True
 
-    def __init__(self, dimensions: int, classes: int, settings: MultiGrainSettings, seed: int) -> None:
+    def __init__(self, weight: float, softmax: Softmax | None, margin: MarginLoss) -> None:
         super().__init__()
-        self.weight = settings.weight
-        self.softmax = Softmax(dimensions, classes) if settings.weight > 0 else None
-        self.margin = MarginLoss(settings.margin_settings(), seed)
+        self.weight, self.softmax, self.margin = weight, softmax, margin
 
     def linear_classifier(self) -> nn.Linear | None:
         """The classifier, where cross entropy has a weight."""

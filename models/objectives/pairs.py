@@ -11,23 +11,17 @@ from torch.nn import functional
 
 from data.errors import UserError
 from models.objectives.base import Objective, ObjectiveOutput
-from models.objectives.settings import (
-    AngularSettings,
-    ContrastiveSettings,
-    MultiSimilaritySettings,
-    NPairSettings,
-    PairLossSettings,
-    TripletSettings,
-)
 
 
 class PairObjective(Objective):
-    """One of the losses of `PairLossSettings` over all pairs of the batch that share a label."""
+    """A loss over all pairs of the batch that share a label.
 
-    def __init__(self, settings: PairLossSettings) -> None:
+    `loss` maps vectors [n, d] and labels [n] to a scalar; with `normalize` it is given unit vectors, otherwise raw embeddings.
+    """
+
+    def __init__(self, loss: nn.Module, normalize: bool = True) -> None:
         super().__init__()
-        self.loss = _build_loss(settings)
-        self.normalize = not isinstance(settings, NPairSettings) or settings.normalize
+        self.loss, self.normalize = loss, normalize
 
     def compute_loss(
         self, embeddings: Tensor, labels: Tensor, instances: Tensor, product_dtype: torch.dtype | None
@@ -36,6 +30,30 @@ class PairObjective(Objective):
         positive_pairs(labels)
         vectors = functional.normalize(embeddings) if self.normalize else embeddings
         return ObjectiveOutput(self.loss(vectors, labels))
+
+
+def contrastive_loss(positive_margin: float, negative_margin: float) -> nn.Module:
+    """The mean over the positive pairs plus the mean over the negative ones; margins are distances, 0…2."""
+    loss: nn.Module = losses.ContrastiveLoss(positive_margin, negative_margin, reducer=reducers.MeanReducer())
+    return loss
+
+
+def triplet_loss(margin: float) -> nn.Module:
+    """The mean over the triplets that violate the margin, a distance, as the library has it."""
+    loss: nn.Module = losses.TripletMarginLoss(margin)
+    return loss
+
+
+def multi_similarity_loss(alpha: float, beta: float, base: float) -> nn.Module:
+    """Multi-similarity loss (X. Wang et al., 2019): α and β weight positive and negative pairs, λ = `base` is a cosine."""
+    loss: nn.Module = losses.MultiSimilarityLoss(alpha, beta, base)
+    return loss
+
+
+def angular_loss(angle: float) -> nn.Module:
+    """Angular loss (SVMax, equations A3 and A4); α = `angle` in degrees."""
+    loss: nn.Module = losses.AngularLoss(angle)
+    return loss
 
 
 class NPairLoss(nn.Module):
@@ -60,21 +78,3 @@ def positive_pairs(labels: Tensor) -> tuple[Tensor, Tensor]:
             "Sample several images of each class (PK batches, K ≥ 2) or several edited copies of each image (repetitions ≥ 2)."
         )
     return anchors, positives
-
-
-def _build_loss(settings: PairLossSettings) -> nn.Module:
-    loss: nn.Module
-    match settings:
-        case ContrastiveSettings():  # mean over the positive pairs plus mean over the negative ones
-            loss = losses.ContrastiveLoss(settings.positive_margin, settings.negative_margin, reducer=reducers.MeanReducer())
-        case TripletSettings():  # mean over the triplets that violate the margin, as the library has it
-            loss = losses.TripletMarginLoss(settings.margin)
-        case MultiSimilaritySettings():
-            loss = losses.MultiSimilarityLoss(settings.alpha, settings.beta, settings.base)
-        case AngularSettings():
-            loss = losses.AngularLoss(settings.angle)
-        case NPairSettings():
-            loss = NPairLoss()
-        case _:
-            raise NotImplementedError(f"{type(settings).__name__} has no loss in {__name__}")
-    return loss

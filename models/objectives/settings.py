@@ -1,18 +1,23 @@
 """What a recipe may say of an objective, with the papers' values as defaults; each settings class builds its objective.
 
-Settings are read without torch: `build` imports the module that it needs.
+Settings are read without torch: `build` imports the module that it needs and hands it plain values, as an objective does not
+know its settings.
 """
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 from pydantic import Field
 
 from data.settings import Settings
 
 if TYPE_CHECKING:
+    from models.objectives.arcface import ArcFace
     from models.objectives.base import Objective
+    from models.objectives.margin import MarginLoss
+    from models.objectives.multigrain import MultiGrain, Softmax
+    from models.objectives.pairs import PairObjective
 
 
 @dataclass(frozen=True)
@@ -68,16 +73,6 @@ class PairwiseSettings(ObjectiveSettings):
         return "class"
 
 
-class PairLossSettings(PairwiseSettings):
-    """The base of losses over all pairs of a batch, without state (models/objectives/pairs.py)."""
-
-    def build(self, dimensions: int, classes: int, seed: int) -> "Objective":
-        """As in ObjectiveSettings."""
-        from models.objectives.pairs import PairObjective
-
-        return PairObjective(self)
-
-
 class ArcFaceSettings(ObjectiveSettings):
     """Softmax over all classes with an additive angular margin (J. Deng et al., ArcFace, 2019).
 
@@ -95,11 +90,13 @@ class ArcFaceSettings(ObjectiveSettings):
     chunk: int = Field(16_384, ge=1)
     negatives: float | None = Field(None, gt=0, lt=1)
 
-    def build(self, dimensions: int, classes: int, seed: int) -> "Objective":
+    def build(self, dimensions: int, classes: int, seed: int) -> "ArcFace":
         """As in ObjectiveSettings."""
         from models.objectives.arcface import ArcFace
 
-        return ArcFace(dimensions, classes, self, seed)
+        return ArcFace(
+            dimensions, classes, margin=self.margin, scale=self.scale, chunk=self.chunk, negatives=self.negatives, seed=seed
+        )
 
     def class_rows(self, classes: int, batch: int, processes: int) -> ClassRows:
         """The class matrix, of which each process holds a part."""
@@ -108,7 +105,7 @@ class ArcFaceSettings(ObjectiveSettings):
         return ClassRows(held, copied, self.chunk)
 
 
-class ContrastiveSettings(PairLossSettings):
+class ContrastiveSettings(PairwiseSettings):
     """Contrastive loss on distances of unit vectors, 0…2.
 
     Attributes:
@@ -120,8 +117,14 @@ class ContrastiveSettings(PairLossSettings):
     positive_margin: float = Field(0.0, ge=0, lt=2)
     negative_margin: float = Field(1.0, gt=0, le=2)
 
+    def build(self, dimensions: int, classes: int, seed: int) -> "PairObjective":
+        """As in ObjectiveSettings."""
+        from models.objectives.pairs import PairObjective, contrastive_loss
 
-class TripletSettings(PairLossSettings):
+        return PairObjective(contrastive_loss(self.positive_margin, self.negative_margin))
+
+
+class TripletSettings(PairwiseSettings):
     """Triplet loss on distances of unit vectors, 0…2.
 
     Attributes:
@@ -131,8 +134,14 @@ class TripletSettings(PairLossSettings):
     kind: Literal["triplet"] = "triplet"
     margin: float = Field(0.2, gt=0, le=2)
 
+    def build(self, dimensions: int, classes: int, seed: int) -> "PairObjective":
+        """As in ObjectiveSettings."""
+        from models.objectives.pairs import PairObjective, triplet_loss
 
-class MultiSimilaritySettings(PairLossSettings):
+        return PairObjective(triplet_loss(self.margin))
+
+
+class MultiSimilaritySettings(PairwiseSettings):
     """Multi-similarity loss on cosines (X. Wang et al., 2019).
 
     Attributes:
@@ -146,8 +155,14 @@ class MultiSimilaritySettings(PairLossSettings):
     beta: float = Field(50.0, gt=0)
     base: float = Field(0.5, ge=-1, le=1)
 
+    def build(self, dimensions: int, classes: int, seed: int) -> "PairObjective":
+        """As in ObjectiveSettings."""
+        from models.objectives.pairs import PairObjective, multi_similarity_loss
 
-class NPairSettings(PairLossSettings):
+        return PairObjective(multi_similarity_loss(self.alpha, self.beta, self.base))
+
+
+class NPairSettings(PairwiseSettings):
     """N-pair loss (SVMax, equation A1).
 
     Attributes:
@@ -158,8 +173,14 @@ class NPairSettings(PairLossSettings):
     kind: Literal["npair"] = "npair"
     normalize: bool = True
 
+    def build(self, dimensions: int, classes: int, seed: int) -> "PairObjective":
+        """As in ObjectiveSettings."""
+        from models.objectives.pairs import NPairLoss, PairObjective
 
-class AngularSettings(PairLossSettings):
+        return PairObjective(NPairLoss(), self.normalize)
+
+
+class AngularSettings(PairwiseSettings):
     """Angular loss (SVMax, equations A3 and A4).
 
     Attributes:
@@ -168,6 +189,12 @@ class AngularSettings(PairLossSettings):
 
     kind: Literal["angular"] = "angular"
     angle: float = Field(45.0, gt=0, lt=90)
+
+    def build(self, dimensions: int, classes: int, seed: int) -> "PairObjective":
+        """As in ObjectiveSettings."""
+        from models.objectives.pairs import PairObjective, angular_loss
+
+        return PairObjective(angular_loss(self.angle))
 
 
 class MarginSettings(PairwiseSettings):
@@ -192,11 +219,11 @@ class MarginSettings(PairwiseSettings):
     farthest: float | None = Field(1.4, gt=0, le=2)
     log_cap: float | None = Field(None, ge=0)
 
-    def build(self, dimensions: int, classes: int, seed: int) -> "Objective":
+    def build(self, dimensions: int, classes: int, seed: int) -> "MarginLoss":
         """As in ObjectiveSettings."""
         from models.objectives.margin import MarginLoss
 
-        return MarginLoss(self, seed)
+        return MarginLoss(**self.model_dump(exclude={"kind"}), seed=seed)
 
 
 class SoftmaxSettings(ObjectiveSettings):
@@ -204,7 +231,7 @@ class SoftmaxSettings(ObjectiveSettings):
 
     kind: Literal["softmax"] = "softmax"
 
-    def build(self, dimensions: int, classes: int, seed: int) -> "Objective":
+    def build(self, dimensions: int, classes: int, seed: int) -> "Softmax":
         """As in ObjectiveSettings."""
         from models.objectives.multigrain import Softmax
 
@@ -237,11 +264,13 @@ class MultiGrainSettings(ObjectiveSettings):
     farthest: float | None = Field(1.4, gt=0, le=2)
     log_cap: float | None = Field(None, ge=0)
 
-    def build(self, dimensions: int, classes: int, seed: int) -> "Objective":
+    def build(self, dimensions: int, classes: int, seed: int) -> "MultiGrain":
         """As in ObjectiveSettings."""
         from models.objectives.multigrain import MultiGrain
 
-        return MultiGrain(dimensions, classes, self, seed)
+        softmax = SoftmaxSettings().build(dimensions, classes, seed) if self.weight > 0 else None
+        margin = MarginSettings(**self.model_dump(exclude={"kind", "weight"}))
+        return MultiGrain(self.weight, softmax, margin.build(dimensions, classes, seed))
 
     @property
     def positives(self) -> Literal["class", "instance"] | None:
@@ -252,24 +281,12 @@ class MultiGrainSettings(ObjectiveSettings):
         """The classifier, whole in each process, where it has a weight."""
         return ClassRows(held=classes if self.weight > 0 else 0)
 
-    def margin_settings(self) -> MarginSettings:
-        """The part of the margin loss."""
-        return MarginSettings(**self.model_dump(exclude={"kind", "weight"}))
-
 
 PairSettings = ContrastiveSettings | TripletSettings | MultiSimilaritySettings | NPairSettings | AngularSettings
 AnyObjectiveSettings = ArcFaceSettings | PairSettings | MarginSettings | SoftmaxSettings | MultiGrainSettings
 ObjectiveChoice = Annotated[AnyObjectiveSettings, Field(discriminator="kind")]  # as a recipe names one
 PAIRWISE: tuple[str, ...] = tuple(
-    settings().kind
-    for settings in (
-        ContrastiveSettings,
-        TripletSettings,
-        MultiSimilaritySettings,
-        NPairSettings,
-        AngularSettings,
-        MarginSettings,
-    )
+    settings().kind for settings in get_args(AnyObjectiveSettings) if issubclass(settings, PairwiseSettings)
 )  # kinds that compare images of one class
 
 

@@ -1,7 +1,7 @@
 """explore.py's work: open the run, serve the page on this machine alone."""
 
-import argparse
 import socket
+from pathlib import Path
 
 import uvicorn
 
@@ -11,29 +11,43 @@ from pipeline.tools.explorer.answers import open_explorer
 from pipeline.tools.explorer.app import make_app
 
 HOST = "127.0.0.1"
-AT_ONCE = 64  # connections; more are told to come later
+MAX_CONNECTIONS = 64  # at once; further ones are answered 503
 
 
-def explore(options: argparse.Namespace) -> None:
-    """Serve until Ctrl-C. UserError: the run lacks a step, the port is taken, the rate is none."""
-    if not 0 < options.false_alarms < 1:
-        raise UserError(f"--false-alarms {options.false_alarms}: a rate per query between 0 and 1, such as 0.001.")
-    door = listening(options.port)
-    with door:
-        run = open_existing_run(options.run, options.data)
-        explorer = open_explorer(run, options.false_alarms)
-        print(f"{run.folder}: http://{HOST}:{door.getsockname()[1]}   (Ctrl-C stops)", flush=True)
-        uvicorn.Server(uvicorn.Config(make_app(explorer), log_level="warning", limit_concurrency=AT_ONCE)).run([door])
+def explore(folder: Path | None, data: Path | None, port: int, false_alarms: float) -> None:
+    """Serve the explorer's page until Ctrl-C.
+
+    Args:
+        folder: The run folder; without it the latest run.
+        data: The run's data set, where it has been moved.
+        port: Port of 127.0.0.1; 0 takes a free one.
+        false_alarms: Rate per query that the threshold is calibrated for, between 0 and 1.
+
+    Raises:
+        UserError: The run lacks a step, the port cannot be used, or the rate lies outside its range.
+    """
+    if not 0 < false_alarms < 1:
+        raise UserError(f"--false-alarms {false_alarms}: a rate per query between 0 and 1, such as 0.001.")
+    listener = open_listener(port)
+    with listener:
+        run = open_existing_run(folder, data)
+        explorer = open_explorer(run, false_alarms)
+        print(f"{run.folder}: http://{HOST}:{listener.getsockname()[1]}   (Ctrl-C stops)", flush=True)
+        uvicorn.Server(uvicorn.Config(make_app(explorer), log_level="warning", limit_concurrency=MAX_CONNECTIONS)).run([listener])
 
 
-def listening(port: int) -> socket.socket:
-    """A socket of this machine alone; port 0 takes a free one. UserError when the port cannot be had."""
-    door = socket.socket()
-    door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+def open_listener(port: int) -> socket.socket:
+    """A listening socket that only this machine reaches; port 0 takes a free one.
+
+    Raises:
+        UserError: The port cannot be used.
+    """
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        door.bind((HOST, port))
-        door.listen()  # at once: until then another explorer could take the port as well
+        listener.bind((HOST, port))
+        listener.listen()  # at once: until then another explorer could take the port as well
     except (OSError, OverflowError) as error:
-        door.close()
+        listener.close()
         raise UserError(f"port {port} of {HOST} cannot be used ({error}). Choose another one with --port.") from error
-    return door
+    return listener

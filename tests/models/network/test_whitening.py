@@ -4,7 +4,6 @@ import torch
 from data.errors import UserError
 from models.network.whitening import compute_folded_logits, fit_whitening
 from models.objectives.domains import average_over_domains
-from models.objectives.pairs import PairObjective
 from models.objectives.settings import MultiSimilaritySettings
 
 
@@ -40,7 +39,7 @@ def test_too_few_and_equal_embeddings_are_errors() -> None:
 
 
 def test_a_domain_neither_sees_nor_moves_another() -> None:
-    objective, labels = PairObjective(MultiSimilaritySettings()), torch.arange(12) // 2
+    objective, labels = MultiSimilaritySettings().build(8, 6, 0), torch.arange(12) // 2
     vectors = seeded(4, 12, 8).requires_grad_()
     average_over_domains(objective, vectors, labels, labels).loss.backward()
     for domain in range(4):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from models.objectives.arcface import ArcFace, angular_margin
+from models.objectives.arcface import angular_margin
 from models.objectives.settings import ArcFaceSettings
 
 
@@ -27,7 +27,7 @@ def plain_loss(embeddings: torch.Tensor, matrix: torch.Tensor, labels: torch.Ten
 @given(st.integers(0, 10**6), st.integers(2, 40), st.integers(1, 12), st.integers(1, 50), st.floats(0, 0.6))
 def test_loss_and_gradients_equal_the_plain_head(seed: int, classes: int, batch: int, chunk: int, margin: float) -> None:
     torch.manual_seed(seed)
-    head = ArcFace(8, classes, ArcFaceSettings(margin=margin, scale=16, chunk=chunk))
+    head = ArcFaceSettings(margin=margin, scale=16, chunk=chunk).build(8, classes, 0)
     with torch.no_grad():
         head.matrix.mul_(torch.rand(classes, 1) + 0.5)
     labels = torch.randint(classes, (batch,))
@@ -54,13 +54,13 @@ def test_the_margin_is_monotone_past_pi_minus_m() -> None:
 
 
 def test_prototypes_can_be_replaced() -> None:
-    head = ArcFace(4, 3, ArcFaceSettings())
+    head = ArcFaceSettings().build(4, 3, 0)
     head.class_matrix().set_prototypes(torch.arange(3), torch.eye(4)[:3])
     assert float(head(torch.eye(4)[:3], torch.arange(3)).logs["cosine_to_own_class"]) == pytest.approx(1)
 
 
 def test_embeddings_of_any_length_count_alike() -> None:
-    head, embeddings, labels = ArcFace(8, 20, ArcFaceSettings(), seed=1), torch.randn(6, 8), torch.arange(6)
+    head, embeddings, labels = ArcFaceSettings().build(8, 20, 1), torch.randn(6, 8), torch.arange(6)
     torch.testing.assert_close(head(embeddings, labels).loss, head(embeddings * 7, labels).loss)
 
 
@@ -72,7 +72,7 @@ def test_half_precision_products_stay_near_float32(
     half: torch.dtype, loss_scale: float, loss_error: float, gradient_error: float
 ) -> None:
     torch.manual_seed(0)
-    head = ArcFace(64, 500, ArcFaceSettings(chunk=128), seed=1)
+    head = ArcFaceSettings(chunk=128).build(64, 500, 1)
     embeddings, labels = torch.randn(8, 64, requires_grad=True), torch.randint(500, (8,))
     exact = head(embeddings, labels).loss
     to_exact = torch.autograd.grad(exact, [embeddings, head.matrix])
@@ -88,8 +88,8 @@ def test_half_precision_products_stay_near_float32(
 def test_sampled_negatives_compare_with_a_share_of_the_classes() -> None:
     torch.manual_seed(0)
     labels, raw = torch.tensor([3, 199, 3, 50]), torch.randn(4, 8)
-    exact = ArcFace(8, 200, ArcFaceSettings(), seed=1)
-    sampled = ArcFace(8, 200, ArcFaceSettings(negatives=0.1), seed=1)
+    exact = ArcFaceSettings().build(8, 200, 1)
+    sampled = ArcFaceSettings(negatives=0.1).build(8, 200, 1)
     output = sampled(raw, labels)
     loss = output.loss.detach()
     output.loss.backward()
@@ -98,27 +98,27 @@ def test_sampled_negatives_compare_with_a_share_of_the_classes() -> None:
     assert touched[labels].all() and 20 <= int(touched.sum()) <= 23
     assert output.logs["share_of_classes"] == int(touched.sum()) / 200 and "share_of_classes" not in exact(raw, labels).logs
     assert 0 < loss < exact(raw, labels).loss  # fewer terms in the sum
-    again = ArcFace(8, 200, ArcFaceSettings(negatives=0.1), seed=1)
+    again = ArcFaceSettings(negatives=0.1).build(8, 200, 1)
     assert again(raw, labels).loss == output.loss  # seeded
     assert again(raw, labels).loss != output.loss  # and another sample in the next step
-    whole = ArcFace(8, 200, ArcFaceSettings(negatives=0.9999), seed=1)
+    whole = ArcFaceSettings(negatives=0.9999).build(8, 200, 1)
     torch.testing.assert_close(whole(raw, labels).loss, exact(raw, labels).loss)
 
 
 def test_a_restored_head_draws_the_samples_that_would_have_come() -> None:
     torch.manual_seed(0)
     raw, labels = torch.randn(4, 8), torch.arange(4)
-    unbroken, killed = (ArcFace(8, 200, ArcFaceSettings(negatives=0.1), seed=1) for _ in range(2))
+    unbroken, killed = (ArcFaceSettings(negatives=0.1).build(8, 200, 1) for _ in range(2))
     losses = [unbroken(raw, labels).loss for _ in range(4)]
     for _ in range(2):
         killed(raw, labels)
-    restored = ArcFace(8, 200, ArcFaceSettings(negatives=0.1), seed=1)
+    restored = ArcFaceSettings(negatives=0.1).build(8, 200, 1)
     restored.load_state_dict(killed.state_dict())
     assert [restored(raw, labels).loss for _ in range(2)] == losses[2:]
 
 
 def test_a_step_without_other_classes_has_no_gradient() -> None:
-    head, labels = ArcFace(4, 2, ArcFaceSettings(negatives=0.1), seed=0), torch.zeros(2, dtype=torch.long)
+    head, labels = ArcFaceSettings(negatives=0.1).build(4, 2, 0), torch.zeros(2, dtype=torch.long)
     alone = 0
     for _ in range(20):
         embeddings = torch.randn(2, 4, requires_grad=True)
@@ -132,5 +132,5 @@ def test_a_step_without_other_classes_has_no_gradient() -> None:
 
 
 def test_the_first_matrix_is_that_of_the_seed() -> None:
-    assert torch.equal(ArcFace(4, 10, ArcFaceSettings(), seed=3).matrix, ArcFace(4, 10, ArcFaceSettings(), seed=3).matrix)
-    assert not torch.equal(ArcFace(4, 10, ArcFaceSettings(), seed=3).matrix, ArcFace(4, 10, ArcFaceSettings(), seed=4).matrix)
+    assert torch.equal(ArcFaceSettings().build(4, 10, 3).matrix, ArcFaceSettings().build(4, 10, 3).matrix)
+    assert not torch.equal(ArcFaceSettings().build(4, 10, 3).matrix, ArcFaceSettings().build(4, 10, 4).matrix)

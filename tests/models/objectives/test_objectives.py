@@ -12,9 +12,7 @@ from torch.nn import functional
 
 from data.errors import UserError
 from models.objectives.domains import average_over_domains
-from models.objectives.margin import MarginLoss, negative_weights
-from models.objectives.multigrain import MultiGrain
-from models.objectives.pairs import PairObjective
+from models.objectives.margin import negative_weights
 from models.objectives.settings import (
     AngularSettings,
     AnyObjectiveSettings,
@@ -114,7 +112,7 @@ def angular(x: Tensor, labels: Tensor) -> float:
 def test_pair_objectives_equal_their_formulas(
     settings: PairSettings, literal: Callable[[Tensor, Tensor], float], vectors: Tensor
 ) -> None:
-    loss = PairObjective(settings)(vectors, LABELS, INSTANCES).loss
+    loss = settings.build(8, 6, 0)(vectors, LABELS, INSTANCES).loss
     assert float(loss) == pytest.approx(literal(functional.normalize(vectors.double()), LABELS), rel=1e-4)
 
 
@@ -124,12 +122,12 @@ def test_margin_loss_equals_its_formula_with_two_classes_of_which_one_negative_c
     x = functional.normalize(vectors.double())
     terms = [max(0.0, 0.2 + float((x[i] - x[j]).norm()) - 1.2) for i, j in ((0, 1), (1, 0))]
     terms += [max(0.0, 0.2 - float((x[i] - x[2]).norm()) + 1.2) for i in (0, 1)]
-    loss = MarginLoss(MarginSettings(), 0)(vectors, labels).loss
+    loss = MarginSettings().build(8, 6, 0)(vectors, labels).loss
     assert loss.item() == pytest.approx(sum(terms) / 4, rel=1e-5)
 
 
 def test_margin_loss_is_its_expectation_over_the_drawn_negatives_on_average(vectors: Tensor) -> None:
-    x, objective = functional.normalize(vectors.double()), MarginLoss(MarginSettings(cutoff=None, farthest=None, log_cap=3.0), 0)
+    x, objective = functional.normalize(vectors.double()), MarginSettings(cutoff=None, farthest=None, log_cap=3.0).build(8, 6, 0)
 
     def log_q(z: float) -> float:
         return 6 * math.log(z) + 2.5 * math.log(1 - z * z / 4)
@@ -150,7 +148,7 @@ def test_domains_are_compared_within_themselves_only(vectors: Tensor) -> None:
     domains = torch.stack([vectors, 2 * vectors.flip(1), vectors.roll(3, 0), -vectors[:, [1, 0, 3, 2, 5, 4, 7, 6]] + 1])
     for settings, literal in ((ContrastiveSettings(), contrastive), (MultiSimilaritySettings(), multi_similarity)):
         expected = mean([literal(functional.normalize(domain.double()), LABELS) for domain in domains])
-        loss = average_over_domains(PairObjective(settings), domains, LABELS, INSTANCES).loss
+        loss = average_over_domains(settings.build(8, 6, 0), domains, LABELS, INSTANCES).loss
         assert float(loss) == pytest.approx(expected, rel=1e-4)
 
 
@@ -158,34 +156,39 @@ def different(labels: Tensor) -> Tensor:
     return labels[:, None] != labels[None]
 
 
+def weights_by(settings: MarginSettings, distances: Tensor, others: Tensor, dimensions: int) -> Tensor:
+    caps = {"cutoff": settings.cutoff, "farthest": settings.farthest, "log_cap": settings.log_cap}
+    return negative_weights(distances, others, dimensions, **caps)
+
+
 def test_negatives_are_drawn_in_inverse_proportion_to_the_density_of_their_distance() -> None:
     z, d = torch.tensor([[0.0, 0.7, 1.0, 1.3]]), 6
     labels = torch.tensor([0, 1, 2, 3])
     uncapped = MarginSettings(cutoff=None, farthest=None)
-    weights = negative_weights(z.expand(4, 4), different(labels), d, uncapped)[0]
+    weights = weights_by(uncapped, z.expand(4, 4), different(labels), d)[0]
 
     def q(z: float) -> float:
         return float(z ** (d - 2) * (1 - z * z / 4) ** ((d - 3) / 2))
 
     expected = torch.tensor([0.0, 1 / q(0.7), 1 / q(1.0), 1 / q(1.3)])
     assert torch.allclose(weights / weights.sum(), expected / expected.sum(), atol=1e-5)
-    capped = negative_weights(z.expand(4, 4), different(labels), d, MarginSettings(cutoff=None, farthest=None, log_cap=0.0))[0]
+    capped = weights_by(MarginSettings(cutoff=None, farthest=None, log_cap=0.0), z.expand(4, 4), different(labels), d)[0]
     assert torch.allclose(capped[1:], torch.tensor([1.0, 1.0, q(math.sqrt(2)) / q(1.3)]).clamp(max=1.0), atol=1e-5)
-    assert negative_weights(z.expand(4, 4), different(labels), 4096, MarginSettings()).isfinite().all()
+    assert weights_by(MarginSettings(), z.expand(4, 4), different(labels), 4096).isfinite().all()
 
 
 @pytest.mark.parametrize("dimensions", [2048, 128])
 def test_near_negatives_weigh_as_one_at_half_and_far_ones_nothing(dimensions: int) -> None:
     """The defaults of Wu et al., which MultiGrain takes (section 4.1)."""
     z = torch.tensor([[0.0, 0.2, 0.5, 0.502, 1.4, 1.45]]).expand(6, 6)
-    weights = negative_weights(z, different(torch.arange(6)), dimensions, MarginSettings())[0]
+    weights = weights_by(MarginSettings(), z, different(torch.arange(6)), dimensions)[0]
     assert weights[:3].tolist() == [0.0, 1.0, 1.0] and 0 < weights[3] < 1 and weights[5] == 0
 
 
 def test_the_cap_is_far_above_the_weight_of_the_commonest_distance() -> None:
     """log τ is 92 above that at √2 in 128 dimensions (1,485 in 2,048, where it underflows)."""
     z = torch.tensor([[0.0, 0.1, math.sqrt(2)]]).double().expand(3, 3)
-    weights = negative_weights(z, different(torch.arange(3)), 128, MarginSettings(farthest=None))[0]
+    weights = weights_by(MarginSettings(farthest=None), z, different(torch.arange(3)), 128)[0]
     assert weights[1] == 1 and math.log(float(weights[2])) == pytest.approx(-92, abs=0.5)
 
 
@@ -197,7 +200,7 @@ def test_in_high_dimension_few_negatives_are_likely() -> None:
     distances = (2 - 2 * features @ features.T).clamp(min=1e-8).sqrt()
     others = different(torch.arange(512) // 2)
     shares = [
-        functional.normalize(negative_weights(distances, others, 2048, settings), p=1)
+        functional.normalize(weights_by(settings, distances, others, 2048), p=1)
         for settings in (MarginSettings(), MarginSettings(cutoff=None, farthest=None, log_cap=10.0))
     ]
     effective = [float((1 / (share**2).sum(1)).mean()) for share in shares]
@@ -206,7 +209,7 @@ def test_in_high_dimension_few_negatives_are_likely() -> None:
 
 def test_an_anchor_whose_negatives_are_all_far_draws_any_of_them() -> None:
     distances = torch.tensor([[0.0, 0.3, 1.5, 1.9]]).expand(4, 4)
-    weights = negative_weights(distances, different(torch.tensor([0, 0, 1, 2])), 64, MarginSettings())[0]
+    weights = weights_by(MarginSettings(), distances, different(torch.tensor([0, 0, 1, 2])), 64)[0]
     assert weights.tolist() == [0.0, 0.0, 1.0, 1.0]
 
 
@@ -220,21 +223,21 @@ def test_negatives_come_from_the_anchors_own_process(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("models.objectives.margin.gather_rows", lambda local: gathered.pop(0))
     seen: list[Tensor] = []
 
-    def watched(distances: Tensor, others: Tensor, *rest: Any) -> Tensor:
+    def watched(distances: Tensor, others: Tensor, *rest: Any, **caps: Any) -> Tensor:
         seen.append(others)
-        return negative_weights(distances, others, *rest)
+        return negative_weights(distances, others, *rest, **caps)
 
     monkeypatch.setattr("models.objectives.margin.negative_weights", watched)
-    MarginLoss(MarginSettings(), 0)(first, labels)
+    MarginSettings().build(8, 6, 0)(first, labels)
     inside = torch.block_diag(torch.ones(4, 4), torch.ones(4, 4)).bool()
     assert not (seen[0] & ~inside).any() and (seen[0] == (inside & different(parts[0]))).all()
 
 
 def test_beta_learns_and_a_resumed_margin_loss_draws_the_same(vectors: Tensor) -> None:
-    whole, first = MarginLoss(MarginSettings(), 3), MarginLoss(MarginSettings(), 3)
+    whole, first = MarginSettings().build(8, 6, 3), MarginSettings().build(8, 6, 3)
     losses = [whole(vectors, LABELS).loss.item() for _ in range(4)]
     _ = [first(vectors, LABELS) for _ in range(2)]
-    resumed = MarginLoss(MarginSettings(), 3)
+    resumed = MarginSettings().build(8, 6, 3)
     resumed.load_state_dict(first.state_dict())
     assert [resumed(vectors, LABELS).loss.item() for _ in range(2)] == losses[2:]
     assert len(set(losses)) > 1
@@ -244,12 +247,12 @@ def test_beta_learns_and_a_resumed_margin_loss_draws_the_same(vectors: Tensor) -
 
 def test_multigrain_joins_its_two_losses_by_its_weight(vectors: Tensor) -> None:
     for weight in (0.0, 0.3, 1.0):
-        joint = MultiGrain(8, 6, MultiGrainSettings(weight=weight), 5)
+        joint = MultiGrainSettings(weight=weight).build(8, 6, 5)
         assert (joint.softmax is None) == (weight == 0)
         linear = joint.softmax.classifier if joint.softmax else torch.nn.Linear(8, 6)
         of_rows = zip((vectors @ linear.weight.T + linear.bias).tolist(), LABELS.tolist(), strict=True)
         classes = mean([math.log(sum(math.exp(value) for value in row)) - row[label] for row, label in of_rows])
-        copies = MarginLoss(MarginSettings(), 5)(vectors, INSTANCES).loss.item()
+        copies = MarginSettings().build(8, 6, 5)(vectors, INSTANCES).loss.item()
         assert joint(vectors, LABELS, INSTANCES).loss.item() == pytest.approx(weight * classes + (1 - weight) * copies, rel=1e-5)
         assert set(joint.parameter_rates()) <= {name for name, _ in joint.named_parameters()}
 
@@ -273,7 +276,7 @@ def test_a_batch_without_a_positive_pair_is_an_error(settings: AnyObjectiveSetti
         settings.build(8, 12, 0)(vectors, torch.arange(12), torch.arange(12))
 
 
-def test_settings_are_told_apart_by_kind_and_checked() -> None:
+def test_settings_are_distinguished_by_kind_and_checked() -> None:
     adapter: TypeAdapter[AnyObjectiveSettings] = TypeAdapter(ObjectiveChoice)
     for settings in ALL[1:]:
         assert adapter.validate_python(settings.model_dump()) == settings

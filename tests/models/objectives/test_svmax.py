@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from data.errors import UserError
-from models.objectives.pairs import PairObjective
 from models.objectives.settings import AngularSettings, ContrastiveSettings, NPairSettings, SvmaxSettings
 from models.objectives.svmax import Svmax, angular_bounds, mean_singular_value, npair_bounds, singular_bounds
 
@@ -37,7 +36,7 @@ def test_the_loss_is_the_formula_in_float32_and_s_is_always_logged(
     dimensions: int, form: Literal["bounded", "unbounded"] | None, half: bool
 ) -> None:
     rows = torch.randn(12, dimensions, generator=torch.Generator().manual_seed(1)) * 3
-    inner = PairObjective(ContrastiveSettings())
+    inner = ContrastiveSettings().build(8, 6, 0)
     base = float(inner(rows, LABELS).loss)
     unit, raw = (float(torch.linalg.svdvals(x.double()).mean()) for x in (functional.normalize(rows), rows))
     lower, upper = math.sqrt(12) / min(12, dimensions), math.sqrt(12 / min(12, dimensions))
@@ -88,14 +87,14 @@ def test_the_gradient_of_equal_rows_is_that_of_the_singular_values_above_roundin
 def test_a_collapsed_batch_has_a_finite_gradient_even_under_autocast(form: Literal["bounded", "unbounded"]) -> None:
     rows = torch.ones(12, 8, dtype=torch.bfloat16, requires_grad=True)
     with torch.autocast("cpu", torch.bfloat16):
-        output = Svmax(PairObjective(ContrastiveSettings()), SvmaxSettings(form=form))(rows, LABELS, LABELS)
+        output = Svmax(ContrastiveSettings().build(8, 6, 0), SvmaxSettings(form=form))(rows, LABELS, LABELS)
     output.loss.backward()
     assert output.loss.dtype == torch.float32 and rows.grad is not None and rows.grad.isfinite().all()
 
 
 def test_a_batch_of_one_is_an_error() -> None:
     with pytest.raises(UserError, match="larger"):
-        Svmax(PairObjective(ContrastiveSettings()))(torch.ones(1, 8), torch.zeros(1), torch.zeros(1))
+        Svmax(ContrastiveSettings().build(8, 6, 0))(torch.ones(1, 8), torch.zeros(1), torch.zeros(1))
 
 
 @settings(max_examples=25, deadline=None)
@@ -104,9 +103,9 @@ def test_losses_of_one_pair_a_class_lie_between_their_bounds(seed: int, spread: 
     generator = torch.Generator().manual_seed(seed)
     rows = torch.randn(6, 4, generator=generator).repeat_interleave(2, 0) + spread * torch.randn(12, 4, generator=generator)
     lower, upper = npair_bounds(12)
-    assert lower - 1e-4 <= float(PairObjective(NPairSettings())(rows, LABELS).loss) <= upper + 1e-4
+    assert lower - 1e-4 <= float(NPairSettings().build(8, 6, 0)(rows, LABELS).loss) <= upper + 1e-4
     lower, upper = angular_bounds(12)
-    loss = float(PairObjective(AngularSettings())(rows, LABELS).loss)
+    loss = float(AngularSettings().build(8, 6, 0)(rows, LABELS).loss)
     assert lower - 1e-4 <= loss
     assert spread > 0 or loss <= upper + 1e-4  # the paper's upper bound takes anchor and positive as equal
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import torch
 from torch import distributed
 
-from models.objectives.arcface import ArcFace
 from models.objectives.settings import ArcFaceSettings
 
 CLASSES, DIMENSIONS, BATCH = 11, 8, 10
@@ -32,7 +31,7 @@ def main(folder: Path) -> None:
     own = slice(bounds[rank], bounds[rank + 1])
     results = {}
     for name, (classes, settings) in CASES.items():
-        head = ArcFace(DIMENSIONS, classes, settings, seed=1)
+        head = settings.build(DIMENSIONS, classes, 1)
         local = raw[own].clone().requires_grad_()
         loss = head(local, labels[own] % classes).loss
         loss.backward()

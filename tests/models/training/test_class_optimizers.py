@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch import nn
 
-from models.objectives.arcface import ArcFace
 from models.objectives.settings import ArcFaceSettings
 from models.settings import OptimizerSettings
 from models.training.schedule import build_optimizers
@@ -15,7 +14,7 @@ CLASSES, DIMENSIONS = 2000, 64
 @pytest.mark.parametrize(("kind", "floats"), [("adafactor", CLASSES + DIMENSIONS + 1), ("plain_sgd", 0)])
 def test_little_is_kept_and_only_rows_that_were_compared_move(kind: str, floats: int) -> None:
     torch.manual_seed(0)
-    head = ArcFace(DIMENSIONS, CLASSES, ArcFaceSettings(negatives=0.05))
+    head = ArcFaceSettings(negatives=0.05).build(DIMENSIONS, CLASSES, 0)
     settings = OptimizerSettings.model_validate({"class_kind": kind})
     optimizer = build_optimizers(nn.Linear(1, 1), head, settings)[-1]
     for _ in range(3):

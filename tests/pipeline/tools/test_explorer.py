@@ -14,7 +14,6 @@ from PIL import Image
 from data.decode import decode_rgb
 from data.errors import UserError
 from data.images import ImageSet
-from pipeline.explore import parser
 from pipeline.run.recipe import read_recipe
 from pipeline.run.run import Run
 from pipeline.tools.explorer import app as application
@@ -22,7 +21,7 @@ from pipeline.tools.explorer.answers import Explorer, answer, open_explorer
 from pipeline.tools.explorer.app import make_app
 from pipeline.tools.explorer.edits import EDITS, edited, offered
 from pipeline.tools.explorer.pictures import KEPT, Pictures
-from pipeline.tools.explorer.serving import explore, listening
+from pipeline.tools.explorer.serving import explore, open_listener
 from pipeline.tools.extractor import run_extractor
 
 TOP = Path(__file__).parents[3]
@@ -256,19 +255,19 @@ def test_pictures_are_forgotten_in_order_of_use() -> None:
 
 
 def test_the_port_is_this_machines_alone() -> None:
-    with listening(0) as door:
-        host, port = door.getsockname()
+    with open_listener(0) as listener:
+        host, port = listener.getsockname()
         assert host == "127.0.0.1"
         with pytest.raises(UserError, match="Choose another one"):
-            listening(port)
+            open_listener(port)
     with pytest.raises(UserError, match="Choose another one"):
-        listening(70_000)
+        open_listener(70_000)
 
 
-@pytest.mark.parametrize(("arguments", "message"), [([], "there is no run"), (["--false-alarms", "1"], "between 0 and 1")])
+@pytest.mark.parametrize(("false_alarms", "message"), [(0.001, "there is no run"), (1.0, "between 0 and 1")])
 def test_wrong_options_give_one_message(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, false_alarms: float, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=message):
-        explore(parser().parse_args(["--port", "0", *arguments]))
+        explore(None, None, port=0, false_alarms=false_alarms)
