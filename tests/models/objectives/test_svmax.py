@@ -53,7 +53,7 @@ def test_the_loss_is_the_formula_in_float32_and_s_is_always_logged(
 def test_both_forms_can_be_of_raw_embeddings_and_of_unit_ones(normalize: bool) -> None:
     """SVMax, table A1: N-pair on raw embeddings with the bounded and the unbounded regulariser."""
     rows = (torch.randn(12, 5, generator=torch.Generator().manual_seed(1)) * 0.5).requires_grad_()
-    inner = PairObjective(NPairSettings(normalize=False))
+    inner = NPairSettings(normalize=False).build(5, 6, 0)
     base = float(inner(rows, LABELS).loss.detach())
     s = float(torch.linalg.svdvals((functional.normalize(rows) if normalize else rows).detach().double()).mean())
     lower, upper = math.sqrt(12) / 5, math.sqrt(12 / 5)
