@@ -167,11 +167,11 @@ def embedding_speeds(backbone: str, found: ImageSet) -> tuple[float, float, floa
     """Median images per second of several rounds: embedding from files, the forward pass alone, and batches of it at once."""
     import torch
 
+    from models.device import best_device
     from models.inference.embed import embed_batch, embed_images
     from models.inference.parallel import map_in_parallel
     from models.network.checkpoint import Checkpoint
     from models.network.descriptor import Descriptor
-    from models.network.device import best_device
     from models.settings import DescriptorSettings, EmbeddingSettings
 
     descriptor = Descriptor(DescriptorSettings(backbone=backbone, dimensions=256)).eval()

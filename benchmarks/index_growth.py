@@ -60,7 +60,12 @@ def main() -> None:
         return unit_length(rng.standard_normal((count, DIMENSIONS), dtype=np.float32))
 
     with tempfile.TemporaryDirectory() as name, open_store(Path(name), "simulated", DIMENSIONS) as store:
-        timed("fill", lambda: [add(store, draw(BLOCK), first) for first in range(0, contents, BLOCK)])
+
+        def fill() -> None:
+            for first in range(0, contents, BLOCK):
+                add(store, draw(BLOCK), first)
+
+        timed("fill", fill)
         timed("open, making the Faiss file", lambda: open_search(store).ntotal)
         timed("open again", lambda: open_search(store).ntotal)
         timed(f"add {ADDED:,}", lambda: add(store, draw(ADDED), contents))

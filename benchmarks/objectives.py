@@ -19,8 +19,8 @@ from rich.table import Table
 from torch import Tensor
 from tqdm import tqdm
 
+from models.device import best_device
 from models.network.descriptor import Descriptor
-from models.network.device import best_device
 from models.objectives.base import Objective
 from models.objectives.domains import average_over_domains
 from models.objectives.settings import PAIRWISE, ObjectiveChoice, SvmaxSettings

@@ -9,7 +9,7 @@ from torch import Tensor, distributed, nn
 
 from data.errors import UserError
 from data.process import process_count, process_rank
-from models.network.device import is_lack_of_memory
+from models.device import is_lack_of_memory
 
 LOST = ("connection", "peer", "timed out", "timeout", "nccl", "gloo")  # in what NCCL and gloo say of a process that is gone
 

@@ -15,9 +15,9 @@ from data.errors import UserError
 from data.images import ImageSet
 from data.loader import CleanImages
 from data.process import choose_workers
+from models.device import autocast, best_device, report_lack_of_memory
 from models.inference.parallel import map_in_parallel
 from models.network.checkpoint import Checkpoint
-from models.network.device import autocast, best_device, report_lack_of_memory
 from models.settings import EmbeddingSettings
 
 

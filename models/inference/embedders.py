@@ -14,9 +14,9 @@ from augmentations.dataset import normalize_pixels
 from data.images import ImageSet
 from data.loader import CleanImages
 from data.process import choose_workers
+from models.device import best_device
 from models.inference.embed import EmbeddedBlock, check_finite, embed_batch, image_sizes
 from models.network.checkpoint import load_descriptor
-from models.network.device import best_device
 from models.settings import EmbeddingSettings
 
 LOADED_WITHOUT_WORKERS = 64  # so many images are decoded faster than worker processes start

@@ -15,8 +15,8 @@ from torch.nn import functional
 
 from augmentations.domains import DOMAINS, rotate_to_all_domains
 from data.errors import UserError
+from models.device import report_lack_of_memory
 from models.network.base import ImageDescriptor
-from models.network.device import report_lack_of_memory
 from models.network.pooling import GeM
 from models.network.whitening import Whitening, whiten
 from models.settings import DescriptorSettings, is_local

@@ -9,8 +9,8 @@ from torch.utils.data import DataLoader
 from tqdm import tqdm
 
 from augmentations.dataset import EditedImages, normalize_pixels
+from models.device import autocast
 from models.network.descriptor import Descriptor
-from models.network.device import autocast
 
 EDITED_PER_CLASS = 4  # beside one embedding of the clean image, as in the paper
 CENTROID_EPOCH = -1  # edits of the rebuild come from epochs −1, −2, …, which training never uses

@@ -7,7 +7,7 @@ from lightning_fabric import Fabric
 from lightning_fabric.strategies.ddp import DDPStrategy
 
 from data.process import process_count, processes_on_machine
-from models.network.device import best_device
+from models.device import best_device
 
 PATIENCE = timedelta(hours=3)  # that processes wait for each other: the first one validates while the others wait
 PRECISIONS: dict[str, Literal["32-true", "bf16-mixed", "16-mixed"]] = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}

@@ -24,8 +24,8 @@ from augmentations.settings import AugmentationSettings
 from data.cache import SquareImages
 from data.loader import resize_square
 from data.process import choose_workers, usable_cores
+from models.device import autocast, best_device, report_lack_of_memory
 from models.network.descriptor import Descriptor, check_image_sizes
-from models.network.device import autocast, best_device, report_lack_of_memory
 from models.objectives.base import Objective
 from models.settings import ModelSettings, SamplingSettings, StageSettings
 from models.training.class_counts import repeats_stage_before

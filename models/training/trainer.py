@@ -27,10 +27,10 @@ from data.errors import UserError
 from data.files import whole_file
 from data.images import ImageSet
 from data.process import choose_workers, usable_cores
+from models.device import choose_algorithms, describe_device, report_lack_of_memory
 from models.distributed import report_lost_process, share_buffers
 from models.network.checkpoint import save_descriptor
 from models.network.descriptor import Descriptor, check_image_sizes
-from models.network.device import choose_algorithms, describe_device, report_lack_of_memory
 from models.objectives.svmax import Svmax
 from models.settings import EmbeddingSettings, ModelSettings, StageSettings
 from models.training.batches import build_batches

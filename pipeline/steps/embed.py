@@ -19,10 +19,10 @@ from tqdm import tqdm
 
 from data.images import ImageSet, find_images
 from data.process import choose_workers, print_once, process_count, process_rank, usable_cores
+from models.device import best_device, describe_device
 from models.distributed import report_lost_process
 from models.inference.embed import embed_images
 from models.network.checkpoint import Checkpoint, load_descriptor
-from models.network.device import best_device, describe_device
 from models.settings import EmbeddingSettings
 from pipeline.run.manifest import fingerprint
 from submissions.vectors.files import describe_vectors, iterate_vectors, write_vectors

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from models.network.device import best_device, is_lack_of_memory
+from models.device import best_device, is_lack_of_memory
 from submissions.search.backend import Metric, Rows, use_backend
 from submissions.search.exact import ROUNDING_SHARE
 

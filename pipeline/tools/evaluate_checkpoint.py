@@ -24,9 +24,9 @@ from data.readers.expected import RetrievalSet
 from data.readers.holidays import read_holidays
 from data.readers.online_products import read_online_products
 from data.readers.ukb import read_ukb
+from models.device import best_device
 from models.network.checkpoint import load_descriptor, trained_network
 from models.network.descriptor import Descriptor
-from models.network.device import best_device
 from models.network.whitening import compute_folded_logits
 from models.training.classifier import has_classifier, load_classifier
 from submissions.scoring.retrieval import (

@@ -16,10 +16,10 @@ from data.labels import LabelledImages, read_labels, with_classes
 from data.layout import TRAINING, TRAINING_LABELS
 from data.loader import CleanImages
 from data.process import choose_workers
+from models.device import best_device
 from models.inference.pooling_exponent import LearningSettings, LearntExponent, embed_at_exponents, learn_exponent
 from models.network.checkpoint import load_descriptor, trained_network
 from models.network.descriptor import Descriptor
-from models.network.device import best_device
 from models.training.classifier import load_classifier
 from pipeline.run.run import run_of_checkpoint
 from pipeline.run.training_roles import training_roles

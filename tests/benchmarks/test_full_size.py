@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from data.images import ImageSet
+from models import device
 from models.inference import embed
-from models.network import device
 from models.network.checkpoint import Checkpoint
 from models.network.descriptor import Descriptor
 

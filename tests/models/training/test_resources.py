@@ -10,9 +10,9 @@ import torch
 from data.errors import UserError
 from data.images import ImageSet, find_images
 from data.procedural.sample import write_pictures
+from models.device import choose_algorithms
 from models.network.checkpoint import load_descriptor
 from models.network.descriptor import Descriptor
-from models.network.device import choose_algorithms
 from models.objectives.arcface import ArcFace
 from models.settings import ModelSettings
 from models.training import stage as stage_run
