@@ -9,7 +9,7 @@ import numpy as np
 from augmentations.edits.registry import FUNCTIONS, OTHER_IMAGE, Image
 from augmentations.settings import AugmentationSettings
 from augmentations.tables.beyond_paper import EXTRA_TABLE
-from augmentations.tables.classification import AUTO_AUGMENT, MULTIGRAIN_FULL
+from augmentations.tables.classification import AUTO_AUGMENT, IDEAL_CROP_AND_FLIP, MULTIGRAIN_FULL
 from augmentations.tables.isc2021 import QUERY_TABLE, REFERENCE_TABLE
 from augmentations.tables.row import Edit
 
@@ -18,6 +18,7 @@ FAMILIES: dict[str, Sequence[Edit]] = {
     "query": QUERY_TABLE,
     "reference": REFERENCE_TABLE,
     "multigrain_full": MULTIGRAIN_FULL,
+    "crop_and_flip": IDEAL_CROP_AND_FLIP,
     "autoaugment": AUTO_AUGMENT,
     "none": (),
 }

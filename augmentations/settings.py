@@ -6,16 +6,16 @@ from pydantic import Field
 
 from data.settings import Settings
 
-Family = Literal["query", "reference", "multigrain_full", "autoaugment", "none"]
+Family = Literal["query", "reference", "multigrain_full", "autoaugment", "crop_and_flip", "none"]
 
 
 class AugmentationSettings(Settings):
     """Which edits are drawn, and how intense they are.
 
     Attributes:
-        family: "query" (the ISC2021 paper's table), "reference" (JPEG quality 40-100 and flip), "multigrain_full" (flip, resized
-        crop,
-            colour jitter, PCA lighting), "autoaugment" (flip, resized crop, AutoAugment's ImageNet policy) or "none".
+        family: "query" (the ISC2021 paper's table), "reference" (JPEG quality 40-100 and flip), "multigrain_full" (flip,
+            resized crop, colour jitter, PCA lighting), "autoaugment" (flip, resized crop, AutoAugment's ImageNet policy),
+            "crop_and_flip" (IDEAL: 224 of 256 pixels a side anywhere, flip) or "none".
         intensity: I of the paper's table, 0…1.
         extra: also draw the edits beyond the paper's table: severe crops, hiding inside unrelated images, borders, moiré,
             watermarks and others.

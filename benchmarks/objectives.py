@@ -22,7 +22,7 @@ from tqdm import tqdm
 from models.device import best_device
 from models.network.descriptor import Descriptor
 from models.objectives.base import Objective
-from models.objectives.domains import average_over_domains
+from models.objectives.domains import sum_over_domains
 from models.objectives.settings import PAIRWISE, ObjectiveChoice, SvmaxSettings
 from models.objectives.svmax import Svmax
 from models.settings import DescriptorSettings
@@ -81,7 +81,7 @@ def objective_seconds(objective: Objective, embeddings: Tensor, labels: Tensor) 
     leaf = embeddings.requires_grad_()
     leaf.grad = None
     started = now(leaf.device)
-    loss = (average_over_domains(objective, leaf, labels, labels) if leaf.ndim == 3 else objective(leaf, labels, labels)).loss
+    loss = (sum_over_domains(objective, leaf, labels, labels) if leaf.ndim == 3 else objective(leaf, labels, labels)).loss
     loss.backward()
     return now(leaf.device) - started
 

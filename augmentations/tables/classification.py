@@ -13,6 +13,10 @@ def _draw_crop(rng: np.random.Generator, intensity: float) -> Parameters:
     return {"area": rng.uniform(0.08, 1), "ratio": ratio, "x": rng.random(), "y": rng.random()}
 
 
+def _draw_fixed_crop(rng: np.random.Generator, intensity: float) -> Parameters:
+    return {"area": (224 / 256) ** 2, "ratio": 1.0, "x": rng.random(), "y": rng.random()}
+
+
 def _draw_jitter(rng: np.random.Generator, intensity: float) -> Parameters:
     brightness, contrast, saturation = rng.uniform(0.7, 1.3, 3).tolist()
     return {"brightness": brightness, "contrast": contrast, "saturation": saturation}
@@ -34,6 +38,10 @@ MULTIGRAIN_FULL: Sequence[Edit] = (
     *CROP_AND_FLIP,
     Edit("color_jitter", colour.color_jitter, always(1.0), _draw_jitter),
     Edit("pca_lighting", colour.pca_lighting, always(1.0), _draw_weights),
+)
+IDEAL_CROP_AND_FLIP: Sequence[Edit] = (  # IDEAL, section 5.1
+    Edit("resized_crop", geometry.resized_crop, always(1.0), _draw_fixed_crop),
+    Edit("hflip", geometry.hflip, always(0.5), draw_nothing),
 )
 AUTO_AUGMENT: Sequence[Edit] = (
     *CROP_AND_FLIP,

@@ -5,7 +5,7 @@ loss does not normalise the negatives by itself. Its N-pair loss does not count 
 """
 
 import torch
-from pytorch_metric_learning import losses, reducers
+from pytorch_metric_learning import losses, miners, reducers
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -44,10 +44,21 @@ def triplet_loss(margin: float) -> nn.Module:
     return loss
 
 
-def multi_similarity_loss(alpha: float, beta: float, base: float) -> nn.Module:
-    """Multi-similarity loss (X. Wang et al., 2019): α and β weight positive and negative pairs, λ = `base` is a cosine."""
-    loss: nn.Module = losses.MultiSimilarityLoss(alpha, beta, base)
-    return loss
+class MultiSimilarityLoss(nn.Module):
+    """Multi-similarity loss (X. Wang et al., 2019): α and β weight positive and negative pairs, λ = `base` is a cosine.
+
+    With `mining`, its ε, over the pairs that the paper's own mining keeps; None is all pairs.
+    """
+
+    def __init__(self, alpha: float, beta: float, base: float, mining: float | None) -> None:
+        super().__init__()
+        self.loss = losses.MultiSimilarityLoss(alpha, beta, base)
+        self.miner = None if mining is None else miners.MultiSimilarityMiner(mining)
+
+    def forward(self, vectors: Tensor, labels: Tensor) -> Tensor:
+        """The scalar loss of vectors [n, d] with labels [n]; 0, with a gradient of 0, where no pair is kept."""
+        loss: Tensor = self.loss(vectors, labels, None if self.miner is None else self.miner(vectors, labels))
+        return loss
 
 
 def angular_loss(angle: float) -> nn.Module:

@@ -148,18 +148,21 @@ class MultiSimilaritySettings(PairwiseSettings):
         alpha: α, weight of positive pairs.
         beta: β, weight of negative pairs.
         base: λ, the cosine that both are measured from.
+        mining: ε: only negatives whose cosine is above the least of a positive less ε, and positives whose cosine is below the
+            largest of a negative plus ε, count; None for all pairs.
     """
 
     kind: Literal["multi_similarity"] = "multi_similarity"
     alpha: float = Field(2.0, gt=0)
     beta: float = Field(50.0, gt=0)
     base: float = Field(0.5, ge=-1, le=1)
+    mining: float | None = Field(0.1, ge=0, le=2)
 
     def build(self, dimensions: int, classes: int, seed: int) -> "PairObjective":
         """As in ObjectiveSettings."""
-        from models.objectives.pairs import PairObjective, multi_similarity_loss
+        from models.objectives.pairs import MultiSimilarityLoss, PairObjective
 
-        return PairObjective(multi_similarity_loss(self.alpha, self.beta, self.base))
+        return PairObjective(MultiSimilarityLoss(self.alpha, self.beta, self.base, self.mining))
 
 
 class NPairSettings(PairwiseSettings):

@@ -17,7 +17,7 @@ from data.errors import UserError
 from models.distributed import gather_rows, sum_over_processes
 from models.network.descriptor import Descriptor
 from models.objectives.base import Objective, ObjectiveOutput
-from models.objectives.domains import average_over_domains
+from models.objectives.domains import sum_over_domains
 from models.settings import ModelSettings, StageSettings
 from models.training.schedule import EpochSchedule, build_optimizers
 
@@ -79,7 +79,7 @@ class Learner:
                 embeddings = gather_rows(embeddings.transpose(0, -2)).transpose(0, -2)  # [n, d] or, with domains, [4, n, d / 4]
                 labels, instances = gather_rows(labels), gather_rows(instances)
             if self.descriptor.settings.domains:
-                return average_over_domains(self.objective, embeddings, labels, instances)
+                return sum_over_domains(self.objective, embeddings, labels, instances)
             return self.objective(embeddings, labels, instances)
 
     def learn(

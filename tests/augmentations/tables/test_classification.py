@@ -28,6 +28,19 @@ def test_multigrain_full_has_its_four_parts_and_ranges() -> None:
     assert abs(weights.std() - 0.1) < 0.01
 
 
+def test_ideal_cuts_224_of_256_pixels_anywhere_and_flips() -> None:
+    settings = AugmentationSettings(family="crop_and_flip")
+    picture = np.random.default_rng(1).integers(0, 256, (256, 256, 3), dtype=np.uint8)
+    results = [edit_image(picture, settings, generator_for(0, 0, str(number))) for number in range(400)]
+    assert {result.image.shape for result in results} == {(224, 224, 3)}
+    assert {tuple(entry["edit"] for entry in result.record) for result in results} == {
+        ("resized_crop",),
+        ("resized_crop", "hflip"),
+    }
+    corners = np.array([[result.record[0]["x"], result.record[0]["y"]] for result in results])
+    assert corners.min() < 0.05 and corners.max() > 0.95 and abs(np.corrcoef(corners.T)[0, 1]) < 0.2
+
+
 def test_auto_augment_replays_and_leaves_torchs_randomness_alone() -> None:
     settings = AugmentationSettings(family="autoaugment")
     torch.manual_seed(7)

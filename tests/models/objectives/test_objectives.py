@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from data.errors import UserError
-from models.objectives.domains import average_over_domains
+from models.objectives.domains import sum_over_domains
 from models.objectives.margin import negative_weights
 from models.objectives.settings import (
     AngularSettings,
@@ -76,8 +76,10 @@ def triplet(x: Tensor, labels: Tensor) -> float:
 def multi_similarity(x: Tensor, labels: Tensor) -> float:
     values = []
     for i in range(len(x)):
-        positive = sum(math.exp(-2 * (float(x[i] @ x[j]) - 0.5)) for a, j in pairs(labels) if a == i)
-        negative = sum(math.exp(50 * (float(x[i] @ x[j]) - 0.5)) for j in others(labels, i))
+        same = [float(x[i] @ x[j]) for a, j in pairs(labels) if a == i]
+        different_ones = [float(x[i] @ x[j]) for j in others(labels, i)]
+        positive = sum(math.exp(-2 * (s - 0.5)) for s in same if s < max(different_ones) + 0.1)
+        negative = sum(math.exp(50 * (s - 0.5)) for s in different_ones if same and s > min(same) - 0.1)
         values.append(math.log1p(positive) / 2 + math.log1p(negative) / 50)
     return mean(values)
 
@@ -144,12 +146,25 @@ def test_margin_loss_is_its_expectation_over_the_drawn_negatives_on_average(vect
 
 
 def test_domains_are_compared_within_themselves_only(vectors: Tensor) -> None:
-    """IDEAL: the mean over the domains of the loss written out, each on its own vectors."""
+    """IDEAL, equation 2: the sum over the domains of the loss written out, each on its own vectors."""
     domains = torch.stack([vectors, 2 * vectors.flip(1), vectors.roll(3, 0), -vectors[:, [1, 0, 3, 2, 5, 4, 7, 6]] + 1])
     for settings, literal in ((ContrastiveSettings(), contrastive), (MultiSimilaritySettings(), multi_similarity)):
-        expected = mean([literal(functional.normalize(domain.double()), LABELS) for domain in domains])
-        loss = average_over_domains(settings.build(8, 6, 0), domains, LABELS, INSTANCES).loss
+        expected = sum(literal(functional.normalize(domain.double()), LABELS) for domain in domains)
+        loss = sum_over_domains(settings.build(8, 6, 0), domains, LABELS, INSTANCES).loss
         assert float(loss) == pytest.approx(expected, rel=1e-4)
+
+
+def test_mining_leaves_out_pairs_that_are_easy(vectors: Tensor) -> None:
+    """Two tight classes far apart: no pair is hard, where without mining every one counts."""
+    tight = torch.tensor([[1.0, 0.0], [1.0, 0.01], [-1.0, 0.0], [-1.0, 0.01]], requires_grad=True)
+    labels = torch.tensor([0, 0, 1, 1])
+    mined = MultiSimilaritySettings().build(8, 6, 0)(tight, labels).loss
+    mined.backward()
+    assert mined.item() == 0 and tight.grad is not None and not tight.grad.any()
+    assert MultiSimilaritySettings(mining=None).build(8, 6, 0)(tight, labels).loss.item() > 0.1
+    some, paired = vectors[:8], LABELS[:8]  # every class has a positive pair: no anchor is left out for want of one
+    every = MultiSimilaritySettings(mining=None).build(8, 6, 0)(some, paired).loss.item()
+    assert MultiSimilaritySettings(mining=2.0).build(8, 6, 0)(some, paired).loss.item() == pytest.approx(every, rel=1e-5)
 
 
 def different(labels: Tensor) -> Tensor:
