@@ -2,6 +2,7 @@
 
 import argparse
 import errno
+import io
 import os
 import signal
 import sys
@@ -13,6 +14,16 @@ from types import FrameType
 
 from data.errors import UserError
 from pipeline.run.run import Run, open_run
+
+
+def print_anything() -> None:
+    """Let characters that the terminal's encoding lacks, and bytes of file names that are no text, be printed as escapes."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+print_anything()  # before the first --help: every command imports this module
 
 
 def named_path(text: str) -> Path:

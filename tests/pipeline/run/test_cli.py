@@ -1,5 +1,9 @@
 import errno
+import json
+import os
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,3 +67,35 @@ def test_what_the_machine_lacks_is_one_message(error: Exception, told: str, caps
     assert message.startswith("error: ") and told in message
     with pytest.raises(RuntimeError, match="a fault of ours"), report_errors():
         raise RuntimeError("a fault of ours")
+
+
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+def test_anything_can_be_printed_anywhere(tmp_path: Path, locale: str) -> None:
+    """Scores were written, then the table's µ ended the step with a traceback; so did a file name that is no text."""
+    scores = {"queries": 1, "references": 1, "true_pairs": 1, "variants": []}
+    (tmp_path / "scores.json").write_text(json.dumps(scores), encoding="utf-8")
+    code = """
+import os
+from pathlib import Path
+from pipeline.run.cli import report_errors
+from pipeline.steps.score_table import print_scores
+with report_errors():
+    print_scores(Path("scores.json"))
+    print("\\u03b2", os.fsdecode(b"\\xff.jpg"))
+"""
+    environment = os.environ | {
+        "LC_ALL": locale,
+        "PYTHONUTF8": "0",
+        "PYTHONCOERCECLOCALE": "0",
+        "PYTHONPATH": str(PIPELINE.parent),
+    }
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert b".jpg" in done.stdout and b"recall" in done.stdout and not done.stderr
+
+
+@pytest.mark.parametrize("script", ["match", "06_score", "evaluate", "explore"])
+def test_help_can_be_printed_anywhere(script: str) -> None:
+    environment = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run([sys.executable, str(PIPELINE / f"{script}.py"), "--help"], env=environment, capture_output=True)
+    assert done.returncode == 0 and b"usage" in done.stdout, done.stderr
