@@ -10,8 +10,9 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from data.errors import UserError
 from data.process import runs
@@ -49,7 +50,7 @@ def whole_file(path: Path) -> Iterator[Path]:
         raise
 
 
-def open_regular(path: Path) -> BinaryIO:
+def open_regular(path: Path) -> BufferedReader:
     """Open for reading; OSError where the path is a pipe, a device or a folder, which could be read without end or never."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "is no regular file", str(path))

@@ -40,8 +40,11 @@ class ImageSet:
         """SHA-256 in hexadecimal of `prefix`, then ids, file sizes and, with `times`, modification times, in their order."""
         digest = hashlib.sha256(prefix.encode())
         for image_id, path in zip(self.ids, self.paths, strict=True):
-            state = path.stat()
-            facts = [image_id, str(state.st_size)] + ([str(state.st_mtime_ns)] if times else [])
+            try:
+                state = path.stat()
+                facts = [image_id, str(state.st_size)] + ([str(state.st_mtime_ns)] if times else [])
+            except OSError:
+                facts = [image_id, "gone"]  # a link that leads nowhere, or removed since it was found
             digest.update(("\0".join(facts) + "\n").encode())
         return digest.hexdigest()
 
@@ -50,7 +53,8 @@ def find_images(folder: Path | str, naming: Literal["stem", "path", "file"] = "s
     """All images below `folder`, sorted by id.
 
     Args:
-        folder: searched with its subfolders; hidden files are passed over.
+        folder: searched with its subfolders; hidden files are passed over. Links that lead nowhere and pipes count as images
+            that cannot be read.
         naming: what makes an id: the file's name without its ending ("stem", the ISC2021 layout), its path below `folder` without
             the ending ("path") or with it ("file").
 
@@ -62,7 +66,7 @@ def find_images(folder: Path | str, naming: Literal["stem", "path", "file"] = "s
         raise UserError(f"{folder} is not a folder. Name a folder that holds images.")
     found: dict[str, Path] = {}
     for path in sorted(folder.rglob("*")):
-        if path.suffix.lower() not in IMAGE_ENDINGS or path.name.startswith(".") or not path.is_file():
+        if path.suffix.lower() not in IMAGE_ENDINGS or path.name.startswith(".") or path.is_dir():
             continue
         below = path.relative_to(folder)
         image_id = {"stem": path.stem, "path": below.with_suffix("").as_posix(), "file": below.as_posix()}[naming]

@@ -32,7 +32,9 @@ def input_name(size: int) -> str:
 def open_onnx(path: Path) -> Embedder:
     """The file on a GPU where ONNX Runtime has one, else on the CPU. UserError when the file is another thing."""
     # imported here: only who runs such a file needs the runtime
+    import onnx
     import onnxruntime
+    from onnx.external_data_helper import _get_all_tensors, uses_external_data
 
     if not path.is_file():
         raise UserError(f"{path}: no such ONNX file. Write one with: python pipeline/export.py --run DIR --output {path}")
@@ -41,9 +43,14 @@ def open_onnx(path: Path) -> Embedder:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # errors only
     try:
-        session = onnxruntime.InferenceSession(path.read_bytes(), options, providers=providers)
+        content = path.read_bytes()
+        if any(uses_external_data(tensor) for tensor in _get_all_tensors(onnx.load_model_from_string(content))):
+            raise ValueError("it keeps weights in other files, which are not looked for")
+        session = onnxruntime.InferenceSession(content, options, providers=providers)
     except Exception as error:  # the runtime raises kinds of its own
-        raise UserError(f"{path} is not an ONNX file that can be run: {str(error).splitlines()[0]}") from error
+        raise UserError(
+            f"{path} is not an ONNX file that can be run: {(str(error) or type(error).__name__).splitlines()[0]}"
+        ) from error
     description = _description(path, session.get_modelmeta().custom_metadata_map)
     names = {size: input_name(size) for size in description.sizes}
     inputs, outputs = {item.name for item in session.get_inputs()}, {item.name: item.shape for item in session.get_outputs()}

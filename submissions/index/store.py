@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from data.archives import archive_of, read_bytes
 from data.errors import UserError
+from data.files import open_regular
 
 FILE = "references.sqlite"
 WAIT = 60.0  # seconds for another process that is writing
@@ -68,7 +69,7 @@ class Content:
 def digest_of(path: Path) -> bytes:
     """Return the SHA-256 of the bytes of a file or of an archive's member; UserError when it cannot be read."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return hashlib.file_digest(file, "sha256").digest()
     except (NotADirectoryError, FileNotFoundError) as error:
         if archive_of(path) is None:

@@ -3,7 +3,9 @@ import os
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
+from data.cache import cached_squares
 from data.errors import UserError
 from data.images import find_images
 
@@ -53,3 +55,21 @@ def test_the_digest_of_a_set_is_the_one_that_caches_and_training_states_were_nam
     assert images.digest() == hashlib.sha256(b"a\x001\x007\nb\x002\x007\n").hexdigest()
     assert images.digest(prefix="48 jpeg") == hashlib.sha256(b"48 jpega\x001\x007\nb\x002\x007\n").hexdigest()
     assert images.digest(times=False) == hashlib.sha256(b"a\x001\nb\x002\n").hexdigest()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_links_that_lead_nowhere_and_pipes_are_listed_as_images_that_cannot_be_read(tmp_path: Path) -> None:
+    """They were left out without a word."""
+    (tmp_path / "a.jpg").symlink_to("gone.jpg")
+    os.mkfifo(tmp_path / "b.avif")
+    Image.new("RGB", (16, 16)).save(tmp_path / "c.png")
+    (tmp_path / "folder.jpg").mkdir()
+    images = find_images(tmp_path)
+    assert images.ids == ["a", "b", "c"]
+    before = images.digest()
+    Image.new("RGB", (16, 16)).save(tmp_path / "gone.jpg")
+    assert images.digest() != before
+    (tmp_path / "gone.jpg").unlink()
+    squares = cached_squares(images, 16, tmp_path / "cache")
+    assert squares.readable() == [2]
+    assert "cannot be read" in squares.problems["a"] and "no regular file" in squares.problems["b"]

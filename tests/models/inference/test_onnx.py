@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 import torch
 
@@ -108,3 +109,17 @@ def test_files_of_other_kinds_are_refused(tmp_path: Path, exported: Path) -> Non
 def test_several_scales(checkpoints: list[Checkpoint], tmp_path: Path) -> None:
     settings = EmbeddingSettings(scales=(1.0, 0.7, 1.3))
     assert export_onnx([(checkpoints[1], settings)], None, {}, tmp_path / "scales.onnx") <= 1e-4
+
+
+def test_weights_in_other_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were sought in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    weights = onnx.numpy_helper.from_array(np.ones(1000, np.float32), "weights")
+    sides = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1000]) for name in ("a", "b")]
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Add", ["a", "weights"], ["b"])], "g", sides[:1], sides[1:], [weights])
+    onnx.save_model(
+        onnx.helper.make_model(graph), "split.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0
+    )
+    assert Path("weights.bin").is_file()
+    with pytest.raises(UserError, match=r"split\.onnx is not an ONNX file that can be run: it keeps weights in other files"):
+        open_onnx(Path("split.onnx"))

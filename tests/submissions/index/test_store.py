@@ -21,6 +21,7 @@ from submissions.index.store import (
     Store,
     add_files,
     contents_of,
+    digest_of,
     files_of_content,
     open_store,
     remove_files,
@@ -311,3 +312,16 @@ def test_removals_that_were_not_recorded_are_not_missed(store: Store) -> None:
         assert open_search(opened).ntotal == 2
         remove_files(opened, [Path("/a/2.jpg")])
         assert content_numbers(open_search(opened)).tolist() == [3]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(store: Store, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.jpg")
+    with pytest.raises(UserError, match="is no regular file"):
+        digest_of(tmp_path / "a.jpg")
+    add(store, 1, 2)
+    open_search(store)
+    (kept,) = store.folder.glob("*.faiss")
+    kept.unlink()
+    os.mkfifo(kept)
+    assert open_search(store).ntotal == 2
