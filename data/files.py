@@ -42,7 +42,7 @@ def whole_file(path: Path) -> Iterator[Path]:
     except BaseException as error:
         size = temporary.stat().st_size if temporary.is_file() else 0
         temporary.unlink(missing_ok=True)
-        if os.strerror(errno.ENOSPC) in str(error):  # the libraries' own errors carry no number
+        if os.strerror(errno.ENOSPC) in str(error):  # the libraries' own errors carry no errno
             raise UserError(
                 f"{path} cannot be written: the disk is full after {size / 2**20:.1f} MiB of it. What is finished is whole: make "
                 "room and give the same command again."

@@ -181,7 +181,7 @@ def _blend(image: Image, top: MatLike, cover: NDArray[np.float32] | np.float32, 
     if right <= own_left or lower <= own_upper:
         return result
     part = result[upper + own_upper : upper + lower, left + own_left : left + right]
-    weight = cover[own_upper:lower, own_left:right] if np.ndim(cover) else cover  # type: ignore[index]  # np.ndim tells arrays from numbers
+    weight = cover[own_upper:lower, own_left:right] if np.ndim(cover) else cover  # type: ignore[index]  # np.ndim distinguishes arrays from numbers
     over = top[own_upper:lower, own_left:right] if top.ndim == 3 else top
     part[:] = np.rint(part + weight * (over.astype(np.float32) - part)).astype(np.uint8)
     return result

@@ -23,7 +23,13 @@ from models.settings import EmbeddingSettings
 
 @dataclass(frozen=True)
 class EmbeddedBlock:
-    """Unit vectors [m, d] of images `first` … `first + m`; rows of unreadable images are zero and marked."""
+    """Vectors of consecutive images.
+
+    Attributes:
+        first: Row of the block's first image.
+        vectors: [m, d] float32, unit length; zero where the image cannot be read.
+        unreadable: [m] bool, which images cannot be read.
+    """
 
     first: int
     vectors: NDArray[np.float32]

@@ -25,7 +25,13 @@ Squares = Mapping[int, Tensor]  # size → uint8 [n, 3, size, size], the same im
 
 @dataclass(frozen=True)
 class Embedder:
-    """embed: the images at each of `sizes` → unit vectors [n, dimensions] float32."""
+    """A network that is ready to embed, whatever file it came from.
+
+    Attributes:
+        sizes: Sides in pixels of the squares that it takes.
+        dimensions: d of its vectors.
+        embed: The images at each of `sizes` → vectors [n, d] float32, unit length.
+    """
 
     sizes: tuple[int, ...]
     dimensions: int

@@ -16,7 +16,14 @@ DESCRIPTION, VECTORS = "description", "vectors"
 
 
 class OnnxDescription(Settings):
-    """What the file says of itself. sizes: of the squares that its inputs take; notes: what it was made from."""
+    """What an ONNX file says of itself in its metadata.
+
+    Attributes:
+        sizes: Sides in pixels of the squares that its inputs take.
+        dimensions: d of its vectors.
+        preprocessing: How an image becomes such a square, in words.
+        notes: What it was made from.
+    """
 
     sizes: tuple[int, ...]
     dimensions: int

@@ -34,7 +34,12 @@ Model = tuple[Checkpoint, EmbeddingSettings]
 
 @dataclass(frozen=True)
 class LinearMap:
-    """(vectors [n, D] − mean [D]) @ axes [D, d], then unit length: a fitted projection."""
+    """A fitted projection: (vectors [n, D] − mean) @ axes, then unit length.
+
+    Attributes:
+        mean: [D] float32.
+        axes: [D, d] float32.
+    """
 
     mean: NDArray[np.float32]
     axes: NDArray[np.float32]

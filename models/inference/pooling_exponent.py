@@ -24,7 +24,14 @@ Pixels = Dataset[tuple[Tensor, bool]]  # item: (uint8 [3, size, size], whether t
 
 @dataclass(frozen=True)
 class LearningSettings:
-    """The paper's; the rate falls as (1 − i / steps)^power over the one pass."""
+    """How p* is learnt by SGD, with the paper's values (MultiGrain).
+
+    Attributes:
+        batch_size: Images a step.
+        learning_rate: At the first step; it falls as (1 − i / steps)^power over the one pass.
+        momentum: Of SGD.
+        power: Of that fall.
+    """
 
     batch_size: int = 4
     learning_rate: float = 0.005
@@ -34,7 +41,13 @@ class LearningSettings:
 
 @dataclass(frozen=True)
 class LearntExponent:
-    """The cross entropies are means over the pass's second half: at the p that it began with, and at p as it moved."""
+    """What learning p* came to; cross entropies are means over the second half of the pass.
+
+    Attributes:
+        value: p*.
+        loss_before: Cross entropy at the p that the pass began with.
+        loss: Cross entropy at p as it moved.
+    """
 
     value: float
     loss_before: float

@@ -30,7 +30,13 @@ About = TypeVar("About", DescriptorSettings, HandmadeSettings, JoinedSettings)
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A descriptor, the image size it was made for, and whatever its making noted."""
+    """A descriptor that was read from a file.
+
+    Attributes:
+        descriptor: The network with its weights, on the CPU.
+        image_size: Side in pixels that it was made for.
+        notes: Whatever its making noted.
+    """
 
     descriptor: ImageDescriptor
     image_size: int

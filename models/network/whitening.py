@@ -14,7 +14,12 @@ ROUNDING_VARIANCE = 1e-12  # variance that rounding alone can leave in unit vect
 
 @dataclass(frozen=True)
 class Whitening:
-    """Φ(e) = S (e/‖e‖ − µ): `matrix` S [d, d], `mean` µ [d]."""
+    """Φ(e) = S (e/‖e‖ − µ).
+
+    Attributes:
+        matrix: S [d, d].
+        mean: µ [d].
+    """
 
     matrix: Tensor
     mean: Tensor

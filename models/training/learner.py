@@ -26,7 +26,18 @@ Figures = dict[str, Tensor | float]  # of one batch, by name
 
 @dataclass(frozen=True)
 class Learner:
-    """network is the descriptor as Fabric runs it: on its device, in its precision, data parallel."""
+    """What changes while a stage learns, and how it takes a step.
+
+    Attributes:
+        fabric: The processes that train together.
+        descriptor: The network itself.
+        network: The descriptor as Fabric runs it: on its device, in its precision, data parallel.
+        objective: What it learns from.
+        optimizers: As Fabric has set them up.
+        schedule: Of the learning rates, over the stage.
+        clip_norm: Largest norm of the gradients; longer ones are shortened to it.
+        turn: Whether each image is turned by a random quarter.
+    """
 
     fabric: Fabric
     descriptor: Descriptor

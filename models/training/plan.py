@@ -42,10 +42,22 @@ PIXELS_SHARE = {"pixels": 1.0, "jpeg": 0.1}  # of 3 · size² bytes an image tak
 
 @dataclass(frozen=True)
 class StagePlan:
-    """One stage: bytes in the memory of one process, seconds an epoch and at most, bytes of disk.
+    """What one stage needs: bytes in the memory of one process, seconds, and bytes of disk.
 
-    edit_seconds: of an epoch's edits with all workers; the network works meanwhile where it has a GPU. disk: of the resized
-    images. state: of the training state while it is replaced, and the stage's checkpoint.
+    Attributes:
+        stage: Its number, from 1.
+        classes: Classes that are learnt.
+        image_size: Side of the images in pixels.
+        batch_size: Of all processes together.
+        matrix: Bytes of the class matrix or classifier, and of its gradient.
+        optimizer: Bytes of the optimisers' state.
+        network: Bytes of the network with its gradients.
+        activations: Bytes of the network for a process's part of a batch, and of the logits that exist at once.
+        edit_seconds: Of an epoch's edits with all workers; the network works meanwhile where it has a GPU.
+        epoch_seconds: Of an epoch.
+        most_seconds: Of the whole stage at most.
+        disk: Bytes of the resized images.
+        state: Bytes of the training state while it is replaced, and of the stage's checkpoint.
     """
 
     stage: int
@@ -70,7 +82,13 @@ class StagePlan:
 
 @dataclass(frozen=True)
 class Machine:
-    """Bytes of memory, of each process, and of disk that are free where the training would run."""
+    """What is free where the training would run.
+
+    Attributes:
+        device: The GPU's name, or CPU.
+        memory: Bytes for each process.
+        disk: Bytes.
+    """
 
     device: str
     memory: int
@@ -92,8 +110,11 @@ def plan_model(
 ) -> Iterator[StagePlan]:
     """The plan of each stage that is not left out, for `images` training images.
 
-    `labels` [images] are their classes; without them each image is a class of its own. Each of `processes` processes has a GPU
-    of its own; without GPUs they share the CPU that one process alone would use.
+    Args:
+        settings: Of the model.
+        images: How many training images there are.
+        processes: How many share the training. Each has a GPU of its own; without GPUs they share the CPU.
+        labels: [images], their classes; without them each image is a class of its own.
     """
     device = best_device()
     processors = processes if device.type == "cuda" else 1
@@ -138,7 +159,15 @@ def plan_model(
 
 @dataclass(frozen=True)
 class _Step:
-    """Of the network by image, of the head and the optimisers by step, of one worker by edited image."""
+    """What a training step costs, as measured on a few images.
+
+    Attributes:
+        seconds_per_image: Of the network.
+        seconds_per_step_and_class: Of the class head and its optimiser.
+        bytes_per_image: Activations of the network.
+        seconds_per_step: Of the network's optimiser.
+        seconds_per_edit: Of one worker, by edited image.
+    """
 
     seconds_per_image: float
     seconds_per_step_and_class: float

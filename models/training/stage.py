@@ -33,7 +33,20 @@ Stream = Iterator[tuple[Tensor, Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class StageRun:
-    """What a stage runs with; class_of: image row → class; classes: how many are learnt; validate: µAP, on the first process."""
+    """What one stage runs with.
+
+    Attributes:
+        settings: Of the model.
+        stage: Of this stage.
+        learner: What learns.
+        edited: The stage's images, edited.
+        batches: The order of images in this process.
+        class_of: Image row → class.
+        classes: How many classes are learnt.
+        folder: Where curve and state are written.
+        identity: What the training state belongs to.
+        validate: Returns the descriptor's µAP on the first process, None on others or without validation.
+    """
 
     settings: ModelSettings
     stage: StageSettings

@@ -66,15 +66,28 @@ def train_model(
     name: str = "",
     embedding: EmbeddingSettings | None = None,
 ) -> Path:
-    """Train from the last saved step in `folder` to the end; returns the path of the last stage's checkpoint.
+    """Train from the last saved step in `folder` to the end.
 
-    labels: the class of each image, 0 … C − 1; without them every image is a class of its own. name: models of other names, and
-    the stages of one, begin with other weights and see other edits of an image. embedding: how the trained model will embed, at
-    which size and exponent a whitening is learnt; without it the model's own. Under torchrun all processes call
-    this together: each takes its part of every batch and of the class matrix.
-    Writes `stage-<n>.safetensors`, the training state, `curve.csv` and TensorBoard files. `validate` scores the descriptor at an
-    image size, at each stage's end. UserError: too few images, a state that cannot be read, a loss that is not a number, a lost
-    process, a full disk.
+    Writes `stage-<n>.safetensors`, the training state, `curve.csv` and TensorBoard files. Under torchrun all processes call this
+    together: each takes its part of every batch and of the class matrix.
+
+    Args:
+        settings: Of the model.
+        classes: The images to learn from.
+        overlays: Images that edits paste into others.
+        folder: Where the training keeps its files.
+        cache: Folder of resized images, which trainings share.
+        seed: Of everything that is drawn.
+        validate: Scores the descriptor at an image size, at each stage's end.
+        labels: [len(classes)], the class of each image, 0 … C − 1; without them every image is a class of its own.
+        name: Models of other names, and the stages of one, begin with other weights and see other edits of an image.
+        embedding: How the trained model will embed: a whitening is learnt at its size and exponent. Without it the model's own.
+
+    Returns:
+        The path of the last stage's checkpoint.
+
+    Raises:
+        UserError: Too few images, a state that cannot be read, a loss that is NaN or infinite, a lost process, or a full disk.
     """
     fabric = launch_fabric(settings.precision)
     class_of = list(range(len(classes))) if labels is None else [int(label) for label in labels]

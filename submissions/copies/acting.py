@@ -92,7 +92,7 @@ def finish(journal: Journal) -> Outcome:
 def undo(journal: Journal) -> Outcome:
     """Put everything back that the journal says was done, the last first.
 
-    A file is put back only if it holds the bytes that were taken away and nothing else lies in its old place by now.
+    A file is put back only if it holds the bytes that were taken away and nothing else has taken its place since.
     """
     outcome = Outcome()
     for step in reversed([*journal.in_state("done"), *journal.in_state("begin")]):
@@ -190,7 +190,7 @@ def _put_back(step: Step) -> None:
             raise LeftAloneError(f"{place} has changed since")
         linked = _is_link_to(file, kept, step.way)
         if os.path.lexists(file) and not linked and not digest_of_file(file) == step.sha256:
-            raise LeftAloneError("another file lies in its place by now")
+            raise LeftAloneError("another file has taken its place")
         if linked:
             file.unlink()
         relocate(place, file, step.sha256)

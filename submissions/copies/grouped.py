@@ -55,7 +55,7 @@ class FileCut:
     """A pair that matches but joins nothing, because the groups around it don't match, or would be too large.
 
     Attributes:
-        link: the surest pair between the two groups.
+        link: the most certain pair between the two groups.
         matching: pairs of contents between the groups that match.
         compared: pairs of contents between the groups.
         reason: "ends" or "bound".
@@ -69,7 +69,13 @@ class FileCut:
 
 @dataclass(frozen=True)
 class FileGroups:
-    """All groups, largest first; the links that were cut; and pictures that show nothing."""
+    """What grouping files came to.
+
+    Attributes:
+        groups: All groups, largest first.
+        cuts: The links that were cut.
+        flat: Pictures that show nothing.
+    """
 
     groups: list[FileGroup]
     cuts: list[FileCut]
@@ -151,7 +157,7 @@ def write_groups_csv(path: Path, groups: Sequence[FileGroup], rows: Iterable[Pla
 
 
 def write_cuts_csv(path: Path, cuts: Iterable[FileCut]) -> None:
-    """Write the pairs that match but join no group, surest first, with the counts that decided."""
+    """Write the pairs that match but join no group, most certain first, with the counts that decided."""
     with whole_file(path) as temporary, temporary.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["first", "second", "score", "matching", "compared", "reason"])

@@ -2,9 +2,9 @@
 
 Copies are not transitive: A matches a collage of A and B, and so does B, but A does not match B. The rule:
 
-1. Contents start alone. Matching pairs are taken from the surest to the least sure.
+1. Contents start alone. Matching pairs are taken in the order of their scores, highest first.
 2. Two groups that a pair connects are joined if more than half of all pairs between them match by themselves. Of a chain
-   A – collage – B only the surer link stays: of the two pairs between {A, collage} and {B}, one matches, which is half.
+   A – collage – B only the higher-scoring link stays: of the two pairs between {A, collage} and {B}, one matches, which is half.
 3. A group grows to at most `bound` contents.
 
 A link that joins nothing is reported as a cut, with the counts that decided.
@@ -26,7 +26,7 @@ class Link:
     Attributes:
         first: number of a content.
         second: number of another content.
-        score: −‖q − r‖²; 0 is the surest.
+        score: −‖q − r‖²; 0 is the highest, for equal vectors.
     """
 
     first: int
@@ -49,7 +49,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Cut:
-    """The surest link between two groups that were not joined.
+    """The highest-scoring link between two groups that were not joined.
 
     Attributes:
         link: the pair that matches.
@@ -66,7 +66,12 @@ class Cut:
 
 @dataclass(frozen=True)
 class Grouping:
-    """Groups, largest first, and the links that were cut, surest first."""
+    """What grouping contents came to.
+
+    Attributes:
+        groups: Largest first.
+        cuts: The links that were cut, highest score first.
+    """
 
     groups: list[Group]
     cuts: list[Cut]
@@ -134,7 +139,7 @@ def _groups(group_of: dict[int, list[int]], weakest: dict[int, Link]) -> list[Gr
 
 
 def _cuts(links: list[Link], group_of: dict[int, list[int]], refused: dict[tuple[int, ...], Cut]) -> list[Cut]:
-    """Return the surest link between any two groups as they are in the end, with the counts that refused it."""
+    """Return the highest-scoring link between any two groups as they are in the end, with the counts that refused it."""
     cuts: dict[tuple[int, ...], Cut] = {}
     for link in links:
         one, other = group_of[link.first], group_of[link.second]

@@ -24,7 +24,14 @@ QUERY_BLOCK = 256
 
 @dataclass(frozen=True)
 class Tail:
-    """Of unrelated pairs, `share` lie nearer than the squared distance `start`, on average `scale` nearer."""
+    """The exponential tail of the squared distances of unrelated pairs (peaks over a threshold).
+
+    Attributes:
+        start: Squared distance below which the tail describes them.
+        scale: By how much the pairs below `start` are nearer on average.
+        share: Share of all pairs that lie below `start`, 0…1.
+        pairs: How many unrelated pairs there were in all.
+    """
 
     start: float
     scale: float

@@ -51,7 +51,13 @@ LATER = (  # tables that indexes made before lack
 
 @dataclass(frozen=True)
 class Store:
-    """An open index folder; `dimensions` of its vectors."""
+    """An open index folder.
+
+    Attributes:
+        folder: The folder.
+        database: The connection to its SQLite database.
+        dimensions: d of its vectors.
+    """
 
     folder: Path
     database: sqlite3.Connection
@@ -60,7 +66,12 @@ class Store:
 
 @dataclass(frozen=True)
 class Content:
-    """One picture's bytes: their SHA-256 digest and its vector [d]; None where it cannot be read."""
+    """One picture's bytes.
+
+    Attributes:
+        digest: Their SHA-256.
+        vector: [d] float32; None where the picture cannot be read.
+    """
 
     digest: bytes
     vector: NDArray[np.float32] | None

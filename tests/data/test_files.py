@@ -40,8 +40,10 @@ def test_folders_too(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_names_the_file(tmp_path: Path) -> None:
-    told = pytest.raises(UserError, match=r"cache\.pixels cannot be written: the disk is full after 2\.0 MiB of it.*make room")
-    with told, whole_file(tmp_path / "cache.pixels") as temporary:
+    reported = pytest.raises(
+        UserError, match=r"cache\.pixels cannot be written: the disk is full after 2\.0 MiB of it.*make room"
+    )
+    with full, whole_file(tmp_path / "cache.pixels") as temporary:
         temporary.write_bytes(bytes(2**21))
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert not list(tmp_path.iterdir())

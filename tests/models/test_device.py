@@ -76,9 +76,9 @@ def test_a_size_that_takes_too_much_memory_is_not_called_untrainable(monkeypatch
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 
     monkeypatch.setattr(descriptor.backbone, "forward_features", full)
-    with pytest.raises(UserError, match=r"memory ran out .*8192 px.* Lower image_size") as told:
+    with pytest.raises(UserError, match=r"memory ran out .*8192 px.* Lower image_size") as reported:
         check_image_sizes(descriptor, [8192])
-    assert "cannot be trained" not in str(told.value)
+    assert "cannot be trained" not in str(reported.value)
 
 
 def test_the_plan_names_batch_and_size_when_memory_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What the page is told: the nearest references of a picture, the threshold, and what normalisation did to the query."""
+"""What the page is answered: the nearest references of a picture, the threshold, and what normalisation did to the query."""
 
 import time
 from dataclasses import dataclass
@@ -30,8 +30,19 @@ Kind = Literal["reference", "training", "query"]
 
 @dataclass(frozen=True)
 class Explorer:
-    """An opened run. index: over the rows of `references`; tail: None with the reason in `uncalibrated`; pictures: the images of
-    each kind by their id, as far as they are there; others: what edits may paste."""
+    """An opened run.
+
+    Attributes:
+        title: What the page calls the run.
+        extractor: Embeds and normalises a picture as the run does.
+        references: The run's reference vectors.
+        index: Over the rows of `references`.
+        tail: Calibration of the threshold; None where it failed.
+        uncalibrated: Why there is no `tail`; empty where there is one.
+        rate: False alarms per query that the threshold is set for, 0…1.
+        pictures: The images of each kind by their id, as far as they exist.
+        others: Images that edits may paste; None where there are none.
+    """
 
     title: str
     extractor: Extractor

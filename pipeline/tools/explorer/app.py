@@ -36,7 +36,14 @@ OWN_PAGES = ("same-origin", "none")  # Sec-Fetch-Site of this page, and of an ad
 
 
 class Question(Settings):
-    """picture: a name that was given out; edit: none leaves the picture as it is; draw: which of its random parameters."""
+    """What the page asks about a picture.
+
+    Attributes:
+        picture: A name that `Pictures.add` returned.
+        edit: Name of an edit; None leaves the picture as it is.
+        intensity: Of the edit, 0…1.
+        draw: Which of its random parameters.
+    """
 
     picture: str = Field(max_length=64)
     edit: str | None = Field(None, max_length=64)

@@ -23,7 +23,11 @@ NO_PICTURE = "Send the image again: the explorer keeps only the last ones."
 
 @dataclass(frozen=True)
 class Pictures:
-    """Names are digests of the bytes: what the sender calls a file is never looked at."""
+    """The last pictures that were sent, in memory only. Names are digests of the bytes: what the sender calls a file is ignored.
+
+    Attributes:
+        kept: Name → pixels [h, w, 3], the most recently used last.
+    """
 
     kept: OrderedDict[str, NDArray[np.uint8]] = field(default_factory=OrderedDict)
 

@@ -167,9 +167,9 @@ def test_later_stages_that_want_more_classes_than_there_are(
     first, second, _ = SETTINGS.stages
     more = [second.model_copy(update={"classes": count}) for count in (20, 30, 40)]
     rows = train(images, tmp_path, SETTINGS.model_copy(update={"stages": (first, *more)}))
-    told = capsys.readouterr().out
-    assert "stage 3 wants 30 classes, stage 4 wants 40 classes, but there are 24" in told
-    assert "stage 4 would repeat the stage before and is left out" in told
+    reported = capsys.readouterr().out
+    assert "stage 3 wants 30 classes, stage 4 wants 40 classes, but there are 24" in reported
+    assert "stage 4 would repeat the stage before and is left out" in reported
     assert [(row["stage"], row["classes"]) for row in rows[::2]] == [("1", "8"), ("2", "20"), ("3", "24")]
     third, fourth = (load_descriptor(tmp_path / "model" / f"stage-{number}.safetensors").descriptor for number in (3, 4))
     for name, weights in third.state_dict().items():
@@ -193,7 +193,7 @@ def test_a_loss_that_is_not_a_number_stops_with_step_and_images(
 
 
 def test_broken_weights_are_never_saved(images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A gradient that is no number, whose loss was one, in the last step of a stage."""
+    """A gradient that is NaN, whose loss was finite, in the last step of a stage."""
 
     def broken(self: Learner) -> None:
         for parameter in self.descriptor.parameters():

@@ -1,4 +1,4 @@
-"""Training on 1, 2 and 4 processes: the same curve; a lost process is told, and training goes on from the saved state."""
+"""Training on 1, 2 and 4 processes: the same curve; a lost process is reported, and training goes on from the saved state."""
 
 import csv
 import os
@@ -50,9 +50,9 @@ def curve(folder: Path) -> list[dict[str, str]]:
 
 
 def finished(processes: list[subprocess.Popen[str]]) -> list[str]:
-    told = [process.communicate(timeout=240)[0] for process in processes]
-    assert [process.returncode for process in processes] == [0] * len(processes), told
-    return told
+    reported = [process.communicate(timeout=240)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0] * len(processes), reported
+    return reported
 
 
 @pytest.mark.slow
@@ -98,7 +98,7 @@ def test_processes_that_draw_negatives_each_from_its_own_part_learn_one_network(
 def test_class_rows_are_rebuilt_with_one_networks_batch_statistics(pictures: Path, tmp_path: Path) -> None:
     """Without GPUs each process has running statistics of its own part of the batches."""
     first, second = finished(start(pictures, tmp_path, 2, settings="batch statistics"))
-    seen = [[line for line in told.splitlines() if line.startswith("batch statistics: ")] for told in (first, second)]
+    seen = [[line for line in reported.splitlines() if line.startswith("batch statistics: ")] for reported in (first, second)]
     assert len(seen[0]) == 1 and seen[0] == seen[1]
 
 
@@ -106,9 +106,9 @@ def test_class_rows_are_rebuilt_with_one_networks_batch_statistics(pictures: Pat
 def test_a_lost_process_is_told_and_training_goes_on(pictures: Path, tmp_path: Path) -> None:
     finished(start(pictures, tmp_path / "whole", 2))
     survivor, dead = start(pictures, tmp_path / "broken", 2, last=5)
-    told = survivor.communicate(timeout=120)[0]
+    reported = survivor.communicate(timeout=120)[0]
     dead.communicate(timeout=10)
-    assert survivor.returncode == 2 and "a process of the training was lost" in told, told
+    assert survivor.returncode == 2 and "a process of the training was lost" in reported, reported
     finished(start(pictures, tmp_path / "broken", 2))
     whole, broken = curve(tmp_path / "whole"), curve(tmp_path / "broken")
     assert [float(row["loss"]) for row in broken] == pytest.approx([float(row["loss"]) for row in whole], rel=1e-5)

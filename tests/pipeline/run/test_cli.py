@@ -53,18 +53,18 @@ def test_errors_become_one_message_and_exit_codes(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "reported"),
     [
         (RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. "), "lower `workers` in the recipe"),
         (OSError(errno.ENOSPC, "No space left on device", "events.out"), "the disk is full"),
         (IsADirectoryError(errno.EISDIR, "Is a directory", "v.part", None, "v"), "v cannot be used: Is a directory"),
     ],
 )
-def test_what_the_machine_lacks_is_one_message(error: Exception, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_the_machine_lacks_is_one_message(error: Exception, reported: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit), report_errors():
         raise error
     message = capsys.readouterr().err
-    assert message.startswith("error: ") and told in message
+    assert message.startswith("error: ") and reported in message
     with pytest.raises(RuntimeError, match="a fault of ours"), report_errors():
         raise RuntimeError("a fault of ours")
 

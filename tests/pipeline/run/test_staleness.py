@@ -58,7 +58,7 @@ def test_what_is_up_to_date_is_not_mentioned(done: Run, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "reported"),
     [
         ({"ensemble": {"dimensions": 64}}, "step 03_ensemble is stale (parameter ensemble changed)"),
         ({"embedding": {"flip": True}}, "step 02_embed is stale (one training: parameter flip changed and 3 more)"),
@@ -66,9 +66,9 @@ def test_what_is_up_to_date_is_not_mentioned(done: Run, capsys: pytest.CaptureFi
     ],
 )
 def test_a_changed_recipe_is_told_by_every_later_step(
-    done: Run, capsys: pytest.CaptureFixture[str], changed: dict[str, object], told: str
+    done: Run, capsys: pytest.CaptureFixture[str], changed: dict[str, object], reported: str
 ) -> None:
-    run, step = run_of(done.folder, **changed), told.split()[1]
+    run, step = run_of(done.folder, **changed), reported.split()[1]
     names = [one.name for one in STEPS]
     capsys.readouterr()
     report_stale(run, STEPS[: names.index(step)])
@@ -76,7 +76,7 @@ def test_a_changed_recipe_is_told_by_every_later_step(
     for later in ("04_normalize", "05_submit", "06_score"):
         report_stale(run, STEPS[: names.index(later)])
         said = capsys.readouterr().out
-        assert f"{told}: what it made before is used. Do it again: python pipeline/{step}.py --run {run.folder}" in said
+        assert f"{reported}: what it made before is used. Do it again: python pipeline/{step}.py --run {run.folder}" in said
         assert said.count("\n") == 1
 
 

@@ -24,16 +24,16 @@ def test_an_index_is_kept_until_references_or_factory_change(tmp_path: Path, cap
     for name, count in (("ensemble/training", 400), ("ensemble/reference", 300), ("normalized/query", 20)):
         stored(tmp_path / f"{name}.h5", count, count)
 
-    def told(factory: str, probes: int | None = None) -> str:
+    def reported(factory: str, probes: int | None = None) -> str:
         print_index_recall(run, factory, probes, False)
         return capfd.readouterr().out
 
-    first = told("IVF4,Flat")
+    first = reported("IVF4,Flat")
     assert "index: starting" in first and "IVF4,Flat, 2 of 4 lists looked into: recall at 1" in first
-    again = told("IVF4,Flat", 4)
+    again = reported("IVF4,Flat", 4)
     assert again.startswith("06_score index: up to date")
     assert "4 of 4 lists looked into: recall at 1 1.000, at 10 1.000 against exact search of 20 queries among 300" in again
-    assert "parameter factory changed" in told("IVF4,SQ8")
+    assert "parameter factory changed" in reported("IVF4,SQ8")
     stored(tmp_path / "ensemble/reference.h5", 310, 1)
-    changed = told("IVF4,SQ8")
+    changed = reported("IVF4,SQ8")
     assert "input reference changed" in changed and "among 310 references" in changed

@@ -147,8 +147,8 @@ def test_a_kept_index_is_added_to_searched_and_removed_from(
     run_match(*index, "--queries", "queries", "--threshold", "-0.05")
     assert "3 queries, 8 different references" in capsys.readouterr().out
     run_match(*index, "--remove", "references/R000000.jpg", "elsewhere")
-    told = capsys.readouterr().out
-    assert "removed 1 files" in told and "elsewhere is not in it" in told and "R000000" not in told
+    reported = capsys.readouterr().out
+    assert "removed 1 files" in reported and "elsewhere is not in it" in reported and "R000000" not in reported
     (pictures / "references" / "link.jpg").symlink_to("R000001.jpg")
     run_match(*index, "--add", "references")
     run_match(*index, "--remove", "references/link.jpg")

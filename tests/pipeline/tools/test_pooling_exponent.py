@@ -50,20 +50,20 @@ def choose(*arguments: object) -> None:
 def test_search_scores_every_exponent_at_every_size(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     checkpoint = run / "run" / "models" / "one" / "stage-1.safetensors"
     choose("--checkpoint", checkpoint, "--sizes", 32, 48, "--exponents", 2, 3, 7, "--images", 6)
-    told = capsys.readouterr().out
+    reported = capsys.readouterr().out
     for part in ("5 edited copies of each of 6 training images", "32 px", "48 px", "trained at 32 px with p 3.00"):
-        assert part in told
-    assert [line.split("│")[1].strip() for line in told.splitlines() if line.startswith("│")] == ["2", "3", "7"]
-    assert told.count(" *") == 2  # one mark a size
-    assert "embedding: {image_size: 48, pooling_exponent: " in told
+        assert part in reported
+    assert [line.split("│")[1].strip() for line in reported.splitlines() if line.startswith("│")] == ["2", "3", "7"]
+    assert reported.count(" *") == 2  # one mark a size
+    assert "embedding: {image_size: 48, pooling_exponent: " in reported
 
 
 def test_sgd_learns_by_the_classes_of_the_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     checkpoint = run / "run" / "models" / "one" / "stage-1.safetensors"
     choose("--checkpoint", checkpoint, "--sizes", 48, "--method", "sgd", "--learning-rate", 0.5)
-    told = capsys.readouterr().out
-    assert "one pass over 14 training images of 14 classes" in told and "pooling_exponent: " in told
-    assert "pooling_exponent: 3}" not in told
+    reported = capsys.readouterr().out
+    assert "one pass over 14 training images of 14 classes" in reported and "pooling_exponent: " in reported
+    assert "pooling_exponent: 3}" not in reported
 
 
 def test_what_is_missing_is_told(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -73,7 +73,7 @@ def test_unreadable_images_lie_far_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "reported"),
     [
         ("query", np.float32(1), "query has the shape []"),
         ("query", np.array([[0, 0, 0, 1], [1e30, 0, 0, 0]], np.float32), "query: 1 rows are longer than 1e+15, so that their"),
@@ -85,12 +85,12 @@ def test_unreadable_images_lie_far_apart(tmp_path: Path) -> None:
         ("query_ids", np.array([b"\xff\xfe", b"Q1"]), "an id is not UTF-8 text"),
     ],
 )
-def test_data_sets_of_another_form(tmp_path: Path, name: str, value: object, told: str) -> None:
+def test_data_sets_of_another_form(tmp_path: Path, name: str, value: object, reported: str) -> None:
     whole = {"query": np.ones((2, 4), np.float32), "reference": np.ones((2, 4), np.float32)}
     ids = {"query_ids": np.array([b"Q0", b"Q1"]), "reference_ids": np.array([b"R0", b"R1"])}
     with h5py.File(tmp_path / "s.h5", "w") as file:
         for key, content in (whole | ids | {name: value}).items():
             file[key] = content
-    assert told in "\n".join(submission_problems(tmp_path / "s.h5"))
+    assert reported in "\n".join(submission_problems(tmp_path / "s.h5"))
     with pytest.raises(UserError):
         read_submission(tmp_path / "s.h5")

@@ -46,8 +46,8 @@ def test_a_disk_that_fills_up_at_any_time_is_one_message(
     write(tmp_path / "whole.h5")
     size = (tmp_path / "whole.h5").stat().st_size
     for room in (0, 2000, 99_000, 101_000, 104_000, size // 2, size - 5000, size - 2000, size - 1):
-        told = pytest.raises(UserError, match=r"v\.h5 cannot be written: the disk is full")
-        with monkeypatch.context() as patched, told:
+        reported = pytest.raises(UserError, match=r"v\.h5 cannot be written: the disk is full")
+        with monkeypatch.context() as patched, reported:
             patched.setattr(os, "write", limited(room))
             write(tmp_path / "v.h5")
     assert [path.name for path in tmp_path.iterdir()] == ["whole.h5"]
