@@ -40,9 +40,7 @@ def test_folders_too(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_names_the_file(tmp_path: Path) -> None:
-    reported = pytest.raises(
-        UserError, match=r"cache\.pixels cannot be written: the disk is full after 2\.0 MiB of it.*make room"
-    )
+    full = pytest.raises(UserError, match=r"cache\.pixels cannot be written: the disk is full after 2\.0 MiB of it.*make room")
     with full, whole_file(tmp_path / "cache.pixels") as temporary:
         temporary.write_bytes(bytes(2**21))
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
