@@ -53,8 +53,15 @@ class Tail:
 
 
 def fit_tail(queries: NDArray[np.float32], references: NDArray[np.float32], own: NDArray[np.int64]) -> Tail:
-    """Fit the tail on all pairs of queries [n, d] and references [m, d], but for own [n]: the row of the reference that a query
-    is related to, −1 for none. UserError with too few pairs.
+    """Fit the tail on all pairs of queries and references that are not related.
+
+    Args:
+        queries: [n, d] float32.
+        references: [m, d] float32.
+        own: [n], the row of the reference that a query is related to, −1 for none.
+
+    Raises:
+        UserError: There are too few pairs.
     """
     if len(references) > MOST_REFERENCES:
         chosen = np.sort(np.random.default_rng(0).choice(len(references), MOST_REFERENCES, replace=False))

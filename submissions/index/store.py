@@ -161,8 +161,17 @@ def contents_of(store: Store, digests: Iterable[bytes]) -> dict[bytes, int]:
 
 
 def add_files(store: Store, files: dict[Path, bytes], contents: Iterable[Content]) -> None:
-    """Add new contents and name files by their digests, all or nothing. A file whose content has changed is renamed to the new
-    one; contents that no file has any more are forgotten.
+    """Add new contents, and record which content each file has, all or nothing.
+
+    A file whose content has changed is moved to the new one; contents that no file has any more are forgotten.
+
+    Args:
+        store: The index.
+        files: Path → digest of the file's content.
+        contents: The contents that the store lacks.
+
+    Raises:
+        ValueError: A vector is not finite.
     """
     with _writing(store):
         for content in contents:

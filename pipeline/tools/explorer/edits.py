@@ -37,8 +37,11 @@ def offered(others: OverlaySource | None) -> list[dict[str, Any]]:
 
 
 def grade_of(edit: Edit) -> Grade:
-    """What makes the edit harder: the table's intensity; where that is but a probability, the mildest to the hardest of some
-    draws; or nothing, for an edit that has one form."""
+    """What makes the edit stronger: "intensity", "draws" or "none".
+
+    The table's intensity where the parameters depend on it; the mildest to the strongest of some draws where it is only a
+    probability; nothing for an edit that has one form.
+    """
 
     def drawn(intensity: float, draw: int) -> tuple[EditFunction, Parameters]:
         return edit.draw(generator_for(SEED, draw, edit.name), intensity)
@@ -49,8 +52,17 @@ def grade_of(edit: Edit) -> Grade:
 
 
 def edited(image: Image, name: str, intensity: float, draw: int, others: OverlaySource | None) -> Edited:
-    """The image [h, w, 3], shrunk to the size at which edits are tuned, with one edit or a composition; `draw` chooses among its
-    random parameters. UserError: no such edit, or it pastes other images and there are none.
+    """The image with one edit, or with a composition of several.
+
+    Args:
+        image: [h, w, 3] uint8; it is shrunk to the size that edits are tuned at.
+        name: Of the edit, or COMPOSITION.
+        intensity: 0…1.
+        draw: Which of its random parameters.
+        others: Images that it may paste.
+
+    Raises:
+        UserError: There is no such edit, or it pastes other images and there are none.
     """
     image = shrink(image, TUNED_SIDE)
     if name == COMPOSITION:
