@@ -1,0 +1,340 @@
+"""The parts of benchmarks/gpu.py; each yields rows of the table."""
+
+import hashlib
+import os
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import torch
+from class_head_step import StepSize, TrainingStep, _finished
+from full_size import simulated
+from gpu_sizes import Sizes
+from torch import distributed
+from torch.multiprocessing.spawn import spawn
+from torch.utils.data import DataLoader
+
+from augmentations.dataset import EditedImages, overlay_material
+from augmentations.settings import AugmentationSettings
+from data.cache import SquareImages
+from data.images import ImageSet, find_images
+from data.procedural.sample import write_pictures
+from models.inference.embed import embed_batch, embed_images
+from models.network.checkpoint import Checkpoint
+from models.network.descriptor import Descriptor
+from models.objectives.arcface import ArcFace
+from models.objectives.svmax import Svmax
+from models.settings import DescriptorSettings, EmbeddingSettings, ModelSettings
+from models.training.launch import launch_fabric
+from models.training.learner import Learner, build_learner, set_up_network
+from models.training.state import Progress, load_state, save_state
+from models.training.trainer import train_model
+from pipeline.steps.gpu_search import TorchSearch
+from submissions.search.backend import find_nearest, use_backend
+from submissions.search.exact import search_pairs
+
+GIB = 2**30
+NEIGHBOURS = 10
+
+
+@dataclass(frozen=True)
+class Row:
+    """bar: what was to be reached; passed: None where nothing was; of_bits: a bar of results, not of speed, at any size."""
+
+    what: str
+    figure: str
+    bar: str = ""
+    passed: bool | None = None
+    of_bits: bool = False
+
+
+def median_seconds(device: torch.device, work: Callable[[], object], repeats: int, warm_up: int = 3) -> float:
+    """Of `repeats` calls, each until the device has finished."""
+    for _ in range(warm_up):
+        work()
+    seconds = []
+    for _ in range(repeats):
+        started = _finished(device)
+        work()
+        seconds.append(_finished(device) - started)
+    return float(np.median(seconds))
+
+
+def nccl(device: torch.device, sizes: Sizes) -> Iterator[Row]:
+    """Loss and gradients of a class matrix that the processes share, against those of one process."""
+    processes = torch.cuda.device_count() if device.type == "cuda" else 2
+    with tempfile.TemporaryDirectory() as folder:
+        spawn(_exchange, (processes, device.type, folder), processes)
+        apart = max(float(path.read_text()) for path in Path(folder).glob("*.txt"))
+    backend = f"NCCL {'.'.join(map(str, torch.cuda.nccl.version()))}" if device.type == "cuda" else "gloo"
+    alone = "; one GPU: started, reduced and gathered alone" if processes == 1 else ""
+    figure = f"{processes} process(es), {backend}: off by {apart:.1e}{alone}"
+    yield Row("shared class matrix against one process", figure, "at most 1e-5", apart <= 1e-5, True)
+
+
+def _exchange(rank: int, processes: int, device_type: str, folder: str) -> None:
+    """One process of `nccl`; writes how far its part is from that of a process alone."""
+    device = torch.device(device_type, rank) if device_type == "cuda" else torch.device("cpu")
+    if device_type == "cuda":
+        torch.cuda.set_device(rank)
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(processes), LOCAL_WORLD_SIZE=str(processes))
+    generator = torch.Generator().manual_seed(0)
+    raw, labels = torch.randn(8 * processes, 16, generator=generator).to(device), torch.arange(8 * processes, device=device) * 3
+    alone, whole = raw.clone().requires_grad_(), _arcface(processes, device)
+    loss_alone = whole(alone, labels).loss
+    loss_alone.backward()
+    distributed.init_process_group(
+        "nccl" if device_type == "cuda" else "gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=processes
+    )
+    own, part = slice(8 * rank, 8 * rank + 8), _arcface(processes, device)
+    local = raw[own].clone().requires_grad_()
+    loss = part(local, labels[own]).loss
+    loss.backward()
+    assert alone.grad is not None and local.grad is not None and whole.matrix.grad is not None and part.matrix.grad is not None
+    differences = [
+        loss - loss_alone,
+        local.grad / processes - alone.grad[own],  # data parallelism takes the mean over the processes
+        part.matrix.grad - whole.matrix.grad[part.rows.start : part.rows.stop],
+    ]
+    apart = torch.stack([difference.detach().abs().max() for difference in differences]).max()
+    distributed.all_reduce(apart, distributed.ReduceOp.MAX)
+    distributed.barrier()
+    Path(folder, f"{rank}.txt").write_text(str(float(apart)))
+    distributed.destroy_process_group()
+
+
+def _arcface(processes: int, device: torch.device) -> ArcFace:
+    """A class matrix whose rows the processes share unevenly."""
+    return ArcFace(16, 24 * processes + 1, margin=0.4, scale=16.0, chunk=64, negatives=None, seed=0).to(device)
+
+
+def steps(device: torch.device, sizes: Sizes) -> Iterator[Row]:
+    """A row for each model, and one for the project's own step, its waits, saving and resuming."""
+    for name, size in sizes.models.items():
+        yield _step_row(name, device, size, sizes.repeats, "same")[0]
+    yield from _own_step(device, next(iter(sizes.models.values())) if len(sizes.models) == 1 else sizes.models["v2s-160"], sizes)
+
+
+def head(device: torch.device, sizes: Sizes) -> Iterator[Row]:
+    """The bars of the class head, with Adam and with Adafactor for the class matrix."""
+    for kind in ("same", "adafactor"):
+        row, share, costs, memory = _step_row(f"{sizes.head.classes:,} classes, {kind}", device, sizes.head, sizes.repeats, kind)
+        yield row
+        if kind == "same":
+            yield Row("head's share of a step", f"{share:.1%}", "under 25 %", share < 0.25)
+            yield Row("all costs of classes", f"{costs:.1%}", "under 40 %", costs < 0.40)
+            if device.type == "cuda":
+                yield Row("peak memory", f"{memory:.1f} GiB", "under 24 GiB", memory < 24)
+
+
+def _step_row(name: str, device: torch.device, size: StepSize, repeats: int, kind: str) -> tuple[Row, float, float, float]:
+    """The row, the head's share of the step, that of all costs of classes (optimiser and clipping counted in), and GiB."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    step = TrainingStep(device, size, kind)
+    whole = median_seconds(device, step.whole, repeats)
+    gradients = median_seconds(device, step.gradients, repeats)
+    share = step.head_seconds / whole
+    costs = (max(0.0, whole - gradients) + step.head_seconds) / whole
+    memory = torch.cuda.max_memory_allocated() / GIB if device.type == "cuda" else 0.0
+    step.descriptor.to(memory_format=torch.contiguous_format)
+    step.images = step.images.contiguous()
+    contiguous = median_seconds(device, step.gradients, repeats)
+    figure = (
+        f"{1e3 * whole:.1f} ms, {size.batch / whole:.0f} images/s; head {share:.0%}, with optimisers and clipping {costs:.0%}; "
+        f"{memory:.1f} GiB; gradients channels_last {1e3 * gradients:.1f} ms, contiguous {1e3 * contiguous:.1f} ms"
+    )
+    return Row(name, figure), share, costs, memory
+
+
+def _own_step(device: torch.device, size: StepSize, sizes: Sizes) -> Iterator[Row]:
+    """Learner.learn on ready batches: its time, its waits, its state saved and put back."""
+    learner = _learner(size, sizes.precision)
+    pixels = torch.randint(0, 256, (size.batch, size.image_size, size.image_size, 3), dtype=torch.uint8).permute(0, 3, 1, 2)
+    labels, rows = torch.randint(size.classes, (size.batch,), device=device), torch.arange(size.batch)
+    batch = (pixels.pin_memory() if device.type == "cuda" else pixels, labels, rows)
+
+    def learn() -> None:
+        learner.learn([batch], 1, lambda loss, rows: None, measure=False)
+
+    own = median_seconds(device, learn, sizes.repeats)
+    yield Row(f"own step, {size.backbone}", f"{1e3 * own:.1f} ms")
+    if device.type == "cuda":
+        torch.cuda.set_sync_debug_mode("warn")
+        with warnings.catch_warnings(record=True) as waits:
+            warnings.simplefilter("always")
+            learn()
+        torch.cuda.set_sync_debug_mode("default")
+        yield Row("waits a step", f"{len(waits)}", "at most 2", len(waits) <= 2)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        started = time.perf_counter()
+        save_state(folder, {}, Progress(batch=1), learner.state(), learner.fabric)
+        saving = time.perf_counter() - started
+        loaded = load_state(folder, {}, learner.fabric)
+        assert loaded is not None
+        learner.restore(loaded[1])
+    again = median_seconds(device, learn, sizes.repeats)
+    yield Row("state saved; step after resume", f"{saving:.1f} s; {1e3 * again:.1f} ms, {again / own:.2f} × before", "", None)
+
+
+def _learner(size: StepSize, precision: str) -> Learner:
+    settings = ModelSettings.model_validate(
+        {
+            "descriptor": {"backbone": size.backbone, "dimensions": size.dimensions},
+            "objective": {"kind": "arcface", "chunk": size.chunk},
+            "precision": precision,
+            "stages": [{"classes": size.classes, "image_size": size.image_size, "batch_size": size.batch}],
+        }
+    )
+    fabric, descriptor = launch_fabric(settings.precision), Descriptor(settings.descriptor)
+    network = set_up_network(fabric, descriptor, False)
+    objective = Svmax(settings.objective.build(size.dimensions, size.classes, 0), None)
+    return build_learner(fabric, descriptor, network, objective, settings, settings.stages[0])
+
+
+def loader(device: torch.device, sizes: Sizes) -> Iterator[Row]:
+    """What a GPU can be fed: edited images from cached squares, without a network."""
+    rng = np.random.default_rng(0)
+    for size, each in sizes.loader:
+        side = round(1.5 * size)
+        small = rng.integers(0, 256, (64, 24, 24, 3), dtype=np.uint8)
+        squares = np.stack([cv2.resize(pixels, (side, side), interpolation=cv2.INTER_CUBIC) for pixels in small])
+        images = SquareImages([f"T{row}" for row in range(len(squares))], squares, {})
+        edits = AugmentationSettings(family="query", intensity=0.75)
+        data = EditedImages(images, edits, size, 0, overlay_material(images, images, len(images)))
+        figures = []
+        for workers in sizes.loader_workers:
+            batch = min(64, each)
+            keys = [[(epoch, row % 64, 0) for row in range(batch)] for epoch in range(max(workers, workers * each // batch) + 1)]
+            stream = iter(DataLoader(data, batch_sampler=keys, num_workers=workers, pin_memory=device.type == "cuda"))
+            next(stream)  # the workers have started
+            started = time.perf_counter()
+            seen = sum(len(pixels) for pixels, _ in stream)
+            figures.append(f"{workers} workers {seen / (time.perf_counter() - started):.0f}")
+        yield Row(f"edits at {size} px, I = 0.75, images/s", ", ".join(figures))
+
+
+def embedding(device: torch.device, sizes: Sizes) -> Iterator[Row]:
+    """embed_images from JPEG files of 1024 × 768 against the forward pass alone."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for path in list(write_pictures(folder, "T", min(200, sizes.embed_images), 0)):
+            cv2.imwrite(str(path), cv2.resize(cv2.imread(str(path)), (1024, 768)))  # type: ignore[arg-type]  # it was just written
+        originals = sorted(folder.iterdir())
+        links = [originals[number % len(originals)] for number in range(sizes.embed_images)]
+        found = ImageSet([f"U{number}" for number in range(len(links))], links)
+        for backbone, size in sizes.embed:
+            descriptor = Descriptor(DescriptorSettings(backbone=backbone)).eval()
+            descriptor.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
+            batch = torch.randn(sizes.embed_batch, 3, size, size, device=device)
+            embed = partial(embed_batch, descriptor, batch, [size], precision=sizes.precision)
+            forward = median_seconds(device, embed, sizes.repeats)
+            settings = EmbeddingSettings.model_validate({"batch_size": sizes.embed_batch, "precision": sizes.precision})
+            started = _finished(device)
+            for _ in embed_images(Checkpoint(descriptor, size, {}), found, settings):
+                pass
+            whole, alone = len(found) / (_finished(device) - started), sizes.embed_batch / forward
+            figure = f"{whole:.0f} images/s of {alone:.0f} in the forward pass alone: {whole / alone:.0%}"
+            yield Row(f"embedding, {backbone} at {size} px", figure, "at least 80 %", whole >= 0.8 * alone)
+
+
+def search(device: torch.device, sizes: Sizes) -> Iterator[Row]:
+    """Exact search on the device against the CPU's: time, and whether all bits are equal."""
+    queries, references = simulated(sizes.queries, sizes.references)
+    backend, count = TorchSearch(device), 10 * sizes.queries
+    with use_backend(backend):
+        search_pairs(queries[:100], references[:10_000], 1000)  # the libraries have started
+        started = _finished(device)
+        found = search_pairs(queries, references, count)
+        seconds = _finished(device) - started
+    started = time.perf_counter()
+    expected = search_pairs(queries, references, count)
+    on_cpu = time.perf_counter() - started
+    parts = ("queries", "references", "distances")
+    same = all(np.array_equal(getattr(found, part), getattr(expected, part)) for part in parts)
+    what = f"search, {sizes.queries:,} × {sizes.references:,}"
+    yield Row(what, f"{seconds:.2f} s (on the CPU {on_cpu:.1f} s)", "at most 5 s", seconds <= 5)
+    yield Row("pairs and distances", "equal to the CPU's" if same else "differ from the CPU's", "equal", same, True)
+
+
+def neighbours(device: torch.device, sizes: Sizes) -> Iterator[Row]:
+    """Neighbours for query normalisation on the device against Faiss on the CPU."""
+    queries, training = simulated(sizes.queries, sizes.references, seed=1)
+    with use_backend(TorchSearch(device)):
+        find_nearest(queries[:100], training[:10_000], NEIGHBOURS, "cosine")
+        started = _finished(device)
+        cosines, rows = find_nearest(queries, training, NEIGHBOURS, "cosine")
+        seconds = _finished(device) - started
+    some = slice(0, 1000)
+    expected, expected_rows = find_nearest(queries[some], training, NEIGHBOURS, "cosine")
+    yield Row(f"{NEIGHBOURS} neighbours of {sizes.queries:,} among {sizes.references:,}", f"{seconds:.2f} s")
+    same, off = (rows[some] == expected_rows).mean(), np.abs(cosines[some] - expected).max()
+    near = bool(same >= 0.9999 and off < 1e-5)
+    yield Row("the same rows as Faiss's; cosines off by", f"{same:.4%}; {off:.1e}", "99.99 %; 1e-5", near, True)
+
+
+def determinism(device: torch.device, sizes: Sizes) -> Iterator[Row]:
+    """Checkpoints of two trainings, and of one that was stopped within an epoch and went on."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        list(write_pictures(folder / "pictures", "T", sizes.pictures, 0))
+        images = find_images(folder / "pictures")
+        first = _trained(folder / "first", images, sizes, None)
+        for what, other in (
+            ("two trainings", _trained(folder / "second", images, sizes, None)),
+            ("one stopped and resumed", _trained(folder / "third", images, sizes, stop=max(2, sizes.epochs * 4 // 3))),
+        ):
+            yield Row(f"{what}, digests", f"{first[:12]} {other[:12]}", "equal", first == other, True)
+
+
+def _trained(folder: Path, images: ImageSet, sizes: Sizes, stop: int | None) -> str:
+    """The digest of the weights; stop: the step that does not happen in a first attempt."""
+    batch = min(64, len(images) // 2)
+    settings = ModelSettings.model_validate(
+        {
+            "descriptor": sizes.trained,
+            "precision": sizes.precision,
+            "deterministic": True,
+            "stages": [{"image_size": 64, "batch_size": batch, "epochs": sizes.epochs}],
+        }
+    )
+
+    def train() -> Path:
+        return train_model(settings, images, images, folder, folder.parent / "cache", seed=0)
+
+    if stop is not None:
+        with _stopping_at(stop), suppress(KeyboardInterrupt):
+            train()
+    return hashlib.sha256(train().read_bytes()).hexdigest()
+
+
+@contextmanager
+def _stopping_at(step: int) -> Iterator[None]:
+    """Training saves its state after every step, and is interrupted at this one."""
+    from models.training import stage
+
+    learn, calls, before = Learner.learn, list[int](), (stage.SAVE_EVERY, stage.SAVING_SHARE, stage.CHECK_EVERY)
+
+    def stopping(self: Learner, *arguments: Any) -> Any:
+        calls.append(1)
+        if len(calls) == step:
+            raise KeyboardInterrupt
+        return learn(self, *arguments)
+
+    stage.SAVE_EVERY, stage.SAVING_SHARE, stage.CHECK_EVERY = 0.0, 1e9, 1
+    Learner.learn = stopping  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        Learner.learn = learn  # type: ignore[method-assign]
+        stage.SAVE_EVERY, stage.SAVING_SHARE, stage.CHECK_EVERY = before

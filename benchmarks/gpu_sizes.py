@@ -1,0 +1,73 @@
+"""How large the parts of benchmarks/gpu.py are: the paper's sizes, and toy ones to test the code."""
+
+from dataclasses import dataclass
+
+from class_head_step import StepSize
+
+CHUNK = 131_072
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """models: by name, at the last stage of recipes/isc2021.yaml; loader: (pixels, images a worker)."""
+
+    models: dict[str, StepSize]
+    head: StepSize
+    precision: str
+    repeats: int
+    loader: tuple[tuple[int, int], ...]
+    loader_workers: tuple[int, ...]
+    embed: tuple[tuple[str, int], ...]
+    embed_images: int
+    embed_batch: int
+    queries: int
+    references: int
+    trained: dict[str, int | str]
+    epochs: int
+    pictures: int
+
+
+def _size(backbone: str, dimensions: int, classes: int, pixels: int) -> StepSize:
+    return StepSize(backbone, classes, dimensions, 64, pixels, CHUNK)
+
+
+FULL = Sizes(
+    models={
+        "v2l-512": _size("tf_efficientnetv2_l", 512, 980_000, 512),
+        "v2s-224": _size("tf_efficientnetv2_s", 384, 1_200_000, 224),
+        "v2s-160": _size("tf_efficientnetv2_s", 384, 1_000_000, 160),
+        "nfnet-384d": _size("eca_nfnet_l1", 384, 1_000_000, 160),
+        "nfnet-256d": _size("eca_nfnet_l1", 256, 1_500_000, 160),
+        "b5-256d": _size("tf_efficientnet_b5", 256, 1_500_000, 160),
+        "b5-large": _size("tf_efficientnet_b5", 256, 1_800_000, 160),
+    },
+    head=_size("tf_efficientnet_b5", 256, 1_800_000, 160),
+    precision="bf16",
+    repeats=15,
+    loader=((160, 400), (224, 300), (512, 60)),
+    loader_workers=(1, 8, 16),
+    embed=(("tf_efficientnetv2_s", 160), ("tf_efficientnet_b5", 160), ("tf_efficientnetv2_l", 512)),
+    embed_images=12_000,
+    embed_batch=256,
+    queries=25_000,
+    references=1_000_000,
+    trained={"backbone": "tf_efficientnetv2_b0", "dimensions": 256},
+    epochs=20,
+    pictures=600,
+)
+SMOKE = Sizes(
+    models={"toy": StepSize("test_efficientnet", 300, 16, 4, 32, 128)},
+    head=StepSize("test_efficientnet", 300, 16, 4, 32, 128),
+    precision="32",
+    repeats=2,
+    loader=((32, 8),),
+    loader_workers=(1,),
+    embed=(("test_efficientnet", 32),),
+    embed_images=16,
+    embed_batch=8,
+    queries=40,
+    references=300,
+    trained={"backbone": "test_efficientnet", "dimensions": 16},
+    epochs=3,
+    pictures=16,
+)
