@@ -84,9 +84,9 @@ class GaborEnergies(nn.Module):
         energies = []
         for _ in range(self.octaves):
             padded = functional.pad(image, (self.reach,) * 4, mode="reflect")
-            even, odd = functional.conv2d(padded, self.filters).chunk(2, dim=1)
+            even, odd = functional.conv2d(padded, self.filters, stride=2).chunk(2, dim=1)  # energies are smooth
             amplitude = (even**2 + odd**2 + 1e-12).sqrt()
-            energies.append(functional.avg_pool2d(amplitude, image.shape[2] // CELLS).flatten(1))
+            energies.append(functional.avg_pool2d(amplitude, amplitude.shape[2] // CELLS).flatten(1))
             image = functional.avg_pool2d(image, 2)
         return torch.cat(energies, dim=1).sqrt()
 
