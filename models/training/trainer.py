@@ -36,7 +36,7 @@ from models.settings import EmbeddingSettings, ModelSettings, StageSettings
 from models.training.batches import build_batches
 from models.training.class_counts import check_class_counts, repeats_stage_before
 from models.training.classifier import save_classifier
-from models.training.curve import EpochRow, append_rows, remove_curve
+from models.training.curve import EpochRow, append_rows, read_rows, remove_curve
 from models.training.drip import EDITED_PER_CLASS, compute_centroids
 from models.training.files import stage_checkpoint
 from models.training.final_whitening import check_whitening, choose_whitening_images, learn_whitening
@@ -45,6 +45,7 @@ from models.training.learner import Learner, build_learner, set_up_network
 from models.training.stage import StageRun, run_stage
 from models.training.state import DRAWN_FOR, Identity, Progress, as_it_began, load_state, save_state, training_identity
 
+COLLAPSED = 0.05  # of the way from the smallest mean singular value to the largest
 WORKING_SCALE = 1.5  # images are edited larger than they are learnt from, so that crops keep detail
 REMEDY = (
     "Lower batch_size (with optimizer.accumulate the step stays as large) or image_size of the stage, use precision bf16, "
@@ -161,6 +162,7 @@ def train_model(
                 append_rows(folder, rest)
                 _write_checkpoint(folder, rest[-1], descriptor, stage.image_size)
             _report_end(rest[-1], fabric.print)
+            _report_trouble(folder, rest[-1], fabric.print)
     return stage_checkpoint(folder, len(settings.stages))
 
 
@@ -196,6 +198,26 @@ def _write_checkpoint(folder: Path, last: EpochRow, descriptor: Descriptor, imag
 def _report_end(last: EpochRow, report: Callable[..., Any]) -> None:
     scored = "" if last.validation is None else f", µAP on synthetic queries {last.validation:.3f}"
     report(f"  stage {last.stage}: {last.classes} classes, loss {last.loss:.2f}, ended by {last.ended_by}{scored}", flush=True)
+
+
+def _report_trouble(folder: Path, last: EpochRow, report: Callable[..., Any]) -> None:
+    """What a stage's end should warn of: vectors that collapse, and a stage that ends below an earlier one."""
+    lower, upper, spread = (last.logs.get(name) for name in ("singular_lower", "singular_upper", "mean_singular_value"))
+    if lower is not None and upper is not None and spread is not None and spread < lower + COLLAPSED * (upper - lower):
+        report(
+            f"  warning: the vectors collapse (mean singular value {spread:.3f}; {lower:.3f} of equal ones, {upper:.3f} at most): "
+            "lower optimizer.learning_rate, begin with fewer classes and weaker edits, or use svmax.",
+            flush=True,
+        )
+    before = [row for row in read_rows(folder) if int(row["stage"]) < last.stage and row["validation"]]
+    best = max(before, key=lambda row: float(row["validation"]), default=None)
+    if best is not None and last.validation is not None and last.validation < float(best["validation"]):
+        report(
+            f"  warning: stage {last.stage} ends at a µAP of {last.validation:.3f}, below the {float(best['validation']):.3f} of "
+            f"stage {best['stage']}: its new class rows and edits were not learnt in its time. Give it more minutes, fewer "
+            "classes, a lower intensity, or a learning rate that falls (last_learning_rate_factor).",
+            flush=True,
+        )
 
 
 def _seeds_of_stage(identity: Identity, seed: int, stage: int) -> tuple[int, int]:

@@ -345,3 +345,25 @@ def test_the_class_matrix_begins_from_as_many_edited_images_as_the_stage_says(
     first, second = SETTINGS.stages[0], SETTINGS.stages[1].model_copy(update={"centroid_edits": edits})
     train(images, tmp_path, SETTINGS.model_copy(update={"stages": (first, second)}))
     assert len(of_rebuild) == 16 * embeddings
+
+
+def test_a_stage_that_ends_below_an_earlier_one_is_warned_of(
+    images: ImageSet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scores = iter([0.5, 0.7, 0.6])
+    classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
+    folders = (tmp_path / "model", tmp_path / "cache")
+    train_model(SETTINGS, classes, overlays, *folders, seed=0, validate=lambda descriptor, size: next(scores))
+    told = [line for line in capsys.readouterr().out.splitlines() if "warning: stage" in line]
+    assert len(told) == 1 and "stage 3 ends at a µAP of 0.600, below the 0.700 of stage 2" in told[0]
+
+
+def test_vectors_that_collapse_are_warned_of(
+    images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(images, tmp_path / "well")
+    assert "collapse" not in capsys.readouterr().out
+    forward = Descriptor.forward
+    monkeypatch.setattr(Descriptor, "forward", lambda self, x, raw=False: forward(self, x, raw) * 1e-3 + 1.0)
+    train(images, tmp_path / "badly")
+    assert "warning: the vectors collapse (mean singular value" in capsys.readouterr().out
