@@ -205,7 +205,7 @@ def _report_trouble(folder: Path, last: EpochRow, report: Callable[..., Any]) ->
     lower, upper, spread = (last.logs.get(name) for name in ("singular_lower", "singular_upper", "mean_singular_value"))
     if lower is not None and upper is not None and spread is not None and spread < lower + COLLAPSED * (upper - lower):
         report(
-            f"  warning: the vectors collapse (mean singular value {spread:.3f}; {lower:.3f} of equal ones, {upper:.3f} at most): "
+            f"  warning: vectors collapse (mean singular value {spread:.3f}; {lower:.3f} of equal ones, {upper:.3f} at most): "
             "lower optimizer.learning_rate, begin with fewer classes and weaker edits, or use svmax.",
             flush=True,
         )

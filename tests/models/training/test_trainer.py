@@ -366,4 +366,4 @@ def test_vectors_that_collapse_are_warned_of(
     forward = Descriptor.forward
     monkeypatch.setattr(Descriptor, "forward", lambda self, x, raw=False: forward(self, x, raw) * 1e-3 + 1.0)
     train(images, tmp_path / "badly")
-    assert "warning: the vectors collapse (mean singular value" in capsys.readouterr().out
+    assert "warning: vectors collapse (mean singular value" in capsys.readouterr().out
