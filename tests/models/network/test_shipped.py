@@ -1,0 +1,35 @@
+"""The descriptor that ships: it is the file that its checksum names, small enough, and finds an edited picture."""
+
+import hashlib
+
+import pytest
+import torch
+
+from models.network.checkpoint import load_descriptor
+from models.network.joined import JoinedDescriptor
+from models.shipped import SHIPPED
+
+pytestmark = pytest.mark.skipif(not SHIPPED.is_file(), reason="the project is packed without its weights")
+
+
+def test_it_is_the_file_that_was_measured() -> None:
+    wanted, name = SHIPPED.with_suffix(".sha256").read_text().split()
+    assert name == SHIPPED.name and hashlib.sha256(SHIPPED.read_bytes()).hexdigest() == wanted
+    assert SHIPPED.stat().st_size <= 20_000_000
+
+
+def test_it_brings_projection_background_and_threshold_along() -> None:
+    loaded = load_descriptor(SHIPPED)
+    assert isinstance(loaded.descriptor, JoinedDescriptor) and len(loaded.descriptor.background) > 1000
+    assert loaded.notes["tail"]["pairs"] > 100_000 and loaded.notes["variant"]["dimensions"] == loaded.descriptor.dimensions
+
+
+def test_an_edited_picture_is_nearest_to_its_original() -> None:
+    generator = torch.Generator().manual_seed(0)
+    coarse = torch.rand(12, 3, 9, 9, generator=generator)
+    originals = torch.nn.functional.interpolate(coarse, (64, 64), mode="bicubic").clamp(0, 1)
+    copies = (0.8 * originals.flip(3) + 0.05 * torch.randn(originals.shape, generator=generator)).clamp(0, 1)
+    descriptor = load_descriptor(SHIPPED).descriptor.eval()
+    with torch.no_grad():
+        cosines = descriptor(copies) @ descriptor(originals).T
+    assert (cosines.argmax(dim=1) == torch.arange(12)).sum() >= 11
