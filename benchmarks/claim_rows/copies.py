@@ -1,9 +1,11 @@
 """Claims 10 to 12: drip against direct training, the ensemble against its members, query normalisation."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from claim_rows.row import Row, gaps, listed
+from claim_rows.store import Figures, Store
 from numpy.typing import NDArray
 
 from data.ground_truth import GroundTruth, read_ground_truth
@@ -26,32 +28,18 @@ BETA, NEIGHBOURS = 1.0, 100
 Sets = dict[str, NDArray[np.float32]]
 
 
-def rows(data: IscFolder, folder: Path, minutes: float, seeds: range) -> list[Row]:
+def rows(data: IscFolder, folder: Path, minutes: float, seeds: range, store: Store) -> list[Row]:
+    """Both members, the direct training and the normalisations of each seed."""
     chosen, truth = _chosen(data)
-    score: dict[str, list[float]] = {}
-    for seed in seeds:
-        members: dict[str, Sets] = {}
-        for name, backbone, drip in (
-            ("drip", "test_efficientnet", True),
-            ("direct", "test_efficientnet", False),
-            ("nfnet", "test_nfnet", True),
-        ):
-            path = _train(data, folder / f"{name}-{seed}", folder / "cache", seed, backbone, minutes, drip)
-            members[name] = {part: _vectors(path, images) for part, images in chosen.items()}
-            score.setdefault(name, []).append(_score(members[name]["query"], members[name]["reference"], chosen, truth))
-        joined = {part: np.concatenate([members["drip"][part], members["nfnet"][part]], axis=1) for part in chosen}
-        projection = fit_projection(joined["training"])
-        sets = {part: projection.apply(vectors, min(256, joined["training"].shape[1]), 0.0) for part, vectors in joined.items()}
-        near = find_neighbours(sets["query"], sets["training"], NEIGHBOURS)
-        settings = NormalizationSettings(direction_neighbours=NEIGHBOURS)
-        for method in settings.methods:
-            queries = normalize_queries(sets["query"], sets["training"], near, method, BETA, settings)
-            score.setdefault(method, []).append(_score(queries, sets["reference"], chosen, truth))
+    about = {"data": [data.root.name, len(data.training.ids)], "minutes": minutes, "classes": CLASSES, "size": SIZE, "beta": BETA}
+    runs = store.measured("copies", about, seeds, lambda seed: _measure(data, folder, minutes, seed, chosen, truth))
+    score = {figure: [run[figure] for run in runs] for figure in runs[0]}
     best = [max(pair) for pair in zip(score["drip"], score["nfnet"], strict=True)]
     ran = (
         f"{data.root.name}: {SIZE} px, {CLASSES} classes, {minutes:g} minutes a network, {len(seeds)} seeds; µAP of "
         f"{QUERIES} queries, {COPIES} of them copies"
     )
+    rest: dict[str, Any] = {"smallest": 0.01, "learnt": (max(float(np.mean(side)) for side in score.values()), 0.02, "best µAP")}
     return [
         Row(
             "10",
@@ -60,7 +48,8 @@ def rows(data: IscFolder, folder: Path, minutes: float, seeds: range) -> list[Ro
             ran,
             listed({k: score[k] for k in ("drip", "direct")}),
             gaps(score["drip"], score["direct"]),
-            f"{CLASSES} classes are few enough to start with; see benchmarks/drip.py for more",
+            **rest,
+            cause=f"{CLASSES} classes are few enough to start with; see benchmarks/drip.py for more",
         ),
         Row(
             "11",
@@ -69,7 +58,8 @@ def rows(data: IscFolder, folder: Path, minutes: float, seeds: range) -> list[Ro
             ran + "; efficientnet and nfnet, PCA to 256",
             listed({"ensemble": score["none"], "efficientnet": score["drip"], "nfnet": score["nfnet"]}),
             gaps(score["none"], best),
-            "one member is far weaker",
+            **rest,
+            cause="one member is far weaker",
         ),
         Row(
             "12a",
@@ -78,7 +68,8 @@ def rows(data: IscFolder, folder: Path, minutes: float, seeds: range) -> list[Ro
             ran + f"; β {BETA:g}",
             listed({k: score[k] for k in ("method1", "none")}),
             gaps(score["method1"], score["none"]),
-            "few training images near the queries",
+            **rest,
+            cause="few training images near the queries",
         ),
         Row(
             "12b",
@@ -87,9 +78,34 @@ def rows(data: IscFolder, folder: Path, minutes: float, seeds: range) -> list[Ro
             ran + f"; β {BETA:g}, 100 neighbours",
             listed({k: score[k] for k in ("method2", "method1")}),
             gaps(score["method2"], score["method1"]),
-            "few training images near the queries",
+            **rest,
+            cause="few training images near the queries",
         ),
     ]
+
+
+def _measure(
+    data: IscFolder, folder: Path, minutes: float, seed: int, chosen: dict[str, ImageSet], truth: GroundTruth
+) -> Figures:
+    score: Figures = {}
+    members: dict[str, Sets] = {}
+    for name, backbone, drip in (
+        ("drip", "test_efficientnet", True),
+        ("direct", "test_efficientnet", False),
+        ("nfnet", "test_nfnet", True),
+    ):
+        path = _train(data, folder / f"{name}-{seed}", folder / "cache", seed, backbone, minutes, drip)
+        members[name] = {part: _vectors(path, images) for part, images in chosen.items()}
+        score[name] = _score(members[name]["query"], members[name]["reference"], chosen, truth)
+    joined = {part: np.concatenate([members["drip"][part], members["nfnet"][part]], axis=1) for part in chosen}
+    projection = fit_projection(joined["training"])
+    sets = {part: projection.apply(vectors, min(256, joined["training"].shape[1]), 0.0) for part, vectors in joined.items()}
+    near = find_neighbours(sets["query"], sets["training"], NEIGHBOURS)
+    settings = NormalizationSettings(direction_neighbours=NEIGHBOURS)
+    for method in settings.methods:
+        queries = normalize_queries(sets["query"], sets["training"], near, method, BETA, settings)
+        score[method] = _score(queries, sets["reference"], chosen, truth)
+    return score
 
 
 def _chosen(data: IscFolder) -> tuple[dict[str, ImageSet], GroundTruth]:

@@ -1,11 +1,13 @@
 """Trainings on procedural shapes through the project's own trainer, and vectors of test images."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from claim_rows.store import Figures, Store
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
@@ -23,6 +25,7 @@ from models.training.curve import read_rows
 from models.training.trainer import train_model
 
 SIZE, BATCH, BACKBONE = 48, 48, "test_efficientnet"
+VERSION = 1  # of the images and figures below: what was measured with another one is measured again
 CLASSES, TRAINED, HELD_OUT, COPIED = (
     24,
     16,
@@ -44,24 +47,36 @@ class Shapes:
 
 
 @dataclass(frozen=True)
+class Trained:
+    descriptor: Descriptor
+    folder: Path
+    curve: list[dict[str, str]]
+
+
+@dataclass(frozen=True)
 class Bench:
-    """Where trainings go, how many steps each takes, and over which seeds."""
+    """Where trainings go, how many steps each takes, over which seeds, and where their figures are kept."""
 
     folder: Path
     steps: int
     seeds: range
     shapes: Shapes
+    store: Store
+
+    def figures(
+        self, name: str, work: Callable[[Trained], Figures], batch: int | None = None, **changed: Any
+    ) -> dict[str, list[float]]:
+        """By figure, those of one training of each seed with the settings `changed`; only what is not in the file is trained."""
+        batch = BATCH if batch is None else batch
+        about = {"steps": self.steps, "batch": batch, "bench": VERSION, "settings": changed}
+        runs = self.store.measured(
+            name, about, self.seeds, lambda seed: work(train(self, name.replace(" ", "-"), seed, batch, **changed))
+        )
+        return {figure: [run[figure] for run in runs] for figure in runs[0]}
 
     @property
     def about(self) -> str:
         return f"shapes, {BACKBONE} at {SIZE} px, {self.steps} steps of {BATCH}, {len(self.seeds)} seeds"
-
-
-@dataclass(frozen=True)
-class Trained:
-    descriptor: Descriptor
-    folder: Path
-    curve: list[dict[str, str]]
 
 
 def draw_shapes(folder: Path) -> Shapes:
@@ -75,16 +90,15 @@ def draw_shapes(folder: Path) -> Shapes:
 
 def train(bench: Bench, name: str, seed: int, batch: int = BATCH, **changed: Any) -> Trained:
     """A descriptor after the bench's number of steps; `changed` are keys of ModelSettings."""
-    sampling = changed.get("sampling", {"kind": "epoch"})
+    sampling = changed.get("sampling", {"kind": "epoch"}) | {"iterations": bench.steps}  # the same for every sampling
     settings = {
         "descriptor": {"backbone": BACKBONE, "dimensions": 64, "train_pooling_exponent": False},
         "edits": "multigrain_full",
         "optimizer": {"kind": "sgd", "learning_rate": 0.1, "clip_norm": 10.0},
         "scheduler": {"kind": "constant"},
     }
-    epochs = max(1, round(bench.steps / _steps_per_epoch(len(bench.shapes.train), batch, sampling)))
-    stage = {"image_size": SIZE, "batch_size": batch, "epochs": epochs}
-    model = ModelSettings.model_validate(settings | changed | {"stages": [stage]})
+    stage = {"image_size": SIZE, "batch_size": batch, "epochs": 1}
+    model = ModelSettings.model_validate(settings | changed | {"sampling": sampling, "stages": [stage]})
     folder = bench.folder / f"{name}-{seed}"
     shapes = bench.shapes
     path = train_model(
@@ -111,11 +125,6 @@ def vectors_of(
             batch = torch.rot90(normalize_pixels(pixels, descriptor.mean, descriptor.std), turns, dims=(2, 3))
             found.append(descriptor(batch, raw=raw))
     return torch.cat(found, dim=-2).numpy()
-
-
-def _steps_per_epoch(images: int, batch: int, sampling: dict[str, Any]) -> float:
-    copies = sampling.get("copies", 3) if sampling["kind"] == "repeated" else 1
-    return images * copies / batch
 
 
 def _part(labelled: LabelledImages, chosen: NDArray[np.bool_]) -> LabelledImages:

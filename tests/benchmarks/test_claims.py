@@ -1,0 +1,104 @@
+"""The machinery of the claims: verdicts with their power, and a results file that a stopped run goes on from."""
+
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data.errors import UserError
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from claim_rows.row import MOST_RUNS, Row, half_width, runs_needed
+from claim_rows.store import as_markdown, open_store
+
+
+def row(*differences: float, smallest: float = 0.02, learnt: tuple[float, float, str] | None = None, number: str = "2") -> Row:
+    return Row(number, "it helps", "table 1", "shapes", "a, b", differences, smallest, learnt, cause="why")
+
+
+def test_the_interval_is_students() -> None:
+    """2.776 is the quantile for five runs."""
+    claim = row(0.1, 0.2, 0.3, 0.4, 0.5)
+    assert claim.mean == pytest.approx(0.3) and claim.margin == pytest.approx(
+        2.776 * np.std(claim.differences, ddof=1) / 5**0.5, rel=1e-3
+    )
+    assert half_width(1.0, 1) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("differences", "verdict"),
+    [
+        ((0.1, 0.11, 0.12, 0.1, 0.09), "holds"),
+        ((-0.1, -0.11, -0.12, -0.1, -0.09), "contradicted: why"),
+        ((0.1, 0.11, 0.12), "undecided: 3 runs, at least 5 decide (2 more)"),
+        ((-0.1, -0.11, -0.12), "undecided: 3 runs, at least 5 decide (2 more)"),
+    ],
+)
+def test_a_claim_is_decided_by_its_interval_and_by_five_runs_at_least(differences: tuple[float, ...], verdict: str) -> None:
+    assert row(*differences).verdict == verdict
+
+
+def test_a_difference_that_is_not_above_zero_is_not_yet_contradicted() -> None:
+    """Want of power is no verdict: it is said how many more runs would decide, and so many do."""
+    rng = np.random.default_rng(0)
+    draws = -0.02 + 0.05 * rng.normal(size=400)
+    claim = row(*draws[:6].tolist(), smallest=0.02)
+    words = claim.verdict.split()
+    assert claim.verdict.startswith("undecided: ") and words[2:6] == ["more", "runs", "would", "decide"]
+    needed = 6 + int(words[1])
+    spread, effect = float(np.std(claim.differences, ddof=1)), max(abs(claim.mean), 0.02)
+    assert half_width(spread, needed) < effect <= half_width(spread, needed - 1)
+    assert row(*draws.tolist()).verdict == "contradicted: why"
+
+
+def test_an_effect_below_what_matters_is_bounded() -> None:
+    claim = row(0.001, -0.001, 0.0012, -0.0008, 0.0005, smallest=0.02)
+    assert claim.verdict.startswith("undecided: any effect is below 0.00")
+    assert runs_needed(1.0, 1e-6) == MOST_RUNS + 1 and runs_needed(1e-9, 1.0) == 5
+
+
+def test_networks_that_have_not_learnt_decide_nothing() -> None:
+    differences = (0.1, 0.11, 0.12, 0.1, 0.09)
+    assert row(*differences, learnt=(0.05, 0.04, "top-1")).verdict.startswith(
+        "undecided: the networks have not learnt (top-1 0.050"
+    )
+    assert row(*differences, learnt=(0.5, 0.04, "top-1")).verdict == "holds"
+
+
+def test_a_stopped_run_goes_on_and_further_seeds_join(tmp_path: Path) -> None:
+    done: list[int] = []
+
+    def work(seed: int) -> dict[str, float]:
+        if seed == 2 and not (tmp_path / "again").exists():
+            raise KeyboardInterrupt
+        done.append(seed)
+        return {"recall": seed / 10}
+
+    file = tmp_path / "claims.json"
+    with pytest.raises(KeyboardInterrupt):
+        open_store(file).measured("arm", {"steps": 5}, range(3), work)
+    (tmp_path / "again").touch()
+    assert [run["recall"] for run in open_store(file).measured("arm", {"steps": 5}, range(4), work)] == [0, 0.1, 0.2, 0.3]
+    assert done == [0, 1, 2, 3]
+    open_store(file).measured("arm", {"steps": 6}, range(1), work)  # another budget is another measurement
+    open_store(file).measured("other arm", {"steps": 5}, range(1), work)
+    assert done == [0, 1, 2, 3, 0, 0]
+
+
+def test_rows_are_kept_replaced_and_made_a_table_in_their_order(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "claims.json")
+    store.put([row(0.1, 0.2, number="10"), row(0.1, 0.2, 0.3, number="2", learnt=(0.5, 0.1, "top-1"))])
+    store.put([row(*[0.3] * 5, number="10"), row(0.1, 0.2, number="9d")])
+    again = open_store(tmp_path / "claims.json")
+    assert again.rows == store.rows and [claim.number for claim in again.rows] == ["2", "9d", "10"]
+    table = as_markdown(again).splitlines()
+    assert table[4].startswith("| 10 | it helps | table 1 | a |") and table[4].endswith("| 0.02 | holds |")
+    assert "- a: shapes" in table
+
+
+def test_another_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text("[1]")
+    with pytest.raises(UserError, match="no results file of the claims"):
+        open_store(tmp_path / "x.json")
