@@ -1,9 +1,11 @@
 """The explorer's web application: a page, the answers it asks for, and thumbnails. Nothing that is sent is ever written."""
 
+import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from fastapi import FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
@@ -11,9 +13,12 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
 from pydantic import Field
+from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from data.archives import read_bytes
 from data.decode import decode_rgb
 from data.errors import ImageError, UserError
 from data.settings import Settings
@@ -23,7 +28,12 @@ from pipeline.tools.explorer.pictures import SHOWN_SIDE, Pictures, jpeg
 from submissions.report.rendering import render
 
 PAGE = Path(__file__).parent / "page"
-LARGEST = 32 * 2**20  # bytes of a request
+LARGEST = 32 * 2**20  # bytes of a picture that is sent
+LARGEST_QUESTION = 2**16  # bytes of any other request
+AT_ONCE = 256  # requests; more are told to come again
+RECEIVED_AT_ONCE = 8  # pictures in memory as bytes; others wait in their connections
+DECODED_AT_ONCE = 2  # at most 1.6 GB each: decoding a picture of MAX_PIXELS
+LONGEST = 30.0  # seconds that a picture may take to arrive
 PICKS = 500  # queries of the run that the page offers
 SAFE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -32,6 +42,7 @@ SAFE_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+TOO_LARGE = f"The file is larger than {LARGEST // 2**20} MB."
 OWN_PAGES = ("same-origin", "none")  # Sec-Fetch-Site of this page, and of an address that a person typed
 
 
@@ -52,9 +63,15 @@ class Question(Settings):
 
 
 def make_app(explorer: Explorer) -> FastAPI:
-    """The application; one picture at a time is decoded or described."""
-    app = FastAPI(openapi_url=None, max_body_size=LARGEST)
+    """The application; one picture at a time is described, a few are decoded."""
+    app = FastAPI(openapi_url=None)
     pictures, working = Pictures(), threading.Lock()
+    receiving, decoding = asyncio.Semaphore(RECEIVED_AT_ONCE), threading.BoundedSemaphore(DECODED_AT_ONCE)
+
+    def keep(content: bytes) -> str:
+        with decoding:
+            return pictures.add(content)
+
     paths = {kind: dict(zip(images.ids, images.paths, strict=True)) for kind, images in explorer.pictures.items()}
     picks = explorer.pictures["query"].ids[:PICKS]
 
@@ -75,15 +92,19 @@ def make_app(explorer: Explorer) -> FastAPI:
     async def send(request: Request) -> dict[str, str]:
         if request.headers.get("content-type") != "application/octet-stream":  # what no other site's form can send
             raise UserError("Send the file's bytes as application/octet-stream.")
-        content = await request.body()
-        return {"picture": await run_in_threadpool(_alone, working, pictures.add, content)}
+        async with receiving:
+            try:
+                content = await asyncio.wait_for(_received(request), LONGEST)
+            except TimeoutError:
+                raise HTTPException(408, f"The file did not arrive within {LONGEST:g} s.") from None
+            return {"picture": await run_in_threadpool(keep, content)}
 
     @app.post("/api/picks/{query_id:path}")
     def pick(query_id: str) -> dict[str, str]:
         path = paths["query"].get(query_id)
         if path is None:
             raise UserError("The run has no such query.")
-        return {"picture": _alone(working, pictures.add, _content(path))}
+        return {"picture": keep(_content(path))}
 
     @app.post("/api/answers")
     def ask(question: Question) -> dict[str, Any]:
@@ -97,7 +118,8 @@ def make_app(explorer: Explorer) -> FastAPI:
         if path is None:
             return JSONResponse({"message": "There is no such picture."}, 404)
         try:
-            small = jpeg(decode_rgb(path, short_side=SHOWN_SIDE))
+            with decoding:
+                small = jpeg(decode_rgb(path, short_side=SHOWN_SIDE))
         except ImageError as error:
             return JSONResponse({"message": f"It {error.problem}."}, 404)
         return Response(small, media_type="image/jpeg", headers={"Cache-Control": "max-age=3600"})
@@ -115,14 +137,19 @@ def make_app(explorer: Explorer) -> FastAPI:
     return app
 
 
-def _alone(lock: threading.Lock, work: Callable[[bytes], str], content: bytes) -> str:
-    with lock:
-        return work(content)
+async def _received(request: Request) -> bytes:
+    """The request's body; whatever it says of its length, no more than LARGEST bytes are kept."""
+    content = bytearray()
+    async for part in request.stream():
+        content += part
+        if len(content) > LARGEST:
+            raise HTTPException(413)
+    return bytes(content)
 
 
 def _content(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_bytes(path)
     except OSError as error:
         raise UserError(f"The query's file cannot be read ({error.strerror or error}).") from error
 
@@ -139,6 +166,10 @@ def _guard(app: FastAPI) -> None:
         where = ".".join(str(part) for part in error.errors()[0]["loc"])
         return JSONResponse({"message": f"The request's {where} is not as expected."}, 422)
 
+    @app.exception_handler(HTTPException)
+    async def refused(_: Request, error: HTTPException) -> JSONResponse:
+        return JSONResponse({"message": TOO_LARGE if error.status_code == 413 else error.detail}, error.status_code)
+
     @app.exception_handler(ClientDisconnect)
     async def gone(_: Request, __: ClientDisconnect) -> Response:
         return Response(status_code=400)  # the page was closed while it sent: nobody hears this
@@ -148,13 +179,39 @@ def _guard(app: FastAPI) -> None:
         asked_by = request.headers.get("sec-fetch-site", OWN_PAGES[0])  # every browser says it, other programs need not
         if request.url.path.startswith("/api/") and asked_by not in OWN_PAGES:
             return JSONResponse({"message": "Only the explorer's own page is answered."}, 403)
+        origin = request.headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+            return JSONResponse({"message": "Only the explorer's own page is answered."}, 403)
         length = request.headers.get("content-length", "")
         if request.method == "POST" and not length.isdecimal():
             return JSONResponse({"message": "The request does not say how long it is."}, 411)
-        if length.isdecimal() and int(length) > LARGEST:
-            return JSONResponse({"message": f"The file is larger than {LARGEST // 2**20} MB."}, 413)
+        if length.isdecimal() and int(length) > (
+            LARGEST if request.url.path == "/api/pictures" else min(LARGEST, LARGEST_QUESTION)
+        ):
+            return JSONResponse({"message": TOO_LARGE}, 413)
         response = await call_next(request)
         response.headers.update(SAFE_HEADERS)
         return response
 
+    app.add_middleware(_Bounded)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
+
+
+class _Bounded:
+    """So many requests at once; others are asked to come again, in words that the page shows."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app, self.active = app, 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+        elif self.active >= AT_ONCE:
+            busy = JSONResponse({"message": "The explorer is busy. Send it again in a moment."}, 503, {"Retry-After": "1"})
+            await busy(scope, receive, send)
+        else:
+            self.active += 1
+            try:
+                await self.app(scope, receive, send)
+            finally:
+                self.active -= 1

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import io
+import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
@@ -30,26 +31,32 @@ class Pictures:
     """
 
     kept: OrderedDict[str, NDArray[np.uint8]] = field(default_factory=OrderedDict)
+    changing: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, content: bytes) -> str:
         """Decode and keep; returns the name. UserError says what is wrong with the bytes."""
         name = hashlib.sha256(content).hexdigest()
-        if name not in self.kept:
+        with self.changing:
+            picture = self.kept.get(name)
+        if picture is None:
             try:
-                self.kept[name] = shrink(decode_rgb(content, short_side=TUNED_SIDE), KEPT_SIDE)
+                picture = shrink(decode_rgb(content, short_side=TUNED_SIDE), KEPT_SIDE)
             except ImageError as error:
                 raise UserError(f"The file {error.problem}.") from error
-        self.kept.move_to_end(name)
-        while len(self.kept) > KEPT:
-            self.kept.popitem(last=False)
+        with self.changing:
+            self.kept[name] = picture
+            self.kept.move_to_end(name)
+            while len(self.kept) > KEPT:
+                self.kept.popitem(last=False)
         return name
 
     def get(self, name: str) -> NDArray[np.uint8]:
         """The picture [h, w, 3]. UserError when it is not kept."""
-        if name not in self.kept:
-            raise UserError(NO_PICTURE)
-        self.kept.move_to_end(name)
-        return self.kept[name]
+        with self.changing:
+            if name not in self.kept:
+                raise UserError(NO_PICTURE)
+            self.kept.move_to_end(name)
+            return self.kept[name]
 
 
 def jpeg(pixels: NDArray[np.uint8], long_side: int = SHOWN_SIDE) -> bytes:

@@ -11,7 +11,6 @@ from pipeline.tools.explorer.answers import open_explorer
 from pipeline.tools.explorer.app import make_app
 
 HOST = "127.0.0.1"
-MAX_CONNECTIONS = 64  # at once; further ones are answered 503
 
 
 def explore(folder: Path | None, data: Path | None, port: int, false_alarms: float) -> None:
@@ -33,7 +32,7 @@ def explore(folder: Path | None, data: Path | None, port: int, false_alarms: flo
         run = open_existing_run(folder, data)
         explorer = open_explorer(run, false_alarms)
         print(f"{run.folder}: http://{HOST}:{listener.getsockname()[1]}   (Ctrl-C stops)", flush=True)
-        uvicorn.Server(uvicorn.Config(make_app(explorer), log_level="warning", limit_concurrency=MAX_CONNECTIONS)).run([listener])
+        uvicorn.Server(uvicorn.Config(make_app(explorer), log_level="warning")).run([listener])
 
 
 def open_listener(port: int) -> socket.socket:

@@ -2,12 +2,19 @@
 
 import asyncio
 import io
-from collections.abc import MutableMapping
+import json
+import socket
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import uvicorn
 from fastapi.testclient import TestClient
 from PIL import Image
 
@@ -155,6 +162,62 @@ def test_too_large_and_endless_requests_are_not_read(client: TestClient, monkeyp
     assert endless.status_code == 411 and "how long" in endless.json()["message"]
 
 
+def test_what_is_too_large_gets_the_pages_message(client: TestClient) -> None:
+    response = send(client, bytes(33 * 2**20))
+    assert response.status_code == 413 and response.json() == {"message": "The file is larger than 32 MB."}
+    question = client.post("/api/answers", content=b" " * 2**17, headers={"content-type": "application/json"})
+    assert question.status_code == 413 and question.json()["message"]
+
+
+@pytest.fixture
+def served(explorer: Explorer) -> Iterator[str]:
+    """The explorer as explore.py serves it, with requests over sockets."""
+    with open_listener(0) as door:
+        server = uvicorn.Server(uvicorn.Config(make_app(explorer), log_level="critical"))
+        thread = threading.Thread(target=server.run, args=([door],))
+        thread.start()
+        yield f"http://127.0.0.1:{door.getsockname()[1]}"
+        server.should_exit = True
+        thread.join()
+
+
+def upload(address: str, content: bytes) -> tuple[int, dict[str, str]]:
+    request = urllib.request.Request(f"{address}/api/pictures", content, BYTES)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as response:
+            return response.status, json.load(response)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def test_many_uploads_at_once_all_arrive(served: str) -> None:
+    """45 of 100 were refused, without the page's message."""
+    pictures = [encoded(Image.new("RGB", (64, 64), (number, 0, 0))) for number in range(100)]
+    with ThreadPoolExecutor(100) as pool:
+        answers = list(pool.map(upload, [served] * 100, pictures))
+    assert {status for status, _ in answers} == {200} and len({answer["picture"] for _, answer in answers}) == 100
+
+
+def test_more_than_can_wait_are_asked_to_come_again(served: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(application, "AT_ONCE", 0)
+    status, answer = upload(served, b"x")
+    assert status == 503 and "Send it again" in answer["message"]
+
+
+def test_slow_senders_are_given_up_and_hold_up_nobody_for_long(served: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(application, "LONGEST", 0.5)
+    host, port = served.removeprefix("http://").split(":")
+    lines = ("POST /api/pictures HTTP/1.1", f"Host: {host}:{port}", f"Content-Type: {BYTES['content-type']}", "Content-Length: 9")
+    head = "\r\n".join((*lines, "", "x"))
+    slow = [socket.create_connection((host, int(port))) for _ in range(application.RECEIVED_AT_ONCE + 4)]
+    for connection in slow:
+        connection.sendall(head.encode())
+    assert upload(served, encoded(Image.new("RGB", (64, 64))))[0] == 200
+    assert b" 408 " in slow[0].recv(100)
+    for connection in slow:
+        connection.close()
+
+
 def test_who_sends_more_than_was_said_is_refused(explorer: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(application, "LARGEST", 1000)
     client = TestClient(make_app(explorer), base_url="http://127.0.0.1")
@@ -202,8 +265,11 @@ def test_names_lead_to_no_file(client: TestClient, path: str) -> None:
 
 def test_other_sites_are_not_answered(client: TestClient) -> None:
     assert client.get("/api/about", headers={"host": "evil.example"}).status_code == 400
-    form = client.post("/api/pictures", content=b"x", headers={"content-type": "text/plain", "origin": "http://evil.example"})
+    form = client.post("/api/pictures", content=b"x", headers={"content-type": "text/plain"})
     assert form.status_code == 400 and "octet-stream" in form.json()["message"]
+    for origin in ("http://evil.example", "http://127.0.0.1.evil.example", "http://127.0.0.1:9", "null"):
+        assert client.post("/api/picks/Q000002", headers={"origin": origin}).status_code == 403
+    assert client.post("/api/picks/Q000002", headers={"origin": "http://127.0.0.1"}).status_code == 200
     assert "access-control-allow-origin" not in client.get("/api/about").headers
     assert client.get("/page/explorer.js").headers["cross-origin-resource-policy"] == "same-origin"
     for site in ("cross-site", "same-site"):
