@@ -96,16 +96,25 @@ class EpochBatches(Sampler[list[Key]]):
         seed: of the order.
         rank: this process's number.
         ranks: how many processes share the batches.
+        whole: whether a last, smaller batch is left out where there is another; a compiled network would be compiled for it.
 
     Raises:
         UserError: no batch has two images for each process.
     """
 
     def __init__(
-        self, rows: Sequence[int], batch_size: int, first_epoch: int, last_epoch: int, seed: int, rank: int = 0, ranks: int = 1
+        self,
+        rows: Sequence[int],
+        batch_size: int,
+        first_epoch: int,
+        last_epoch: int,
+        seed: int,
+        rank: int = 0,
+        ranks: int = 1,
+        whole: bool = False,
     ) -> None:
         self.rows, self.batch_size, self.epochs, self.seed = np.array(rows), batch_size, range(first_epoch, last_epoch), seed
-        self.rank, self.ranks = rank, ranks
+        self.rank, self.ranks, self.whole = rank, ranks, whole
         if min(batch_size, len(rows)) < 2 * ranks:
             raise UserError(
                 f"batches of {batch_size} of the stage's {len(rows)} images have no two images for each of {ranks} process(es): "
@@ -115,7 +124,7 @@ class EpochBatches(Sampler[list[Key]]):
     def batches_per_epoch(self) -> int:
         """How many batches an epoch has, the same for every process."""
         whole, rest = divmod(len(self.rows), self.batch_size)
-        return whole + (rest >= 2 * self.ranks)
+        return whole + (rest >= 2 * self.ranks and not (self.whole and whole))
 
     def __len__(self) -> int:
         return self.batches_per_epoch() * len(self.epochs)

@@ -44,7 +44,7 @@ class TrainingStep:
         self.descriptor = Descriptor(settings).to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
         self.head = ArcFaceSettings(chunk=size.chunk).build(size.dimensions, size.classes, 0).to(device)
         optimizing = OptimizerSettings.model_validate({"class_kind": class_kind})
-        self.optimizers = build_optimizers(self.descriptor, self.head, optimizing)
+        self.optimizers = build_optimizers(self.descriptor, self.head, optimizing, fused=device.type == "cuda")
         images = torch.randn(size.batch, 3, size.image_size, size.image_size, device=device)
         self.images = images.contiguous(memory_format=torch.channels_last)
         self.labels = torch.randint(size.classes, (size.batch,), device=device)

@@ -88,7 +88,7 @@ def build_batches(
                 labels = [class_of[row] for row in rows]
                 return pk_batches(rows, labels, size // per_class, per_class, first, last, *share)
             case _:
-                return EpochBatches(rows, size, first, last, *share)
+                return EpochBatches(rows, size, first, last, *share, whole=settings.compile)
 
     epochs = range(progress.epoch, stage.epochs)
     fixed = sampling.iterations

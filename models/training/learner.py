@@ -169,7 +169,8 @@ def build_learner(
     """Put the objective on the device and make optimisers and schedule with the stage's learning rates."""
     factor, last = stage.learning_rate_factor, stage.last_learning_rate_factor
     fabric.to_device(objective)  # in place
-    optimizers = build_optimizers(descriptor, objective, settings.optimizer, factor)
+    fused = fabric.device.type == "cuda" and settings.precision != "16"
+    optimizers = build_optimizers(descriptor, objective, settings.optimizer, factor, fused)
     wrapped = [fabric.setup_optimizers(optimizer) for optimizer in optimizers]
     schedule = EpochSchedule(optimizers, settings.scheduler, last and last / factor)
     return Learner(fabric, descriptor, network, objective, wrapped, schedule, settings.optimizer.clip_norm, settings.turn)

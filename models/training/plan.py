@@ -211,7 +211,8 @@ def _measure_step(settings: ModelSettings, descriptor: Descriptor, stage: StageS
         seconds = spent[0] if measuring else seconds
         if not measuring:
             descriptor.zero_grad(set_to_none=True)
-    (optimizer,) = build_optimizers(descriptor, PLAIN, settings.optimizer)
+    fused = device.type == "cuda" and settings.precision != "16"
+    (optimizer,) = build_optimizers(descriptor, PLAIN, settings.optimizer, fused=fused)
     stepping = _time_steps(optimizer, device)
     descriptor.zero_grad(set_to_none=True)
     fixed, per_class = _time_classes(settings, descriptor.dimensions, batch, device)
@@ -247,7 +248,8 @@ def _time_head(settings: ModelSettings, dimensions: int, batch: int, classes: in
     objective = settings.objective.build(dimensions, classes, 0).to(device)
     if objective.class_matrix() is None:
         return None
-    optimizer = build_optimizers(nn.Linear(1, 1), objective, settings.optimizer)[-1]
+    fused = device.type == "cuda" and settings.precision != "16"
+    optimizer = build_optimizers(nn.Linear(1, 1, device=device), objective, settings.optimizer, fused=fused)[-1]
     embeddings = torch.randn(batch, dimensions, device=device, requires_grad=True)
     seconds = 0.0
     for _ in range(2):  # the first is slower

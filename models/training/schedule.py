@@ -13,13 +13,13 @@ from models.settings import OptimizerSettings, SchedulerSettings
 
 
 def build_optimizers(
-    descriptor: nn.Module, objective: Objective, settings: OptimizerSettings, factor: float = 1.0
+    descriptor: nn.Module, objective: Objective, settings: OptimizerSettings, factor: float = 1.0, fused: bool = False
 ) -> list[torch.optim.Optimizer]:
     """One optimiser over the descriptor and the objective, or, with settings.class_kind, one for each.
 
     An objective may name rates of its own for parameters (`parameter_rates`, name → learning rate). Weights decay in the
     descriptor and in a linear classifier; GeM's exponent, a class matrix, whose length means nothing, and parameters with rates
-    of their own do not.
+    of their own do not. fused: Adam makes its step in one kernel, as a GPU likes it; not with a gradient scaler (precision 16).
     """
     decay = settings.weight_decay
     exponents = {id(part.exponent) for part in descriptor.modules() if isinstance(part, GeM)} if decay else set()
@@ -36,10 +36,10 @@ def build_optimizers(
     of_objective = [_group(others, (settings.class_learning_rate or settings.learning_rate) * factor, classifier)]
     of_objective += [_group([objective.get_parameter(name)], rate * factor, 0.0) for name, rate in own_rates.items()]
     if settings.class_kind == "same" or not any(group["params"] for group in of_objective):
-        return [_optimizer(settings.kind, of_descriptor + of_objective, settings.momentum)]
+        return [_optimizer(settings.kind, of_descriptor + of_objective, settings.momentum, fused)]
     return [
-        _optimizer(settings.kind, of_descriptor, settings.momentum),
-        _optimizer(settings.class_kind, of_objective, settings.momentum),
+        _optimizer(settings.kind, of_descriptor, settings.momentum, fused),
+        _optimizer(settings.class_kind, of_objective, settings.momentum, fused),
     ]
 
 
@@ -48,12 +48,12 @@ def _group(parameters: Iterable[nn.Parameter], rate: float, weight_decay: float)
     return {"params": trainable, "lr": rate, "weight_decay": weight_decay}
 
 
-def _optimizer(kind: str, groups: list[dict[str, Any]], momentum: float) -> torch.optim.Optimizer:
+def _optimizer(kind: str, groups: list[dict[str, Any]], momentum: float, fused: bool) -> torch.optim.Optimizer:
     filled = [group for group in groups if group["params"]]
     if kind == "adafactor":
         return torch.optim.Adafactor(filled)
     if kind == "adam":
-        return torch.optim.Adam(filled)
+        return torch.optim.Adam(filled, fused=fused or None)
     return torch.optim.SGD(filled, momentum=momentum if kind == "sgd" else 0.0)
 
 

@@ -128,6 +128,8 @@ def train_model(
             if (progress.stage, progress.epoch, progress.batch) == (0, 0, 0):
                 _report_unreadable(squares, fabric.print)
             rows = _rows_of_stage(stage, squares, class_of)
+            if settings.compile:
+                torch.compiler.reset()  # of another image size, or the stage would meet the bound on compiling again
             with report_lack_of_memory(_work_of(stage, progress.stage, rows), REMEDY):
                 order, edits = _seeds_of_stage(identity, seed, progress.stage)
                 torch.manual_seed(order)  # the objective begins the same on all processes

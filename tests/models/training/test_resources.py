@@ -2,7 +2,10 @@
 
 import gc
 import json
+from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -14,10 +17,11 @@ from models.device import choose_algorithms
 from models.network.checkpoint import load_descriptor
 from models.network.descriptor import Descriptor
 from models.objectives.arcface import ArcFace
+from models.objectives.svmax import Svmax
 from models.settings import ModelSettings
 from models.training import stage as stage_run
 from models.training.curve import read_rows
-from models.training.learner import Learner
+from models.training.learner import Learner, build_learner
 from models.training.trainer import train_model
 
 STAGE = {"classes": 8, "image_size": 32, "batch_size": 8, "epochs": 2}
@@ -141,3 +145,38 @@ def test_a_network_without_deterministic_algorithms_is_named() -> None:
 
 def test_a_deterministic_switch_is_not_another_training() -> None:
     assert SETTINGS.model_copy(update={"deterministic": True}).what_trains() == SETTINGS.what_trains()
+
+
+@pytest.mark.parametrize(("device", "precision", "fused"), [("cuda", "bf16", True), ("cuda", "16", None), ("cpu", "32", None)])
+def test_adam_makes_its_step_in_one_kernel_on_a_gpu(device: str, precision: str, fused: bool | None) -> None:
+    """Not with a gradient scaler, which Fabric cannot clip with. The CPU's fused Adam stands in: the same weights come out."""
+    fabric = SimpleNamespace(device=torch.device(device), to_device=lambda module: module, setup_optimizers=lambda one: one)
+    descriptor = Descriptor(SETTINGS.descriptor)
+    settings = SETTINGS.model_copy(update={"precision": precision})
+    objective = Svmax(settings.objective.build(16, 8, 0), None)
+    learner = build_learner(fabric, descriptor, None, objective, settings, settings.stages[0])  # type: ignore[arg-type]
+    (optimizer,) = learner.optimizers
+    assert optimizer.param_groups[0]["fused"] is fused
+    matrix = objective.class_matrix()
+    assert matrix is not None
+    before, matrix.parameter.grad = matrix.parameter.detach().clone(), torch.randn(8, 16)
+    optimizer.step()
+    torch.testing.assert_close(matrix.parameter.detach(), before - 1e-3 * matrix.parameter.grad.sign(), atol=1e-6, rtol=0)
+
+
+def test_a_compiled_network_is_compiled_once_a_stage(images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every batch has one size, and each stage begins without what was compiled for another; torch.compile is left out."""
+    resets, sizes, learn = list[int](), list[int](), Learner.learn
+    monkeypatch.setattr(torch, "compile", lambda module: module)
+    monkeypatch.setattr(torch.compiler, "reset", lambda: resets.append(len(sizes)))
+
+    def noted(self: Learner, batches: Iterable[Any], *arguments: Any) -> Any:
+        ready = list(batches)
+        sizes.extend(len(pixels) for pixels, _, _ in ready)
+        return learn(self, ready, *arguments)
+
+    monkeypatch.setattr(Learner, "learn", noted)
+    stage = STAGE | {"classes": None, "batch_size": 3, "epochs": 1}  # of 8 images
+    stages = {"compile": True, "stages": [stage, stage | {"image_size": 48}]}
+    train(images, tmp_path, SETTINGS.model_validate(SETTINGS.model_dump(exclude_unset=True) | stages))
+    assert sizes == [3] * 4 and resets == [0, 2]
