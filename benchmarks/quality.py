@@ -1,0 +1,76 @@
+"""Scores of a descriptor on a set in the ISC2021 layout: µAP and recalls, raw and with normalised queries, and recall by edit.
+
+python benchmarks/quality.py DIR [DIR …]                     the descriptor that ships
+python benchmarks/quality.py DIR --checkpoint FILE           another one
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+
+from data.ground_truth import GroundTruth, read_ground_truth
+from data.layout import GROUND_TRUTH, QUERY_EDITS, open_isc_folder
+from models.shipped import SHIPPED
+from pipeline.tools.extractor import checkpoint_extractor
+from submissions.scoring.metrics import evaluate
+from submissions.vectors.files import Vectors
+
+FALSE_ALARMS = 0.001  # per query, what the threshold promises
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sets", type=Path, nargs="+", metavar="DIR")
+    parser.add_argument("--checkpoint", type=Path, default=SHIPPED, metavar="FILE")
+    options = parser.parse_args()
+    extractor = checkpoint_extractor(options.checkpoint)
+    console = Console(width=110)
+    for root in options.sets:
+        folder, truth = open_isc_folder(root), read_ground_truth(root / GROUND_TRUTH)
+        queries, references = extractor.extract_all(folder.query), extractor.extract_all(folder.reference)
+        moved = Vectors(queries.ids, extractor.normalize(queries.vectors), queries.unreadable)
+        console.print(score_table(str(root), {"raw": queries, "queries normalised": moved}, references, truth))
+        threshold = extractor.tail.threshold(FALSE_ALARMS, len(references)) if extractor.tail else None
+        if (root / QUERY_EDITS).is_file():
+            console.print(edit_table(root / QUERY_EDITS, moved, references, truth, threshold))
+
+
+def score_table(title: str, variants: dict[str, Vectors], references: Vectors, truth: GroundTruth) -> Table:
+    table = Table("vectors", "µAP", "R@P90", "R@1", "R@10", title=title)
+    for name, queries in variants.items():
+        scores, _ = evaluate(queries, references, truth)
+        found = (scores.recall_at_precision_90, scores.recall_at_rank_1, scores.recall_at_rank_10)
+        table.add_row(name, f"{scores.micro_average_precision:.3f}", *(f"{value:.3f}" for value in found))
+    return table
+
+
+def edit_table(edits: Path, queries: Vectors, references: Vectors, truth: GroundTruth, threshold: float | None) -> Table:
+    """Share of copies with each edit whose original ranks first, and share that also lies within the threshold."""
+    squares = (queries.vectors**2).sum(1)[:, None] + (references.vectors**2).sum(1) - 2 * queries.vectors @ references.vectors.T
+    nearest = squares.argmin(axis=1)
+    own = dict(truth.pairs)
+    rows = pd.DataFrame({"query_id": queries.ids, "found": [references.ids[row] for row in nearest]})
+    rows["copy"] = rows["query_id"].isin(list(own))
+    rows["first"] = rows["found"] == rows["query_id"].map(own)
+    rows["near"] = squares[np.arange(len(nearest)), nearest] <= (-np.inf if threshold is None else threshold)
+    rows["told"] = rows["first"] & rows["near"]
+    wrong = int((rows["near"] & ~rows["first"]).sum())
+    table = Table("edit", "copies", "ranks first", "above the threshold", title=f"{wrong} of {len(rows)} queries matched wrongly")
+    table.add_row("any", str(int(rows["copy"].sum())), *_shares(rows[rows["copy"]]))
+    listed = pd.read_csv(edits, keep_default_na=False)
+    by_edit = rows[rows["copy"]].merge(listed.assign(edit=listed["edits"].str.split()).explode("edit"), on="query_id")
+    for edit, part in sorted(by_edit.groupby("edit"), key=lambda item: -float(item[1]["first"].mean())):
+        table.add_row(str(edit), str(len(part)), *_shares(part))
+    return table
+
+
+def _shares(rows: pd.DataFrame) -> list[str]:
+    return [f"{rows[column].mean():.2f}" for column in ("first", "told")]
+
+
+if __name__ == "__main__":
+    main()
