@@ -81,6 +81,29 @@ def open_explorer(run: Run, rate: float) -> Explorer:
     )
 
 
+def open_folder_explorer(extractor: Extractor, title: str, images: ImageSet, rate: float) -> Explorer:
+    """Search any pictures with a descriptor outside a run; they are embedded first. The threshold is the descriptor's own.
+
+    Args:
+        extractor: The descriptor.
+        title: What the page calls it.
+        images: The references; the page offers the same pictures to begin with.
+        rate: False alarms per query that the threshold is set for, 0…1.
+    """
+    references = extractor.extract_all(images)
+    return Explorer(
+        title=title,
+        extractor=extractor,
+        references=references,
+        index=reference_index(references),
+        tail=extractor.tail,
+        uncalibrated="" if extractor.tail else "the descriptor brings no calibration along",
+        rate=rate,
+        pictures={"reference": images, "training": ImageSet([], []), "query": images},
+        others=FileOverlays(images),
+    )
+
+
 def reference_index(references: Vectors) -> faiss.Index:
     """Exact search over the readable references, by their row."""
     index = faiss.IndexIDMap2(faiss.IndexFlatL2(references.vectors.shape[1]))
@@ -140,7 +163,9 @@ def _normalization(explorer: Explorer, query: NDArray[np.float32], searched: NDA
             for row, distance in zip(first.contents.ravel().tolist(), first.distances.ravel().tolist(), strict=True)
         ],
         "training": [
-            {"id": image_id, "cosine": cosine} for image_id, cosine in zip(_training_ids(normalizer, rows), cosines, strict=True)
+            {"id": image_id, "cosine": cosine}
+            for image_id, cosine in zip(_training_ids(normalizer, rows), cosines, strict=True)
+            if len(explorer.pictures["training"])  # a descriptor in one file brings vectors along, no pictures
         ],
     }
 

@@ -6,14 +6,17 @@ from pathlib import Path
 import uvicorn
 
 from data.errors import UserError
-from pipeline.run.run import open_existing_run
-from pipeline.tools.explorer.answers import open_explorer
+from data.images import find_images
+from models.shipped import SHIPPED
+from pipeline.run.run import known_runs, open_existing_run
+from pipeline.tools.explorer.answers import open_explorer, open_folder_explorer
 from pipeline.tools.explorer.app import make_app
+from pipeline.tools.extractor import checkpoint_extractor
 
 HOST = "127.0.0.1"
 
 
-def explore(folder: Path | None, data: Path | None, port: int, false_alarms: float) -> None:
+def explore(folder: Path | None, data: Path | None, port: int, false_alarms: float, references: Path | None = None) -> None:
     """Serve the explorer's page until Ctrl-C.
 
     Args:
@@ -21,6 +24,7 @@ def explore(folder: Path | None, data: Path | None, port: int, false_alarms: flo
         data: The run's data set, where it has been moved.
         port: Port of 127.0.0.1; 0 takes a free one.
         false_alarms: Rate per query that the threshold is calibrated for, between 0 and 1.
+        references: A folder of pictures to search in instead of a run's, with the descriptor that ships with the project.
 
     Raises:
         UserError: The run lacks a step, the port cannot be used, or the rate lies outside its range.
@@ -29,9 +33,17 @@ def explore(folder: Path | None, data: Path | None, port: int, false_alarms: flo
         raise UserError(f"--false-alarms {false_alarms}: a rate per query between 0 and 1, such as 0.001.")
     listener = open_listener(port)
     with listener:
-        run = open_existing_run(folder, data)
-        explorer = open_explorer(run, false_alarms)
-        print(f"{run.folder}: http://{HOST}:{listener.getsockname()[1]}   (Ctrl-C stops)", flush=True)
+        if references is not None:
+            extractor, images = checkpoint_extractor(SHIPPED), find_images(references, naming="path")
+            explorer = open_folder_explorer(extractor, str(references), images, false_alarms)
+        elif folder is None and not known_runs():
+            raise UserError(
+                "there is no run. Name pictures to search in with --references DIR: they are described by what ships with the "
+                "project. Or start a run: bash run_all.sh"
+            )
+        else:
+            explorer = open_explorer(open_existing_run(folder, data), false_alarms)
+        print(f"{explorer.title}: http://{HOST}:{listener.getsockname()[1]}   (Ctrl-C stops)", flush=True)
         uvicorn.Server(uvicorn.Config(make_app(explorer), log_level="warning")).run([listener])
 
 

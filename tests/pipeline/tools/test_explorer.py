@@ -20,16 +20,17 @@ from PIL import Image
 
 from data.decode import decode_rgb
 from data.errors import UserError
-from data.images import ImageSet
+from data.images import ImageSet, find_images
 from pipeline.run.recipe import read_recipe
 from pipeline.run.run import Run
 from pipeline.tools.explorer import app as application
-from pipeline.tools.explorer.answers import Explorer, answer, open_explorer
+from pipeline.tools.explorer.answers import Explorer, answer, open_explorer, open_folder_explorer
 from pipeline.tools.explorer.app import make_app
 from pipeline.tools.explorer.edits import EDITS, edited, offered
 from pipeline.tools.explorer.pictures import KEPT, Pictures
 from pipeline.tools.explorer.serving import explore, open_listener
-from pipeline.tools.extractor import run_extractor
+from pipeline.tools.export_checkpoint import export_joined
+from pipeline.tools.extractor import checkpoint_extractor, run_extractor
 
 TOP = Path(__file__).parents[3]
 BYTES = {"content-type": "application/octet-stream"}
@@ -337,3 +338,13 @@ def test_wrong_options_give_one_message(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=message):
         explore(None, None, port=0, false_alarms=false_alarms)
+
+
+def test_any_folder_can_be_explored_without_a_run(run: Run, tmp_path: Path) -> None:
+    """With a descriptor in one file; its background has no pictures to show."""
+    export_joined(run, tmp_path / "descriptor.safetensors")
+    images = find_images(run.data / "reference_images")
+    explorer = open_folder_explorer(checkpoint_extractor(tmp_path / "descriptor.safetensors"), "pictures", images, 0.01)
+    given = answer(explorer, decode_rgb(images.paths[4]), None, 0.5, 0)
+    assert given["nearest"][0]["id"] == images.ids[4] and given["threshold"] is not None
+    assert given["normalization"] is None or given["normalization"]["training"] == []
