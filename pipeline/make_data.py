@@ -1,4 +1,9 @@
-"""Make a data set in the ISC2021 layout: the built-in sample, or any folder of photos shared out."""
+"""Make a data set in the ISC2021 layout: the built-in sample, any folder of photos shared out, or an archive with classes.
+
+make_data.py --output DIR                                the built-in sample
+make_data.py --photos DIR --output DIR                   any pictures
+make_data.py --set cub --root DIR --output DIR           CUB-200-2011, also cars, online_products: the papers' training classes
+"""
 
 import argparse
 import json
@@ -11,31 +16,41 @@ from data.locks import LOCK, used_alone
 from pipeline.run.cli import named_path, report_errors
 from pipeline.run.manifest import fingerprint
 
+SETS = ("cub", "cars", "online_products")
+
 
 def main() -> None:
     """Parse the command line and make the data set."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--photos", type=named_path, metavar="DIR", help="pictures to share out; without it the sample is drawn")
-    parser.add_argument("--output", type=named_path, metavar="DIR", default=Path("runs/data/sample"), help="folder to make")
-    parser.add_argument("--seed", type=int, default=0, help="of the pictures, the shares and the edits")
+    parser.add_argument("--set", choices=SETS, help="an archive with classes: its training classes are learnt")
+    parser.add_argument("--root", type=named_path, metavar="DIR", help="with --set: the unpacked archive")
+    parser.add_argument(
+        "--output", type=named_path, metavar="DIR", help="folder to make (default: runs/data/sample, or runs/data/<set>)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the pictures, the shares and the edits (default: 0)")
     options = parser.parse_args()
     with report_errors():
-        make_data(options.photos, options.output, options.seed)
+        if (options.set is None) != (options.root is None) or (options.set is not None and options.photos is not None):
+            raise UserError("--set and --root belong together, without --photos: --set cub --root DIR.")
+        output = options.output or Path("runs/data") / (options.set or "sample")
+        make_data(options.root or options.photos, output, options.seed, options.set)
 
 
-def make_data(photos: Path | None, output: Path, seed: int) -> None:
+def make_data(photos: Path | None, output: Path, seed: int, archive: str | None = None) -> None:
     """Make the data set unless the folder holds the same one already.
 
     Args:
-        photos: Pictures to share out; None for the built-in sample.
+        photos: Pictures to share out, or the unpacked archive; None for the built-in sample.
         output: The folder to make.
         seed: Of the pictures, the shares and the edits.
+        archive: Which one of SETS `photos` is, for its classes; None for pictures without classes.
 
     Raises:
-        UserError: `output` exists and was not made by this command, or `photos` holds too few pictures.
+        UserError: `output` exists and was not made by this command, or `photos` holds too few pictures or is not the archive.
     """
     source = "sample" if photos is None else [str(photos.resolve()), *fingerprint(find_images(photos, naming="path"))]
-    wanted = {"source": source, "seed": seed}
+    wanted = {"source": source, "seed": seed} | ({"set": archive} if archive is not None else {})
     if read_json(output / "dataset.json") == wanted:
         print(f"{output}: up to date")
         return
@@ -44,11 +59,13 @@ def make_data(photos: Path | None, output: Path, seed: int) -> None:
         raise UserError(f"{output} exists and was not made by this command: it is left alone. Choose another --output.")
 
     # imported here: an up-to-date data set must return at once
-    from pipeline.tools.datasets import make_from_photos, make_sample
+    from pipeline.tools.datasets import make_from_archive, make_from_photos, make_sample
 
     with used_alone(output, "make_data", lock=output.with_name(f".{output.name}{LOCK}")), whole_folder(output) as folder:
         if photos is None:
             make_sample(folder, seed)
+        elif archive is not None:
+            make_from_archive(archive, photos, folder, seed)
         else:
             make_from_photos(photos, folder, seed)
         write_text(folder / "dataset.json", json.dumps(wanted, indent=1))

@@ -1,0 +1,59 @@
+"""Data sets in the ISC2021 layout made of archives with classes."""
+
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from data.errors import UserError
+from data.ground_truth import read_ground_truth
+from data.labels import training_labels
+from data.layout import GROUND_TRUTH, open_isc_folder
+from data.procedural.sample import write_pictures
+from pipeline.make_data import SETS, make_data
+from pipeline.tools.datasets import ARCHIVES
+
+
+def make_cub(root: Path) -> None:
+    """Three images of each of four classes, of which 1 and 100 train, 101 and 200 test."""
+    list(write_pictures(root / "drawn", "P", 12, seed=0, workers=1))
+    names = []
+    for number, path in enumerate(sorted((root / "drawn").iterdir())):
+        names.append(f"{[1, 100, 101, 200][number % 4]:03d}.Bird/{path.name}")
+        target = root / "CUB_200_2011" / "images" / names[-1]
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(path, target)
+    (root / "drawn").rmdir()
+    rows = list(enumerate(names, start=1))
+    (root / "CUB_200_2011" / "images.txt").write_text("".join(f"{number} {name}\n" for number, name in rows))
+    labels = "".join(f"{number} {int(name[:3])}\n" for number, name in rows)
+    (root / "CUB_200_2011" / "image_class_labels.txt").write_text(labels)
+
+
+def test_cub_becomes_a_data_set_with_the_papers_training_classes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_cub(tmp_path / "archive")
+    made = tmp_path / "made"
+    make_data(tmp_path / "archive", made, 0, "cub")
+    folder = open_isc_folder(made)
+    labelled = training_labels(folder)
+    assert labelled is not None and labelled.names == ["001.Bird", "100.Bird"] and len(labelled) == 6
+    files = pd.read_csv(made / "sources.csv", index_col="id")["file"]
+    for image_id, label in zip(labelled.images.ids, labelled.labels, strict=True):
+        assert Path(files[image_id]).parent.name == labelled.names[label]
+    assert {Path(files[image_id]).parent.name for image_id in folder.reference.ids} <= {"101.Bird", "200.Bird"}
+    truth = read_ground_truth(made / GROUND_TRUTH)
+    assert len(folder.reference) == 5 and {reference for _, reference in truth.pairs} <= set(folder.reference.ids)
+    make_data(tmp_path / "archive", made, 0, "cub")
+    assert "up to date" in capsys.readouterr().out
+
+
+def test_another_folder_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    list(write_pictures(tmp_path / "photos", "P", 3, seed=0, workers=1))
+    with pytest.raises(UserError, match=r"images\.txt"):
+        make_data(tmp_path / "photos", tmp_path / "made", 0, "cub")
+    assert not (tmp_path / "made").exists()
+
+
+def test_the_command_offers_every_archive_that_can_be_made() -> None:
+    assert set(SETS) == set(ARCHIVES)
