@@ -8,6 +8,7 @@ import pandas as pd
 
 from data.errors import UserError
 from data.files import whole_file
+from data.tables import read_table
 
 COLUMNS = ["query_id", "reference_id"]
 
@@ -32,16 +33,7 @@ def read_ground_truth(path: Path | str) -> GroundTruth:
         UserError: no such file, no such table, an empty query id, no row.
     """
     path = Path(path)
-    if not path.is_file():
-        raise UserError(f"{path}: no such file. Give a ground truth CSV with the columns {','.join(COLUMNS)}.")
-    try:
-        table = pd.read_csv(path, dtype=str, keep_default_na=False)
-    except (ValueError, UnicodeDecodeError) as error:  # pandas' parser errors are ValueErrors
-        raise UserError(f"{path} is not a CSV file that can be read: {error}") from error
-    if not isinstance(table.index, pd.RangeIndex):  # pandas takes a column too many for row labels
-        raise UserError(f"{path} has lines with more than the two values {','.join(COLUMNS)}: remove what follows them.")
-    if list(table.columns) != COLUMNS:
-        raise UserError(f"{path} has the columns {','.join(map(str, table.columns))}; expected {','.join(COLUMNS)}.")
+    table = read_table(path, COLUMNS, f"a ground truth CSV with the columns {','.join(COLUMNS)}")
     if (table["query_id"] == "").any():
         row = int((table["query_id"] == "").to_numpy().argmax())
         raise UserError(f"{path}, line {row + 2}: the query id is empty.")

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from data.errors import UserError
 from data.images import ImageSet, find_images
 from data.layout import TRAINING_LABELS, IscFolder
+from data.tables import read_table
 
 COLUMNS = ["image_id", "label"]
 
@@ -63,16 +63,7 @@ def read_labels(path: Path | str, images: ImageSet) -> LabelledImages:
         UserError: no such file, other columns, an empty label, an id twice, an id without an image, an image without a label.
     """
     path = Path(path)
-    if not path.is_file():
-        raise UserError(f"{path}: no such file. Give a CSV with the columns {','.join(COLUMNS)}, one row for each image.")
-    try:
-        table = pd.read_csv(path, dtype=str, keep_default_na=False)
-    except (ValueError, UnicodeDecodeError) as error:  # pandas' parser errors are ValueErrors
-        raise UserError(f"{path} is not a CSV file that can be read: {error}") from error
-    if list(table.columns) != COLUMNS:
-        raise UserError(f"{path} has the columns {','.join(map(str, table.columns))}; expected {','.join(COLUMNS)}.")
-    if not isinstance(table.index, pd.RangeIndex):
-        raise UserError(f"{path}: its first lines hold more values than the columns {','.join(COLUMNS)}.")
+    table = read_table(path, COLUMNS, f"a CSV with the columns {','.join(COLUMNS)}, one row for each image")
     table = table.apply(lambda column: column.str.strip())  # "cat" and " cat" are one class
     if (table["label"] == "").any():
         raise UserError(f"{path}, line {int((table['label'] == '').to_numpy().argmax()) + 2}: the label is empty.")

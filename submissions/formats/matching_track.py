@@ -45,8 +45,7 @@ def evaluate_matches(path: Path, truth: GroundTruth) -> tuple[Scores, RankedPair
     """Score a matching-track file.
 
     Queries that the ground truth does not name are left out; a pair given twice counts once, with its best score; equal scores
-    rank
-    false pairs first.
+    rank false pairs first.
 
     Raises:
         UserError: wrong columns, scores that are not numbers, too many rows.

@@ -29,7 +29,7 @@ def test_ids_stay_strings(tmp_path: Path) -> None:
         ("query_id,reference_id\n,R1\n", "line 2: the query id is empty"),
         ("", "not a CSV file"),
         ("query_id,reference_id\nQ,R,S,T\nQ\n", "truth.csv"),
-        ("query_id,reference_id\nQ1,R1,\nQ2,,\n", "truth.csv has lines with more than the two values"),
+        ("query_id,reference_id\nQ1,R1,\nQ2,,\n", "truth.csv has lines with more values than the columns"),
     ],
 )
 def test_wrong_files_get_one_message(tmp_path: Path, content: str, message: str) -> None:

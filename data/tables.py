@@ -1,0 +1,33 @@
+"""CSV tables with fixed columns, read as text."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from data.errors import UserError
+
+
+def read_table(path: Path, columns: Sequence[str], expected: str) -> pd.DataFrame:
+    """Read a CSV file with exactly these columns; every value is a string, an empty one "".
+
+    Args:
+        path: The file.
+        columns: Names in its first line, in order.
+        expected: What to give where there is no such file, such as "a CSV, one row for each image".
+
+    Raises:
+        UserError: There is no such file, it is no CSV file, or it has other columns or further values.
+    """
+    names = ",".join(columns)
+    if not path.is_file():
+        raise UserError(f"{path}: no such file. Give {expected}.")
+    try:
+        table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    except (ValueError, UnicodeDecodeError) as error:  # pandas' parser errors are ValueErrors
+        raise UserError(f"{path} is not a CSV file that can be read: {error}") from error
+    if list(table.columns) != list(columns):
+        raise UserError(f"{path} has the columns {','.join(map(str, table.columns))}; expected {names}.")
+    if not isinstance(table.index, pd.RangeIndex):  # pandas takes a column too many for row labels
+        raise UserError(f"{path} has lines with more values than the columns {names}: remove what follows them.")
+    return table
