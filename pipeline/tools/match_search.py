@@ -119,6 +119,17 @@ class Search:
         missing = unreadable + [path for path in unreadable_files(self.store) if path not in unreadable]
         return Found(Matches(_ordered(pairs), self.threshold, len(paths), self.index.ntotal, missing), known | digests)
 
+    def near(self, vectors: NDArray[np.float32], digest: bytes = b"") -> list[list[Match]]:
+        """Find the references that pictures copy which lie in no file.
+
+        Args:
+            vectors: [n, d], before query normalisation.
+            digest: SHA-256 of the picture's bytes, where there is one picture and they are known.
+        """
+        query = Path("<picture>")
+        hits = self._hits(self.extractor.normalize(vectors), [lambda content: True] * len(vectors))
+        return [self._judged(query, digest, found)[: self.wanted] for found in hits]
+
     def within(self) -> Found:
         """Find the pictures of the index that are copies of each other; each pair once, with the better of its two scores."""
         best: dict[tuple[Path, Path], Match] = {}

@@ -196,7 +196,11 @@ def remove_files(store: Store, paths: Iterable[Path]) -> dict[Path, int]:
         for path in paths:
             name = os.fsencode(path)
             below = name.rstrip(b"/") + b"/"
-            done = store.database.execute("DELETE FROM files WHERE path = ? OR substr(path, 1, ?) = ?", (name, len(below), below))
+            end = (
+                below[:-1] + b"0"
+            )  # the byte after "/": everything below the folder lies between, and the table is in this order
+            find = "DELETE FROM files WHERE path = ? OR (path > ? AND path < ?)"
+            done = store.database.execute(find, (name, below, end))
             removed[path] = done.rowcount
     return removed
 

@@ -30,6 +30,7 @@ from submissions.report.rendering import render
 PAGE = Path(__file__).parent / "page"
 LARGEST = 32 * 2**20  # bytes of a picture that is sent
 LARGEST_QUESTION = 2**16  # bytes of any other request
+LARGE_REQUESTS = {"/api/pictures", "/api/matches", "/api/vectors"}  # the explorer's and the search service's
 AT_ONCE = 256  # requests; more are told to come again
 RECEIVED_AT_ONCE = 8  # pictures in memory as bytes; others wait in their connections
 DECODED_AT_ONCE = 2  # at most 1.6 GB each: decoding a picture of MAX_PIXELS
@@ -133,7 +134,7 @@ def make_app(explorer: Explorer) -> FastAPI:
         return Response(render("style.css.jinja"), media_type="text/css")
 
     app.mount("/page", StaticFiles(directory=PAGE))
-    _guard(app)
+    guard(app)
     return app
 
 
@@ -154,7 +155,7 @@ def _content(path: Path) -> bytes:
         raise UserError(f"The query's file cannot be read ({error.strerror or error}).") from error
 
 
-def _guard(app: FastAPI) -> None:
+def guard(app: FastAPI) -> None:
     """Messages for what goes wrong, bounds on what is sent, and no answers to pages of other sites."""
 
     @app.exception_handler(UserError)
@@ -186,7 +187,7 @@ def _guard(app: FastAPI) -> None:
         if request.method == "POST" and not length.isdecimal():
             return JSONResponse({"message": "The request does not say how long it is."}, 411)
         if length.isdecimal() and int(length) > (
-            LARGEST if request.url.path == "/api/pictures" else min(LARGEST, LARGEST_QUESTION)
+            LARGEST if request.url.path in LARGE_REQUESTS else min(LARGEST, LARGEST_QUESTION)
         ):
             return JSONResponse({"message": TOO_LARGE}, 413)
         response = await call_next(request)

@@ -11,7 +11,10 @@ from models.shipped import SHIPPED
 from pipeline.run.run import known_runs, open_existing_run
 from pipeline.tools.explorer.answers import open_explorer, open_folder_explorer
 from pipeline.tools.explorer.app import make_app
+from pipeline.tools.explorer.service import SearchService, make_service
 from pipeline.tools.extractor import checkpoint_extractor
+from pipeline.tools.match_model import Model
+from submissions.index.matches import Rule
 
 HOST = "127.0.0.1"
 
@@ -45,6 +48,21 @@ def explore(folder: Path | None, data: Path | None, port: int, false_alarms: flo
             explorer = open_explorer(open_existing_run(folder, data), false_alarms)
         print(f"{explorer.title}: http://{HOST}:{listener.getsockname()[1]}   (Ctrl-C stops)", flush=True)
         uvicorn.Server(uvicorn.Config(make_app(explorer), log_level="warning")).run([listener])
+
+
+def serve(index: Path, model: Model, rule: Rule, port: int) -> None:
+    """Serve the search of a kept index until Ctrl-C.
+
+    Raises:
+        UserError: the port is taken, or there is no index that the model made.
+    """
+    listener = open_listener(port)
+    with listener:
+        service = SearchService(index, model.extractor, rule)
+        address = f"http://{HOST}:{listener.getsockname()[1]}"
+        print(f"{index}, {service.about()['references']} references: {address}   (Ctrl-C stops)", flush=True)
+        settings = uvicorn.Config(make_service(service), log_level="warning")
+        uvicorn.Server(settings).run([listener])
 
 
 def open_listener(port: int) -> socket.socket:
