@@ -15,7 +15,7 @@ from data.procedural.sample import write_pictures
 from models.network.checkpoint import save_descriptor
 from models.network.descriptor import Descriptor
 from models.settings import DescriptorSettings
-from pipeline.explore import build_parser, check
+from pipeline.explore import check, make_parser
 from pipeline.tools.explorer.service import SearchService, make_service
 from pipeline.tools.extractor import Extractor, checkpoint_extractor
 from pipeline.tools.match_index import add_pictures
@@ -118,7 +118,7 @@ def test_the_interface_is_described(client: TestClient) -> None:
 )
 def test_wrong_options_are_refused(arguments: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        check(build_parser().parse_args(arguments))
+        check(make_parser().parse_args(arguments))
 
 
 def test_vectors_of_another_network_are_refused(folder: Path) -> None:
