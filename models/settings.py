@@ -25,6 +25,8 @@ class DescriptorSettings(Settings):
             quarter of the dimensions ("shared", to compare); None for unrotated images alone.
         whiten: PCA whitening, learnt on unlabelled training images when training ends (MultiGrain).
         model_args: Further arguments of timm.create_model, such as `{output_stride: 16}`.
+        frozen_statistics: Whether the backbone's batch normalisations keep the statistics that they start with while it learns:
+            for pretrained starts and small batches. None for no.
         mean: Of the pixels in 0…1 by colour channel, which is subtracted; None for the backbone's own.
         std: What they are divided by, by colour channel; None for the backbone's own.
     """
@@ -33,6 +35,7 @@ class DescriptorSettings(Settings):
     weights: str = "none"
     dimensions: int | None = Field(256, ge=2, le=65_536)
     model_args: dict[str, Any] | None = None
+    frozen_statistics: bool | None = None
     mean: tuple[float, float, float] | None = None
     std: tuple[PositiveFloat, PositiveFloat, PositiveFloat] | None = None
     pooling_exponent: float = Field(3.0, gt=0)
@@ -134,6 +137,7 @@ class OptimizerSettings(Settings):
             statistics of its own part) or "plain_sgd" (nothing).
         accumulate: Batches per step.
         learning_rate: Of the descriptor.
+        backbone_learning_rate: Of the backbone alone, lower where it starts from weights; None for learning_rate.
         class_learning_rate: Of the class matrix; None for learning_rate.
         weight_decay: Of the descriptor.
         momentum: Of "sgd".
@@ -144,6 +148,7 @@ class OptimizerSettings(Settings):
     class_kind: Literal["same", "adafactor", "plain_sgd"] = "same"
     accumulate: int = Field(1, ge=1)
     learning_rate: float = Field(1e-3, gt=0)
+    backbone_learning_rate: float | None = Field(None, gt=0)
     class_learning_rate: float | None = Field(None, gt=0)
     weight_decay: float = Field(0.0, ge=0)
     momentum: float = Field(0.9, ge=0, lt=1)

@@ -54,6 +54,15 @@ class Descriptor(ImageDescriptor):
         """raw: what an objective learns from, before whitening and unit length: [n, d], or with domains [4, n, d / 4]."""
         return self.describe_features(self.features(images), raw)
 
+    def train(self, mode: bool = True) -> "Descriptor":
+        """Switch to training; with settings.frozen_statistics the backbone's batch normalisations stay as they are."""
+        super().train(mode)
+        if mode and self.settings.frozen_statistics:
+            for module in self.backbone.modules():
+                if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                    module.eval()
+        return self
+
     def pool_with(self, exponent: float | None) -> None:
         """Set GeM's exponent for good; None leaves it as it is."""
         self.pooling.set_exponent(exponent)

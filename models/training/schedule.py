@@ -21,15 +21,21 @@ def build_optimizers(
     descriptor and in a linear classifier; GeM's exponent, a class matrix, whose length means nothing, and parameters with rates
     of their own do not. fused: Adam makes its step in one kernel, as a GPU likes it; not with a gradient scaler (precision 16).
     """
-    decay = settings.weight_decay
+    decay, rate = settings.weight_decay, settings.learning_rate * factor
+    backbone: list[nn.Parameter] = []
+    if settings.backbone_learning_rate is not None:
+        backbone = [parameter for name, parameter in descriptor.named_parameters() if name.startswith("backbone.")]
+    apart = {id(parameter) for parameter in backbone}
     exponents = {id(part.exponent) for part in descriptor.modules() if isinstance(part, GeM)} if decay else set()
     of_descriptor = [
-        _group(part, settings.learning_rate * factor, share)
+        _group(part, rate, share)
         for part, share in (
-            ([parameter for parameter in descriptor.parameters() if id(parameter) not in exponents], decay),
+            ([parameter for parameter in descriptor.parameters() if id(parameter) not in exponents | apart], decay),
             ([parameter for parameter in descriptor.parameters() if id(parameter) in exponents], 0.0),
         )
     ]
+    if settings.backbone_learning_rate is not None:
+        of_descriptor.append(_group(backbone, settings.backbone_learning_rate * factor, decay))
     own_rates = objective.parameter_rates()
     classifier = decay if objective.linear_classifier() is not None else 0.0
     others = [parameter for name, parameter in objective.named_parameters() if name not in own_rates]

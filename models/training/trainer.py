@@ -4,6 +4,7 @@ A stage begins with the whole class matrix rebuilt from the backbone's own centr
 a plateau or its budget ends it (stage.py), and leaves a checkpoint.
 """
 
+import math
 import shutil
 import time
 from collections.abc import Callable
@@ -113,6 +114,8 @@ def train_model(
     network = set_up_network(fabric, descriptor, settings.compile)
     workers = choose_workers(settings.workers)
     with report_lost_process("training"), choose_algorithms(settings.deterministic):
+        if not state and settings.descriptor.weights != "none":
+            _write_start(folder, _validate(fabric, validate, descriptor, settings.stages[0].image_size), settings, fabric)
         if progress.stage < len(settings.stages):
             device = describe_device(fabric.device)
             fabric.print(f"  trains on {device}; {workers} workers edit images, {usable_cores()} cores", flush=True)
@@ -182,6 +185,16 @@ def _work_of(stage: StageSettings, number: int, rows: list[int]) -> str:
     return f"while stage {number + 1} trained ({sizes})"
 
 
+def _write_start(folder: Path, score: float | None, settings: ModelSettings, fabric: Fabric) -> None:
+    """The weights that training starts from, as the curve's stage 0: what comes after has to be better."""
+    if score is None or fabric.global_rank > 0:
+        return
+    size = settings.stages[0].image_size
+    start = EpochRow(0, 0, 0, 0, 0.0, size, math.nan, 0.0, 0.0, 0.0, validation=score, ended_by="start")
+    append_rows(folder, [start])
+    fabric.print(f"  the start: µAP on synthetic queries {score:.3f} at {size} px, before anything is learnt", flush=True)
+
+
 def _write_stage(folder: Path, rows: list[EpochRow], learner: Learner, image_size: int) -> None:
     """The end of the stage's curve, the checkpoint and, where the objective has one, the classifier."""
     append_rows(folder, rows)
@@ -214,10 +227,11 @@ def _report_trouble(folder: Path, last: EpochRow, report: Callable[..., Any]) ->
     before = [row for row in read_rows(folder) if int(row["stage"]) < last.stage and row["validation"]]
     best = max(before, key=lambda row: float(row["validation"]), default=None)
     if best is not None and last.validation is not None and last.validation < float(best["validation"]):
+        named = "the start" if best["stage"] == "0" else f"stage {best['stage']}"
         report(
             f"  warning: stage {last.stage} ends at a µAP of {last.validation:.3f}, below the {float(best['validation']):.3f} of "
-            f"stage {best['stage']}: its new class rows and edits were not learnt in its time. Give it more minutes, fewer "
-            "classes, a lower intensity, or a learning rate that falls (last_learning_rate_factor).",
+            f"{named}: its class rows and edits were not learnt in its time, or what was known is lost. Give it more minutes, "
+            "fewer classes, a lower intensity, or a learning rate that falls (last_learning_rate_factor).",
             flush=True,
         )
 

@@ -367,3 +367,25 @@ def test_vectors_that_collapse_are_warned_of(
     monkeypatch.setattr(Descriptor, "forward", lambda self, x, raw=False: forward(self, x, raw) * 1e-3 + 1.0)
     train(images, tmp_path / "badly")
     assert "warning: vectors collapse (mean singular value" in capsys.readouterr().out
+
+
+def test_a_start_from_weights_stands_first_in_the_curve(
+    images: ImageSet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weights = tmp_path / "weights.safetensors"
+    save_file(Descriptor(SETTINGS.descriptor).backbone.state_dict(), weights)
+    started = SETTINGS.descriptor.model_copy(update={"weights": str(weights)})
+    settings = SETTINGS.model_copy(update={"descriptor": started, "stages": SETTINGS.stages[:1]})
+    scores = iter([0.6, 0.4])
+    classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
+    folders = (tmp_path / "model", tmp_path / "cache")
+    train_model(settings, classes, overlays, *folders, seed=0, validate=lambda descriptor, size: next(scores))
+    with (tmp_path / "model" / "curve.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["stage"], row["validation"], row["ended_by"]) for row in rows] == [
+        ("0", "0.6", "start"),
+        ("1", "", ""),
+        ("1", "0.4", "epochs"),
+    ]
+    told = capsys.readouterr().out
+    assert "the start: µAP on synthetic queries 0.600" in told and "below the 0.600 of the start" in told
