@@ -158,3 +158,15 @@ def test_a_scaled_recipe_has_fewer_classes_and_epochs() -> None:
     before, after = ([model.descriptor for model in each.trained_models.values()] for each in (recipe, small))
     assert before == after
     assert scale_recipe(recipe, 1e-9).models["v2l-512"].stages[0].classes == 2
+
+
+def test_multigrains_variants_differ_from_it_as_the_paper_says() -> None:
+    plain, average, policy = (
+        read_recipe(RECIPES / f"multigrain{end}.yaml").trained_models["resnet50"] for end in ("", "-p1", "-autoaugment")
+    )
+    assert (plain.sampling.iterations, policy.sampling.iterations) == (5005, 7508)
+    assert (plain.descriptor.pooling_exponent, average.descriptor.pooling_exponent) == (3, 1)
+    assert (plain.edits, policy.edits) == ("multigrain_full", "autoaugment")
+    assert plain.model_copy(update={"edits": policy.edits, "sampling": policy.sampling}) == policy
+    same = {"descriptor": average.descriptor, "embedding": average.embedding}
+    assert plain.model_copy(update=same) == average
