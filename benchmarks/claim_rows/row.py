@@ -89,7 +89,8 @@ class Row:
 
     def as_json(self) -> dict[str, Any]:
         """With mean, interval and verdict, for the results file."""
-        return asdict(self) | {"mean": self.mean, "margin": self.margin, "verdict": self.verdict}
+        margin = self.margin if math.isfinite(self.margin) else None  # JSON knows no infinity
+        return asdict(self) | {"mean": self.mean, "margin": margin, "verdict": self.verdict}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Row":
