@@ -7,6 +7,7 @@ import argparse
 
 from data.errors import UserError
 from pipeline.run.cli import chosen_run, named_path, report_errors, step_parser
+from pipeline.run.paths import SETS
 from pipeline.run.run import Run
 from pipeline.steps.definitions import SCORE, has_ground_truth, run_step
 
@@ -31,6 +32,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--edits", type=named_path, metavar="CSV", help="query_id,edits; for --details, --compare")
     parser.add_argument("--index", metavar="FACTORY", help="only keep the run's references in this Faiss index, print its recall")
     parser.add_argument("--nprobe", type=int, metavar="N", help="with --index: lists a query looks into; √lists if not given")
+    parser.add_argument("--subsets", action="store_true", help="only score every subset of the run's models, as an ensemble")
     return parser
 
 
@@ -38,6 +40,8 @@ def check(options: argparse.Namespace) -> None:
     """Refuse options that make no sense together."""
     if options.nprobe is not None and (options.index is None or options.nprobe < 1):
         raise UserError(f"--nprobe {options.nprobe}: a number from 1 on, together with --index.")
+    if options.subsets and any((options.index, options.compare, options.submission)):
+        raise UserError("--subsets is of a run's own models: leave out --index, --compare and --submission.")
     if options.index is not None:
         return
     if options.compare is not None:
@@ -49,7 +53,16 @@ def check(options: argparse.Namespace) -> None:
 
 def score(options: argparse.Namespace) -> None:
     """Do what the options ask for; what each imports is imported here, as an up-to-date step must return at once."""
-    if options.index is not None:
+    if options.subsets:
+        from pipeline.steps.subsets import print_subsets
+
+        run = chosen_run(options)
+        for part in SETS:
+            for model in run.recipe.models:
+                run.require(run.paths.embeddings(model, part))
+        run.require(run.paths.choice)
+        print_subsets(run)
+    elif options.index is not None:
         from pipeline.steps.approximate_recall import print_index_recall
 
         print_index_recall(chosen_run(options), options.index, options.nprobe, options.force)

@@ -1,0 +1,98 @@
+"""`06_score.py --subsets`: µAP of every single model (ISC2021 paper, table 1) and of every ensemble of a run's members."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain, combinations
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from tqdm import tqdm
+
+from data.errors import UserError
+from data.ground_truth import GroundTruth, read_ground_truth
+from data.layout import open_isc_folder
+from pipeline.run.run import Run
+from pipeline.steps.gpu_search import search_on_gpu
+from submissions.ensemble.normalization import normalize_by_variant
+from submissions.ensemble.projection import fit_projection
+from submissions.ensemble.variant import Variant, read_choice
+from submissions.scoring.metrics import Scores, evaluate
+from submissions.settings import METHOD_NAMES
+from submissions.vectors.concatenated import ConcatenatedVectors, open_concatenated
+from submissions.vectors.files import Vectors
+
+MOST_MODELS = 8  # 255 subsets
+
+
+@dataclass(frozen=True)
+class SubsetScores:
+    """One row of the table.
+
+    Attributes:
+        models: The members.
+        plain: Figures without query normalisation.
+        normalized: Figures with the run's chosen one.
+    """
+
+    models: tuple[str, ...]
+    plain: Scores
+    normalized: Scores
+
+
+@search_on_gpu()
+def print_subsets(run: Run) -> None:
+    """Print the table, best ensembles first.
+
+    Raises:
+        UserError: The data set has no ground truth, or the run has more than 8 models.
+    """
+    rows = list(tqdm(score_subsets(run), desc="scoring subsets", unit="subset", leave=False))
+    variant, _ = read_choice(run.paths.choice)
+    table = Table("models", "µAP", "recall at P90", f"µAP, {METHOD_NAMES[variant.method]}", "recall at P90")
+    for row in sorted(rows, key=lambda row: -row.normalized.micro_average_precision):
+        both = (row.plain, row.normalized)
+        figures = [f"{value:.4f}" for s in both for value in (s.micro_average_precision, s.recall_at_precision_90)]
+        table.add_row(" + ".join(row.models), *figures)
+    Console(width=140).print(table)
+
+
+def score_subsets(run: Run) -> Iterator[SubsetScores]:
+    """Score each subset of the run's models, single ones first, each joined and projected as the run's variant is.
+
+    The PCA is fitted anew for every subset, on the training vectors alone. Dimensions are at most those that the members have
+    together; weights that the run may have chosen are those of the whole ensemble and do not count.
+
+    Raises:
+        UserError: The data set has no ground truth, or the run has more than 8 models.
+    """
+    data = open_isc_folder(run.data)
+    if data.ground_truth is None:
+        raise UserError(f"{run.data} has no public_ground_truth.csv, so there is nothing to score subsets of models by.")
+    models = list(run.recipe.models)
+    if len(models) > MOST_MODELS:
+        raise UserError(f"--subsets: {len(models)} models have {2 ** len(models) - 1} subsets; at most {MOST_MODELS} models.")
+    truth = read_ground_truth(data.ground_truth)
+    variant, _ = read_choice(run.paths.choice)
+    for chosen in chain.from_iterable(combinations(models, size) for size in range(1, len(models) + 1)):
+        yield _score(run, chosen, variant, truth)
+
+
+def _score(run: Run, models: tuple[str, ...], variant: Variant, truth: GroundTruth) -> SubsetScores:
+    training, queries, references = (
+        open_concatenated([run.paths.embeddings(model, part) for model in models]) for part in ("training", "query", "reference")
+    )
+    sample = training.sample(run.recipe.ensemble.training_sample, run.recipe.seed)
+    dimensions = min(variant.dimensions, training.dimensions)
+    projection = fit_projection(sample, dimensions)
+
+    def projected(part: ConcatenatedVectors) -> Vectors:
+        vectors = projection.apply(part.rows(np.arange(len(part))), dimensions, variant.eigen_power)
+        vectors[part.unreadable] = 0
+        return Vectors(part.ids, vectors, part.unreadable)
+
+    found, among, against = projected(queries), projected(references), projected(training).readable()
+    plain, _ = evaluate(found, among, truth)
+    moved = normalize_by_variant(found.vectors, against, variant, run.recipe.normalization)
+    normalized, _ = evaluate(Vectors(found.ids, moved, found.unreadable), among, truth)
+    return SubsetScores(models, plain, normalized)
