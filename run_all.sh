@@ -6,7 +6,7 @@ usage() {
   cat <<'HELP'
 Usage: bash run_all.sh [--data DIR | --photos DIR] [--recipe FILE] [--run DIR] [--scale SHARE]
 
-  (nothing)       make the built-in sample of procedural pictures and run on it
+  (nothing)       make the built-in sample of procedural pictures and run on it; with --run alone, continue that run
   --data DIR      a folder in the ISC2021 layout: training_images/ reference_images/ query_images/
                   and, to be scored, public_ground_truth.csv
   --photos DIR    any folder of pictures: shared out into training, references and queries, edited copies made
@@ -67,13 +67,15 @@ if [ -n "$photos" ]; then
   name=$(basename "$(cd "$photos" && pwd)")
   data=runs/data/$name
   run_step make_data --photos "$photos" --output "$data"
+elif [ -z "$data" ] && [ -n "$run" ] && [ -f "$run/run.json" ]; then
+  :  # a run that exists remembers its data set
 elif [ -z "$data" ]; then
   data=runs/data/sample
   run_step make_data --output "$data"
 fi
 [ -n "$run" ] || run=runs/$(basename "$data")
 
-run_step 00_augment --data "$data" --run "$run" ${recipe:+--recipe "$recipe"} ${scale:+--scale "$scale"}
+run_step 00_augment ${data:+--data "$data"} --run "$run" ${recipe:+--recipe "$recipe"} ${scale:+--scale "$scale"}
 for name in 01_train 02_embed 03_ensemble 04_normalize 05_submit 06_score; do
   run_step "$name" --run "$run"
 done

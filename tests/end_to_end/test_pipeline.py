@@ -249,6 +249,20 @@ def test_a_stopped_run_all_leaves_no_step_behind(tmp_path: Path, number: int, co
     assert sorted(tmp_path.rglob("*")) == written and not list(tmp_path.glob("runs/data/.sample.*.part"))
 
 
+def test_run_all_continues_a_run_with_its_own_data(tmp_path: Path) -> None:
+    """`run_all.sh --run DIR` alone switched the run to the sample's data and did everything again."""
+    recorder, calls = tmp_path / "python", tmp_path / "calls.txt"
+    recorder.write_text(f'#!/bin/sh\necho "$(basename "$1") $*" >> {calls}\n')
+    recorder.chmod(0o755)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "run.json").write_text('{"data": "photos"}')
+    command = ["bash", str(TOP / "run_all.sh"), "--run", "mine"]
+    subprocess.run(command, cwd=tmp_path, env=os.environ | {"PYTHON": str(recorder)}, check=True)
+    lines = calls.read_text().splitlines()
+    assert [line.split(".py")[0] for line in lines] == STEPS
+    assert "--data" not in calls.read_text() and lines[0].endswith("--run mine")
+
+
 def test_run_all_refuses_wrong_options(tmp_path: Path) -> None:
     def run_all(*arguments: str) -> subprocess.CompletedProcess[str]:
         environment = os.environ | {"PYTHON": sys.executable}
