@@ -60,8 +60,25 @@ class EpochRow:
 
 def append_rows(folder: Path, new: list[EpochRow]) -> None:
     """Add rows; older ones of the same or a later step, left by a killed run, are dropped first."""
-    if not new:
-        return
+    if new:
+        _write_rows(folder, new)
+        with SummaryWriter(str(folder / BOARD_FOLDER)) as board:
+            for row in new:
+                for name, value in row.columns().items():
+                    if value is not None and (name in BOARD_COLUMNS or name in row.logs):
+                        board.add_scalar(name, value, row.step)
+
+
+def record_validation(folder: Path, row: EpochRow) -> None:
+    """Put the last row, which was written before its validation, again with its µAP."""
+    _write_rows(folder, [row])
+    if row.validation is not None:
+        with SummaryWriter(str(folder / BOARD_FOLDER)) as board:
+            board.add_scalar("validation", row.validation, row.step)
+
+
+def _write_rows(folder: Path, new: list[EpochRow]) -> None:
+    """To the CSV file, in place of those from the first one's step on."""
     rows = [old for old in read_rows(folder) if int(old["step"]) < new[0].step]
     rows += [{key: "" if value is None else str(value) for key, value in row.columns().items()} for row in new]
     names = list(dict.fromkeys(name for row in rows for name in row if name not in CLOSING_COLUMNS)) + list(CLOSING_COLUMNS)
@@ -69,11 +86,6 @@ def append_rows(folder: Path, new: list[EpochRow]) -> None:
         writer = csv.DictWriter(file, names, restval="")
         writer.writeheader()
         writer.writerows(rows)
-    with SummaryWriter(str(folder / BOARD_FOLDER)) as board:
-        for row in new:
-            for name, value in row.columns().items():
-                if value is not None and (name in BOARD_COLUMNS or name in row.logs):
-                    board.add_scalar(name, value, row.step)
 
 
 def remove_curve(folder: Path) -> None:

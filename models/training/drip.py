@@ -47,16 +47,18 @@ def compute_centroids(
     was_training = descriptor.training
     descriptor.eval()
     found, place = torch.unique(torch.tensor(classes), return_inverse=True)
+    place, on_gpu = place.to(device), device.type == "cuda"
     total = torch.zeros(len(found), descriptor.dimensions, device=device)
     passes = [(clean, CENTROID_EPOCH)] + [(edited, CENTROID_EPOCH - number) for number in range(edited_per_class)]
     with tqdm(total=len(passes) * len(rows), desc="centroids", unit="image", leave=False) as bar:
         for dataset, epoch in passes:
             keys = [(epoch, row, 0) for row in rows]
             first = 0
-            for pixels, _ in DataLoader(dataset, batch_size, sampler=keys, num_workers=workers):
+            for pixels, _ in DataLoader(dataset, batch_size, sampler=keys, num_workers=workers, pin_memory=on_gpu):
+                images = normalize_pixels(pixels.to(device, non_blocking=True), descriptor.mean, descriptor.std)
                 with autocast(device, precision):
-                    vectors = descriptor(normalize_pixels(pixels.to(device), descriptor.mean, descriptor.std))
-                total.index_add_(0, place[first : first + len(vectors)].to(device), vectors.float())
+                    vectors = descriptor(images)
+                total.index_add_(0, place[first : first + len(vectors)], vectors.float())
                 first += len(vectors)
                 bar.update(len(vectors))
     descriptor.train(was_training)

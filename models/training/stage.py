@@ -18,7 +18,7 @@ from data.process import choose_workers
 from models.distributed import sum_over_processes
 from models.settings import ModelSettings, StageSettings
 from models.training.batches import Batches
-from models.training.curve import EpochRow, append_rows
+from models.training.curve import EpochRow, append_rows, record_validation
 from models.training.learner import Figures, Learner, read_figures
 from models.training.state import Identity, Progress, save_state
 
@@ -113,7 +113,10 @@ def run_stage(run: StageRun, progress: Progress) -> list[EpochRow]:
         pending.append(row)
         if _validation_due(run.stage, progress):
             saver.save(progress, pending)  # first: a validation that ends the process must not come again at each restart
-            pending = [replace(row, validation=run.validate())]
+            pending = []
+            score = run.validate()
+            if score is not None:
+                record_validation(run.folder, replace(row, validation=score))
         if saver.due():
             saver.save(progress, pending)
             pending = []

@@ -37,7 +37,7 @@ from models.settings import EmbeddingSettings, ModelSettings, StageSettings
 from models.training.batches import build_batches
 from models.training.class_counts import check_class_counts, repeats_stage_before
 from models.training.classifier import save_classifier
-from models.training.curve import EpochRow, append_rows, read_rows, remove_curve
+from models.training.curve import EpochRow, append_rows, read_rows, record_validation, remove_curve
 from models.training.drip import EDITED_PER_CLASS, compute_centroids
 from models.training.files import stage_checkpoint
 from models.training.final_whitening import check_whitening, choose_whitening_images, learn_whitening
@@ -164,7 +164,7 @@ def train_model(
             score = validated()  # after all is written: what fails here costs this figure only
             if score is not None:
                 rest = [replace(rest[-1], validation=score)]
-                append_rows(folder, rest)
+                record_validation(folder, rest[-1])
                 _write_checkpoint(folder, rest[-1], descriptor, stage.image_size)
             _report_end(rest[-1], fabric.print)
             _report_trouble(folder, rest[-1], fabric.print)
