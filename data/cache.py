@@ -70,7 +70,7 @@ def cached_squares(
     """
     name = f"{len(images)}x{size}-{images.digest(prefix=f'{size} {form}')[:16]}"
     squares_file, about_file = folder / f"{name}.{form}", folder / f"{name}.npz"
-    if not about_file.is_file():
+    if not (_holds_something(about_file) and squares_file.is_file()):
         write = _write_pixels if form == "pixels" else _write_jpegs
         ends, problems = write(images, size, squares_file, max(1, workers))
         with whole_file(about_file) as temporary, temporary.open("wb") as file:
@@ -82,6 +82,10 @@ def cached_squares(
     empty = squares_file.stat().st_size == 0  # not one image could be read: an empty file cannot be mapped
     content = np.zeros(0, np.uint8) if empty else np.memmap(squares_file, np.uint8, mode="r")
     return SquareImages(images.ids, _Jpegs(content, ends), problems)
+
+
+def _holds_something(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > 0
 
 
 class _Jpegs:

@@ -18,13 +18,15 @@ from data.errors import UserError
 from data.process import runs
 
 HOST = socket.gethostname()
+FEW = 100  # files that are flushed one by one
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
     """Yield a temporary name beside `path`; it is renamed to `path` on success and removed on any error.
 
-    What a killed process left behind is removed by the next call in the same folder.
+    Its bytes reach the disk before the name does: after a power cut `path` is the old file or the whole new one. What a
+    killed process left behind is removed by the next call in the same folder.
 
     Raises:
         UserError: the disk is full.
@@ -38,7 +40,9 @@ def whole_file(path: Path) -> Iterator[Path]:
     temporary.chmod(0o666 & ~_umask())
     try:
         yield temporary
+        _flush(temporary)
         temporary.replace(path)
+        _flush(path.parent)
     except BaseException as error:
         size = temporary.stat().st_size if temporary.is_file() else 0
         temporary.unlink(missing_ok=True)
@@ -59,7 +63,10 @@ def open_regular(path: Path) -> BufferedReader:
 
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder beside `path`; it takes the place of `path` on success and is removed on any error."""
+    """Yield a temporary folder beside `path`; it takes the place of `path` on success and is removed on any error.
+
+    Its files reach the disk before the name does. An older folder is moved aside first, so that only an instant is without one.
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(path.parent)
@@ -67,9 +74,13 @@ def whole_folder(path: Path) -> Iterator[Path]:
     temporary.chmod(0o777 & ~_umask())
     try:
         yield temporary
+        _flush_below(temporary)
+        old = temporary.with_name(f"{_prefix(path)}old.part")
         if path.exists():
-            shutil.rmtree(path)
+            path.replace(old)
         temporary.replace(path)
+        _flush(path.parent)
+        shutil.rmtree(old, ignore_errors=True)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
@@ -88,6 +99,29 @@ def read_json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}
+
+
+def _flush(path: Path) -> None:
+    """Wait until a file or a folder's list of names is on the disk, as far as the system can promise it."""
+    if path.is_dir() and os.name == "nt":
+        return  # folders cannot be opened there
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # file systems that know no such wait
+            raise
+    finally:
+        os.close(handle)
+
+
+def _flush_below(folder: Path) -> None:
+    paths = [path for path in folder.rglob("*") if not path.is_symlink()]
+    if len(paths) > FEW and hasattr(os, "sync"):
+        os.sync()  # one wait for all
+        return
+    for path in (*paths, folder):
+        _flush(path)
 
 
 def _prefix(path: Path) -> str:

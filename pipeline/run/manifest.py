@@ -31,7 +31,7 @@ def find_changes(before: Manifest, now: Manifest, outputs: list[Path]) -> list[s
     """What differs between a manifest and the present state, in words; empty when nothing does and all outputs exist."""
     if not before:
         return ["no manifest"]
-    found = [f"{path} is gone" for path in outputs if not path.exists()]
+    found = [problem for path in outputs if (problem := _lost(path, before.get("sizes", {}).get(str(path), 1)))]
     for part in ("inputs", "parameters"):
         old, new = _without_null(before.get(part)), _without_null(now[part])
         if isinstance(old, dict) and isinstance(new, dict):
@@ -47,6 +47,18 @@ def _without_null(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_null(item) for key, item in value.items() if item is not None}
     return [_without_null(item) for item in value] if isinstance(value, list) else value
+
+
+def sizes(outputs: list[Path]) -> dict[str, int]:
+    """Bytes of the outputs that are files, by path: what a power cut has torn is shorter or empty."""
+    return {str(path): path.stat().st_size for path in outputs if path.is_file()}
+
+
+def _lost(path: Path, size: int) -> str:
+    """What has become of an output of at least this many bytes; empty when it is there."""
+    if not path.exists():
+        return f"{path} is gone"
+    return f"{path} is not whole" if path.is_file() and path.stat().st_size < size else ""
 
 
 def fingerprint(value: Any) -> Any:

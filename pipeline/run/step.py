@@ -11,7 +11,7 @@ from typing import Any
 
 from data.locks import used_alone
 from data.process import is_first_process, print_once
-from pipeline.run.manifest import describe_state, find_changes, read_manifest, write_manifest
+from pipeline.run.manifest import describe_state, find_changes, read_manifest, sizes, write_manifest
 from pipeline.run.provenance import code_version, versions
 from pipeline.run.run import Run
 
@@ -92,6 +92,7 @@ def make_product(run: Run, step: Step, product: Product, force: bool = False) ->
                 "versions": versions(),
                 "seconds": seconds,
                 "outputs": list(map(str, product.outputs)),
+                "sizes": sizes(product.outputs),
             }
             write_manifest(run, label, state | made)
             os.utime(run.folder)

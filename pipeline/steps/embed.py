@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import distributed
 from tqdm import tqdm
 
+from data.errors import UserError
 from data.images import ImageSet, find_images
 from data.process import choose_workers, print_once, process_count, process_rank, usable_cores
 from models.device import best_device, describe_device
@@ -47,7 +48,7 @@ def embed_to_file(checkpoint: Path, images: ImageSet, settings: EmbeddingSetting
         for number in range(rank, len(shards), ranks):
             part = slice(bounds[number], bounds[number] + settings.shard)
             own = ImageSet(images.ids[part], images.paths[part])
-            if not shards[number].is_file():
+            if not _is_whole(shards[number]):
                 _embed_shard(loaded, own, settings, shards[number], bar)
             else:
                 bar.update(len(own))
@@ -78,6 +79,14 @@ def embed_folder(checkpoint: Path, folder: Path, output: Path, workers: int | No
 def _report_device(workers: int) -> None:
     """Print what embeds, once for all files of a step."""
     print_once(f"  embeds on {describe_device(best_device())}; {workers} workers decode images, {usable_cores()} cores")
+
+
+def _is_whole(shard: Path) -> bool:
+    """Whether a shard has been written; a torn one is written again."""
+    try:
+        return bool(describe_vectors(shard).ids)
+    except UserError:
+        return False
 
 
 def _embed_shard(loaded: Checkpoint, images: ImageSet, settings: EmbeddingSettings, path: Path, bar: "tqdm[NoReturn]") -> None:

@@ -62,3 +62,40 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
     assert len(left) == 2
     with whole_file(tmp_path / "c.h5"), whole_file(tmp_path / "c.h5"):  # what this process writes stays
         assert len(list(tmp_path.iterdir())) == 2 and left.isdisjoint(path.name for path in tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="no list of open files here")
+def test_bytes_reach_the_disk_before_the_name_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[tuple[str, str]] = []
+    flush, replace = os.fsync, Path.replace
+
+    def noted_flush(handle: int) -> None:
+        done.append(("flush", str(Path(f"/proc/self/fd/{handle}").readlink())))
+        flush(handle)
+
+    def noted_replace(path: Path, target: Path) -> Path:
+        done.append(("rename", str(target)))
+        return replace(path, target)
+
+    monkeypatch.setattr(os, "fsync", noted_flush)
+    monkeypatch.setattr(Path, "replace", noted_replace)
+    with whole_file(tmp_path / "a.txt") as temporary:
+        temporary.write_text("1")
+    assert done == [("flush", str(temporary)), ("rename", str(tmp_path / "a.txt")), ("flush", str(tmp_path))]
+    done.clear()
+    with whole_folder(tmp_path / "b") as temporary:
+        (temporary / "c").write_text("1")
+    names = [
+        ("flush", str(temporary / "c")),
+        ("flush", str(temporary)),
+        ("rename", str(tmp_path / "b")),
+        ("flush", str(tmp_path)),
+    ]
+    assert done == names
+
+
+def test_an_older_folder_is_there_until_the_new_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for content in ("old", "new"):
+        with whole_folder(tmp_path / "b") as temporary:
+            (temporary / content).touch()
+    assert [path.name for path in (tmp_path / "b").iterdir()] == ["new"] and len(list(tmp_path.iterdir())) == 1

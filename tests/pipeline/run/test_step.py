@@ -95,3 +95,12 @@ def test_a_step_is_not_done_while_another_process_works_in_the_run(run: Run, mon
     assert work.calls == 1
     make(run, work, parameters=2)
     assert work.calls == 2
+
+
+@pytest.mark.parametrize("left", ["", "do"])
+def test_an_output_torn_by_a_power_cut_is_made_again(run: Run, capsys: pytest.CaptureFixture[str], left: str) -> None:
+    work = Counted(run)
+    make(run, work)
+    work.output.write_text(left)
+    make(run, work)
+    assert work.calls == 2 and "out.txt is not whole" in capsys.readouterr().out and work.output.read_text() == "done"
