@@ -23,6 +23,7 @@ from submissions.search.exact import exact_distances
 
 LEAST_CHANGED = 10_000  # contents added and removed before the file is made again,
 CHANGED_SHARE = 0.1  # or this share of it, whichever is more
+SPARE = 16  # nearest contents looked at beyond those asked for, where some were removed
 FILE_NAME = re.compile(r"vectors-(\d+)-([0-9a-f]{16})\.faiss")
 
 
@@ -104,9 +105,19 @@ class SearchIndex:
     def _search_base(self, x: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         if not len(self.gone):
             return self.base.search(x, k)
-        removed = faiss.IDSelectorBatch(self.gone)  # kept in a variable: Faiss holds a bare pointer to it
-        there = faiss.IDSelectorNot(removed)
-        return self.base.search(x, k, params=faiss.SearchParameters(sel=there))  # type: ignore[call-arg]  # faiss's types lack it
+        depth = min(k + SPARE, self.base.ntotal)  # looking past a few is 30 times faster than a selector
+        distances, numbers = self.base.search(x, depth)
+        left_out = np.isin(numbers, self.gone)
+        distances, numbers = np.where(left_out, np.inf, distances), np.where(left_out, -1, numbers)
+        order = np.argsort(distances, axis=1, kind="stable")[:, :k]
+        distances, numbers = np.take_along_axis(distances, order, 1), np.take_along_axis(numbers, order, 1)
+        short = (numbers < 0).any(axis=1)
+        if short.any() and depth < self.base.ntotal:
+            removed = faiss.IDSelectorBatch(self.gone)  # kept in variables: Faiss holds bare pointers to them
+            there = faiss.IDSelectorNot(removed)
+            parameters = faiss.SearchParameters(sel=there)  # type: ignore[call-arg]  # faiss's types lack it
+            distances[short], numbers[short] = self.base.search(x[short], numbers.shape[1], params=parameters)
+        return distances, numbers
 
 
 def open_search(store: Store) -> SearchIndex:

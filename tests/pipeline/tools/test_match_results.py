@@ -178,7 +178,7 @@ def test_json_lines_stand_alone_on_standard_output(album: Path, checkpoint: Path
     run_match(checkpoint, "--queries", "album", "--json")
     printed = capsys.readouterr()
     lines = [json.loads(line) for line in printed.out.splitlines()]
-    assert {line["type"] for line in lines} == {"skipped", "match", "group"} and "groups of" in printed.err
+    assert {line["type"] for line in lines} == {"skipped", "match", "group", "folders"} and "groups of" in printed.err
     assert next(line for line in lines if line["type"] == "skipped")["not a picture"] == 1
     capsys.readouterr()
     main(["--apply", "move", "--json"])

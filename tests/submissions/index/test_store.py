@@ -269,7 +269,11 @@ def test_a_kill_at_any_moment_leaves_a_whole_state(tmp_path: Path) -> None:
                 assert found.distances[0, 0] == 0 and files_of_content(store, int(found.contents[0, 0])) == [path]
 
 
-def test_what_changed_since_the_faiss_file_was_made_is_searched_without_making_it_again(store: Store) -> None:
+@pytest.mark.parametrize("spare", [0, 16])
+def test_what_changed_since_the_faiss_file_was_made_is_searched_without_making_it_again(
+    store: Store, spare: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "SPARE", spare)
     add(store, *range(10))
     open_search(store)
     (file,) = store.folder.glob("*.faiss")
