@@ -148,15 +148,21 @@ def normalize_pixels(pixels: Tensor, mean: Sequence[float], std: Sequence[float]
     Returns:
         float32 [n, 3, h, w] on the same device, in channels-last memory format.
     """
-    scale, shift = _normalizing_constants(tuple(mean), tuple(std), pixels.device)
+    constants = _cached_constants if pixels.is_cuda else _normalizing_constants  # an export must see them made
+    scale, shift = constants(tuple(mean), tuple(std), pixels.device)
     as_bytes = pixels.contiguous(memory_format=torch.channels_last)  # a quarter of what it would move as floats
     return as_bytes.float().div_(scale).sub_(shift)
 
 
-@cache
 def _normalizing_constants(mean: tuple[float, ...], std: tuple[float, ...], device: torch.device) -> tuple[Tensor, Tensor]:
-    """What pixels 0…255 are divided by, and what is then subtracted, [3, 1, 1] each: copied to a GPU once, not at each step."""
-    with torch.inference_mode(False):
-        scale = torch.tensor([255 * value for value in std], device=device)[:, None, None]
-        shift = torch.tensor([m / s for m, s in zip(mean, std, strict=True)], device=device)[:, None, None]
+    """What pixels 0…255 are divided by, and what is then subtracted, [3, 1, 1] each."""
+    scale = torch.tensor([255 * value for value in std], device=device)[:, None, None]
+    shift = torch.tensor([m / s for m, s in zip(mean, std, strict=True)], device=device)[:, None, None]
     return scale, shift
+
+
+@cache
+def _cached_constants(mean: tuple[float, ...], std: tuple[float, ...], device: torch.device) -> tuple[Tensor, Tensor]:
+    """The same, copied to a GPU once and not at each step."""
+    with torch.inference_mode(False):
+        return _normalizing_constants(mean, std, device)

@@ -17,7 +17,7 @@ PACKAGES = ("augmentations", "data", "models", "pipeline", "submissions")
 PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PINNED = re.compile(r"([A-Za-z0-9._-]+)==([0-9][^;\s]*)(\s*;.*)?")
 NO_STATEMENT_IMPORTS = {
-    *("onnx", "onnxscript", "tensorboard"),  # torch.onnx and torch.utils.tensorboard do
+    *("onnxscript", "tensorboard"),  # torch.onnx and torch.utils.tensorboard do
     *("pillow-heif", "pillow-jxl-plugin"),  # data/formats.py does, by name, when an image needs them
 }
 
