@@ -29,7 +29,7 @@ class ImageDescriptor(nn.Module):
         """Set GeM's exponent where there is such a pooling; other descriptors stay as they are."""
 
     def pooled_with(self, exponent: float | None) -> AbstractContextManager[None]:
-        """Set GeM's exponent, likewise, for the while."""
+        """Set GeM's exponent, likewise, temporarily."""
         return nullcontext()
 
     def whiten_with(self, whiten: bool | None) -> None:

@@ -68,7 +68,7 @@ class Descriptor(ImageDescriptor):
         self.pooling.set_exponent(exponent)
 
     def pooled_with(self, exponent: float | None) -> AbstractContextManager[None]:
-        """Set GeM's exponent for the while: a descriptor that is validated goes on learning with its own."""
+        """Set GeM's exponent temporarily: a descriptor that is validated goes on learning with its own."""
         return self.pooling.temporary_exponent(exponent)
 
     def features(self, images: Tensor) -> Tensor:

@@ -60,7 +60,7 @@ def print_subsets(run: Run) -> None:
 def score_subsets(run: Run) -> Iterator[SubsetScores]:
     """Score each subset of the run's models, single ones first, each joined and projected as the run's variant is.
 
-    The PCA is fitted anew for every subset, on the training vectors alone. Dimensions are at most those that the members have
+    The PCA is fitted again for every subset, on the training vectors alone. Dimensions are at most those that the members have
     together; weights that the run may have chosen are those of the whole ensemble and do not count.
 
     Raises:
