@@ -148,7 +148,7 @@ def normalize_pixels(pixels: Tensor, mean: Sequence[float], std: Sequence[float]
     Returns:
         float32 [n, 3, h, w] on the same device, in channels-last memory format.
     """
-    constants = _cached_constants if pixels.is_cuda else _normalizing_constants  # an export must see them made
+    constants = _normalizing_constants if torch.compiler.is_compiling() else _cached_constants  # an export sees them made
     scale, shift = constants(tuple(mean), tuple(std), pixels.device)
     as_bytes = pixels.contiguous(memory_format=torch.channels_last)  # a quarter of what it would move as floats
     return as_bytes.float().div_(scale).sub_(shift)
@@ -163,6 +163,6 @@ def _normalizing_constants(mean: tuple[float, ...], std: tuple[float, ...], devi
 
 @cache
 def _cached_constants(mean: tuple[float, ...], std: tuple[float, ...], device: torch.device) -> tuple[Tensor, Tensor]:
-    """The same, copied to a GPU once and not at each step."""
+    """The same, made and copied to a GPU once and not at each step."""
     with torch.inference_mode(False):
         return _normalizing_constants(mean, std, device)
