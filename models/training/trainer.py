@@ -8,7 +8,7 @@ import math
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -119,56 +119,124 @@ def train_model(
         if progress.stage < len(settings.stages):
             device = describe_device(fabric.device)
             fabric.print(f"  trains on {device}; {workers} workers edit images, {usable_cores()} cores", flush=True)
+        training = _Training(
+            settings=settings,
+            fabric=fabric,
+            descriptor=descriptor,
+            network=network,
+            classes=classes,
+            overlays=overlays,
+            class_of=class_of,
+            labelled=labels is not None,
+            folder=folder,
+            cache=cache,
+            seed=seed,
+            identity=identity,
+            workers=workers,
+            validate=partial(_validate, fabric, validate, descriptor),
+        )
         while progress.stage < len(settings.stages):
             if not (progress.epoch or progress.batch) and repeats_stage_before(settings.stages, progress.stage, available):
                 progress = _leave_out_stage(folder, progress, fabric)
                 save_state(folder, identity, progress, state, fabric)
                 continue
-            stage = settings.stages[progress.stage]
-            size = round(stage.image_size * WORKING_SCALE)
-            with fabric.rank_zero_first():
-                squares, others = (cached_squares(images, size, cache, settings.cache, workers) for images in (classes, overlays))
-            if (progress.stage, progress.epoch, progress.batch) == (0, 0, 0):
-                _report_unreadable(squares, fabric.print)
-            rows = _rows_of_stage(stage, squares, class_of)
-            if settings.compile:
-                torch.compiler.reset()  # of another image size, or the stage would meet the bound on compiling again
-            with report_lack_of_memory(_work_of(stage, progress.stage, rows), REMEDY):
-                order, edits = _seeds_of_stage(identity, seed, progress.stage)
-                torch.manual_seed(order)  # the objective begins the same on all processes
-                objective = _build_objective(settings, descriptor, 1 + max(class_of[row] for row in rows), seed)
-                learner = build_learner(fabric, descriptor, network, objective, settings, stage)
-                torch.manual_seed(order + progress.stage * (fabric.world_size - 1) + fabric.global_rank)
-                edited = _build_edited_images(settings, stage, squares, others, rows, labels is not None, edits)
-                if progress.epoch or progress.batch:
-                    learner.restore(state)
-                elif progress.stage > 0 or settings.descriptor.weights != "none":  # an untrained backbone has no centroids
-                    started = time.monotonic()
-                    _rebuild_class_matrix(settings, stage, learner, squares, edited, rows, class_of)
-                    progress.seconds = time.monotonic() - started
-                batches = build_batches(settings, stage, rows, class_of, progress, order, fabric)
-                count = len({class_of[row] for row in rows})
-                validated = partial(_validate, fabric, validate, descriptor, stage.image_size)
-                run = StageRun(settings, stage, learner, edited, batches, class_of, count, folder, identity, validated)
-                rest = run_stage(run, progress)
+            size = settings.stages[progress.stage].image_size
+            rest, learner = _learn_stage(training, progress, state)
             progress = Progress(progress.stage + 1, step=progress.step)
             left = range(progress.stage, len(settings.stages))
             if settings.descriptor.whiten and all(repeats_stage_before(settings.stages, index, available) for index in left):
                 shown = embedding or settings.embedding or EmbeddingSettings()
-                learn_whitening(descriptor, unlabelled, settings.workers, shown, stage.image_size)
+                learn_whitening(descriptor, unlabelled, settings.workers, shown, size)
             if fabric.global_rank == 0:
-                _write_stage(folder, rest, learner, stage.image_size)
+                _write_stage(folder, rest, learner, size)
             state = {"descriptor": descriptor.state_dict()}
             save_state(folder, identity, progress, state, fabric)
-            del run, learner, objective  # memory for the validation, and for the next stage's class matrix
-            score = validated()  # after all is written: what fails here costs this figure only
-            if score is not None:
-                rest = [replace(rest[-1], validation=score)]
-                record_validation(folder, rest[-1])
-                _write_checkpoint(folder, rest[-1], descriptor, stage.image_size)
-            _report_end(rest[-1], fabric.print)
-            _report_trouble(folder, rest[-1], fabric.print)
+            del learner  # memory for the validation, and for the next stage's class matrix
+            _validate_stage(training, rest[-1], size)
     return stage_checkpoint(folder, len(settings.stages))
+
+
+@dataclass(frozen=True)
+class _Training:
+    """What the stages of a training share.
+
+    Attributes:
+        settings: Of the model.
+        fabric: Processes, device and precision.
+        descriptor: The network that learns.
+        network: The same, as the processes train it.
+        classes: The images to learn from.
+        overlays: Images that edits paste into others.
+        class_of: Class of each image to learn from.
+        labelled: Whether the classes come from labels.
+        folder: Where the training keeps its files.
+        cache: Folder of resized images.
+        seed: Of everything that is drawn.
+        identity: What the training learns from and how.
+        workers: Processes that edit images.
+        validate: µAP of the descriptor at an image size, on the first process.
+    """
+
+    settings: ModelSettings
+    fabric: Fabric
+    descriptor: Descriptor
+    network: Any
+    classes: ImageSet
+    overlays: ImageSet
+    class_of: list[int]
+    labelled: bool
+    folder: Path
+    cache: Path
+    seed: int
+    identity: Identity
+    workers: int
+    validate: Callable[[int], float | None]
+
+
+def _learn_stage(training: _Training, progress: Progress, state: dict[str, Any]) -> tuple[list[EpochRow], Learner]:
+    """Learn one stage from where `progress` stands to its end; its rows that are not yet written, and what learnt."""
+    settings, fabric, descriptor = training.settings, training.fabric, training.descriptor
+    stage, class_of = settings.stages[progress.stage], training.class_of
+    size = round(stage.image_size * WORKING_SCALE)
+    with fabric.rank_zero_first():
+        squares, others = (
+            cached_squares(images, size, training.cache, settings.cache, training.workers)
+            for images in (training.classes, training.overlays)
+        )
+    if (progress.stage, progress.epoch, progress.batch) == (0, 0, 0):
+        _report_unreadable(squares, fabric.print)
+    rows = _rows_of_stage(stage, squares, class_of)
+    if settings.compile:
+        torch.compiler.reset()  # of another image size, or the stage would meet the bound on compiling again
+    with report_lack_of_memory(_work_of(stage, progress.stage, rows), REMEDY):
+        order, edits = _seeds_of_stage(training.identity, training.seed, progress.stage)
+        torch.manual_seed(order)  # the objective begins the same on all processes
+        objective = _build_objective(settings, descriptor, 1 + max(class_of[row] for row in rows), training.seed)
+        learner = build_learner(fabric, descriptor, training.network, objective, settings, stage)
+        torch.manual_seed(order + progress.stage * (fabric.world_size - 1) + fabric.global_rank)
+        edited = _build_edited_images(settings, stage, squares, others, rows, training.labelled, edits)
+        if progress.epoch or progress.batch:
+            learner.restore(state)
+        elif progress.stage > 0 or settings.descriptor.weights != "none":  # an untrained backbone has no centroids
+            started = time.monotonic()
+            _rebuild_class_matrix(settings, stage, learner, squares, edited, rows, class_of)
+            progress.seconds = time.monotonic() - started
+        batches = build_batches(settings, stage, rows, class_of, progress, order, fabric)
+        count = len({class_of[row] for row in rows})
+        validate = partial(training.validate, stage.image_size)
+        run = StageRun(settings, stage, learner, edited, batches, class_of, count, training.folder, training.identity, validate)
+        return run_stage(run, progress), learner
+
+
+def _validate_stage(training: _Training, last: EpochRow, image_size: int) -> None:
+    """Score a stage after all is written, so that what fails here costs this figure only; report how the stage ended."""
+    score = training.validate(image_size)
+    if score is not None:
+        last = replace(last, validation=score)
+        record_validation(training.folder, last)
+        _write_checkpoint(training.folder, last, training.descriptor, image_size)
+    _report_end(last, training.fabric.print)
+    _report_trouble(training.folder, last, training.fabric.print)
 
 
 def _leave_out_stage(folder: Path, progress: Progress, fabric: Fabric) -> Progress:
