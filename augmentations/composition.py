@@ -12,6 +12,7 @@ from augmentations.tables.beyond_paper import EXTRA_TABLE
 from augmentations.tables.classification import AUTO_AUGMENT, IDEAL_CROP_AND_FLIP, MULTIGRAIN_FULL
 from augmentations.tables.isc2021 import QUERY_TABLE, REFERENCE_TABLE
 from augmentations.tables.row import Edit
+from data.errors import UserError
 
 Record = list[dict[str, Any]]
 FAMILIES: dict[str, Sequence[Edit]] = {
@@ -54,6 +55,25 @@ def edits_of(settings: AugmentationSettings) -> Sequence[Edit]:
     return (*rows, *EXTRA_TABLE) if settings.extra else rows
 
 
+def probability_of(edit: Edit, settings: AugmentationSettings) -> float:
+    """How probable a row is at the settings' intensity, 0…1."""
+    own = edit.probability(settings.intensity)
+    chosen = (settings.probabilities or {}).get(edit.name)
+    return own if chosen is None else chosen * own / edit.probability(1.0)
+
+
+def check_probabilities(settings: AugmentationSettings) -> None:
+    """Refuse probabilities of rows that the settings' tables do not have.
+
+    Raises:
+        UserError: a name is in none of the tables that are switched on.
+    """
+    known = [edit.name for edit in edits_of(settings)]
+    for name in settings.probabilities or {}:
+        if name not in known:
+            raise UserError(f"probabilities names {name!r}, which is no edit of this recipe's tables. Edits: {', '.join(known)}.")
+
+
 def edit_image(
     image: Image, settings: AugmentationSettings, rng: np.random.Generator, other_images: OverlaySource | None = None
 ) -> Edited:
@@ -74,7 +94,7 @@ def draw_record(settings: AugmentationSettings, rng: np.random.Generator, other_
     record: Record = []
     done: set[str] = set()
     for edit in edits_of(settings):
-        if rng.random() >= edit.probability(settings.intensity) or done.intersection(edit.not_after):
+        if rng.random() >= probability_of(edit, settings) or done.intersection(edit.not_after):
             continue
         if edit.needs_overlay and not other_ids:
             continue

@@ -1,6 +1,6 @@
 """What a recipe may say about edits."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -19,8 +19,11 @@ class AugmentationSettings(Settings):
         intensity: I of the paper's table, 0…1.
         extra: also draw the edits beyond the paper's table: severe crops, hiding inside unrelated images, borders, moiré,
             watermarks and others.
+        probabilities: of rows of the tables by name, at intensity 1, in place of the tables' own; at other intensities they
+            change as the tables' own do. 0 leaves an edit out. None for the tables' own.
     """
 
     family: Family = "query"
     intensity: float = Field(0.75, ge=0, le=1)
     extra: bool = False
+    probabilities: dict[str, Annotated[float, Field(ge=0, le=1)]] | None = None

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveFloat, model_validator
 
-from augmentations.settings import Family
+from augmentations.settings import AugmentationSettings, Family
 from data.settings import Settings
 from models.objectives.settings import PAIRWISE, ArcFaceSettings, ObjectiveChoice, SvmaxSettings
 
@@ -197,6 +197,8 @@ class StageSettings(Settings):
             first (scheduler kind constant); a stage that ends earlier does not reach it. None for rates that stay.
         centroid_edits: From how many edited images, beside the clean one, each row of the class matrix begins; None for the
             paper's 4.
+        class_rows: What the rows of the class matrix are: "centroids" of the backbone's own vectors, which then learn (drip
+            training), or the "teacher"'s vectors, which stay (distillation). None for centroids.
     """
 
     classes: int | None = Field(None, ge=2)
@@ -212,6 +214,7 @@ class StageSettings(Settings):
     learning_rate_factor: float = Field(1.0, gt=0)
     last_learning_rate_factor: float | None = Field(None, gt=0)
     centroid_edits: int | None = Field(None, ge=0)
+    class_rows: Literal["centroids", "teacher"] | None = None
 
 
 class EmbeddingSettings(Settings):
@@ -284,6 +287,8 @@ class ModelSettings(Settings):
         sampling: Which images make up a batch.
         edits: Family of edits.
         extra_edits: Whether edits beyond the paper's are drawn, too.
+        edit_probabilities: Of edits by name, at intensity 1, in place of the tables' own; 0 leaves one out. None for the tables'.
+        teacher: File of a descriptor whose vectors of the clean training images are the class rows of stages that say so.
         optimizer: How the weights move.
         scheduler: How the learning rate changes.
         precision: "32", or the mixed precision of training.
@@ -304,6 +309,8 @@ class ModelSettings(Settings):
     sampling: SamplingSettings = SamplingSettings()
     edits: Family = "query"
     extra_edits: bool = False
+    edit_probabilities: dict[str, Annotated[float, Field(ge=0, le=1)]] | None = None
+    teacher: Path | None = None
     optimizer: OptimizerSettings = OptimizerSettings()
     scheduler: SchedulerSettings = SchedulerSettings()
     precision: Literal["32", "bf16", "16"] = "32"
@@ -321,6 +328,12 @@ class ModelSettings(Settings):
         weights = self.descriptor.weights
         return Path(weights) if is_local(weights) else None
 
+    def edits_at(self, intensity: float) -> AugmentationSettings:
+        """The edits of training images at an intensity 0…1."""
+        return AugmentationSettings(
+            family=self.edits, intensity=intensity, extra=self.extra_edits, probabilities=self.edit_probabilities
+        )
+
     def what_trains(self) -> dict[str, Any]:
         """The settings that training depends on: without how the model embeds, the number of workers, and `deterministic`."""
         return self.model_copy(update={"embedding": None}).model_dump(mode="json", exclude={"workers", "deterministic"})
@@ -330,6 +343,15 @@ class ModelSettings(Settings):
         counts = [stage.classes or 2**62 for stage in self.stages]
         if counts != sorted(counts):
             raise ValueError("stages must not have fewer classes than the stage before: a class keeps its index")
+        return self
+
+    @model_validator(mode="after")
+    def _a_teacher_for_its_rows(self) -> "ModelSettings":
+        taught = any(stage.class_rows == "teacher" for stage in self.stages)
+        if taught != (self.teacher is not None):
+            raise ValueError("teacher names the descriptor for stages with class_rows: teacher; one goes with the other")
+        if taught and self.objective.kind != "arcface":
+            raise ValueError(f"class_rows: teacher is for objective arcface, not for {self.objective.kind}")
         return self
 
     @model_validator(mode="after")

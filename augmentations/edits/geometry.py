@@ -42,6 +42,18 @@ def rotate(image: Image, degrees: float) -> Image:
 
 
 @edit
+def rotate_whole(image: Image, degrees: float, colour: list[int]) -> Image:
+    """Turn counter-clockwise by `degrees` on a canvas that holds the whole image; the corners are filled with `colour`."""
+    height, width = image.shape[:2]
+    sine, cosine = abs(math.sin(math.radians(degrees))), abs(math.cos(math.radians(degrees)))
+    size = max(MIN_SIDE, round(width * cosine + height * sine)), max(MIN_SIDE, round(width * sine + height * cosine))
+    matrix = cv2.getRotationMatrix2D(((width - 1) / 2, (height - 1) / 2), degrees, 1.0)
+    matrix[:, 2] += (size[0] - width) / 2, (size[1] - height) / 2
+    turned = cv2.warpAffine(image, matrix, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_CONSTANT, borderValue=colour)
+    return as_uint8(turned)
+
+
+@edit
 def perspective(image: Image, corner_shifts: list[list[float]], crop_border: bool) -> Image:
     """Move the four corners (top left, top right, bottom right, bottom left) by shares of the short side [4, 2].
 
@@ -91,6 +103,25 @@ def pad_to_square(image: Image, colour: list[int]) -> Image:
     height, width = image.shape[:2]
     x, y = max(0, height - width), max(0, width - height)
     return as_uint8(cv2.copyMakeBorder(image, y // 2, y - y // 2, x // 2, x - x // 2, cv2.BORDER_CONSTANT, value=colour))
+
+
+@edit
+def letterbox(image: Image, width: float, height: float, colour: list[int] | None) -> Image:
+    """Centre the image on a canvas `width` and `height` times as large (each at least 1).
+
+    The canvas has one colour or, without one, is filled with the image itself, enlarged and blurred, as apps do with pictures
+    of another shape.
+    """
+    tall, wide = image.shape[:2]
+    size = max(wide, round(wide * width)), max(tall, round(tall * height))
+    if colour is None:
+        blur = max(1.0, 0.06 * max(size))
+        canvas = as_uint8(cv2.GaussianBlur(cv2.resize(image, size, interpolation=cv2.INTER_LINEAR), (0, 0), blur))
+    else:
+        canvas = np.full((size[1], size[0], 3), colour, np.uint8)
+    left, top = (size[0] - wide) // 2, (size[1] - tall) // 2
+    canvas[top : top + tall, left : left + wide] = image
+    return canvas
 
 
 def _span(start: float, end: float, length: int) -> tuple[int, int]:

@@ -69,6 +69,22 @@ def _draw_sticker(rng: np.random.Generator, intensity: float) -> Parameters:
     }
 
 
+def _draw_fill(rng: np.random.Generator) -> list[int]:
+    """Black, white or any colour, a third each."""
+    any_colour = [int(channel) for channel in rng.integers(0, 256, 3)]
+    return [[0, 0, 0], [255, 255, 255], any_colour][rng.integers(3)]
+
+
+def _draw_turn(rng: np.random.Generator, intensity: float) -> Parameters:
+    return {"degrees": intensity * rng.uniform(-180, 180), "colour": _draw_fill(rng)}
+
+
+def _draw_letterbox(rng: np.random.Generator, intensity: float) -> Parameters:
+    longer, other = (1 + intensity * rng.random(2) * [1.0, 0.4]).tolist()
+    size = {"width": longer, "height": other} if rng.random() < 0.5 else {"width": other, "height": longer}
+    return {**size, "colour": _draw_fill(rng) if rng.random() < 0.6 else None}
+
+
 EXTRA_TABLE: Sequence[Edit] = (
     Edit("photo_filter", colour.photo_filter, rising(0.15), _draw_filter),
     Edit("severe_crop", geometry.crop, rising(0.12), _draw_severe_crop, not_after=("crop", "perspective")),
@@ -85,4 +101,6 @@ EXTRA_TABLE: Sequence[Edit] = (
     ),
     Edit("moire", quality.moire, rising(0.05), _draw_moire),
     Edit("double_compression", quality.double_compression, rising(0.10), _draw_double_compression),
+    Edit("rotate_whole", geometry.rotate_whole, rising(0.06), _draw_turn, not_after=("rotate",)),
+    Edit("letterbox", geometry.letterbox, rising(0.06), _draw_letterbox, not_after=("pad", "border")),
 )

@@ -126,7 +126,8 @@ class _ClassSums(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         to_own, to_total = gradients
         embeddings, matrix, lengths, inside, rows, total = ctx.saved_tensors
-        to_embeddings, to_matrix = torch.zeros_like(embeddings), torch.empty_like(matrix)
+        learns = ctx.needs_input_grad[1]  # not where the rows are a teacher's
+        to_embeddings, to_matrix = torch.zeros_like(embeddings), torch.empty_like(matrix if learns else matrix[:0])
         largest = to_total.abs().max().clamp(min=torch.finfo(torch.float32).tiny) * (ctx.scale / WEIGHT_RANGE)
         total = total.clamp(min=torch.finfo(torch.float32).min)  # where no other class was drawn
         for start in range(0, len(matrix), ctx.chunk):
@@ -135,14 +136,16 @@ class _ClassSums(torch.autograd.Function):
             weights = weights.sub_(total[:, None]).exp_().mul_((to_total * ctx.scale / largest)[:, None])
             unit = matrix[part] / lengths[part, None]
             to_embeddings += _multiply(weights, unit, ctx.product_dtype)
-            to_unit = _multiply(weights.T, embeddings, ctx.product_dtype)
-            to_matrix[part] = _remove_part_along(to_unit, unit).mul_(largest / lengths[part, None])
+            if learns:
+                to_unit = _multiply(weights.T, embeddings, ctx.product_dtype)
+                to_matrix[part] = _remove_part_along(to_unit, unit).mul_(largest / lengths[part, None])
         to_embeddings *= largest
         if len(matrix):
             own_rows, to_inside = matrix[rows] / lengths[rows, None], to_own.masked_fill(~inside, 0)[:, None]
             to_embeddings += to_inside * own_rows
-            to_matrix.index_add_(0, rows, _remove_part_along(to_inside * embeddings, own_rows) / lengths[rows, None])
-        return sum_over_processes(to_embeddings), to_matrix, None, None, None, None
+            if learns:
+                to_matrix.index_add_(0, rows, _remove_part_along(to_inside * embeddings, own_rows) / lengths[rows, None])
+        return sum_over_processes(to_embeddings), to_matrix if learns else None, None, None, None, None
 
 
 def _multiply(left: Tensor, right: Tensor, product_dtype: torch.dtype | None) -> Tensor:

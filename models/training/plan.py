@@ -20,7 +20,6 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.utils import clip_grad_norm_
 
 from augmentations.dataset import EditedImages, overlay_material
-from augmentations.settings import AugmentationSettings
 from data.cache import SquareImages
 from data.loader import resize_square
 from data.process import choose_workers, usable_cores
@@ -267,7 +266,7 @@ def _time_edits(settings: ModelSettings, stage: StageSettings) -> float:
         [f"P{row}" for row in range(len(small))], np.stack([resize_square(pixels, side) for pixels in small]), {}
     )
     intensity = stage.intensity if stage.last_intensity is None else (stage.intensity + stage.last_intensity) / 2
-    edits = AugmentationSettings(family=settings.edits, intensity=intensity, extra=settings.extra_edits)
+    edits = settings.edits_at(intensity)
     edited = EditedImages(squares, edits, stage.image_size, 0, overlay_material(squares, squares, len(squares)))
     edited[0, 0, 0]
     started = time.perf_counter()

@@ -18,6 +18,7 @@ import torch
 from lightning_fabric import Fabric
 from numpy.typing import NDArray
 
+from augmentations.composition import check_probabilities
 from augmentations.dataset import EditedImages, overlay_material
 from augmentations.domains import DOMAINS
 from augmentations.randomness import derived_seed
@@ -45,6 +46,7 @@ from models.training.launch import launch_fabric
 from models.training.learner import Learner, build_learner, set_up_network
 from models.training.stage import StageRun, run_stage
 from models.training.state import DRAWN_FOR, Identity, Progress, as_it_began, load_state, save_state, training_identity
+from models.training.teacher import load_teacher_vectors, prototypes_of
 
 COLLAPSED = 0.05  # of the way from the smallest mean singular value to the largest
 WORKING_SCALE = 1.5  # images are edited larger than they are learnt from, so that crops keep detail
@@ -95,6 +97,7 @@ def train_model(
     class_of = list(range(len(classes))) if labels is None else [int(label) for label in labels]
     available = len(set(class_of))
     check_class_counts(settings, available, fabric.print)
+    check_probabilities(settings.edits_at(1.0))
     labelled = None if labels is None else class_of
     identity = as_it_began(folder, training_identity(settings, classes, overlays, labelled, seed, name))
     torch.manual_seed(derived_seed(seed, identity[DRAWN_FOR]) if DRAWN_FOR in identity else seed)
@@ -212,11 +215,15 @@ def _learn_stage(training: _Training, progress: Progress, state: dict[str, Any])
         order, edits = _seeds_of_stage(training.identity, training.seed, progress.stage)
         torch.manual_seed(order)  # the objective begins the same on all processes
         objective = _build_objective(settings, descriptor, 1 + max(class_of[row] for row in rows), training.seed)
+        if stage.class_rows == "teacher":
+            _freeze_class_matrix(objective)
         learner = build_learner(fabric, descriptor, training.network, objective, settings, stage)
         torch.manual_seed(order + progress.stage * (fabric.world_size - 1) + fabric.global_rank)
         edited = _build_edited_images(settings, stage, squares, others, rows, training.labelled, edits)
         if progress.epoch or progress.batch:
             learner.restore(state)
+        elif stage.class_rows == "teacher":
+            _take_teachers_rows(training, learner, rows)
         elif progress.stage > 0 or settings.descriptor.weights != "none":  # an untrained backbone has no centroids
             started = time.monotonic()
             _rebuild_class_matrix(settings, stage, learner, squares, edited, rows, class_of)
@@ -355,7 +362,7 @@ def _build_edited_images(
     labelled: bool,
     seed: int,
 ) -> EditedImages:
-    edits = AugmentationSettings(family=settings.edits, intensity=stage.intensity, extra=settings.extra_edits)
+    edits = settings.edits_at(stage.intensity)
     end = stage.intensity if stage.last_intensity is None else stage.last_intensity
     rising = IntensitySchedule(stage.intensity, end, stage.epochs)
     material = overlay_material(squares, others, len(squares) if labelled else rows[-1] + 1)
@@ -384,6 +391,26 @@ def _rebuild_class_matrix(
         learner.descriptor, clean, edited, own, labels, 128, choose_workers(settings.workers), settings.precision, edits
     )
     matrix.set_prototypes(found, centroids)
+
+
+def _freeze_class_matrix(objective: Svmax) -> None:
+    """Its rows stay as they are set."""
+    matrix = objective.class_matrix()
+    if matrix is not None:
+        matrix.parameter.requires_grad_(False)
+
+
+def _take_teachers_rows(training: _Training, learner: Learner, rows: list[int]) -> None:
+    """Give every process the teacher's vectors as the rows that it holds."""
+    matrix = learner.objective.class_matrix()
+    if matrix is None or training.settings.teacher is None:
+        return
+    with training.fabric.rank_zero_first():
+        vectors = load_teacher_vectors(
+            training.settings.teacher, training.classes, training.descriptor.dimensions, training.folder, training.workers
+        )
+    own = [row for row in rows if training.class_of[row] in matrix.classes]
+    matrix.set_prototypes(*prototypes_of(vectors, own, [training.class_of[row] for row in own]))
 
 
 def _report_unreadable(squares: SquareImages, report: Callable[..., Any]) -> None:

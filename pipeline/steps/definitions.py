@@ -73,6 +73,7 @@ def _trained_model(run: Run, name: str, roles: Callable[[], TrainingRoles]) -> P
             "overlays": roles().overlays,
             "synthetic queries": run.paths.query_ground_truth,
             "weights": settings.weights_file,
+            "teacher": settings.teacher if isinstance(settings, ModelSettings) else None,
             "whitening images": _whitening_images(settings),
         },
         outputs=[run.checkpoint(name)],

@@ -11,13 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kstest, norm, uniform
 
-from augmentations.composition import Record, draw_record, edit_image, edits_of, replay
+from augmentations.composition import Record, check_probabilities, draw_record, edit_image, edits_of, probability_of, replay
 from augmentations.edits.registry import FUNCTIONS, OTHER_IMAGE
 from augmentations.randomness import generator_for
 from augmentations.settings import AugmentationSettings
 from augmentations.tables.beyond_paper import EXTRA_TABLE
 from augmentations.tables.isc2021 import QUERY_TABLE
 from augmentations.tables.row import Edit
+from data.errors import UserError
 from data.loader import resize_square
 
 DRAWS = 6000
@@ -227,3 +228,19 @@ def test_without_other_images_nothing_is_pasted() -> None:
         assert not {entry["edit"] for entry in record} & {"overlay_image", "collage", "sticker", "hide_inside"}
     with pytest.raises(ValueError, match="give its source"):
         replay(picture(20, 20), [{"edit": "sticker", "function": "sticker", "overlay": "a"}])
+
+
+def test_probabilities_of_named_edits_replace_those_of_the_table() -> None:
+    chosen = AugmentationSettings(intensity=0.5, extra=True, probabilities={"collage": 0.6, "hflip": 0.8, "grayscale": 0.0})
+    rows = {edit.name: edit for edit in edits_of(chosen)}
+    assert probability_of(rows["collage"], chosen) == pytest.approx(0.3)  # rises with the intensity, as its row does
+    assert probability_of(rows["hflip"], chosen) == pytest.approx(0.8)  # the same at every intensity
+    assert probability_of(rows["vflip"], chosen) == rows["vflip"].probability(0.5)
+    drawn = Counter(entry["edit"] for record in records(chosen, 3000) for entry in record)
+    assert drawn["grayscale"] == 0 and abs(drawn["hflip"] / 3000 - 0.8) < 0.04
+
+
+def test_a_probability_of_an_unknown_edit_is_refused() -> None:
+    check_probabilities(AugmentationSettings(extra=True, probabilities={"collage": 0.5}))
+    with pytest.raises(UserError, match="'collage', which is no edit of this recipe's tables"):
+        check_probabilities(AugmentationSettings(probabilities={"collage": 0.5}))

@@ -45,6 +45,17 @@ def test_loss_and_gradients_equal_the_plain_head(seed: int, classes: int, batch:
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("negatives", [None, 0.5])
+def test_fixed_rows_give_the_embeddings_the_same_gradient(negatives: float | None) -> None:
+    head = ArcFaceSettings(chunk=7, negatives=negatives).build(8, 20, 1).eval()  # which draws the same negatives each time
+    embeddings, labels = torch.randn(6, 8, requires_grad=True), torch.arange(6)
+    (learning,) = torch.autograd.grad(head(embeddings, labels).loss, [embeddings])
+    head.matrix.requires_grad_(False)
+    (fixed,) = torch.autograd.grad(head(embeddings, labels).loss, [embeddings])
+    torch.testing.assert_close(fixed, learning)
+    assert head.matrix.grad is None
+
+
 def test_the_margin_is_monotone_past_pi_minus_m() -> None:
     cosine = torch.linspace(-1, 1, 2001, dtype=torch.float64)
     values = angular_margin(cosine, 0.4)
