@@ -35,8 +35,8 @@ class CachedOverlays:
 
 def overlay_material(classes: SquareImages, reserve: SquareImages, count: int) -> CachedOverlays:
     """What may be pasted while the first `count` images are classes: the reserve, and the images that are not classes yet."""
-    waiting = [row for row in classes.readable() if row >= count]
-    return CachedOverlays((reserve, reserve.readable()), (classes, waiting))
+    waiting = [row for row in classes.readable_rows() if row >= count]
+    return CachedOverlays((reserve, reserve.readable_rows()), (classes, waiting))
 
 
 class EditedImages(Dataset[tuple[Tensor, int]]):

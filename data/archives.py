@@ -1,8 +1,8 @@
 """Pictures inside tar and zip archives, read without unpacking.
 
 A member has the path `archive.zip/name/inside.jpg`. Nothing is ever written, so a member's name cannot lead anywhere; names that
-are absolute or contain `..` are refused all the same. Sizes are bounded: an archive that unfolds into far more than it holds
-is refused before it fills the memory.
+are absolute or contain `..` are refused all the same. Sizes are bounded: an archive that unpacks to far more than its own size (a
+decompression bomb) is refused before it fills the memory.
 """
 
 import os
@@ -19,11 +19,11 @@ from data.errors import UserError
 from data.files import open_regular
 
 ARCHIVE_ENDINGS = (".zip", ".cbz", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".cbt")
-LARGEST_MEMBER = 256 * 2**20  # bytes, unpacked
-LARGEST_RATIO = 200  # unpacked bytes of a tar for one of its own
-LEAST_SUSPECT = 2**30  # unpacked bytes below which no ratio is suspect
-KEPT_OPEN = 4
-DAMAGED = (
+MAX_MEMBER_BYTES = 256 * 2**20  # bytes, unpacked
+MAX_EXPANSION_RATIO = 200  # unpacked bytes of a tar per byte of the file
+MIN_SUSPECT_BYTES = 2**30  # unpacked; below this, no ratio is suspect
+MAX_OPEN_ARCHIVES = 4  # per thread
+ARCHIVE_ERRORS = (  # what zipfile and tarfile raise on damaged files
     OSError,
     EOFError,
     RuntimeError,
@@ -38,11 +38,11 @@ DAMAGED = (
 
 @dataclass(frozen=True)
 class Listing:
-    """What an archive holds.
+    """The table of contents of an archive.
 
     Attributes:
-        members: names of its regular files, in the order in which they lie there.
-        refused: names that are not read, by the reason.
+        members: names of its regular files, in archive order.
+        refused: for each reason, the names of the members that are not read.
     """
 
     members: list[str]
@@ -51,6 +51,14 @@ class Listing:
 
 @dataclass(frozen=True)
 class _Archive:
+    """An open archive.
+
+    Attributes:
+        listing: its table of contents.
+        read: maps (member name, byte limit) to the first bytes of that member.
+        close: closes the file.
+    """
+
     listing: Listing
     read: Callable[[str, int], bytes]
     close: Callable[[], None]
@@ -58,7 +66,7 @@ class _Archive:
 
 @dataclass
 class _Opened(threading.local):
-    """Archives that this thread has open; a file position cannot be shared."""
+    """Archives that this thread has open, least recently used first; threads cannot share a file position."""
 
     archives: OrderedDict[tuple[object, ...], _Archive] = field(default_factory=OrderedDict)
 
@@ -67,12 +75,12 @@ _opened = _Opened()
 
 
 def is_archive(path: Path) -> bool:
-    """Whether the name is that of an archive that can be read."""
+    """Whether the file name ends in one of `ARCHIVE_ENDINGS`."""
     return path.name.lower().endswith(ARCHIVE_ENDINGS)
 
 
-def archive_of(path: Path) -> Path | None:
-    """Return the archive file that a member's path lies in; None for other paths."""
+def find_archive(path: Path) -> Path | None:
+    """Return the archive that contains a member's path; None if `path` is not inside an archive."""
     return next((parent for parent in path.parents if is_archive(parent) and parent.is_file()), None)
 
 
@@ -80,24 +88,31 @@ def list_archive(path: Path) -> Listing:
     """List an archive.
 
     Raises:
-        UserError: it cannot be read, or unfolds into far more than it holds.
+        UserError: the archive cannot be read, or unpacks to more than `MAX_EXPANSION_RATIO` times its size.
     """
     return _archive(path).listing
 
 
-def read_member(archive: Path, name: str, limit: int = LARGEST_MEMBER) -> bytes:
-    """Return a member's bytes, or its first `limit` ones if it is asked for fewer than `LARGEST_MEMBER`.
+def read_member(archive: Path, name: str, limit: int = MAX_MEMBER_BYTES) -> bytes:
+    """Return the bytes of a member.
+
+    Args:
+        archive: the archive file.
+        name: the member's name inside the archive.
+        limit: read only this many bytes from the beginning, if fewer than `MAX_MEMBER_BYTES`.
 
     Raises:
-        UserError: no such member, damaged, or larger than `LARGEST_MEMBER`.
+        UserError: there is no such member, it is damaged, or the whole member is asked for and larger than `MAX_MEMBER_BYTES`.
     """
     opened = _archive(archive)
     try:
-        content = opened.read(name, min(limit, LARGEST_MEMBER + 1) if limit < LARGEST_MEMBER else LARGEST_MEMBER + 1)
-    except DAMAGED as error:
+        content = opened.read(name, limit if limit < MAX_MEMBER_BYTES else MAX_MEMBER_BYTES + 1)
+    except ARCHIVE_ERRORS as error:
         raise UserError(f"{archive}: its member {name!r} cannot be read ({error}).") from error
-    if len(content) > LARGEST_MEMBER:
-        raise UserError(f"{archive}: its member {name!r} is larger than {LARGEST_MEMBER // 2**20} MiB unpacked; it is not read.")
+    if len(content) > MAX_MEMBER_BYTES:
+        raise UserError(
+            f"{archive}: its member {name!r} is larger than {MAX_MEMBER_BYTES // 2**20} MiB unpacked. Unpack it by hand."
+        )
     return content
 
 
@@ -106,7 +121,7 @@ def read_bytes(path: Path, limit: int | None = None) -> bytes:
 
     Args:
         path: a file, or `archive.zip/name/inside.jpg`.
-        limit: only this many bytes from the beginning.
+        limit: read only this many bytes from the beginning; None for all.
 
     Raises:
         OSError: the file cannot be read.
@@ -117,10 +132,10 @@ def read_bytes(path: Path, limit: int | None = None) -> bytes:
             size = os.fstat(file.fileno()).st_size
             return file.read(size if limit is None else min(size, limit))
     except (NotADirectoryError, FileNotFoundError):
-        archive = archive_of(path)
+        archive = find_archive(path)
         if archive is None:
             raise
-        return read_member(archive, path.relative_to(archive).as_posix(), LARGEST_MEMBER if limit is None else limit)
+        return read_member(archive, path.relative_to(archive).as_posix(), MAX_MEMBER_BYTES if limit is None else limit)
 
 
 def _archive(path: Path) -> _Archive:
@@ -133,9 +148,9 @@ def _archive(path: Path) -> _Archive:
     if key not in opened:
         try:
             opened[key] = _open_zip(path) if path.name.lower().endswith((".zip", ".cbz")) else _open_tar(path, state.st_size)
-        except DAMAGED as error:
-            raise UserError(f"{path} is not an archive that can be read ({error}).") from error
-        while len(opened) > KEPT_OPEN:
+        except ARCHIVE_ERRORS as error:
+            raise UserError(f"{path} cannot be read as an archive ({error}).") from error
+        while len(opened) > MAX_OPEN_ARCHIVES:
             opened.popitem(last=False)[1].close()
     opened.move_to_end(key)
     return opened[key]
@@ -159,9 +174,11 @@ def _open_tar(path: Path, size: int) -> _Archive:
     unpacked = 0
     for info in archive:
         unpacked += max(info.size, 0)
-        if unpacked > max(LEAST_SUSPECT, LARGEST_RATIO * size):
+        if unpacked > max(MIN_SUSPECT_BYTES, MAX_EXPANSION_RATIO * size):
             archive.close()
-            raise UserError(f"{path} unfolds into more than {unpacked // 2**30} GiB from {size / 2**20:.1f} MiB: it is not read.")
+            raise UserError(
+                f"{path} unpacks from {size / 2**20:.1f} MiB to more than {unpacked // 2**30} GiB and is refused as a bomb."
+            )
         if info.isreg():
             found[info.name] = info
 

@@ -1,4 +1,4 @@
-"""Images resized once to squares and kept in one file, so that training decodes no photo twice."""
+"""A cache of images resized to squares, in one file: training decodes each photo only once."""
 
 import json
 import math
@@ -21,23 +21,24 @@ from data.images import ImageSet
 from data.loader import resize_square
 from data.pixels import as_uint8
 
-IMAGES_IN_MEMORY = 2048
+IMAGES_PER_BLOCK = 2048
 
 
 class Pixels(Protocol):
-    """Rows of uint8 [size, size, 3]."""
+    """A sequence of RGB images, each uint8 [size, size, 3]."""
 
     def __getitem__(self, row: int) -> NDArray[np.uint8]: ...
 
 
 @dataclass(frozen=True)
 class SquareImages:
-    """Square images, mapped from disk.
+    """Square images, memory-mapped.
 
     Attributes:
-        ids: of the images, in the order of the rows.
-        pixels: uint8 [size, size, 3] by row; zero (as pixels) or not decodable (as JPEG) for an unreadable image.
-        problems: what is wrong with each unreadable image, by its id.
+        ids: image ids, one per row.
+        pixels: RGB uint8 [size, size, 3] by row. The row of an unreadable image is zero (form "pixels") or raises an error
+            (form "jpeg").
+        problems: what is wrong with each unreadable image, by image id.
     """
 
     ids: list[str]
@@ -47,30 +48,33 @@ class SquareImages:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def readable(self) -> list[int]:
-        """Rows of the images that could be read."""
+    def readable_rows(self) -> list[int]:
+        """Return the rows of the images that could be read, ascending."""
         return [row for row, image_id in enumerate(self.ids) if image_id not in self.problems]
 
 
-def cached_squares(
+def cache_squares(
     images: ImageSet, size: int, folder: Path, form: Literal["pixels", "jpeg"] = "pixels", workers: int = 2
 ) -> SquareImages:
-    """The images as squares, made on the first call and kept under `folder`.
+    """Return the images as squares; the cache is written by the first call and mapped by later ones.
 
-    The file's name is a digest of ids, sizes and modification times of the images, and of the arguments: other images get another
-    file.
+    The file's name contains a digest of the arguments and of the images' ids, file sizes and modification times: a changed image
+    set gets a new file.
 
     Args:
-        images: what to resize.
-        size: pixels a side.
+        images: the images to resize.
+        size: side of the squares in pixels.
         folder: where the cache is kept.
-        form: "pixels" is the fastest and takes 3 · size² bytes an image; "jpeg" (quality 95) takes about a tenth of that, and the
-            time of decoding it.
-        workers: threads that decode.
+        form: "pixels" is the fastest and takes 3 · size² bytes per image; "jpeg" (quality 95) takes about a tenth of that and has
+            to be decoded at every access.
+        workers: number of decoding threads.
+
+    Raises:
+        UserError: the disk is full.
     """
     name = f"{len(images)}x{size}-{images.digest(prefix=f'{size} {form}')[:16]}"
     squares_file, about_file = folder / f"{name}.{form}", folder / f"{name}.npz"
-    if not (_holds_something(about_file) and squares_file.is_file()):
+    if not (_is_nonempty_file(about_file) and squares_file.is_file()):
         write = _write_pixels if form == "pixels" else _write_jpegs
         ends, problems = write(images, size, squares_file, max(1, workers))
         with whole_file(about_file) as temporary, temporary.open("wb") as file:
@@ -79,17 +83,17 @@ def cached_squares(
         ends, problems = about["ends"], json.loads(about["problems"].tobytes())
     if form == "pixels":
         return SquareImages(images.ids, np.load(squares_file, mmap_mode="r"), problems)
-    empty = squares_file.stat().st_size == 0  # not one image could be read: an empty file cannot be mapped
+    empty = squares_file.stat().st_size == 0  # no image could be read, and an empty file cannot be mapped
     content = np.zeros(0, np.uint8) if empty else np.memmap(squares_file, np.uint8, mode="r")
     return SquareImages(images.ids, _Jpegs(content, ends), problems)
 
 
-def _holds_something(path: Path) -> bool:
+def _is_nonempty_file(path: Path) -> bool:
     return path.is_file() and path.stat().st_size > 0
 
 
 class _Jpegs:
-    """Rows of a file of JPEGs one after the other; row i ends at ends[i]."""
+    """Concatenated JPEGs: row i ends at byte ends[i], exclusive."""
 
     def __init__(self, content: NDArray[np.uint8], ends: NDArray[np.int64]) -> None:
         self.content, self.ends = content, ends
@@ -102,7 +106,7 @@ class _Jpegs:
 def _write_pixels(images: ImageSet, size: int, target: Path, workers: int) -> tuple[NDArray[np.int64], dict[str, str]]:
     problems: dict[str, str] = {}
     shape = (size, size, 3)
-    with whole_file(target) as temporary, temporary.open("wb") as file:  # not mapped: a full disk would kill the process
+    with whole_file(target) as temporary, temporary.open("wb") as file:  # not memory-mapped: a full disk would kill the process
         header = {"descr": "|u1", "fortran_order": False, "shape": (len(images), *shape)}
         np.lib.format.write_array_header_1_0(file, header)
         for row, square in enumerate(_squares(images, size, workers)):
@@ -126,13 +130,13 @@ def _write_jpegs(images: ImageSet, size: int, target: Path, workers: int) -> tup
 
 
 def _squares(images: ImageSet, size: int, workers: int) -> Iterator[NDArray[np.uint8] | str]:
-    """Squares in order, or why an image could not be read; a few thousand are in memory at most."""
+    """Yield, in order, each image's square or the reason why it could not be read; at most `IMAGES_PER_BLOCK` are in memory."""
     with (
-        ThreadPoolExecutor(workers) as pool,  # decoding and resizing leave Python's lock alone
+        ThreadPoolExecutor(workers) as pool,  # threads: decoding and resizing release the GIL
         tqdm(total=len(images), desc=f"caching {size} px", unit="image", leave=False) as bar,
     ):
-        for start in range(0, len(images), IMAGES_IN_MEMORY):
-            for square in pool.map(partial(_square, size), images.paths[start : start + IMAGES_IN_MEMORY]):
+        for start in range(0, len(images), IMAGES_PER_BLOCK):
+            for square in pool.map(partial(_square, size), images.paths[start : start + IMAGES_PER_BLOCK]):
                 bar.update()
                 yield square
 

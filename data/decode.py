@@ -1,4 +1,4 @@
-"""Any image file becomes RGB pixels, or a named error."""
+"""Decode any image file to RGB pixels, or raise an `ImageError` that names the problem."""
 
 import io
 import warnings
@@ -10,41 +10,45 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from data.archives import read_bytes
 from data.errors import ImageError, UserError
-from data.formats import SNIFFED, readable_formats
+from data.formats import SIGNATURE_BYTES, readable_formats
 
-MAX_PIXELS = 100_000_000  # a larger image is taken for a decompression bomb
-MOST_PIXELS = {"JPEG2000": 50_000_000}  # its decoder takes three times the memory of the others
-MIN_SIDE = 8
-LARGEST_FILE = 800 * 2**20  # bytes: MAX_PIXELS of four 16-bit channels without compression
-STRIP = 4_000_000  # pixels converted at once: a large image costs its pixels twice, no further copies
+MAX_IMAGE_PIXELS = 100_000_000  # larger images are refused as decompression bombs
+MAX_PIXELS_BY_FORMAT = {"JPEG2000": 50_000_000}  # its decoder needs three times the memory of the others
+MIN_SIDE_PIXELS = 8
+MAX_FILE_BYTES = 800 * 2**20  # MAX_IMAGE_PIXELS with four uncompressed 16-bit channels
+PIXELS_PER_STRIP = 4_000_000  # converted at once: a large image is in memory twice, no more
 
 
 def decode_rgb(source: Path | bytes, short_side: int | None = None) -> NDArray[np.uint8]:
-    """Decode to RGB [h, w, 3] uint8: EXIF orientation applied, transparency on white, 16 bits scaled to 8.
+    """Decode to RGB: EXIF orientation applied, transparency composited on white, 16-bit channels scaled to 8.
 
     Args:
-        source: a file, a member of an archive, or the bytes of an image.
-        short_side: a JPEG is decoded at a reduced scale (1/2, 1/4, 1/8) as long as its short side stays at or above this; the
-            result is not resized further.
+        source: a file, a member of an archive (`archive.zip/name/inside.jpg`), or the encoded bytes of an image.
+        short_side: in pixels; a JPEG is decoded at the smallest of the scales 1, 1/2, 1/4 and 1/8 that keeps its short side at or
+            above this. The result is not resized further.
+
+    Returns:
+        uint8 [h, w, 3].
 
     Raises:
-        ImageError: missing, empty, not an image, truncated, over MAX_PIXELS or under MIN_SIDE pixels a side.
+        ImageError: the file is missing, empty, larger than `MAX_FILE_BYTES`, not an image or damaged, or the image has more than
+            `MAX_IMAGE_PIXELS` pixels or a side shorter than `MIN_SIDE_PIXELS`.
     """
     name = Path("<bytes>") if isinstance(source, bytes) else Path(source)
     try:
-        content = source if isinstance(source, bytes) else read_bytes(name, LARGEST_FILE + 1)
+        content = source if isinstance(source, bytes) else read_bytes(name, MAX_FILE_BYTES + 1)
     except OSError as error:
         raise ImageError(name, f"cannot be read ({error.strerror or error})") from error
     except UserError as error:
         raise ImageError(name, f"cannot be read: {error}") from error
     if not content:
         raise ImageError(name, "is empty")
-    if len(content) > LARGEST_FILE:
-        raise ImageError(name, f"is larger than {LARGEST_FILE // 2**20} MiB")
-    formats = readable_formats(content[:SNIFFED])
+    if len(content) > MAX_FILE_BYTES:
+        raise ImageError(name, f"is larger than {MAX_FILE_BYTES // 2**20} MiB")
+    formats = readable_formats(content[:SIGNATURE_BYTES])
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # we check the size and damage ourselves
+            warnings.simplefilter("ignore")  # size and damage are checked here
             with Image.open(io.BytesIO(content), formats=formats) as image:
                 return _to_rgb(image, name, short_side)
     except ImageError:
@@ -52,18 +56,18 @@ def decode_rgb(source: Path | bytes, short_side: int | None = None) -> NDArray[n
     except UnidentifiedImageError as error:
         raise ImageError(name, "is not an image that can be read") from error
     except Image.DecompressionBombError as error:
-        raise ImageError(name, f"is larger than {MAX_PIXELS:,} pixels") from error
-    except Exception as error:  # damaged files raise anything, from OSError to struct.error
+        raise ImageError(name, f"is larger than {MAX_IMAGE_PIXELS:,} pixels") from error
+    except Exception as error:  # damaged files raise all kinds of errors, from OSError to struct.error
         raise ImageError(name, f"is damaged ({error})") from error
 
 
 def _to_rgb(image: Image.Image, name: Path, short_side: int | None) -> NDArray[np.uint8]:
     width, height = image.size
-    most = MOST_PIXELS.get(image.format or "", MAX_PIXELS)
-    if width * height > most:
-        raise ImageError(name, f"is {width} x {height}, larger than {most:,} pixels")
-    if min(width, height) < MIN_SIDE:
-        raise ImageError(name, f"is {width} x {height}; the short side must be at least {MIN_SIDE} pixels")
+    limit = MAX_PIXELS_BY_FORMAT.get(image.format or "", MAX_IMAGE_PIXELS)
+    if width * height > limit:
+        raise ImageError(name, f"is {width} x {height}, larger than {limit:,} pixels")
+    if min(width, height) < MIN_SIDE_PIXELS:
+        raise ImageError(name, f"is {width} x {height}; the short side must be at least {MIN_SIDE_PIXELS} pixels")
     if short_side is not None:
         scale = min(width, height) / short_side
         image.draft(None, (int(width / scale), int(height / scale)) if scale > 1 else image.size)
@@ -80,13 +84,13 @@ def _to_rgb(image: Image.Image, name: Path, short_side: int | None) -> NDArray[n
 
 
 def _strips(image: Image.Image) -> list[tuple[int, int, int, int]]:
-    """Left, upper, right, lower of whole rows, some STRIP pixels each."""
-    rows = max(1, STRIP // image.width)
+    """Return boxes (left, upper, right, lower) of whole rows, about PIXELS_PER_STRIP pixels each."""
+    rows = max(1, PIXELS_PER_STRIP // image.width)
     return [(0, row, image.width, min(row + rows, image.height)) for row in range(0, image.height, rows)]
 
 
 def _strip_to_rgb(image: Image.Image, top: float) -> NDArray[np.uint8]:
-    """RGB [h, w, 3]; `top` is white in modes of more than 8 bits."""
+    """Convert to RGB uint8 [h, w, 3]; `top` is the value of white in modes of more than 8 bits."""
     if image.mode.startswith("I") or image.mode == "F":
         image = _eight_bits(image, top)
     if image.mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in image.info:

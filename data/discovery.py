@@ -1,4 +1,4 @@
-"""Which pictures lie in folders, archives and lists of files; what is passed over is counted by its reason."""
+"""Find the pictures in folders, archives and lists of files; everything skipped is counted by reason."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from data.archives import is_archive, list_archive, read_bytes
 from data.errors import UserError
-from data.formats import IMAGE_ENDINGS, SNIFFED, format_of
+from data.formats import IMAGE_ENDINGS, SIGNATURE_BYTES, detect_format
 from data.images import ImageSet
 
 NOT_A_PICTURE = "not a picture"
@@ -15,55 +15,55 @@ NOT_A_PICTURE = "not a picture"
 
 @dataclass(frozen=True)
 class Discovered:
-    """What was found.
+    """The pictures that `discover` found, and what it skipped.
 
     Attributes:
-        paths: pictures, each once; absolute, archive members as `archive.zip/name/inside.jpg`.
-        skipped: everything else, by the reason why it was passed over.
+        paths: absolute paths of the pictures, without duplicates; archive members as `archive.zip/name/inside.jpg`.
+        skipped: for each reason, the paths that were skipped for it.
     """
 
     paths: list[Path]
     skipped: dict[str, list[Path]] = field(default_factory=dict)
 
     def images(self) -> ImageSet:
-        """Return the pictures under their paths as ids."""
+        """Return the pictures as an image set whose ids are the paths."""
         return ImageSet([str(path) for path in self.paths], self.paths)
 
 
 def discover(sources: Sequence[Path], excluded: Sequence[Path] = ()) -> Discovered:
     """Find the pictures in each source: a folder with everything below it, an archive, one file, or `@list.txt`.
 
-    A picture is known by its usual ending or, where the name says nothing, by its first bytes. Links to folders are not
-    followed. A list holds one source per line; lines that begin with # are comments.
+    A picture is recognised by its extension or, failing that, by its first bytes. Links to folders are not followed. A list holds
+    one source per line; lines that begin with # are comments.
 
     Args:
-        sources: in the order of the result.
-        excluded: folders that are passed over, such as the one the results are written to.
+        sources: searched in this order.
+        excluded: folders to skip, such as the one the results are written to.
 
     Raises:
-        UserError: a source is missing or holds no picture.
+        UserError: a source does not exist or contains no picture, or a list cannot be read or is empty.
     """
     found: dict[Path, None] = {}
     skipped: dict[str, list[Path]] = {}
-    passed_over = {os.path.realpath(folder) for folder in excluded}
-    for source in expanded(sources):
+    skipped_folders = {os.path.realpath(folder) for folder in excluded}
+    for source in expand_sources(sources):
         seen = 0
-        for path, reason in _walk(source, passed_over):
+        for path, reason in _walk(source, skipped_folders):
             if reason is None:
                 found[path] = None
                 seen += 1
             else:
                 skipped.setdefault(reason, []).append(path)
         if not seen:
-            raise UserError(_nothing(source, skipped))
+            raise UserError(_describe_empty_source(source, skipped))
     return Discovered(list(found), skipped)
 
 
-def expanded(sources: Iterable[Path]) -> Iterator[Path]:
-    """Yield the sources, and for `@list.txt` the sources that the list names.
+def expand_sources(sources: Iterable[Path]) -> Iterator[Path]:
+    """Yield the sources, with each `@list.txt` replaced by the sources that it names, relative to its folder.
 
     Raises:
-        UserError: the list cannot be read or is empty.
+        UserError: a list cannot be read or is empty.
     """
     for source in sources:
         if not os.fspath(source).startswith("@"):
@@ -76,19 +76,19 @@ def expanded(sources: Iterable[Path]) -> Iterator[Path]:
             raise UserError(f"the list {listing} cannot be read ({error.strerror or error}).") from error
         named = [line.rstrip("\r") for line in lines if line.strip() and not line.startswith("#")]
         if not named:
-            raise UserError(f"the list {listing} names nothing: one file or folder per line.")
+            raise UserError(f"the list {listing} names nothing: write one file or folder per line.")
         yield from (listing.parent / name for name in named)
 
 
-def skipped_counts(skipped: dict[str, list[Path]]) -> str:
-    """Return the counts in words, the most frequent reason first; empty where nothing was skipped."""
+def format_skipped_counts(skipped: dict[str, list[Path]]) -> str:
+    """Return "3 not a picture, 1 hidden": the number of paths per reason, largest first; "" if nothing was skipped."""
     ordered = sorted(skipped.items(), key=lambda item: (-len(item[1]), item[0]))
     return ", ".join(f"{len(paths)} {reason}" for reason, paths in ordered)
 
 
-def _nothing(source: Path, skipped: dict[str, list[Path]]) -> str:
+def _describe_empty_source(source: Path, skipped: dict[str, list[Path]]) -> str:
     endings = " ".join(sorted(IMAGE_ENDINGS))
-    counts = skipped_counts({reason: below for reason, paths in skipped.items() if (below := _below(source, paths))})
+    counts = format_skipped_counts({reason: below for reason, paths in skipped.items() if (below := _below(source, paths))})
     return f"{source} holds no image (looked for {endings}, in subfolders too" + (f"; found: {counts})." if counts else ").")
 
 
@@ -98,7 +98,7 @@ def _below(source: Path, paths: list[Path]) -> list[Path]:
 
 
 def _walk(source: Path, excluded: set[str]) -> Iterator[tuple[Path, str | None]]:
-    """Yield every file with the reason why it is passed over, None for a picture."""
+    """Yield (path, None) for every picture and (path, reason) for every file that is skipped."""
     if source.is_file():
         path = Path(os.path.realpath(source.parent)) / source.name
         if is_archive(path):
@@ -108,8 +108,8 @@ def _walk(source: Path, excluded: set[str]) -> Iterator[tuple[Path, str | None]]
         return
     if not source.is_dir():
         raise UserError(f"{source} is not a folder. Name a folder that holds images, an archive, a picture or @list.txt.")
-    closed: list[OSError] = []
-    for folder, below, names in os.walk(os.path.realpath(source), onerror=closed.append):
+    unreadable: list[OSError] = []
+    for folder, below, names in os.walk(os.path.realpath(source), onerror=unreadable.append):
         below[:] = sorted(name for name in below if os.path.join(folder, name) not in excluded)  # noqa: PTH118
         for name in sorted(names):
             path = Path(folder, name)
@@ -119,7 +119,7 @@ def _walk(source: Path, excluded: set[str]) -> Iterator[tuple[Path, str | None]]
                 yield from _members(path)
             else:
                 yield path, _reason(path)
-    yield from ((Path(error.filename), "a folder that cannot be opened") for error in closed)
+    yield from ((Path(error.filename), "a folder that cannot be opened") for error in unreadable)
 
 
 def _reason(path: Path) -> str | None:
@@ -128,7 +128,7 @@ def _reason(path: Path) -> str | None:
     if path.suffix.lower() in IMAGE_ENDINGS:
         return None
     try:
-        return None if format_of(read_bytes(path, SNIFFED)) else NOT_A_PICTURE
+        return None if detect_format(read_bytes(path, SIGNATURE_BYTES)) else NOT_A_PICTURE
     except (OSError, UserError):
         return "cannot be opened"
 
@@ -155,6 +155,6 @@ def _members(archive: Path) -> Iterator[tuple[Path, str | None]]:
 
 def _member_reason(path: Path) -> str | None:
     try:
-        return None if format_of(read_bytes(path, SNIFFED)) else NOT_A_PICTURE
+        return None if detect_format(read_bytes(path, SIGNATURE_BYTES)) else NOT_A_PICTURE
     except (OSError, UserError):
         return "cannot be opened"

@@ -1,4 +1,4 @@
-"""Errors that a user can mend; scripts print them and exit with code 2."""
+"""Errors that the user can fix; scripts print their message and exit with code 2."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,14 +6,14 @@ from pathlib import Path
 
 
 class UserError(Exception):
-    """An error whose message says what was found, what was expected and what to do."""
+    """An error that the user can fix; its message says what was found, what was expected and what to do."""
 
 
 class ImageError(UserError):
-    """An image that cannot be used; the caller lists it, skips it and continues.
+    """An image that cannot be used; the caller records it, skips it and continues.
 
     Attributes:
-        path: the image's file.
+        path: the image file, or `<bytes>`.
         problem: what is wrong with it, without the path.
     """
 
@@ -23,12 +23,12 @@ class ImageError(UserError):
         self.problem = problem
 
     def __reduce__(self) -> tuple[type["ImageError"], tuple[Path, str]]:
-        return ImageError, (self.path, self.problem)  # crosses worker processes whole
+        return ImageError, (self.path, self.problem)  # keeps both fields when pickled by a worker process
 
 
 @contextmanager
-def naming(subject: Path | str) -> Iterator[None]:
-    """Put `subject`, usually a file, in front of the message of a UserError raised within by code that does not know it."""
+def prefix_errors(subject: Path | str) -> Iterator[None]:
+    """Prefix the message of a UserError raised in the block with `subject`, usually a file unknown to the raising code."""
     try:
         yield
     except UserError as error:

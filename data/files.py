@@ -1,4 +1,4 @@
-"""Files and folders that appear whole or not at all."""
+"""Atomic writes: files and folders appear complete or not at all."""
 
 import errno
 import json
@@ -15,18 +15,18 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import UserError
-from data.process import runs
+from data.process import is_running
 
 HOST = socket.gethostname()
-FEW = 100  # files that are flushed one by one
+MAX_SINGLE_FLUSHES = 100  # a folder of more files is flushed by one os.sync()
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary name beside `path`; it is renamed to `path` on success and removed on any error.
+    """Write a file atomically: yield a temporary path beside `path`, rename it on success, remove it on any error.
 
-    Its bytes reach the disk before the name does: after a power cut `path` is the old file or the whole new one. What a
-    killed process left behind is removed by the next call in the same folder.
+    The bytes are flushed to disk before the rename: after a power cut `path` is either the old file or the complete new one. What
+    a killed process left behind is removed by the next call in the same folder.
 
     Raises:
         UserError: the disk is full.
@@ -46,26 +46,31 @@ def whole_file(path: Path) -> Iterator[Path]:
     except BaseException as error:
         size = temporary.stat().st_size if temporary.is_file() else 0
         temporary.unlink(missing_ok=True)
-        if os.strerror(errno.ENOSPC) in str(error):  # the libraries' own errors carry no errno
+        if os.strerror(errno.ENOSPC) in str(error):  # h5py and others raise errors without an errno
             raise UserError(
-                f"{path} cannot be written: the disk is full after {size / 2**20:.1f} MiB of it. What is finished is whole: make "
-                "room and give the same command again."
+                f"{path} cannot be written: the disk is full after {size / 2**20:.1f} MiB of it. Files already finished are "
+                "complete: make room and run the same command again."
             ) from error
         raise
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """Open for reading; OSError where the path is a pipe, a device or a folder, which could be read without end or never."""
+    """Open a regular file for reading in binary mode.
+
+    Raises:
+        OSError: the path is missing, or a pipe, device or folder, whose reading might block or never end.
+    """
     if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError(errno.EINVAL, "is no regular file", str(path))
+        raise OSError(errno.EINVAL, "is not a regular file", str(path))
     return path.open("rb")
 
 
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder beside `path`; it takes the place of `path` on success and is removed on any error.
+    """Write a folder atomically: yield a temporary folder beside `path`, rename it on success, remove it on any error.
 
-    Its files reach the disk before the name does. An older folder is moved aside first, so that only an instant is without one.
+    Its files are flushed to disk before the rename. An existing folder is moved aside just before, so `path` is missing only for
+    an instant.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -87,13 +92,13 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file, UTF-8, whole or not at all."""
+    """Write a UTF-8 text file atomically."""
     with whole_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object; empty where the file is missing or holds anything else."""
+    """Read a JSON object; return {} if the file is missing, damaged or contains anything but an object."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -102,14 +107,14 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def _flush(path: Path) -> None:
-    """Wait until a file or a folder's list of names is on the disk, as far as the system can promise it."""
+    """Wait until a file, or the directory entries of a folder, are on disk, as far as the system guarantees it."""
     if path.is_dir() and os.name == "nt":
-        return  # folders cannot be opened there
+        return  # Windows cannot open folders
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # file systems that know no such wait
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # file systems without fsync
             raise
     finally:
         os.close(handle)
@@ -117,24 +122,24 @@ def _flush(path: Path) -> None:
 
 def _flush_below(folder: Path) -> None:
     paths = [path for path in folder.rglob("*") if not path.is_symlink()]
-    if len(paths) > FEW and hasattr(os, "sync"):
-        os.sync()  # one wait for all
+    if len(paths) > MAX_SINGLE_FLUSHES and hasattr(os, "sync"):
+        os.sync()  # one flush for all
         return
     for path in (*paths, folder):
         _flush(path)
 
 
 def _prefix(path: Path) -> str:
-    """Name the writer, so that the leftovers of a killed process can be distinguished from what another one is writing."""
+    """Put host and process id into the name, which tells leftovers of a killed process from files that are being written."""
     return f".{path.name}.{HOST}-{os.getpid()}-"
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Remove temporary files and folders of dead processes of this machine: they may be as large as a cache."""
+    """Remove temporary files and folders of dead processes of this machine; they may be as large as an image cache."""
     owner = re.compile(rf"\..*\.{re.escape(HOST)}-(\d+)-[^.]*\.part")
     for path in folder.glob(".*.part*"):
         match = owner.match(path.name)
-        if match and not runs(int(match[1])):
+        if match and not is_running(int(match[1])):
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 

@@ -1,18 +1,18 @@
-"""The picture formats that can be read, known by the first bytes of a file, and the names they usually have."""
+"""The supported image formats: their signatures (first bytes of a file) and usual file extensions."""
 
 import importlib
 import re
 from functools import cache
 
-SNIFFED = 64  # bytes at the beginning of a file that tell its format
+SIGNATURE_BYTES = 64  # length of the beginning of a file that identifies its format
 _ENDINGS = (
     ".jpg .jpeg .jpe .jfif .png .apng .webp .bmp .dib .gif .tif .tiff .avif .avifs .jp2 .j2k .jpx .jpf .jpc "
     ".ppm .pgm .pbm .pnm .pfm .qoi .heic .heif .hif .heics .jxl"
 )
 IMAGE_ENDINGS = frozenset(_ENDINGS.split())
-# what Pillow may try: no EPS and the like, which start programs
-FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM", "QOI")
-PLUGINS = {"HEIF": "pillow_heif", "JXL": "pillow_jxl"}  # wheels that ship their library
+# formats that Pillow may try: not EPS and the like, which start external programs
+PILLOW_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM", "QOI")
+PLUGINS = {"HEIF": "pillow_heif", "JXL": "pillow_jxl"}  # optional packages whose wheels include the codec library
 SIGNATURES = {
     "JPEG": rb"\xff\xd8\xff",
     "PNG": rb"\x89PNG\r\n\x1a\n",
@@ -30,15 +30,15 @@ SIGNATURES = {
 PATTERNS = {name: re.compile(pattern, re.DOTALL) for name, pattern in SIGNATURES.items()}
 
 
-def format_of(beginning: bytes) -> str | None:
-    """Return the format, one of `SIGNATURES`, that a file's first `SNIFFED` bytes show; None for anything else."""
+def detect_format(beginning: bytes) -> str | None:
+    """Return the format, a key of `SIGNATURES`, of a file that begins with these `SIGNATURE_BYTES` bytes; None if unknown."""
     return next((name for name, pattern in PATTERNS.items() if pattern.match(beginning)), None)
 
 
 def readable_formats(beginning: bytes) -> tuple[str, ...]:
-    """Return what Pillow may try on a file with these first bytes; loads the plugin that their format takes."""
-    name = format_of(beginning)
-    return (*FORMATS, name) if name in PLUGINS and _load_plugin(PLUGINS[name]) else FORMATS
+    """Return the formats that Pillow may try on a file with this beginning; loads the plugin that the format needs."""
+    name = detect_format(beginning)
+    return (*PILLOW_FORMATS, name) if name in PLUGINS and _load_plugin(PLUGINS[name]) else PILLOW_FORMATS
 
 
 @cache
@@ -46,7 +46,7 @@ def _load_plugin(module: str) -> bool:
     try:
         plugin = importlib.import_module(module)
     except ImportError:
-        return False  # no wheel for this machine: such files are reported as pictures that cannot be read
+        return False  # not installed: such files are reported as unreadable images
     if module == "pillow_heif":
         plugin.register_heif_opener(thumbnails=False)
     return True

@@ -1,4 +1,4 @@
-"""Which query copies which reference: the challenge's CSV."""
+"""Which query is a copy of which reference: the challenge's CSV."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from data.errors import UserError
 from data.files import whole_file
 from data.tables import read_table
 
-COLUMNS = ["query_id", "reference_id"]
+GROUND_TRUTH_COLUMNS = ["query_id", "reference_id"]
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,8 @@ class GroundTruth:
     """The true copies.
 
     Attributes:
-        query_ids: all queries that count, in the order of the file, each once.
-        pairs: the true (query, reference) pairs.
+        query_ids: ids of all queries to be scored, without duplicates, in file order.
+        pairs: the true (query id, reference id) pairs.
     """
 
     query_ids: list[str]
@@ -27,25 +27,25 @@ class GroundTruth:
 
 
 def read_ground_truth(path: Path | str) -> GroundTruth:
-    """Read a CSV of `query_id,reference_id`; an empty reference means that the query copies nothing.
+    """Read a CSV of `query_id,reference_id`; an empty reference id means that the query is a copy of nothing.
 
     Raises:
-        UserError: no such file, no such table, an empty query id, no row.
+        UserError: the file is missing, is not a CSV with these columns, has no rows, or has an empty query id.
     """
     path = Path(path)
-    table = read_table(path, COLUMNS, f"a ground truth CSV with the columns {','.join(COLUMNS)}")
+    table = read_table(path, GROUND_TRUTH_COLUMNS, f"a ground truth CSV with the columns {','.join(GROUND_TRUTH_COLUMNS)}")
     if (table["query_id"] == "").any():
         row = int((table["query_id"] == "").to_numpy().argmax())
-        raise UserError(f"{path}, line {row + 2}: the query id is empty.")
+        raise UserError(f"{path}, line {row + 2}: the query id is empty. Every row needs one; only reference_id may be empty.")
     if table.empty:
-        raise UserError(f"{path} names no query.")
+        raise UserError(f"{path} contains no rows; expected one for each query.")
     query_ids = list(dict.fromkeys(table["query_id"]))
     pairs = frozenset((q, r) for q, r in zip(table["query_id"], table["reference_id"], strict=True) if r)
     return GroundTruth(query_ids, pairs)
 
 
 def write_ground_truth(path: Path | str, rows: Iterable[tuple[str, str | None]]) -> None:
-    """Write rows of (query id, reference id, or None for a query that copies nothing)."""
-    table = pd.DataFrame([(q, r or "") for q, r in rows], columns=COLUMNS)
+    """Write rows of (query id, reference id); the reference id is None for a query that is a copy of nothing."""
+    table = pd.DataFrame([(q, r or "") for q, r in rows], columns=GROUND_TRUTH_COLUMNS)
     with whole_file(Path(path)) as temporary:
         table.to_csv(temporary, index=False)

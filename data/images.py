@@ -1,4 +1,4 @@
-"""Lists of images: ids beside paths."""
+"""Image sets: ids and paths."""
 
 import hashlib
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ class ImageSet:
     """Images with ids.
 
     Attributes:
-        ids: unique, usually sorted.
-        paths: of the same images, in the same order.
+        ids: unique image ids, usually sorted.
+        paths: the image files, in the order of `ids`.
     """
 
     ids: list[str]
@@ -25,41 +25,41 @@ class ImageSet:
         return len(self.ids)
 
     def select(self, ids: list[str]) -> "ImageSet":
-        """The images named by `ids`, in that order.
+        """Return the images with these ids, in the given order.
 
         Raises:
-            UserError: an id is not in this set; the message names the first.
+            UserError: an id is not in this set.
         """
         where = dict(zip(self.ids, self.paths, strict=True))
         missing = [image_id for image_id in ids if image_id not in where]
         if missing:
-            raise UserError(f"{len(missing)} image ids are not in this set of {len(self)}, the first is {missing[0]!r}.")
+            raise UserError(f"{len(missing)} image ids are not in this set of {len(self)} images; the first is {missing[0]!r}.")
         return ImageSet(list(ids), [where[image_id] for image_id in ids])
 
     def digest(self, *, times: bool = True, prefix: str = "") -> str:
-        """SHA-256 in hexadecimal of `prefix`, then ids, file sizes and, with `times`, modification times, in their order."""
+        """Return the hexadecimal SHA-256 of `prefix` and of each image's id, file size and, with `times`, modification time."""
         digest = hashlib.sha256(prefix.encode())
         for image_id, path in zip(self.ids, self.paths, strict=True):
             try:
                 state = path.stat()
                 facts = [image_id, str(state.st_size)] + ([str(state.st_mtime_ns)] if times else [])
             except OSError:
-                facts = [image_id, "gone"]  # a link that leads nowhere, or removed since it was found
+                facts = [image_id, "gone"]  # a broken link, or removed since it was found
             digest.update(("\0".join(facts) + "\n").encode())
         return digest.hexdigest()
 
 
 def find_images(folder: Path | str, naming: Literal["stem", "path", "file"] = "stem") -> ImageSet:
-    """All images below `folder`, sorted by id.
+    """Find all images below `folder`, sorted by id.
 
     Args:
-        folder: searched with its subfolders; hidden files are passed over. Links that lead nowhere and pipes count as images
-            that cannot be read.
-        naming: what makes an id: the file's name without its ending ("stem", the ISC2021 layout), its path below `folder` without
-            the ending ("path") or with it ("file").
+        folder: searched recursively; hidden files are skipped. Broken links and pipes with an image's extension are included,
+            as unreadable images.
+        naming: how ids are made: from the file name without extension ("stem", the ISC2021 layout), or from the path relative to
+            `folder` without ("path") or with the extension ("file").
 
     Raises:
-        UserError: no such folder, no image in it, two files with the same id.
+        UserError: the folder does not exist or contains no image, or two files have the same id.
     """
     folder = Path(folder)
     if not folder.is_dir():

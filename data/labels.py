@@ -1,4 +1,4 @@
-"""Images with a class each."""
+"""Images with class labels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ from data.images import ImageSet, find_images
 from data.layout import TRAINING_LABELS, IscFolder
 from data.tables import read_table
 
-COLUMNS = ["image_id", "label"]
+LABEL_COLUMNS = ["image_id", "label"]
 
 
 @dataclass(frozen=True)
 class LabelledImages:
-    """Images with classes.
+    """Images with class labels.
 
     Attributes:
-        images: the images.
-        labels: int64 [n], the class of each image in 0…C−1; every class is used.
-        names: [C], what the classes are called.
+        images: n images.
+        labels: int64 [n], the class index of each image in 0…C−1; every class has at least one image.
+        names: the C class names.
     """
 
     images: ImageSet
@@ -32,15 +32,18 @@ class LabelledImages:
     def __len__(self) -> int:
         return len(self.images)
 
-    def of_classes(self, classes: Sequence[int]) -> "LabelledImages":
-        """The images of `classes`, in the same order; the classes are renumbered in the order given.
+    def select_classes(self, classes: Sequence[int]) -> "LabelledImages":
+        """Return the images of some classes, in the same order; `classes[i]` becomes class i.
+
+        Args:
+            classes: distinct class indices.
 
         Raises:
-            UserError: a class is unknown or named twice.
+            UserError: a class index is out of range or given twice.
         """
         wrong = [label for label in classes if not 0 <= label < len(self.names)]
         if wrong or len(set(classes)) < len(classes):
-            raise UserError(f"classes must be different numbers in 0…{len(self.names) - 1}; got {list(classes)[:10]}.")
+            raise UserError(f"classes must be distinct numbers in 0…{len(self.names) - 1}; got {list(classes)[:10]}.")
         number = np.full(len(self.names), -1, np.int64)
         number[list(classes)] = np.arange(len(classes))
         rows = np.flatnonzero(number[self.labels] >= 0).tolist()
@@ -48,25 +51,33 @@ class LabelledImages:
         return LabelledImages(images, number[self.labels[rows]], [self.names[label] for label in classes])
 
 
-def with_classes(images: ImageSet, classes: Sequence[str]) -> LabelledImages:
-    """Give each image the class of that name in `classes` [n]; classes are numbered in the order of their sorted names."""
+def label_images(images: ImageSet, classes: Sequence[str]) -> LabelledImages:
+    """Label images by class name.
+
+    Args:
+        images: n images.
+        classes: [n], the class name of each image; class indices follow the sorted names.
+    """
     names, labels = np.unique(np.asarray(classes, dtype=object).astype(str), return_inverse=True)
     return LabelledImages(images, labels.astype(np.int64), names.tolist())
 
 
 def read_labels(path: Path | str, images: ImageSet) -> LabelledImages:
-    """Read a CSV of `image_id,label` with a row for every image; the result has the order of `images`.
+    """Read a CSV of `image_id,label` with one row for each image; the result is in the order of `images`.
 
-    Blanks around ids and labels are ignored.
+    Whitespace around ids and labels is ignored.
 
     Raises:
-        UserError: no such file, other columns, an empty label, an id twice, an id without an image, an image without a label.
+        UserError: the file is missing or has other columns, a label is empty, an id occurs twice or belongs to no image, or an
+            image has no label.
     """
     path = Path(path)
-    table = read_table(path, COLUMNS, f"a CSV with the columns {','.join(COLUMNS)}, one row for each image")
+    table = read_table(path, LABEL_COLUMNS, f"a CSV with the columns {','.join(LABEL_COLUMNS)}, one row for each image")
     table = table.apply(lambda column: column.str.strip())  # "cat" and " cat" are one class
     if (table["label"] == "").any():
-        raise UserError(f"{path}, line {int((table['label'] == '').to_numpy().argmax()) + 2}: the label is empty.")
+        raise UserError(
+            f"{path}, line {int((table['label'] == '').to_numpy().argmax()) + 2}: the label is empty. Give it a class."
+        )
     label_of = dict(zip(table["image_id"], table["label"], strict=True))
     if len(label_of) < len(table):
         twice = table["image_id"][table["image_id"].duplicated()].iloc[0]
@@ -75,34 +86,40 @@ def read_labels(path: Path | str, images: ImageSet) -> LabelledImages:
     unknown = [image_id for image_id in label_of if image_id not in known]
     if unknown:
         raise UserError(
-            f"{path}: {len(unknown)} ids are no image's, the first is {unknown[0]!r}. An id is a file name without ending."
+            f"{path}: {len(unknown)} ids belong to no image; the first is {unknown[0]!r}. An id is a file name without extension."
         )
     missing = [image_id for image_id in images.ids if image_id not in label_of]
     if missing:
-        raise UserError(f"{path}: {len(missing)} of {len(images)} images have no row, the first is {missing[0]!r}.")
-    return with_classes(images, [label_of[image_id] for image_id in images.ids])
+        raise UserError(
+            f"{path}: {len(missing)} of {len(images)} images have no row; the first is {missing[0]!r}. Add a row for each image."
+        )
+    return label_images(images, [label_of[image_id] for image_id in images.ids])
 
 
-def training_labels(folder: IscFolder) -> LabelledImages | None:
-    """The classes of the training images of a folder in the ISC2021 layout; None when it has no training_labels.csv."""
+def read_training_labels(folder: IscFolder) -> LabelledImages | None:
+    """Read the labels of the training images of a folder in the ISC2021 layout; None if it has no training_labels.csv.
+
+    Raises:
+        UserError: as for `read_labels`.
+    """
     path = folder.root / TRAINING_LABELS
     return read_labels(path, folder.training) if path.is_file() else None
 
 
 def read_class_folders(root: Path | str) -> LabelledImages:
-    """A folder with one folder of images for each class, as ImageNet's train/; ids are "class/file" without the ending.
+    """Read a folder with one subfolder of images per class, as ImageNet's train/; ids are "class/file" without extension.
 
-    Images may lie deeper below a class's folder.
+    Images may lie deeper inside a class's folder.
 
     Raises:
-        UserError: no such folder, no image, or images beside the folders.
+        UserError: the folder does not exist or contains no image, or some images are not in a class folder.
     """
     root = Path(root)
     images = find_images(root, naming="path")
     loose = [image_id for image_id in images.ids if "/" not in image_id]
     if loose:
         raise UserError(
-            f"{root}: {len(loose)} images lie in no class's folder, the first is {loose[0]!r}. Expected one folder for each "
-            f"class with its images inside ({root.name}/<class>/<image>.jpg); name that folder, or sort the images into classes."
+            f"{root}: {len(loose)} images are not in a class folder; the first is {loose[0]!r}. Expected one folder per class "
+            f"({root.name}/<class>/<image>.jpg): name the folder that contains them, or sort the images into such folders."
         )
-    return with_classes(images, [image_id.split("/", 1)[0] for image_id in images.ids])
+    return label_images(images, [image_id.split("/", 1)[0] for image_id in images.ids])

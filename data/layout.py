@@ -9,7 +9,7 @@ from data.images import ImageSet, find_images
 TRAINING, REFERENCE, QUERY = "training_images", "reference_images", "query_images"
 TRAINING_LABELS = "training_labels.csv"  # optional: image_id,label
 GROUND_TRUTH, QUERY_EDITS = "public_ground_truth.csv", "query_edits.csv"
-QUERY_RECORDS = "query_records.jsonl"  # of queries made here: each one's source image and edits
+QUERY_RECORDS = "query_records.jsonl"  # only for queries made by this project: source image and edits of each
 
 
 @dataclass(frozen=True)
@@ -18,9 +18,9 @@ class IscFolder:
 
     Attributes:
         root: the folder.
-        training: images that may be learnt from.
-        reference: images that are searched.
-        query: images whose originals are sought.
+        training: images that may be trained on.
+        reference: the images that are searched.
+        query: the images whose originals are searched for.
         ground_truth: CSV of the true copies; None where the folder has none.
         query_edits: CSV of the edits that made each query; None where the folder has none.
     """
@@ -34,10 +34,10 @@ class IscFolder:
 
 
 def open_isc_folder(root: Path | str) -> IscFolder:
-    """List the images of `root`.
+    """Open a folder in the ISC2021 layout and list its images.
 
     Raises:
-        UserError: a folder of the layout is missing or holds no image.
+        UserError: a folder of the layout is missing or contains no image.
     """
     root = Path(root)
     if not root.is_dir():

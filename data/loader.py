@@ -1,4 +1,4 @@
-"""Images as batches of tensors, unedited."""
+"""A data set of unedited images, and resizing."""
 
 import cv2
 import numpy as np
@@ -14,10 +14,14 @@ from data.pixels import as_uint8
 
 
 class CleanImages(Dataset[tuple[Tensor, bool]]):
-    """Unedited images as squares.
+    """Unedited images resized to squares.
 
-    Item i is (uint8 [3, size, size], whether the image could be read); an unreadable image is all zero. Bytes are a quarter of
-    floats to send between processes; `augmentations.dataset.normalize_pixels` makes the floats where the network is.
+    Item i is (RGB uint8 [3, size, size], whether the image could be read); an unreadable image is all zero. Pixels stay uint8,
+    a quarter of the traffic between processes; `augmentations.dataset.normalize_pixels` converts them on the network's device.
+
+    Args:
+        images: the images.
+        size: side of the squares in pixels.
     """
 
     def __init__(self, images: ImageSet, size: int) -> None:
@@ -35,13 +39,16 @@ class CleanImages(Dataset[tuple[Tensor, bool]]):
 
 
 def resize_square(pixels: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
-    """Resize [h, w, 3] to [size, size, 3] without keeping the shape, as the competition's code did; by areas if it shrinks."""
+    """Resize [h, w, 3] to [size, size, 3] ignoring the aspect ratio, as the authors' code does.
+
+    Area interpolation if the short side shrinks, bilinear otherwise.
+    """
     shrinks = min(pixels.shape[:2]) > size
     return as_uint8(cv2.resize(pixels, (size, size), interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR))
 
 
 def shrink(pixels: NDArray[np.uint8], long_side: int) -> NDArray[np.uint8]:
-    """Bring the long side of an image [h, w, 3] down to `long_side` pixels, shape kept; a smaller image is returned as it is."""
+    """Downscale an image [h, w, 3] to a long side of `long_side` pixels, keeping the aspect ratio; never enlarge it."""
     factor = long_side / max(pixels.shape[:2])
     if factor >= 1:
         return pixels

@@ -1,6 +1,7 @@
-"""One process at a time in a folder, on every system.
+"""Locks that let one process at a time work in a folder, on every operating system.
 
-SQLite's locks end with the process that holds them, its workers do not inherit them, and others can still read who holds one.
+They are SQLite locks: they end with the process that holds them, its workers do not inherit them, and other processes can still
+read who the holder is.
 """
 
 import os
@@ -14,23 +15,26 @@ from pathlib import Path
 
 from data.errors import UserError
 from data.files import HOST
-from data.process import runs
+from data.process import is_running
 
-SESSION = "COPY_DETECTION_SESSION"  # a script that calls several steps names itself here: it holds its folder between them, too
-LOCK = ".in-use"
-_HANDOVER = 1.0  # seconds; between naming itself and working the holder lets go for an instant
+SESSION_VARIABLE = (
+    "COPY_DETECTION_SESSION"  # environment variable: process id of a script that holds its folder between the steps it calls
+)
+LOCK_NAME = ".in-use"
+_HANDOVER_SECONDS = 1.0  # the holder releases the lock for an instant after writing its name
 
 
 @dataclass(frozen=True)
 class _Holder:
-    """Who works in a folder.
+    """The process that works in a folder.
 
     Attributes:
-        host: The machine.
-        session: The process, or the script that called it.
-        started: When the session was started, as the system counts; tells processes of one number apart. Empty where unknown.
-        doing: What it does.
-        since: When it began, local time.
+        host: Name of its machine.
+        session: Process id, or that of the script that called it (`SESSION_VARIABLE`).
+        started: Start time of that process in clock ticks since boot, which distinguishes processes that reuse an id; "" if
+            unknown.
+        doing: What it does, such as "01_train one".
+        since: Local time at which it took the lock.
     """
 
     host: str
@@ -42,23 +46,28 @@ class _Holder:
     def __str__(self) -> str:
         return f"{self.doing}, process {self.session} on {self.host}, since {self.since}"
 
-    def works(self) -> bool:
-        """Whether it is another session of this machine that still runs."""
-        return self.host == HOST and self.session != _session() and runs(self.session) and self.started == _start_of(self.session)
+    def is_active(self) -> bool:
+        """Whether this is another session of the same machine that is still running."""
+        return (
+            self.host == HOST
+            and self.session != _session()
+            and is_running(self.session)
+            and self.started == _start_of(self.session)
+        )
 
 
 @contextmanager
-def only_one(path: Path, busy: str) -> Iterator[None]:
-    """Hold a lock file for as long as the block runs.
+def hold_lock_file(path: Path, busy: str) -> Iterator[None]:
+    """Hold a lock file while the block runs.
 
     Args:
-        path: The lock file; made where it is missing, never removed.
-        busy: The message for the process that comes second.
+        path: The lock file; created if missing, never removed.
+        busy: Message of the UserError if another process holds the lock.
 
     Raises:
         UserError: Another process holds the lock, or the file cannot be written.
     """
-    with closing(_opened(path, 0)) as database:
+    with closing(_connect(path, 0)) as database:
         try:
             database.execute("BEGIN IMMEDIATE")
         except sqlite3.DatabaseError as error:
@@ -69,29 +78,30 @@ def only_one(path: Path, busy: str) -> Iterator[None]:
 
 
 @contextmanager
-def used_alone(folder: Path, doing: str, lock: Path | None = None, wait: float = 0.0) -> Iterator[None]:
+def hold_folder(folder: Path, doing: str, lock: Path | None = None, wait: float = 0.0) -> Iterator[None]:
     """Hold a folder while the block runs.
 
     Args:
-        folder: It is made where it does not exist, unless `lock` is given.
-        doing: What the block does, for the message that others get.
-        lock: The lock's file, where the folder itself is replaced.
-        wait: Seconds to wait for a process that works there; others that only hold the folder between two steps do not count.
+        folder: The folder; created if missing, unless `lock` is given.
+        doing: What the block does, shown to processes that are refused.
+        lock: Another place for the lock file, needed if the block replaces the folder itself.
+        wait: Seconds to wait for a process that works there. If positive, scripts that only hold the folder between two steps are
+            ignored.
 
     Raises:
-        UserError: Another process works there; names it. Or the folder cannot be written.
+        UserError: Another process works in the folder (the message names it), or the folder cannot be written.
     """
-    path = lock or folder / LOCK
-    with closing(_opened(path, max(wait, _HANDOVER))) as database:
+    path = lock or folder / LOCK_NAME
+    with closing(_connect(path, max(wait, _HANDOVER_SECONDS))) as database:
         _take(database, folder, doing, wait)
         try:
             yield
         finally:
-            if SESSION not in os.environ:
+            if SESSION_VARIABLE not in os.environ:
                 _leave(database)
 
 
-def _opened(path: Path, wait: float) -> sqlite3.Connection:
+def _connect(path: Path, wait: float) -> sqlite3.Connection:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         return sqlite3.connect(path, timeout=wait, isolation_level=None)
@@ -102,15 +112,21 @@ def _opened(path: Path, wait: float) -> sqlite3.Connection:
 
 
 def _code(error: sqlite3.DatabaseError) -> int:
-    """SQLite's primary error code, which is the lowest byte."""
+    """Return SQLite's primary error code, the lowest byte of the extended one."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 def _go_on_without(place: Path, error: sqlite3.DatabaseError) -> None:
-    """Warn where the file system knows no locks; UserError for anything else."""
+    """Warn if the file system does not support locks.
+
+    Raises:
+        UserError: The error is another one.
+    """
     if _code(error) != sqlite3.SQLITE_IOERR:
-        raise UserError(f"{place} cannot be locked ({error}): it must be writable, and its lock file whole.") from error
-    print(f"{place} lies where files cannot be locked: see that no other process works there", file=sys.stderr)
+        raise UserError(
+            f"{place} cannot be locked ({error}). Make it writable; if its lock file {LOCK_NAME} is damaged, delete that."
+        ) from error
+    print(f"warning: the file system of {place} has no locks; make sure that no other process works there", file=sys.stderr)
 
 
 def _take(database: sqlite3.Connection, folder: Path, doing: str, wait: float) -> None:
@@ -119,7 +135,7 @@ def _take(database: sqlite3.Connection, folder: Path, doing: str, wait: float) -
     try:
         database.execute("BEGIN IMMEDIATE")
         other = _holder(database)
-        if other is not None and other.works() and not wait:
+        if other is not None and other.is_active() and not wait:
             raise _refusal(folder, other)
         database.execute("CREATE TABLE IF NOT EXISTS holder (host TEXT, session INTEGER, started TEXT, doing TEXT, since TEXT)")
         database.execute("DELETE FROM holder")
@@ -133,7 +149,7 @@ def _take(database: sqlite3.Connection, folder: Path, doing: str, wait: float) -
 
 
 def _leave(database: sqlite3.Connection) -> None:
-    """Say that nobody works here; after a kill the number of a process that is no more says the same."""
+    """Remove the holder's name; after a kill the id of a dead process has the same effect."""
     with suppress(sqlite3.DatabaseError):
         database.execute("DELETE FROM holder")
         if database.in_transaction:
@@ -141,7 +157,7 @@ def _leave(database: sqlite3.Connection) -> None:
 
 
 def _holder(database: sqlite3.Connection) -> _Holder | None:
-    with suppress(sqlite3.DatabaseError):  # nobody has been here before, or it is being written
+    with suppress(sqlite3.DatabaseError):  # no holder yet, or it is being written
         row = database.execute("SELECT host, session, started, doing, since FROM holder").fetchone()
         return None if row is None else _Holder(*row)
     return None
@@ -152,7 +168,7 @@ def _refusal(folder: Path, holder: _Holder | None) -> UserError:
 
 
 def _session() -> int:
-    named = os.environ.get(SESSION, "")
+    named = os.environ.get(SESSION_VARIABLE, "")
     return int(named) if named.isdecimal() else os.getpid()
 
 
@@ -160,4 +176,4 @@ def _start_of(process: int) -> str:
     try:
         return Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
     except (OSError, IndexError):
-        return ""  # no such process, or no Linux
+        return ""  # no such process, or not Linux

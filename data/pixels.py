@@ -1,4 +1,4 @@
-"""What OpenCV's types leave out."""
+"""Static types for OpenCV's results."""
 
 from typing import Any
 
@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 
 def as_uint8(pixels: NDArray[Any] | None) -> NDArray[np.uint8]:
-    """Return `pixels` unchanged, typed as the uint8 that they are: OpenCV's functions keep it, but their types do not say so.
+    """Return `pixels` unchanged, typed as uint8: OpenCV's functions preserve the dtype, but their annotations do not.
 
     Raises:
-        ValueError: None, OpenCV's answer to bytes that it cannot decode.
+        ValueError: `pixels` is None, which OpenCV returns for bytes that it cannot decode.
     """
     if pixels is None:
         raise ValueError("OpenCV cannot decode these bytes as an image")

@@ -1,4 +1,4 @@
-"""How an image becomes a tensor when it is tested: squeezed to a square, its centre, or whole with its own shape."""
+"""Test-time preprocessing: the image squeezed to a square, its centre crop, or whole with its aspect ratio."""
 
 from collections.abc import Iterator
 from typing import Literal, get_args
@@ -17,24 +17,28 @@ from data.loader import resize_square
 from data.pixels import as_uint8
 
 TestProtocol = Literal["square", "center_crop", "square_crop", "long_side"]
-SHORT_SIDE_RATIO = 256 / 224  # the short side before the centre is cut out, as ImageNet's test protocol has it
+SHORT_SIDE_RATIO = 256 / 224  # short side before the centre crop per side of the crop, as in ImageNet's test protocol
 
 
 class PreprocessedImages(Dataset[tuple[Tensor, bool]]):
-    """Images as the network sees them in a test.
+    """Images preprocessed for testing.
 
-    Item i is (uint8 [3, h, w], whether the image could be read); an unreadable image is all zero [3, size, size].
+    Item i is (RGB uint8 [3, h, w], whether the image could be read); an unreadable image is all zero, [3, size, size].
 
     Args:
         images: the images.
-        size: pixels.
-        protocol: "square": [3, size, size], shape not kept. "center_crop": [3, size, size], the centre of the image with its
-            short side at 256/224 of `size` (MultiGrain, section 4.1). "square_crop": [3, size, size], the centre of the image
-            squeezed to a square of 256/224 of `size` (IDEAL, section 5.1). "long_side": the whole image with its long side at
-            `size` and its shape kept; its batches need `SameShapeBatches`.
+        size: input size in pixels.
+        protocol: how the input is made.
+            "square": the whole image resized to [3, size, size], ignoring the aspect ratio.
+            "center_crop": [3, size, size], the centre crop of the image resized to a short side of 256/224 · `size` (MultiGrain,
+            section 4.1).
+            "square_crop": [3, size, size], the centre crop of the image squeezed to a square of 256/224 · `size` (IDEAL, section
+            5.1).
+            "long_side": the whole image resized to a long side of `size`, keeping the aspect ratio; batches need
+            `SameShapeBatches`.
 
     Raises:
-        UserError: another protocol.
+        UserError: the protocol is none of these.
     """
 
     def __init__(self, images: ImageSet, size: int, protocol: TestProtocol = "square") -> None:
@@ -55,13 +59,13 @@ class PreprocessedImages(Dataset[tuple[Tensor, bool]]):
 
 
 class SameShapeBatches(Sampler[list[int]]):
-    """Batches of rows whose images have one shape.
+    """A batch sampler whose mini-batches contain images of one shape.
 
-    Every row comes once; rows of a shape come in order, shapes in the order in which they first appear.
+    Every row is drawn once: shapes in the order of their first row, rows of a shape in ascending order.
 
     Args:
-        shapes: (h, w) of every row as the network sees it, from `input_shapes`.
-        batch_size: rows in a batch at most.
+        shapes: input shape (h, w) of each row, from `input_shapes`.
+        batch_size: maximum number of rows per batch.
     """
 
     def __init__(self, shapes: list[tuple[int, int]], batch_size: int) -> None:
@@ -78,7 +82,7 @@ class SameShapeBatches(Sampler[list[int]]):
 
 
 def input_shapes(dataset: PreprocessedImages) -> list[tuple[int, int]]:
-    """The shape (h, w) of each item; images are decoded only where their shape depends on it ("long_side")."""
+    """Return the input shape (h, w) of each item; images are decoded only for "long_side", whose shapes depend on them."""
     size = dataset.size
     if dataset.protocol != "long_side":
         return [(size, size)] * len(dataset)
@@ -86,7 +90,16 @@ def input_shapes(dataset: PreprocessedImages) -> list[tuple[int, int]]:
 
 
 def preprocess(pixels: NDArray[np.uint8], size: int, protocol: TestProtocol) -> NDArray[np.uint8]:
-    """An image [h, w, 3] as the network sees it, resized by areas if it shrinks; `protocol` as for `PreprocessedImages`."""
+    """Preprocess one image for testing.
+
+    Args:
+        pixels: RGB [h, w, 3].
+        size: input size in pixels.
+        protocol: as for `PreprocessedImages`.
+
+    Returns:
+        uint8 [h', w', 3]; area interpolation where the image shrinks, bilinear where it grows.
+    """
     if protocol == "square":
         return resize_square(pixels, size)
     height, width = pixels.shape[:2]
@@ -105,5 +118,5 @@ def _resize(pixels: NDArray[np.uint8], scale: float) -> NDArray[np.uint8]:
 
 
 def _decoded_short_side(size: int, protocol: TestProtocol) -> int:
-    """The short side that decoding must keep so that nothing is enlarged afterwards: at most the long side wanted."""
+    """Return the short side in pixels that decoding must preserve, so that nothing is enlarged afterwards."""
     return round(size * SHORT_SIDE_RATIO) if protocol in ("center_crop", "square_crop") else size

@@ -1,53 +1,53 @@
-"""Which of several processes this one is, as torchrun sets it in the environment; alone it is the first of one."""
+"""This process among several, as torchrun describes it in the environment; without torchrun it is the only one."""
 
 import os
 
-MOST_WORKERS = 16  # chosen by itself; a recipe may ask for more
+MAX_DEFAULT_WORKERS = 16  # upper limit of the default; a recipe may ask for more
 
 
 def process_rank() -> int:
-    """This process's number, from 0."""
+    """Return this process's global rank, from 0."""
     return int(os.environ.get("RANK", "0"))
 
 
 def process_count() -> int:
-    """How many processes share the work, at least 1."""
+    """Return the world size: how many processes share the work, at least 1."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def processes_on_machine() -> int:
-    """How many of them run on this machine, at least 1."""
+    """Return the local world size: how many of the processes run on this machine, at least 1."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
 def process_rank_on_machine() -> int:
-    """This process's number among those on this machine, from 0: which GPU is its own."""
+    """Return this process's local rank, from 0, which is also the index of its GPU."""
     return int(os.environ.get("LOCAL_RANK", "0"))
 
 
 def usable_cores() -> int:
-    """How many cores this process may run on, at least 1."""
+    """Return how many CPU cores this process may run on, at least 1."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def choose_workers(given: int | None) -> int:
-    """How many worker processes read images: `given`, or without it this process's share of the cores, 1…MOST_WORKERS."""
-    return given if given is not None else max(1, min(MOST_WORKERS, usable_cores() // processes_on_machine()))
+    """Return the number of data-loading workers: `given`, or else this process's share of the cores, 1…MAX_DEFAULT_WORKERS."""
+    return given if given is not None else max(1, min(MAX_DEFAULT_WORKERS, usable_cores() // processes_on_machine()))
 
 
 def is_first_process() -> bool:
-    """Whether this process reports and writes what is written once."""
+    """Whether this is rank 0, which prints reports and writes shared files."""
     return process_rank() == 0
 
 
-def runs(process: int) -> bool:
-    """Whether a process of this machine runs; False where the system cannot be asked without harm."""
+def is_running(process: int) -> bool:
+    """Whether the process with this id is running on this machine; always False on Windows, where asking would end it."""
     if os.name == "nt":
-        return False  # os.kill would end it
+        return False  # os.kill would end the process
     try:
-        os.kill(process, 0)  # sends nothing
+        os.kill(process, 0)  # signal 0 only checks
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
@@ -56,6 +56,6 @@ def runs(process: int) -> bool:
 
 
 def print_once(message: str) -> None:
-    """Print a line, on the first process only."""
+    """Print a line on rank 0 only."""
     if is_first_process():
         print(message, flush=True)

@@ -1,21 +1,21 @@
-"""The base of every room's settings: unknown keys are errors, values don't change after reading, numbers are finite and sane."""
+"""The base class of all settings: unknown keys are errors, instances are immutable, numbers are finite and bounded."""
 
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
-LARGEST = 2**40  # of whole numbers: more of anything neither fits a disk nor ends
+MAX_INTEGER = 2**40  # larger settings would neither fit on a disk nor finish
 
 
 class Settings(BaseModel):
-    """A pydantic model that forbids unknown keys, NaN, infinity and absurdly large whole numbers, and cannot be changed."""
+    """An immutable pydantic model that rejects unknown keys, NaN, infinity and integers beyond ±`MAX_INTEGER`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     @field_validator("*")
     @classmethod
-    def _sane(cls, value: Any) -> Any:
+    def _check_bounds(cls, value: Any) -> Any:
         for number in value if isinstance(value, tuple) else (value,):
-            if isinstance(number, int) and abs(number) > LARGEST:
-                raise ValueError(f"at most {LARGEST:,}")
+            if isinstance(number, int) and abs(number) > MAX_INTEGER:
+                raise ValueError(f"at most {MAX_INTEGER:,}, got {number:,}")
         return value

@@ -1,4 +1,4 @@
-"""Disjoint roles of the training images, so that no choice ever touches real queries or references."""
+"""The split of the training images into disjoint roles, so that nothing is ever tuned on real queries or references."""
 
 import hashlib
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ from data.errors import UserError
 
 @dataclass(frozen=True)
 class TrainingSplit:
-    """Training ids by role; each list is in the fixed, seeded order.
+    """Training image ids by role, each list in the same seeded order.
 
     Attributes:
-        classes: ArcFace classes; a stage with C classes uses the first C.
-        overlays: pasted into other images.
-        references: what the synthetic query set is searched in.
-        distractors: edited into queries that copy nothing.
+        classes: images that are ArcFace classes; a stage with C classes uses the first C.
+        overlays: images that are pasted into others.
+        references: originals of the synthetic queries, which are searched for among these.
+        distractors: images edited into synthetic queries that are copies of nothing.
     """
 
     classes: list[str]
@@ -24,16 +24,16 @@ class TrainingSplit:
 
 
 def split_training(ids: list[str], seed: int, validation: float = 0.2, overlay: float = 0.05) -> TrainingSplit:
-    """Share out the training ids in the order of a hash of (seed, id): the same ids and seed give the same roles.
+    """Assign roles to the training ids in the order of a hash of (seed, id): the same ids and seed give the same roles.
 
     Args:
-        ids: of the training images.
-        seed: of the order.
-        validation: share kept from learning, two thirds of it references and one third distractors.
-        overlay: share kept for pasting into other images.
+        ids: training image ids.
+        seed: seed of the order.
+        validation: fraction in [0, 1] held out from training, two thirds references and one third distractors.
+        overlay: fraction in [0, 1] held out for pasting into other images.
 
     Raises:
-        UserError: a role would stay empty.
+        UserError: a role would be empty.
     """
     order = sorted(ids, key=lambda image_id: hashlib.sha256(f"{seed}:{image_id}".encode()).digest())
     held_out, kept = round(len(order) * validation), round(len(order) * overlay)

@@ -9,15 +9,15 @@ from data.errors import UserError
 
 
 def read_table(path: Path, columns: Sequence[str], expected: str) -> pd.DataFrame:
-    """Read a CSV file with exactly these columns; every value is a string, an empty one "".
+    """Read a CSV file with exactly these columns; all values are strings, empty cells "".
 
     Args:
-        path: The file.
-        columns: Names in its first line, in order.
-        expected: What to give where there is no such file, such as "a CSV, one row for each image".
+        path: the file.
+        columns: the column names of its header, in order.
+        expected: description for the message if the file is missing, such as "a CSV with one row for each image".
 
     Raises:
-        UserError: There is no such file, it is no CSV file, or it has other columns or further values.
+        UserError: the file is missing, is not a CSV file, or has other columns or rows with too many values.
     """
     names = ",".join(columns)
     if not path.is_file():
@@ -28,6 +28,6 @@ def read_table(path: Path, columns: Sequence[str], expected: str) -> pd.DataFram
         raise UserError(f"{path} is not a CSV file that can be read: {error}") from error
     if list(table.columns) != list(columns):
         raise UserError(f"{path} has the columns {','.join(map(str, table.columns))}; expected {names}.")
-    if not isinstance(table.index, pd.RangeIndex):  # pandas takes a column too many for row labels
+    if not isinstance(table.index, pd.RangeIndex):  # pandas turns a surplus column into row labels
         raise UserError(f"{path} has lines with more values than the columns {names}: remove what follows them.")
     return table

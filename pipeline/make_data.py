@@ -12,7 +12,7 @@ from pathlib import Path
 from data.errors import UserError
 from data.files import read_json, whole_folder, write_text
 from data.images import find_images
-from data.locks import LOCK, used_alone
+from data.locks import LOCK_NAME, hold_folder
 from pipeline.run.cli import named_path, report_errors
 from pipeline.run.manifest import fingerprint
 
@@ -61,7 +61,7 @@ def make_data(photos: Path | None, output: Path, seed: int, archive: str | None 
     # imported here: an up-to-date data set must return at once
     from pipeline.tools.datasets import make_from_archive, make_from_photos, make_sample
 
-    with used_alone(output, "make_data", lock=output.with_name(f".{output.name}{LOCK}")), whole_folder(output) as folder:
+    with hold_folder(output, "make_data", lock=output.with_name(f".{output.name}{LOCK_NAME}")), whole_folder(output) as folder:
         if photos is None:
             make_sample(folder, seed)
         elif archive is not None:

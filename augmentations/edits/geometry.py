@@ -8,7 +8,7 @@ import numpy as np
 from augmentations.edits.registry import Image, edit
 from data.pixels import as_uint8
 
-MIN_SIDE = 8
+MIN_SIDE_PIXELS = 8
 
 
 @edit
@@ -37,7 +37,7 @@ def rotate(image: Image, degrees: float) -> Image:
     matrix = cv2.getRotationMatrix2D(((width - 1) / 2, (height - 1) / 2), degrees, 1.0)
     matrix[0, 2] -= (width - kept_width) / 2
     matrix[1, 2] -= (height - kept_height) / 2
-    size = max(MIN_SIDE, int(kept_width)), max(MIN_SIDE, int(kept_height))
+    size = max(MIN_SIDE_PIXELS, int(kept_width)), max(MIN_SIDE_PIXELS, int(kept_height))
     return as_uint8(cv2.warpAffine(image, matrix, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101))
 
 
@@ -46,7 +46,10 @@ def rotate_whole(image: Image, degrees: float, colour: list[int]) -> Image:
     """Turn counter-clockwise by `degrees` on a canvas that holds the whole image; the corners are filled with `colour`."""
     height, width = image.shape[:2]
     sine, cosine = abs(math.sin(math.radians(degrees))), abs(math.cos(math.radians(degrees)))
-    size = max(MIN_SIDE, round(width * cosine + height * sine)), max(MIN_SIDE, round(width * sine + height * cosine))
+    size = (
+        max(MIN_SIDE_PIXELS, round(width * cosine + height * sine)),
+        max(MIN_SIDE_PIXELS, round(width * sine + height * cosine)),
+    )
     matrix = cv2.getRotationMatrix2D(((width - 1) / 2, (height - 1) / 2), degrees, 1.0)
     matrix[:, 2] += (size[0] - width) / 2, (size[1] - height) / 2
     turned = cv2.warpAffine(image, matrix, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_CONSTANT, borderValue=colour)
@@ -66,7 +69,7 @@ def perspective(image: Image, corner_shifts: list[list[float]], crop_border: boo
     if crop_border:
         left, right = max(moved[0, 0], moved[3, 0], 0), min(moved[1, 0], moved[2, 0], width)
         top, bottom = max(moved[0, 1], moved[1, 1], 0), min(moved[2, 1], moved[3, 1], height)
-        if right - left >= MIN_SIDE and bottom - top >= MIN_SIDE:
+        if right - left >= MIN_SIDE_PIXELS and bottom - top >= MIN_SIDE_PIXELS:
             warped = warped[math.ceil(top) : int(bottom), math.ceil(left) : int(right)]
     return as_uint8(warped)
 
@@ -126,10 +129,10 @@ def letterbox(image: Image, width: float, height: float, colour: list[int] | Non
 
 def _span(start: float, end: float, length: int) -> tuple[int, int]:
     first, last = int(start * length), int(end * length)
-    if last - first < MIN_SIDE:
+    if last - first < MIN_SIDE_PIXELS:
         middle = (first + last) // 2
-        first = int(np.clip(middle - MIN_SIDE // 2, 0, max(0, length - MIN_SIDE)))
-        last = min(length, first + MIN_SIDE)
+        first = int(np.clip(middle - MIN_SIDE_PIXELS // 2, 0, max(0, length - MIN_SIDE_PIXELS)))
+        last = min(length, first + MIN_SIDE_PIXELS)
     return first, last
 
 
@@ -145,5 +148,5 @@ def _largest_upright(width: int, height: int, degrees: float) -> tuple[float, fl
 
 
 def _resize(image: Image, width: int, height: int) -> Image:
-    size = max(MIN_SIDE, width), max(MIN_SIDE, height)
+    size = max(MIN_SIDE_PIXELS, width), max(MIN_SIDE_PIXELS, height)
     return as_uint8(cv2.resize(image, size, interpolation=cv2.INTER_AREA))

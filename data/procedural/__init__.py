@@ -1,1 +1,1 @@
-"""Pictures that are drawn, with copies of known origin and classes of shapes: a data set where none can be downloaded."""
+"""Procedurally drawn pictures, among them classes of shapes: a data set where none can be downloaded."""

@@ -19,7 +19,7 @@ FONTS = (cv2.FONT_HERSHEY_SIMPLEX, cv2.FONT_HERSHEY_COMPLEX, cv2.FONT_HERSHEY_TR
 
 
 def draw_picture(rng: np.random.Generator, long_side: int = 192) -> Picture:
-    """One picture [h, w, 3] uint8 RGB; its long side is `long_side`, its shape one of the usual photo formats."""
+    """Draw one picture, RGB uint8 [h, w, 3]; its long side is `long_side` pixels, its aspect ratio 1, 4:3, 3:2 or 16:9."""
     ratio = rng.choice([1.0, 4 / 3, 3 / 2, 16 / 9])
     short_side = round(long_side / ratio)
     height, width = (short_side, long_side) if rng.random() < 0.7 else (long_side, short_side)
@@ -36,7 +36,7 @@ def draw_picture(rng: np.random.Generator, long_side: int = 192) -> Picture:
 
 
 def _palette(rng: np.random.Generator) -> Colour:
-    """Six related colours [6, 3]: a few hues with free saturation and brightness."""
+    """Draw six related RGB colours [6, 3] in 0…255: a few hues with any saturation and brightness."""
     hue = (rng.uniform(0, 180) + rng.choice([0, 15, 40, 90], size=6) * rng.choice([-1, 1], size=6)) % 180
     hsv = np.stack([hue, rng.uniform(20, 230, 6), rng.uniform(30, 250, 6)], axis=1).astype(np.uint8)
     palette: Colour = cv2.cvtColor(hsv[None], cv2.COLOR_HSV2RGB)[0].astype(np.float32)
@@ -49,7 +49,7 @@ def _colour(rng: np.random.Generator, palette: Colour) -> Colour:
 
 
 def _ramp(rng: np.random.Generator, height: int, width: int) -> NDArray[np.float32]:
-    """A smooth field [h, w] in 0..1: a few random values, enlarged."""
+    """Draw a smooth field [h, w] in 0…1: a coarse random grid, enlarged."""
     coarse = rng.random((rng.integers(2, 4), rng.integers(2, 4)), dtype=np.float32)
     return np.clip(cv2.resize(coarse, (width, height), interpolation=cv2.INTER_CUBIC), 0, 1)
 
@@ -61,7 +61,7 @@ def _background(rng: np.random.Generator, height: int, width: int, palette: Colo
 
 
 def _texture(rng: np.random.Generator, height: int, width: int, first: Colour, second: Colour) -> NDArray[np.float32]:
-    """A textured patch [h, w, 3] between two colours: stripes, checks, dots, clouds, grain or a plain gradient."""
+    """Draw a textured patch [h, w, 3] between two colours: stripes, checks, dots, clouds, grain or a plain gradient."""
     y, x = np.arange(height, dtype=np.float32)[:, None], np.arange(width, dtype=np.float32)
     angle, period = rng.uniform(0, np.pi), rng.uniform(3, 24)
     cosine, sine = np.float32(np.cos(angle)), np.float32(np.sin(angle))
@@ -86,7 +86,7 @@ def _texture(rng: np.random.Generator, height: int, width: int, first: Colour, s
 
 
 def _outline(rng: np.random.Generator, radius: float) -> NDArray[np.int32]:
-    """A closed outline around the origin [points, 2]: a leaf, a polygon, a star or a rounded blob."""
+    """Draw a closed outline around the origin, (x, y) in pixels [points, 2]: a leaf, a polygon, a star or a rounded blob."""
     kind = rng.integers(4)
     corners = int(rng.integers(3, 9))
     turn = np.linspace(0, 2 * np.pi, corners if kind == 1 else 48, endpoint=False)
@@ -105,7 +105,7 @@ def _outline(rng: np.random.Generator, radius: float) -> NDArray[np.int32]:
 
 
 def _paint(rng: np.random.Generator, canvas: NDArray[np.float32], outline: NDArray[np.int32], palette: Colour) -> None:
-    """Fill an outline with a texture, a soft rim of shadow under it."""
+    """Fill an outline with a texture and, half the time, give it a soft shadow."""
     height, width = canvas.shape[:2]
     left, top = np.maximum(outline.min(axis=0) - 3, 0)
     right, bottom = np.minimum(outline.max(axis=0) + 4, (width, height))
@@ -122,7 +122,7 @@ def _paint(rng: np.random.Generator, canvas: NDArray[np.float32], outline: NDArr
 
 
 def _leaves(rng: np.random.Generator, canvas: NDArray[np.float32], palette: Colour) -> None:
-    """Dead leaves: shapes whose sizes follow a power law, each occluding what lies below."""
+    """Paint dead leaves: shapes whose sizes follow a power law, each occluding what lies below."""
     height, width = canvas.shape[:2]
     largest = max(height, width) * 0.4
     for _ in range(rng.integers(12, 45)):
@@ -131,7 +131,7 @@ def _leaves(rng: np.random.Generator, canvas: NDArray[np.float32], palette: Colo
 
 
 def _landscape(rng: np.random.Generator, canvas: NDArray[np.float32], palette: Colour) -> None:
-    """Layered hills under a sky, with a few things standing on them."""
+    """Paint layered hills under a sky, with a few things standing on them."""
     height, width = canvas.shape[:2]
     layers = int(rng.integers(3, 7))
     x = np.linspace(0, width, 64)
@@ -148,7 +148,7 @@ def _landscape(rng: np.random.Generator, canvas: NDArray[np.float32], palette: C
 
 
 def _still_life(rng: np.random.Generator, canvas: NDArray[np.float32], palette: Colour) -> None:
-    """A few large things on a table, with details painted inside."""
+    """Paint a few large things on a table, with details painted inside."""
     height, width = canvas.shape[:2]
     table = int(height * rng.uniform(0.45, 0.8))
     surface = [[0, table], [width, table + rng.integers(-20, 20)], [width, height], [0, height]]
@@ -163,7 +163,7 @@ def _still_life(rng: np.random.Generator, canvas: NDArray[np.float32], palette: 
 
 
 def _tiles(rng: np.random.Generator, canvas: NDArray[np.float32], palette: Colour) -> None:
-    """A facade: a jittered grid of textured panes, some of them missing."""
+    """Paint a facade: a jittered grid of textured panes, some of them missing."""
     height, width = canvas.shape[:2]
     rows, columns = rng.integers(2, 8, size=2)
     rows_at = np.sort(rng.uniform(0, height, rows + 1)) if rng.random() < 0.5 else np.linspace(0, height, rows + 1)

@@ -1,4 +1,4 @@
-"""Outlines of simple shapes in the unit circle, each a list of closed rings [points, 2]; a ring inside another is a hole."""
+"""Outlines of simple shapes within [−1, 1]², each a list of closed rings [points, 2]; a ring inside another is a hole."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,4 +1,4 @@
-"""Folders of procedural pictures, drawn by all cores and the same on every machine."""
+"""Folders of procedural pictures, drawn on all cores and the same on every machine."""
 
 import os
 from collections.abc import Iterator
@@ -14,9 +14,14 @@ from data.procedural.pictures import draw_picture
 
 
 def write_pictures(folder: Path, prefix: str, count: int, seed: int, workers: int | None = None) -> Iterator[Path]:
-    """Write `count` pictures `<prefix>000000.jpg`, … (JPEG quality 90) into `folder`; yield each path when it is written.
+    """Write `count` pictures `<prefix>000000.jpg`, … (JPEG quality 90) into `folder`; yield each path once written.
 
-    A picture depends on (seed, prefix, number) only, not on `workers` (None: all cores).
+    Args:
+        folder: created if missing.
+        prefix: of the file names.
+        count: number of pictures.
+        seed: a picture depends on (seed, prefix, number) only.
+        workers: number of processes; None for one per core.
     """
     folder.mkdir(parents=True, exist_ok=True)
     write = partial(_write_picture, folder, prefix, seed)

@@ -1,7 +1,7 @@
-"""Procedural pictures with classes: what is shown (shape × texture × palette) is the class, the single picture an instance.
+"""Procedural pictures with classes: a class is a combination of shape, texture and hue; an instance is one picture of it.
 
-Every instance has its own place, size, turn, tint, light, background scene and clutter. Edited copies of it share all of these,
-so that class, instance and copy are three different questions. Deterministic by seed.
+Every instance has its own position, size, rotation, tint, light, background scene and clutter. Edited copies of it share all of
+these, which makes recognising the class, the instance and the copy three different tasks. Deterministic given the seed.
 """
 
 import os
@@ -20,28 +20,35 @@ from PIL import Image
 
 from data.errors import UserError
 from data.images import ImageSet
-from data.labels import COLUMNS, LabelledImages, with_classes
+from data.labels import LABEL_COLUMNS, LabelledImages, label_images
 from data.layout import TRAINING, TRAINING_LABELS
 from data.procedural.pictures import Picture, draw_picture
 from data.procedural.polygons import POLYGONS
 
 Field = NDArray[np.float32]
 TEXTURES = ("plain", "stripes", "checks", "dots", "rings", "rays")
-HUES = {"red": 0, "yellow": 28, "green": 60, "blue": 108, "violet": 138, "pink": 160}  # of OpenCV's 180
+HUES = {
+    "red": 0,
+    "yellow": 28,
+    "green": 60,
+    "blue": 108,
+    "violet": 138,
+    "pink": 160,
+}  # in units of 2°, as in OpenCV's HSV (0…179)
 CLASSES = tuple("-".join(names) for names in product(POLYGONS, TEXTURES, HUES))
 
 
 def class_names(seed: int) -> list[str]:
-    """All classes "shape-texture-hue", in the seeded order in which sets take them."""
+    """Return all class names "shape-texture-hue", in a seeded order; a set of n classes uses the first n."""
     return [CLASSES[index] for index in np.random.default_rng([seed, 1]).permutation(len(CLASSES))]
 
 
 def draw_shape(name: str, rng: np.random.Generator, size: int = 128) -> Picture:
-    """One instance [size, size, 3] uint8 RGB of the class `name` ("star-dots-blue")."""
+    """Draw an instance of the class `name`, such as "star-dots-blue": RGB uint8 [size, size, 3]."""
     shape, texture, hue = name.split("-")
     canvas = _scene(rng, size)
     colours = _colours(rng, HUES[hue])
-    for _ in range(rng.integers(1, 4)):  # small things of any class lie about
+    for _ in range(rng.integers(1, 4)):  # clutter: small shapes of any class
         other_shape, other_texture, other_hue = CLASSES[rng.integers(len(CLASSES))].split("-")
         centre = rng.uniform(0, size, 2)
         _paint(rng, canvas, other_shape, other_texture, _colours(rng, HUES[other_hue]), centre, size * rng.uniform(0.05, 0.1))
@@ -56,25 +63,30 @@ def draw_shape(name: str, rng: np.random.Generator, size: int = 128) -> Picture:
 def write_shapes(
     folder: Path, classes: int | Sequence[str], instances: int, seed: int, size: int = 128, workers: int | None = None
 ) -> LabelledImages:
-    """Write `training_images/<class>-000.jpg`, … and `training_labels.csv` into `folder`, and return what they hold.
+    """Write `training_images/<class>-000.jpg`, … and `training_labels.csv` into `folder`.
 
     Args:
-        folder: where the files go.
-        classes: the first so many of the seeded order, or their names.
-        instances: pictures of each class, at least 1; one depends on (seed, class, instance) only.
-        seed: of the order and of the pictures.
-        size: pixels a side.
-        workers: processes; None for one on each core.
+        folder: created if missing.
+        classes: number of classes, taken in the seeded order, or their names.
+        instances: pictures per class, at least 1.
+        seed: seed of the order and of the pictures; a picture depends on (seed, class, instance) only.
+        size: side of the pictures in pixels.
+        workers: number of processes; None for one per core.
+
+    Returns:
+        The written images with their classes.
 
     Raises:
-        UserError: more classes than there are, fewer than one instance.
+        UserError: a class does not exist, there are not so many classes, or no class or no instance is asked for.
     """
     names = class_names(seed)[:classes] if isinstance(classes, int) else list(classes)
     unknown = [name for name in names if name not in CLASSES]
     if unknown or not names or (isinstance(classes, int) and not 0 < classes <= len(CLASSES)):
-        raise UserError(f"{classes} classes of shapes cannot be made; there are {len(CLASSES)}, such as {CLASSES[0]!r}.")
+        raise UserError(
+            f"{classes} classes of shapes cannot be made; expected 1 to {len(CLASSES)}, or names such as {CLASSES[0]!r}."
+        )
     if instances < 1:
-        raise UserError(f"{instances} instances of each class: at least one is needed.")
+        raise UserError(f"{instances} instances per class were asked for; at least one is needed.")
     (folder / TRAINING).mkdir(parents=True, exist_ok=True)
     tasks = [(name, instance) for name in names for instance in range(instances)]
     write = partial(_write_shape, folder / TRAINING, seed, size)
@@ -82,30 +94,33 @@ def write_shapes(
         paths = list(pool.map(write, tasks, chunksize=16))
     images = ImageSet([path.stem for path in paths], paths)
     rows = [(image_id, name) for image_id, (name, _) in zip(images.ids, tasks, strict=True)]
-    pd.DataFrame(rows, columns=COLUMNS).to_csv(folder / TRAINING_LABELS, index=False)
-    return with_classes(images, [name for name, _ in tasks])
+    pd.DataFrame(rows, columns=LABEL_COLUMNS).to_csv(folder / TRAINING_LABELS, index=False)
+    return label_images(images, [name for name, _ in tasks])
 
 
 def write_disjoint_shapes(
     folder: Path, training: int, test: int, instances: int, seed: int, size: int = 128, workers: int | None = None
 ) -> tuple[LabelledImages, LabelledImages]:
-    """Write two sets without a common class into `folder`/train and `folder`/test, as `write_shapes` does.
+    """Write two sets with disjoint classes into `folder`/train and `folder`/test, as `write_shapes` does.
 
     Args:
-        folder: where the two folders go.
-        training: classes of the training set, at least 1.
-        test: classes of the test set, at least 1.
-        instances: pictures of each class.
-        seed: of the order of the classes and of the pictures.
-        size: pixels a side.
-        workers: processes; None for one on each core.
+        folder: where the two folders are created.
+        training: number of classes of the training set, at least 1.
+        test: number of classes of the test set, at least 1.
+        instances: pictures per class, at least 1.
+        seed: seed of the order of the classes and of the pictures.
+        size: side of the pictures in pixels.
+        workers: number of processes; None for one per core.
+
+    Returns:
+        The training set and the test set.
 
     Raises:
-        UserError: there are not so many classes.
+        UserError: there are not so many classes, or no class or no instance is asked for.
     """
     if min(training, test) < 1 or training + test > len(CLASSES):
         raise UserError(
-            f"{training} + {test} classes of shapes cannot be made; there are {len(CLASSES)}, give one of each at least."
+            f"{training} + {test} classes of shapes cannot be made; there are {len(CLASSES)}, and each set needs at least one."
         )
     names = class_names(seed)
     return (
@@ -122,7 +137,7 @@ def _write_shape(folder: Path, seed: int, size: int, task: tuple[str, int]) -> P
 
 
 def _scene(rng: np.random.Generator, size: int) -> Field:
-    """A picture of its own behind the shape [size, size, 3], paler than the shape more often than not."""
+    """Draw the background scene [size, size, 3], usually paler than the shape."""
     picture = cv2.resize(draw_picture(rng, size), (size, size), interpolation=cv2.INTER_LINEAR).astype(np.float32)
     mean = picture.mean(axis=(0, 1))
     paler: Field = mean + np.float32(rng.uniform(0.35, 0.9)) * (picture - mean)
@@ -130,7 +145,7 @@ def _scene(rng: np.random.Generator, size: int) -> Field:
 
 
 def _colours(rng: np.random.Generator, hue: int) -> Field:
-    """Two colours [2, 3] of a hue, one light and one dark, shifted a little."""
+    """Draw two colours [2, 3] of about this hue, one light and one dark, in random order."""
     shifted = (hue + rng.normal(0, 3.5)) % 180
     hsv = [[shifted, rng.uniform(110, 240), rng.uniform(190, 255)], [shifted, rng.uniform(140, 255), rng.uniform(60, 120)]]
     colours: Field = cv2.cvtColor(np.array([hsv], np.uint8), cv2.COLOR_HSV2RGB)[0].astype(np.float32)
@@ -140,7 +155,7 @@ def _colours(rng: np.random.Generator, hue: int) -> Field:
 def _paint(
     rng: np.random.Generator, canvas: Field, shape: str, texture: str, colours: Field, centre: NDArray[np.float64], radius: float
 ) -> None:
-    """Paint a turned and slightly squeezed shape with its texture onto the canvas, a soft shadow under it."""
+    """Paint a rotated and slightly squeezed shape with its texture and a soft shadow onto the canvas."""
     angle, squeeze, shadow = rng.uniform(0, 2 * np.pi), rng.uniform(0.8, 1.0), rng.uniform(0, 0.5)
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     left, top = np.maximum(centre - radius - 8, 0).astype(int)
@@ -148,7 +163,7 @@ def _paint(
     patch, origin = canvas[top:bottom, left:right], centre - (left, top)
     rings = [np.round(16 * (origin + (radius * ring * (1, squeeze)) @ turn.T)).astype(np.int32) for ring in POLYGONS[shape]]
     mask = np.zeros(patch.shape[:2], np.uint8)
-    cv2.fillPoly(mask, rings, 255, lineType=cv2.LINE_AA, shift=4)  # 1/16 pixels; an inner ring is a hole
+    cv2.fillPoly(mask, rings, 255, lineType=cv2.LINE_AA, shift=4)  # coordinates in 1/16 pixel; an inner ring is a hole
     cover = (mask / np.float32(255))[..., None]
     patch *= 1 - np.float32(shadow) * cv2.GaussianBlur(cover, (0, 0), 2.5)[..., None]
     y, x = np.mgrid[: bottom - top, : right - left].astype(np.float32)
@@ -158,7 +173,7 @@ def _paint(
 
 
 def _texture(rng: np.random.Generator, kind: str, u: Field, v: Field) -> Field:
-    """Weights [h, w] in 0…1 over a shape's own coordinates, −1…1 within it; frequency and phase are the instance's."""
+    """Return the texture as weights [h, w] in 0…1; (u, v) are the shape's own coordinates, −1…1 inside it."""
     waves, phase = rng.uniform(2.4, 4.2), rng.uniform(0, 1, 2)
     if kind == "plain":
         return np.clip(0.25 + 0.2 * (u * np.float32(phase[0] - 0.5) + v * np.float32(phase[1] - 0.5)), 0, 1)

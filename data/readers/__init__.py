@@ -1,1 +1,1 @@
-"""Readers of the public benchmarks' archives, one file each: images, labels, groups and splits."""
+"""Readers of public benchmarks as their archives unpack, one file each: images, labels, groups and splits."""

@@ -1,4 +1,4 @@
-"""Cars-196: models of cars; in metric learning the first 98 classes train, the last 98 test."""
+"""Cars-196: car models; in metric learning the first 98 classes are for training, the last 98 for testing."""
 
 from pathlib import Path
 
@@ -14,10 +14,14 @@ LAYOUT = "cars_annos.mat and car_ims/000001.jpg, … (cars_annos.mat and car_ims
 
 
 def read_cars(root: Path | str, train_classes: int = 98) -> TrainTest:
-    """Classes 1…`train_classes` train, the others test, of all images in cars_annos.mat; its own train/test marks are not used.
+    """Read the images of cars_annos.mat and split them by class; the file's own train/test split is not used.
+
+    Args:
+        root: folder of the unpacked archive.
+        train_classes: classes 1…`train_classes` are for training, the others for testing.
 
     Raises:
-        UserError: missing files, a table of another form, listed images that do not exist, no class left for one part.
+        UserError: files are missing or in another format, listed images do not exist, or a part has no classes.
     """
     root = Path(root)
     require_names(root, LAYOUT, "cars_annos.mat", "car_ims/")
@@ -28,10 +32,10 @@ def read_cars(root: Path | str, train_classes: int = 98) -> TrainTest:
         names = [str(name) for name in np.atleast_1d(rows["relative_im_path"])]
         classes = np.array([int(label) for label in rows["class"]], np.int64)
         titles = [str(title) for title in np.atleast_1d(content["class_names"])]
-    except Exception as error:  # damaged files raise anything
+    except Exception as error:  # damaged files raise all kinds of errors
         raise UserError(f"{file} is not Cars-196's table of annotations: {error}") from error
     if len(classes) == 0 or classes.min() < 1 or classes.max() > len(titles):
-        raise UserError(f"{file}: classes must lie in 1…{len(titles)}, the number of class_names.")
+        raise UserError(f"{file}: a class lies outside 1…{len(titles)}, the number of class_names. Unpack the archive again.")
     images = require_images(root, names, file)
     train, test = (_part(images, classes, titles, chosen, file) for chosen in (classes <= train_classes, classes > train_classes))
     return TrainTest(train, test)
@@ -39,7 +43,7 @@ def read_cars(root: Path | str, train_classes: int = 98) -> TrainTest:
 
 def _part(images: ImageSet, classes: np.ndarray, titles: list[str], chosen: np.ndarray, file: Path) -> LabelledImages:
     if not chosen.any():
-        raise UserError(f"{file}: its {len(titles)} classes leave none for training or none for testing.")
+        raise UserError(f"{file}: its {len(titles)} classes leave none for training or none for testing; change train_classes.")
     rows = np.flatnonzero(chosen).tolist()
     numbers, labels = np.unique(classes[rows], return_inverse=True)
     part = ImageSet([images.ids[row] for row in rows], [images.paths[row] for row in rows])

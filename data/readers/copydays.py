@@ -15,20 +15,20 @@ LAYOUT = "original/200000.jpg, … and strong/200001.jpg, …, jpeg/<quality>/20
 def read_copydays(
     root: Path | str, copies: Copies = "strong", strength: int | None = None, distractors: Path | str | None = None
 ) -> RetrievalSet:
-    """Copies are the queries, originals and distractors are searched; a query's answer is the original of the same number // 100.
+    """Read Copydays with the copies as queries, searched for among originals and distractors.
 
-    Ids are "original/…", "strong/…", "distractor/…". The other copies are in `images` only to be embedded: they are ignored, as
-    the
-    query itself is.
+    The answer to a query is the original with the same number // 100. Ids are "original/…", "strong/…", "distractor/…". The
+    copies are in `images` because they are embedded; every ranking ignores them.
 
     Args:
-        root: the unpacked archives.
-        copies: which edits.
-        strength: quality of "jpeg" or per cent cut away of "crops" (the name of the subfolder); None for all of them.
+        root: folder of the unpacked archives.
+        copies: the kind of copies.
+        strength: name of the subfolder: quality for "jpeg", per cent cropped away for "crops"; None for all.
         distractors: a folder of other images.
 
     Raises:
-        UserError: a missing folder, names that are not numbers, a copy without its original.
+        UserError: a folder is missing, a file is not named by six digits, a copy has no original, or
+            there are no such copies.
     """
     root = Path(root)
     if copies not in get_args(Copies):
@@ -49,7 +49,7 @@ def read_copydays(
     alone = [row for row in queries if _group(images, row) not in originals]
     if alone:
         lonely = images.paths[alone[0]]
-        raise UserError(f"{root}: {len(alone)} copies have no original, the first is {lonely}. Expected {LAYOUT}.")
+        raise UserError(f"{root}: {len(alone)} copies have no original; the first is {lonely}. Expected {LAYOUT}.")
     return RetrievalSet(images, queries, [originals[_group(images, row)] for row in queries], [queries] * len(queries))
 
 
@@ -59,8 +59,8 @@ def _prefix_ids(prefix: str, folder: Path) -> ImageSet:
 
 
 def _group(images: ImageSet, row: int) -> int:
-    """The number that a photo and its copies share."""
+    """Return the number that a photo shares with its copies."""
     name = images.paths[row].stem
     if len(name) != 6 or not name.isdecimal():
-        raise UserError(f"{images.paths[row]} is not named by six figures, as Copydays' images are: {LAYOUT}.")
+        raise UserError(f"{images.paths[row]} is not named by six digits, as Copydays' images are. Expected {LAYOUT}.")
     return int(name) // 100

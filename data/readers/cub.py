@@ -1,24 +1,24 @@
-"""CUB-200-2011: 200 species of birds; in metric learning the first 100 classes train, the last 100 test."""
+"""CUB-200-2011: 200 species of birds; in metric learning the first 100 classes are for training, the last 100 for testing."""
 
 from pathlib import Path
 
 from data.errors import UserError
-from data.labels import with_classes
+from data.labels import label_images
 from data.readers.expected import TrainTest, read_rows, require_images, require_names
 
 LAYOUT = "CUB_200_2011/images.txt, CUB_200_2011/image_class_labels.txt and CUB_200_2011/images/… (CUB_200_2011.tgz)"
 
 
 def read_cub(root: Path | str, train_classes: int = 100) -> TrainTest:
-    """Classes 1…`train_classes` train, the others test; ids are paths below images/, class names those of the folders.
+    """Read the images and split them by class; ids are paths below images/, class names are folder names.
 
     Args:
-        root: the folder that holds CUB_200_2011/, or that folder itself.
-        train_classes: how many classes train.
+        root: the folder that contains CUB_200_2011/, or that folder itself.
+        train_classes: classes 1…`train_classes` are for training, the others for testing.
 
     Raises:
-        UserError: missing files, lines of another form, listed images that do not exist, an image without a class, no class left
-            for one part.
+        UserError: files are missing or in another format, listed images do not exist, an image has no class, or a part has no
+            classes.
     """
     root = Path(root)
     folder = root if (root / "images.txt").is_file() else root / "CUB_200_2011"
@@ -28,12 +28,16 @@ def read_cub(root: Path | str, train_classes: int = 100) -> TrainTest:
     class_of = dict(read_rows(folder / "image_class_labels.txt", 2))
     odd = [number for number in names.keys() | class_of.keys() if number not in names or not class_of.get(number, "").isdecimal()]
     if odd:
-        raise UserError(f"{folder}: images.txt and image_class_labels.txt name different images, such as {min(odd)}: {LAYOUT}.")
+        raise UserError(
+            f"{folder}: images.txt and image_class_labels.txt name different images, such as {min(odd)}. Expected {LAYOUT}."
+        )
     parts = []
     for training in (True, False):
         chosen = [name for number, name in names.items() if (int(class_of[number]) <= train_classes) == training]
         if not chosen:
-            raise UserError(f"{folder}: no class is left to {'train' if training else 'test'} beside {train_classes} classes.")
+            raise UserError(
+                f"{folder}: with train_classes {train_classes}, no class is left for {'training' if training else 'testing'}."
+            )
         images = require_images(folder / "images", chosen, folder / "images.txt")
-        parts.append(with_classes(images, [name.split("/")[0] for name in chosen]))
+        parts.append(label_images(images, [name.split("/")[0] for name in chosen]))
     return TrainTest(*parts)

@@ -1,4 +1,4 @@
-"""What all readers share: the two forms that they return, and errors about folders that are not what is expected."""
+"""What all readers share: the two result types, and checks of a folder's layout."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +10,11 @@ from data.labels import LabelledImages
 
 @dataclass(frozen=True)
 class TrainTest:
-    """A data set with classes; in metric learning no class is in both parts.
+    """A labelled data set in two parts; in metric learning their classes are disjoint.
 
     Attributes:
-        train: images to learn from.
-        test: images to measure with.
+        train: images for training.
+        test: images for testing.
     """
 
     train: LabelledImages
@@ -23,13 +23,13 @@ class TrainTest:
 
 @dataclass(frozen=True)
 class RetrievalSet:
-    """Images to search in, with queries among them.
+    """A retrieval benchmark.
 
     Attributes:
-        images: all images.
-        queries: rows of `images`.
-        relevant: for each query, the rows that answer it.
-        ignored: for each query, the rows taken out of its ranking before it is scored: the query itself and junk.
+        images: n images, queries included.
+        queries: rows of the queries in `images`, 0…n−1.
+        relevant: for each query, the rows of its correct answers.
+        ignored: for each query, the rows removed from its ranking before scoring, such as the query itself.
     """
 
     images: ImageSet
@@ -39,15 +39,15 @@ class RetrievalSet:
 
 
 def require_names(root: Path, form: str, *names: str) -> None:
-    """Check that `root` holds all `names`; a name with a trailing slash is a folder.
+    """Check that `root` contains all `names`.
 
     Args:
         root: the folder.
-        form: the layout that the message describes.
-        names: what must be in it.
+        form: the expected layout, for the message.
+        names: names of files, or of folders where they end in a slash.
 
     Raises:
-        UserError: something is missing.
+        UserError: `root` is not a folder, or something is missing.
     """
     if not root.is_dir():
         raise UserError(f"{root} is not a folder. Name the root of the unpacked archive: {form}.")
@@ -58,34 +58,44 @@ def require_names(root: Path, form: str, *names: str) -> None:
 
 
 def read_rows(path: Path, columns: int, header: str = "") -> list[list[str]]:
-    """Read a table whose columns are separated by spaces, below the line `header`.
+    """Read a table with whitespace-separated columns.
+
+    Args:
+        path: the file.
+        columns: the number of columns.
+        header: the expected first line; "" if the table has no header.
 
     Raises:
-        UserError: another first line, a line with another number of columns, no row.
+        UserError: the first line is another one, a line has another number of columns, or there are no rows.
     """
     rows = []
     for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
         parts = line.split()
         if header and number == 1 and parts != header.split():
-            raise UserError(f"{path} does not begin with the line {header!r} but with {line[:60]!r}.")
+            raise UserError(f"{path} does not begin with the line {header!r} but with {line[:60]!r}. Unpack the archive again.")
         if not parts or (header and number == 1):
             continue
         if len(parts) != columns:
             raise UserError(f"{path}, line {number} has {len(parts)} columns; expected {columns}: {line[:60]!r}.")
         rows.append(parts)
     if not rows:
-        raise UserError(f"{path} holds no row.")
+        raise UserError(f"{path} contains no rows. Unpack the archive again.")
     return rows
 
 
 def require_images(root: Path, names: list[str], source: Path) -> ImageSet:
-    """The images `names`, paths below `root` that become their ids.
+    """Return the images at the paths `names` below `root`; the names become the ids.
+
+    Args:
+        root: the folder.
+        names: paths relative to it.
+        source: the file that lists the names, for the message.
 
     Raises:
-        UserError: files that `source` lists do not exist.
+        UserError: some of the files do not exist.
     """
     paths = [root / name for name in names]
     missing = [path for path in paths if not path.is_file()]
     if missing:
-        raise UserError(f"{source} lists {len(names)} images, {len(missing)} of them do not exist, the first is {missing[0]}.")
+        raise UserError(f"{source} lists {len(names)} images, {len(missing)} of them do not exist; the first is {missing[0]}.")
     return ImageSet(names, paths)

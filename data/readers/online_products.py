@@ -1,8 +1,8 @@
-"""Stanford Online Products: 22,634 articles, split into training and test articles by its own tables."""
+"""Stanford Online Products: photos of 22,634 products, with the data set's own training/test split."""
 
 from pathlib import Path
 
-from data.labels import LabelledImages, with_classes
+from data.labels import LabelledImages, label_images
 from data.readers.expected import TrainTest, read_rows, require_images, require_names
 
 LAYOUT = "Ebay_train.txt, Ebay_test.txt and the folders bicycle_final/, …, toaster_final/ (Stanford_Online_Products.zip)"
@@ -10,10 +10,13 @@ HEADER = "image_id class_id super_class_id path"
 
 
 def read_online_products(root: Path | str) -> TrainTest:
-    """Classes are articles; ids are paths below `root`, the folder Stanford_Online_Products/ or the one that holds it.
+    """Read the training and test images; classes are products, ids are paths relative to the tables' folder.
+
+    Args:
+        root: the folder Stanford_Online_Products/ or the one that contains it.
 
     Raises:
-        UserError: missing tables, lines of another form, listed images that do not exist.
+        UserError: tables are missing or in another format, or listed images do not exist.
     """
     root = Path(root)
     require_names(root, LAYOUT)
@@ -25,4 +28,4 @@ def read_online_products(root: Path | str) -> TrainTest:
 
 def _part(folder: Path, table: str) -> LabelledImages:
     rows = read_rows(folder / table, 4, HEADER)
-    return with_classes(require_images(folder, [row[3] for row in rows], folder / table), [row[1].zfill(5) for row in rows])
+    return label_images(require_images(folder, [row[3] for row in rows], folder / table), [row[1].zfill(5) for row in rows])

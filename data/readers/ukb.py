@@ -13,12 +13,15 @@ LAYOUT = "full/ukbench00000.jpg, full/ukbench00001.jpg, … in fours (ukbench.zi
 
 
 def read_ukb(root: Path | str) -> LabelledImages:
-    """Images in order; labels are the objects, number // 4.
+    """Read the images in the order of their numbers; labels are the objects, number // 4.
 
     Every image is a query for `submissions.scoring.retrieval.ukb_score`.
 
+    Args:
+        root: folder that contains full/, or the images themselves.
+
     Raises:
-        UserError: no such images, other names, an object without all of its four images.
+        UserError: there are no images, images have other names, or an object does not have exactly four images.
     """
     root = Path(root)
     require_names(root, LAYOUT)
@@ -32,7 +35,7 @@ def read_ukb(root: Path | str) -> LabelledImages:
     if (sizes != 4).any():
         first = int(objects[sizes != 4][0])
         raise UserError(
-            f"{folder}: {int((sizes != 4).sum())} objects have not four images, the first should have ukbench{4 * first:05d} to "
-            f"ukbench{4 * first + 3:05d}. Is the archive unpacked whole? {LAYOUT}."
+            f"{folder}: {int((sizes != 4).sum())} objects do not have four images; the first should have "
+            f"ukbench{4 * first:05d} to ukbench{4 * first + 3:05d}. Is the archive unpacked completely? Expected {LAYOUT}."
         )
     return LabelledImages(images, labels.astype(np.int64), [f"{number:05d}" for number in objects.tolist()])

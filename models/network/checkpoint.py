@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from data.errors import UserError, naming
+from data.errors import UserError, prefix_errors
 from data.files import whole_file
 from data.settings import Settings
 from models.network.base import ImageDescriptor
@@ -76,7 +76,7 @@ def load_descriptor(path: Path) -> Checkpoint:
     if "description" not in metadata:
         raise UserError(f"{path} holds weights without a description; it is not a checkpoint of this project.")
     description = _read_description(path, metadata["description"])
-    with naming(path):
+    with prefix_errors(path):
         descriptor = build_descriptor(description.descriptor)
     try:
         descriptor.load_state_dict(weights)  # which makes float32 of halves

@@ -24,7 +24,7 @@ from augmentations.domains import DOMAINS
 from augmentations.randomness import derived_seed
 from augmentations.schedule import IntensitySchedule
 from augmentations.settings import AugmentationSettings
-from data.cache import SquareImages, cached_squares
+from data.cache import SquareImages, cache_squares
 from data.errors import UserError
 from data.files import whole_file
 from data.images import ImageSet
@@ -203,7 +203,7 @@ def _learn_stage(training: _Training, progress: Progress, state: dict[str, Any])
     size = round(stage.image_size * WORKING_SCALE)
     with fabric.rank_zero_first():
         squares, others = (
-            cached_squares(images, size, training.cache, settings.cache, training.workers)
+            cache_squares(images, size, training.cache, settings.cache, training.workers)
             for images in (training.classes, training.overlays)
         )
     if (progress.stage, progress.epoch, progress.batch) == (0, 0, 0):
@@ -344,7 +344,7 @@ def _validate(fabric: Fabric, validate: Validate | None, descriptor: Descriptor,
 def _rows_of_stage(stage: StageSettings, squares: SquareImages, class_of: list[int]) -> list[int]:
     """The images that are learnt from: those of the stage's first classes that can be read."""
     count = stage.classes or len(squares)
-    rows = [row for row in squares.readable() if class_of[row] < count]
+    rows = [row for row in squares.readable_rows() if class_of[row] < count]
     if len({class_of[row] for row in rows}) < 2:
         raise UserError(
             f"the stage's {min(count, 1 + max(class_of))} classes have {len(rows)} training images that can be read; "

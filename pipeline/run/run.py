@@ -6,7 +6,7 @@ from pathlib import Path
 
 from data.errors import UserError
 from data.files import read_json, write_text
-from data.locks import used_alone
+from data.locks import hold_folder
 from data.process import is_first_process
 from models.settings import EmbeddingSettings
 from pipeline.run.paths import RunPaths
@@ -127,7 +127,7 @@ def _remember(paths: RunPaths, known: dict[str, object], recipe: Path, data: Pat
     changed = not paths.recipe.is_file() or text != paths.recipe.read_text(encoding="utf-8", errors="replace")
     if not changed and about == known:
         return
-    with used_alone(paths.folder, "the run's recipe"):
+    with hold_folder(paths.folder, "the run's recipe"):
         if changed:
             write_text(paths.recipe, text)
         if about != known:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data.locks import used_alone
+from data.locks import hold_folder
 from data.process import is_first_process, print_once
 from pipeline.run.manifest import describe_state, find_changes, read_manifest, sizes, write_manifest
 from pipeline.run.provenance import code_version, versions
@@ -76,7 +76,7 @@ def make_product(run: Run, step: Step, product: Product, force: bool = False) ->
         print_once(f"{label}: up to date{other}")
         return
     print_once(f"{label}: {'; '.join(changed) if changed and before else 'starting' if not before else 'forced'}")
-    with used_alone(run.folder, label) if is_first_process() else nullcontext():
+    with hold_folder(run.folder, label) if is_first_process() else nullcontext():
         if force and is_first_process():
             for folder in product.unfinished:
                 shutil.rmtree(folder, ignore_errors=True)

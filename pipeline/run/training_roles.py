@@ -102,9 +102,9 @@ def _procedural(count: int) -> ImageSet:
     folder = RUNS / "data" / f"procedural-{count}"
     if not folder.is_dir():
         # imported here: only the first run draws
-        from data.locks import LOCK, used_alone
+        from data.locks import LOCK_NAME, hold_folder
 
-        with used_alone(folder, "drawing classes", lock=folder.with_name(f".{folder.name}{LOCK}"), wait=3600):
+        with hold_folder(folder, "drawing classes", lock=folder.with_name(f".{folder.name}{LOCK_NAME}"), wait=3600):
             if not folder.is_dir():  # another run may have drawn them meanwhile
                 _draw_classes(folder, count)
     return find_images(folder)

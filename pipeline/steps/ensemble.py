@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from data.errors import UserError, naming
+from data.errors import UserError, prefix_errors
 from data.ground_truth import read_ground_truth
 from pipeline.run.paths import SETS
 from pipeline.run.recipe import refuse_pca_after_whitening
@@ -39,7 +39,7 @@ def join_models(run: Run) -> None:
     variant, table = _choice(run, training)
     weighted = training.weighted(variant.weights or (1.0,) * len(models))
     sample = weighted.sample(recipe.ensemble.training_sample, recipe.seed)
-    with naming(training.name):
+    with prefix_errors(training.name):
         projection = fit_projection(sample, variant.dimensions).of_unweighted(weighted.weight_of_dimensions())
     del sample  # larger than all that follows
     paths.choice.unlink(missing_ok=True)  # written last: where it exists, the sets belong together

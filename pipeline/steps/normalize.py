@@ -1,6 +1,6 @@
 """Step 04's work: query normalisation against the training vectors (ISC2021 paper, section 2.7)."""
 
-from data.errors import naming
+from data.errors import prefix_errors
 from pipeline.run.run import Run
 from pipeline.steps.gpu_search import search_on_gpu
 from submissions.ensemble.normalization import normalize_by_variant
@@ -16,6 +16,6 @@ def normalize(run: Run) -> None:
     variant, _ = read_choice(paths.choice)
     queries, training = (read_vectors(paths.projected(part)) for part in ("query", "training"))
     require_training_only(training.ids, {"query": queries.ids})
-    with naming(paths.projected("training")):
+    with prefix_errors(paths.projected("training")):
         moved = normalize_by_variant(queries.vectors, training.readable(), variant, run.recipe.normalization)
     write_vectors(paths.normalized_queries, queries.ids, [moved], queries.unreadable)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from data.errors import naming
+from data.errors import prefix_errors
 from data.files import write_text
 from data.ground_truth import GroundTruth, read_ground_truth
 from data.layout import IscFolder, open_isc_folder
@@ -123,7 +123,7 @@ def ranked_file(path: Path, truth: GroundTruth) -> tuple[Scores, RankedPairs]:
         return evaluate_matches(path, truth)
     rank, ranks = process_rank(), process_count()
     queries, references = read_submission(path)
-    with naming(path):
+    with prefix_errors(path):
         return _evaluated(path, queries, references, truth, rank, ranks)
 
 
@@ -189,7 +189,7 @@ def _ensemble_variants(run: Run, truth: GroundTruth) -> list[Scored]:
     betas = {method: best_beta(table, variant, method) for method in METHOD_NAMES}
     chosen = run.recipe.normalization.with_betas(betas)
     rows = []
-    with naming(run.paths.projected("training")):
+    with prefix_errors(run.paths.projected("training")):
         candidates = apply_normalizations(queries.vectors, training.readable(), chosen)
     for method, beta, moved in candidates:
         name = "ensemble" if method == "none" else f"ensemble, {METHOD_NAMES[method]} (β {beta:g})"

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from data.errors import naming
+from data.errors import prefix_errors
 from data.images import ImageSet
 from data.loader import resize_square
 from models.inference.embed import EmbeddedBlock
@@ -55,12 +55,12 @@ class Normalizer:
 
     def neighbours(self, queries: NDArray[np.float32]) -> Neighbours:
         """Return the training vectors that the run's method looks at, for queries [n, d]."""
-        with naming("the training vectors to normalise against"):
+        with prefix_errors("the training vectors to normalise against"):
             return find_neighbours(queries, self.readable, neighbours_needed(self.settings, self.variant.method))
 
     def __call__(self, queries: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return queries [n, d] as they are searched."""
-        with naming("the training vectors to normalise against"):
+        with prefix_errors("the training vectors to normalise against"):
             return normalize_by_variant(queries, self.readable, self.variant, self.settings)
 
 

@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from data.locks import only_one
+from data.locks import hold_lock_file
 from pipeline.tools.match_command import protection
 from pipeline.tools.match_output import Output
 from submissions.copies.acting import Outcome, apply_plan, undo
@@ -24,7 +24,7 @@ def carry_out(folder: Path, plan: Path | None, way: Way, moved_to: Path | None, 
         UserError: there is no plan, it is spoilt, the disk is full, or another process is at it.
     """
     rows = read_plan(plan or folder / "plan.csv")
-    with only_one(_lock(), BUSY):
+    with hold_lock_file(_lock(), BUSY):
         journal = Journal(folder / JOURNAL)
         try:
             outcome = apply_plan(rows, way, journal, (moved_to or folder / "moved").resolve(), protection(protected))
@@ -37,7 +37,7 @@ def carry_out(folder: Path, plan: Path | None, way: Way, moved_to: Path | None, 
 
 def take_back(folder: Path, output: Output) -> int:
     """Undo what the journal in a folder of results says was done; returns 0, or 1 where files were left alone."""
-    with only_one(_lock(), BUSY):
+    with hold_lock_file(_lock(), BUSY):
         journal = Journal(folder / JOURNAL)
         try:
             outcome = undo(journal)

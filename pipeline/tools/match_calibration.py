@@ -5,7 +5,7 @@ import json
 import numpy as np
 from numpy.typing import NDArray
 
-from data.errors import naming
+from data.errors import prefix_errors
 from data.images import ImageSet
 from pipeline.run.run import Run
 from pipeline.run.training_roles import training_roles
@@ -29,7 +29,7 @@ def calibrate_on_run(run: Run, extractor: Extractor) -> Tail:
     records = run.require(run.paths.query_records)
     synthetic = read_vectors(run.require(run.paths.projected("synthetic")))
     roles, training = training_roles(run), normalizer.training
-    with naming(run.paths.projected("training")):
+    with prefix_errors(run.paths.projected("training")):
         held_out = training.rows(roles.references.ids + roles.distractors.ids)
         outside = set(held_out.ids)
         others = training.rows([image_id for image_id in training.ids if image_id not in outside])

@@ -5,9 +5,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from data.discovery import Discovered, discover, skipped_counts
+from data.discovery import Discovered, discover, format_skipped_counts
 from data.errors import UserError
-from data.locks import only_one
+from data.locks import hold_lock_file
 from pipeline.tools.match_groups import Grouped, make_groups, read_facts, without_flat, write_grouped
 from pipeline.tools.match_index import Added, add_pictures, forget_missing, indexed_path
 from pipeline.tools.match_leakage import report_folders, report_leakage
@@ -206,7 +206,7 @@ def only_here(folder: Path) -> AbstractContextManager[None]:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
         raise UserError(f"--output {folder} is a file. Name a folder.") from error
-    return only_one(folder / ".lock", f"another match.py is writing into {folder}. Wait for it, or name another --output.")
+    return hold_lock_file(folder / ".lock", f"another match.py is writing into {folder}. Wait for it, or name another --output.")
 
 
 def protection(folders: Sequence[Path]) -> Callable[[Path], bool]:
@@ -229,7 +229,7 @@ def _discovered(sources: Sequence[Path], results: Path, output: Output) -> Disco
     own = [results / "gallery", results / "index"]
     found = discover(sources, excluded=own)
     if found.skipped:
-        output.say(f"passed over: {skipped_counts(found.skipped)}")
+        output.say(f"passed over: {format_skipped_counts(found.skipped)}")
     output.record("skipped", {reason: len(paths) for reason, paths in found.skipped.items()})
     return found
 

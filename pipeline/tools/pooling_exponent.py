@@ -12,7 +12,7 @@ from rich.table import Table
 from augmentations.in_aug import InAugImages, in_aug, sample_readable
 from data.errors import UserError
 from data.images import ImageSet, find_images
-from data.labels import LabelledImages, read_labels, with_classes
+from data.labels import LabelledImages, label_images, read_labels
 from data.layout import TRAINING, TRAINING_LABELS
 from data.loader import CleanImages
 from data.process import choose_workers
@@ -155,4 +155,4 @@ def _training_images(checkpoint: Path, root: Path | None) -> ImageSet | Labelled
         return read_labels(root / TRAINING_LABELS, images) if (root / TRAINING_LABELS).is_file() else images
     images = find_images(root, naming="path")
     in_folders = all("/" in image_id for image_id in images.ids)
-    return with_classes(images, [image_id.split("/", 1)[0] for image_id in images.ids]) if in_folders else images
+    return label_images(images, [image_id.split("/", 1)[0] for image_id in images.ids]) if in_folders else images

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import ExifTags, Image
 
-from data.archives import archive_of, read_bytes
+from data.archives import find_archive, read_bytes
 from data.decode import decode_rgb
 from data.errors import ImageError, UserError
-from data.formats import SNIFFED, format_of, readable_formats
+from data.formats import SIGNATURE_BYTES, detect_format, readable_formats
 
 SMALL_SIDE = 256  # pixels, at which sharpness and flatness are measured
 FLAT_LEVELS = 2.0  # grey levels around a plane, below which a picture shows nothing
@@ -56,7 +56,7 @@ class Facts:
 
 def picture_facts(path: Path) -> Facts:
     """Read what there is to know of a picture; of one that cannot be read, its size and date only."""
-    archive = archive_of(path) if not path.exists() else None
+    archive = find_archive(path) if not path.exists() else None
     try:
         state = (archive or path).stat()
         content = read_bytes(path)
@@ -64,7 +64,7 @@ def picture_facts(path: Path) -> Facts:
         return Facts(path, 0, 0, 0, 0, "", 0, "", 0.0, False, path.is_symlink(), archive is not None)
     width, height, taken, tags = _header(content)
     sharpness, flat = _look(content)
-    form = format_of(content[:SNIFFED]) or ""
+    form = detect_format(content[:SIGNATURE_BYTES]) or ""
     return Facts(
         path=path,
         width=width,
@@ -96,7 +96,7 @@ def _header(content: bytes) -> tuple[int, int, str, int]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with Image.open(io.BytesIO(content), formats=readable_formats(content[:SNIFFED])) as image:
+            with Image.open(io.BytesIO(content), formats=readable_formats(content[:SIGNATURE_BYTES])) as image:
                 exif = image.getexif()
                 inner = exif.get_ifd(ExifTags.IFD.Exif)
                 turned = exif.get(ExifTags.Base.Orientation, 1) in (5, 6, 7, 8)

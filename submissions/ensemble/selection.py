@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from data.errors import naming
+from data.errors import prefix_errors
 from data.ground_truth import GroundTruth
 from submissions.ensemble.normalization import find_neighbours, neighbours_needed, normalize_queries
 from submissions.ensemble.validation import ValidationVectors
@@ -60,7 +60,7 @@ def _normalizations(
 ) -> list[dict[str, Any]]:
     """The table's rows of one projection, whose vectors are freed before those of the next are made."""
     queries, references, training = candidates.weight(projected.dimensions, projected.eigen_power)
-    with naming(candidates.name):
+    with prefix_errors(candidates.name):
         normalized = apply_normalizations(queries.vectors, training, settings)
     rows = []
     for method, beta, moved in normalized:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from data.errors import naming
+from data.errors import prefix_errors
 from submissions.ensemble.projection import Projection, fit_projection
 from submissions.vectors.concatenated import ConcatenatedVectors
 from submissions.vectors.files import Vectors
@@ -67,7 +67,7 @@ def project_validation(
     others = np.flatnonzero(kept & ~training.unreadable)
     name = f"{training.name} without the {len(outside)} validation images"
     fitted_on = training.sample(sample, seed, among=others)
-    with naming(name):
+    with prefix_errors(name):
         projection = fit_projection(fitted_on, dimensions)
     del fitted_on  # as large as all that is kept
     searched = np.sort(training.rows_of(references))

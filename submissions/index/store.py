@@ -17,7 +17,7 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
-from data.archives import archive_of, read_bytes
+from data.archives import find_archive, read_bytes
 from data.errors import UserError
 from data.files import open_regular
 
@@ -83,7 +83,7 @@ def digest_of(path: Path) -> bytes:
         with open_regular(path) as file:
             return hashlib.file_digest(file, "sha256").digest()
     except (NotADirectoryError, FileNotFoundError) as error:
-        if archive_of(path) is None:
+        if find_archive(path) is None:
             raise UserError(f"{path} cannot be read ({error.strerror or error}).") from error
         return hashlib.sha256(read_bytes(path)).digest()
     except OSError as error:

@@ -11,7 +11,7 @@ from augmentations.query_set import make_query_set
 from augmentations.sampling import repeated_batches
 from augmentations.schedule import IntensitySchedule
 from augmentations.settings import AugmentationSettings
-from data.cache import SquareImages, cached_squares
+from data.cache import SquareImages, cache_squares
 from data.errors import UserError
 from data.ground_truth import read_ground_truth
 from data.images import ImageSet, find_images
@@ -29,7 +29,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> ImageSet:
 
 @pytest.fixture(scope="module")
 def squares(images: ImageSet, tmp_path_factory: pytest.TempPathFactory) -> SquareImages:
-    return cached_squares(images, 48, tmp_path_factory.mktemp("cache"))
+    return cache_squares(images, 48, tmp_path_factory.mktemp("cache"))
 
 
 def all_pixels(dataset: EditedImages, workers: int, seed: int = 0) -> dict[tuple[int, int, int], bytes]:

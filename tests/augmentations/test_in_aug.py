@@ -5,7 +5,7 @@ import torch
 from augmentations.in_aug import InAugImages, in_aug
 from data.errors import UserError
 from data.images import ImageSet, find_images
-from data.labels import with_classes
+from data.labels import label_images
 from data.procedural.sample import write_pictures
 from submissions.scoring.retrieval import in_aug_accuracy
 
@@ -37,7 +37,7 @@ def test_copies_differ_and_are_the_same_again(images: ImageSet) -> None:
 
 
 def test_classes_are_shared_out_evenly(images: ImageSet) -> None:
-    labelled = with_classes(images, ["common"] * 8 + ["rare"] * 5)
+    labelled = label_images(images, ["common"] * 8 + ["rare"] * 5)
     chosen = in_aug(labelled, seed=0, count=6)
     classes = dict(zip(images.ids, labelled.labels.tolist(), strict=True))
     assert np.bincount([classes[image_id] for image_id in chosen.sources.ids]).tolist() == [3, 3]

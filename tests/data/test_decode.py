@@ -1,4 +1,4 @@
-"""Anything that a folder may hold becomes RGB or a named error."""
+"""Any file becomes RGB pixels or an error that names the problem."""
 
 import contextlib
 import io
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from data import decode
-from data.cache import cached_squares
+from data.cache import cache_squares
 from data.decode import decode_rgb
 from data.errors import ImageError
 from data.images import ImageSet, find_images
@@ -64,7 +64,7 @@ def test_transparency_shows_white_and_orientation_is_applied() -> None:
     assert turned.shape[:2] == PICTURE.size
 
 
-def test_reduced_decoding_stays_above_the_asked_side() -> None:
+def test_reduced_decoding_keeps_at_least_the_requested_short_side() -> None:
     large = encoded(PICTURE.resize((1600, 1000)), "JPEG")
     small = decode_rgb(large, short_side=160)
     assert 160 <= min(small.shape[:2]) < 1000
@@ -104,7 +104,7 @@ def test_a_large_image_converted_in_strips_is_the_same(mode: str, monkeypatch: p
         image.putalpha(Image.linear_gradient("L").resize(image.size))
     content = encoded(image, form, **({"transparency": 3} if mode == "P" else {}))
     whole = decode_rgb(content)
-    monkeypatch.setattr(decode, "STRIP", 10 * PICTURE.width)
+    monkeypatch.setattr(decode, "PIXELS_PER_STRIP", 10 * PICTURE.width)
     assert np.array_equal(decode_rgb(content), whole) and whole.std() > 0
 
 
@@ -122,19 +122,19 @@ print(peak() - before)
 
 @pytest.mark.parametrize("mode", ["I;16", "RGBA"])
 def test_memory_for_a_large_image_is_bounded(tmp_path: Path, mode: str) -> None:
-    """8 bytes a pixel and one strip; a 16-bit image took over 30 bytes a pixel."""
+    """8 bytes per pixel and one strip; a 16-bit image once took over 30 bytes per pixel."""
     side = 5000
     image = Image.fromarray(np.full((side, side), 1000, np.uint16)) if mode == "I;16" else Image.new(mode, (side, side), "red")
     image.save(tmp_path / "large.png", compress_level=1)
     done = subprocess.run(
         [sys.executable, "-c", PEAK, str(tmp_path / "large.png")], capture_output=True, text=True, check=True, cwd=TOP
     )
-    assert int(done.stdout) * 1024 < 8 * side**2 + 24 * decode.STRIP + 2**25
+    assert int(done.stdout) * 1024 < 8 * side**2 + 24 * decode.PIXELS_PER_STRIP + 2**25
 
 
 @pytest.mark.parametrize("form", ["PNG", "JPEG2000"])
 def test_formats_whose_decoders_take_more_memory_have_a_lower_limit(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decode, "MOST_PIXELS", {"JPEG2000": 1000})
+    monkeypatch.setattr(decode, "MAX_PIXELS_BY_FORMAT", {"JPEG2000": 1000})
     content = encoded(PICTURE, form)
     if form == "PNG":
         assert decode_rgb(content).shape[2] == 3
@@ -143,8 +143,8 @@ def test_formats_whose_decoders_take_more_memory_have_a_lower_limit(form: str, m
             decode_rgb(content)
 
 
-def test_a_file_of_any_size_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decode, "LARGEST_FILE", 2**20)
+def test_a_file_over_the_limit_is_not_read_completely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode, "MAX_FILE_BYTES", 2**20)
     with (tmp_path / "a.jpg").open("wb") as file:
         file.truncate(2**20 + 2)
     with pytest.raises(ImageError, match="is larger than 1 MiB"):
@@ -160,9 +160,9 @@ def test_nan_in_floats_is_black(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
-def test_a_pipe_in_the_place_of_an_image_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_named_like_an_image_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.jpg")
-    with pytest.raises(ImageError, match="is no regular file"):
+    with pytest.raises(ImageError, match="is not a regular file"):
         decode_rgb(tmp_path / "a.jpg")
 
 
@@ -176,7 +176,7 @@ def test_damage_anywhere_gives_pixels_or_an_image_error(place: int, bytes_: byte
         assert decode_rgb(bytes(content)).shape[2] == 3
 
 
-def test_formats_that_start_programs_are_no_images() -> None:
+def test_formats_that_start_programs_are_refused() -> None:
     with pytest.raises(ImageError, match="is not an image"):
         decode_rgb(encoded(PICTURE, "EPS"))
 
@@ -192,9 +192,9 @@ def test_unreadable_images_never_stop_a_loader(tmp_path: Path) -> None:
     images = find_images(tmp_path)
     pixels, readable = CleanImages(images, 32)[1]
     assert not readable and not pixels.any()
-    squares = cached_squares(images, 32, tmp_path / "cache")
-    assert squares.readable() == [0] and "not an image" in squares.problems["b"]
-    compressed = cached_squares(images, 32, tmp_path / "cache", form="jpeg")
+    squares = cache_squares(images, 32, tmp_path / "cache")
+    assert squares.readable_rows() == [0] and "not an image" in squares.problems["b"]
+    compressed = cache_squares(images, 32, tmp_path / "cache", form="jpeg")
     assert compressed.problems == squares.problems
     assert np.abs(compressed.pixels[0].astype(int) - squares.pixels[0]).mean() < 6
 
@@ -202,13 +202,13 @@ def test_unreadable_images_never_stop_a_loader(tmp_path: Path) -> None:
 def test_the_cache_is_made_once_and_follows_its_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     PICTURE.save(tmp_path / "a.jpg")
     images = ImageSet(["a"], [tmp_path / "a.jpg"])
-    first = cached_squares(images, 32, tmp_path / "cache").pixels[0].copy()
+    first = cache_squares(images, 32, tmp_path / "cache").pixels[0].copy()
     assert len(list((tmp_path / "cache").glob("*.pixels"))) == 1
-    monkeypatch.setattr(decode, "MIN_SIDE", 10**6)  # decoding again would fail
-    assert (cached_squares(images, 32, tmp_path / "cache").pixels[0] == first).all()
+    monkeypatch.setattr(decode, "MIN_SIDE_PIXELS", 10**6)  # decoding again would fail
+    assert (cache_squares(images, 32, tmp_path / "cache").pixels[0] == first).all()
     monkeypatch.undo()
     PICTURE.transpose(Image.Transpose.FLIP_LEFT_RIGHT).save(tmp_path / "a.jpg", quality=30)
-    assert not (cached_squares(images, 32, tmp_path / "cache").pixels[0] == first).all()
+    assert not (cache_squares(images, 32, tmp_path / "cache").pixels[0] == first).all()
 
 
 def test_hostile_files(copysets: Path) -> None:

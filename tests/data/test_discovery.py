@@ -1,4 +1,4 @@
-"""Pictures are found in folders, lists and archives, by name or by content; what is passed over is counted by its reason."""
+"""Pictures are found in folders, lists and archives, by name or by content; what is skipped is counted by reason."""
 
 import io
 import os
@@ -13,9 +13,9 @@ from PIL import Image
 from data import archives
 from data.archives import list_archive, read_bytes, read_member
 from data.decode import decode_rgb
-from data.discovery import discover, skipped_counts
+from data.discovery import discover, format_skipped_counts
 from data.errors import ImageError, UserError
-from data.formats import PLUGINS, format_of, readable_formats
+from data.formats import PLUGINS, detect_format, readable_formats
 
 PIXELS = np.add.outer(np.arange(48), np.arange(64)).astype(np.uint8)[:, :, None].repeat(3, axis=2)
 WRITTEN = ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM", "QOI", "HEIF", "JXL"]
@@ -29,11 +29,11 @@ def encoded(form: str = "PNG") -> bytes:
 
 
 @pytest.mark.parametrize("form", WRITTEN)
-def test_every_format_is_known_by_its_content_and_decoded_under_any_name(tmp_path: Path, form: str) -> None:
+def test_every_format_is_recognised_by_its_content_and_decoded_under_any_name(tmp_path: Path, form: str) -> None:
     if form in PLUGINS:
         pytest.importorskip(PLUGINS[form])
     content = encoded(form)
-    assert format_of(content[:64]) == form
+    assert detect_format(content[:64]) == form
     for name in ("picture.txt", "picture.jpg", "picture"):
         (tmp_path / name).write_bytes(content)
     assert len(discover([tmp_path]).paths) == 3
@@ -44,11 +44,11 @@ def test_every_format_is_known_by_its_content_and_decoded_under_any_name(tmp_pat
 @pytest.mark.parametrize(
     "content", [b"", b"%!PS-Adobe-3.0 EPSF", b"<svg></svg>", b"BM too short", b"P6-series notes", b"%PDF-1.7"]
 )
-def test_other_content_is_no_picture(content: bytes) -> None:
-    assert format_of(content) is None
+def test_other_content_is_not_a_picture(content: bytes) -> None:
+    assert detect_format(content) is None
 
 
-def test_what_is_passed_over_is_counted_by_its_reason(tmp_path: Path) -> None:
+def test_skipped_files_are_counted_by_reason(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(encoded())
     (tmp_path / "notes.txt").write_bytes(b"text")
     (tmp_path / ".hidden.png").write_bytes(encoded())
@@ -63,7 +63,7 @@ def test_what_is_passed_over_is_counted_by_its_reason(tmp_path: Path) -> None:
         "a broken link": 1,
         "no regular file": 1,
     }
-    assert "1 a broken link" in skipped_counts(found.skipped)
+    assert "1 a broken link" in format_skipped_counts(found.skipped)
 
 
 def test_sources_are_folders_files_and_lists_and_each_picture_counts_once(tmp_path: Path) -> None:
@@ -130,8 +130,8 @@ def test_an_archive_is_read_without_unpacking(tmp_path: Path, name: str) -> None
         decode_rgb(path / "none.png")
 
 
-def test_a_member_that_unfolds_too_far_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archives, "LARGEST_MEMBER", 1000)
+def test_a_member_that_is_too_large_unpacked_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archives, "MAX_MEMBER_BYTES", 1000)
     write_zip(tmp_path / "bomb.zip", {"a.png": bytes(10_000)})
     with pytest.raises(UserError, match="larger than"):
         read_member(tmp_path / "bomb.zip", "a.png")
@@ -139,17 +139,17 @@ def test_a_member_that_unfolds_too_far_is_refused(tmp_path: Path, monkeypatch: p
         decode_rgb(tmp_path / "bomb.zip" / "a.png")
 
 
-def test_a_tar_that_unfolds_too_far_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archives, "LEAST_SUSPECT", 1000)
+def test_a_tar_that_expands_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archives, "MIN_SUSPECT_BYTES", 1000)
     write_tar(tmp_path / "bomb.tar.gz", {f"{number}.png": bytes(1_000_000) for number in range(3)})
-    with pytest.raises(UserError, match="unfolds into more"):
+    with pytest.raises(UserError, match=r"unpacks from .* to more"):
         list_archive(tmp_path / "bomb.tar.gz")
     with pytest.raises(UserError, match="1 an archive that cannot be read"):
         discover([tmp_path])
 
 
 @pytest.mark.parametrize("name", ["broken.zip", "broken.tar", "broken.tar.gz"])
-def test_a_damaged_archive_is_counted_and_stops_no_one(tmp_path: Path, name: str) -> None:
+def test_a_damaged_archive_is_counted_and_does_not_stop_the_search(tmp_path: Path, name: str) -> None:
     (tmp_path / "a.png").write_bytes(encoded())
     (tmp_path / name).write_bytes(b"no archive at all")
     found = discover([tmp_path])

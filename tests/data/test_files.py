@@ -20,7 +20,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_written_file_takes_the_name(tmp_path: Path) -> None:
+def test_a_finished_file_gets_its_name(tmp_path: Path) -> None:
     with whole_file(tmp_path / "new" / "scores.json") as temporary:
         temporary.write_text("{}")
         assert not (tmp_path / "new" / "scores.json").exists()
@@ -28,7 +28,7 @@ def test_a_written_file_takes_the_name(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["scores.json"]
 
 
-def test_folders_too(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_the_old_folder_and_nothing_else(tmp_path: Path) -> None:
     target = tmp_path / "set"
     with whole_folder(target) as temporary:
         (temporary / "a").write_text("1")

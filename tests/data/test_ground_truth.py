@@ -25,7 +25,7 @@ def test_ids_stay_strings(tmp_path: Path) -> None:
     ("content", "message"),
     [
         ("query,reference\nQ,R\n", "has the columns query,reference"),
-        ("query_id,reference_id\n", "names no query"),
+        ("query_id,reference_id\n", "contains no rows"),
         ("query_id,reference_id\n,R1\n", "line 2: the query id is empty"),
         ("", "not a CSV file"),
         ("query_id,reference_id\nQ,R,S,T\nQ\n", "truth.csv"),

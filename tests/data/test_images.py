@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from data.cache import cached_squares
+from data.cache import cache_squares
 from data.errors import UserError
 from data.images import find_images
 
@@ -38,7 +38,7 @@ def test_missing_and_empty_folders(tmp_path: Path) -> None:
         find_images(tmp_path)
 
 
-def test_select_keeps_the_asked_order_and_names_what_is_missing(tmp_path: Path) -> None:
+def test_select_keeps_the_given_order_and_names_the_first_missing_id(tmp_path: Path) -> None:
     touch(tmp_path, "a.jpg", "b.jpg", "c.jpg")
     images = find_images(tmp_path)
     assert [path.name for path in images.select(["c", "a"]).paths] == ["c.jpg", "a.jpg"]
@@ -46,8 +46,8 @@ def test_select_keeps_the_asked_order_and_names_what_is_missing(tmp_path: Path) 
         images.select(["a", "z"])
 
 
-def test_the_digest_of_a_set_is_the_one_that_caches_and_training_states_were_named_by(tmp_path: Path) -> None:
-    """Written out, since files of earlier versions carry it."""
+def test_the_digest_stays_the_one_in_existing_caches_and_training_states(tmp_path: Path) -> None:
+    """A literal value, since files written by earlier versions contain it."""
     for name, content in (("b.jpg", b"12"), ("a.jpg", b"1")):
         (tmp_path / name).write_bytes(content)
         os.utime(tmp_path / name, ns=(5, 7))
@@ -58,8 +58,8 @@ def test_the_digest_of_a_set_is_the_one_that_caches_and_training_states_were_nam
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
-def test_links_that_lead_nowhere_and_pipes_are_listed_as_images_that_cannot_be_read(tmp_path: Path) -> None:
-    """They were left out without a word."""
+def test_broken_links_and_pipes_are_listed_as_unreadable_images(tmp_path: Path) -> None:
+    """They used to be dropped silently."""
     (tmp_path / "a.jpg").symlink_to("gone.jpg")
     os.mkfifo(tmp_path / "b.avif")
     Image.new("RGB", (16, 16)).save(tmp_path / "c.png")
@@ -70,6 +70,6 @@ def test_links_that_lead_nowhere_and_pipes_are_listed_as_images_that_cannot_be_r
     Image.new("RGB", (16, 16)).save(tmp_path / "gone.jpg")
     assert images.digest() != before
     (tmp_path / "gone.jpg").unlink()
-    squares = cached_squares(images, 16, tmp_path / "cache")
-    assert squares.readable() == [2]
-    assert "cannot be read" in squares.problems["a"] and "no regular file" in squares.problems["b"]
+    squares = cache_squares(images, 16, tmp_path / "cache")
+    assert squares.readable_rows() == [2]
+    assert "cannot be read" in squares.problems["a"] and "not a regular file" in squares.problems["b"]

@@ -5,7 +5,7 @@ import pytest
 
 from data.errors import UserError
 from data.images import ImageSet
-from data.labels import read_class_folders, read_labels, training_labels, with_classes
+from data.labels import label_images, read_class_folders, read_labels, read_training_labels
 from data.layout import open_isc_folder
 
 IMAGES = ImageSet(["a", "b", "c"], [Path("a.jpg"), Path("b.jpg"), Path("c.jpg")])
@@ -25,8 +25,8 @@ def test_labels_follow_the_images_order_and_stay_strings(tmp_path: Path) -> None
     [
         ("id,label\na,x\n", "has the columns id,label; expected image_id,label"),
         ("image_id,label\na,x\nb,x\nb,y\nc,x\n", "'b' more than once"),
-        ("image_id,label\na,x\nb,x\nc,x\nzebra,x\n", "1 ids are no image's, the first is 'zebra'"),
-        ("image_id,label\na,x\n", "2 of 3 images have no row, the first is 'b'"),
+        ("image_id,label\na,x\nb,x\nc,x\nzebra,x\n", "1 ids belong to no image; the first is 'zebra'"),
+        ("image_id,label\na,x\n", "2 of 3 images have no row; the first is 'b'"),
         ("image_id,label\na,x\nb,\nc,x\n", "line 3: the label is empty"),
         ("image_id,label\na,x\nb, \nc,x\n", "line 3: the label is empty"),
         ("image_id,label\na,x,1\nb,x,1\nc,x,1\n", "more values than the columns"),
@@ -49,9 +49,9 @@ def test_the_isc_layout_may_have_labels(tmp_path: Path) -> None:
     for folder in ("training_images", "reference_images", "query_images"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "x.jpg").write_bytes(b"x")
-    assert training_labels(open_isc_folder(tmp_path)) is None
+    assert read_training_labels(open_isc_folder(tmp_path)) is None
     (tmp_path / "training_labels.csv").write_text("image_id,label\nx,cat\n")
-    labelled = training_labels(open_isc_folder(tmp_path))
+    labelled = read_training_labels(open_isc_folder(tmp_path))
     assert labelled is not None and labelled.names == ["cat"] and labelled.labels.tolist() == [0]
 
 
@@ -63,14 +63,14 @@ def test_class_folders(tmp_path: Path) -> None:
     assert labelled.images.ids == ["cat/2", "cat/deep/1", "dog/1"]
     assert labelled.names == ["cat", "dog"] and labelled.labels.tolist() == [0, 0, 1]
     (tmp_path / "loose.jpg").write_bytes(b"x")
-    with pytest.raises(UserError, match="1 images lie in no class's folder, the first is 'loose'"):
+    with pytest.raises(UserError, match="1 images are not in a class folder; the first is 'loose'"):
         read_class_folders(tmp_path)
 
 
 def test_some_classes_are_renumbered() -> None:
-    labelled = with_classes(IMAGES, ["z", "x", "y"])
-    part = labelled.of_classes([2, 0])
+    labelled = label_images(IMAGES, ["z", "x", "y"])
+    part = labelled.select_classes([2, 0])
     assert part.images.ids == ["a", "b"] and part.labels.tolist() == [0, 1] and part.names == ["z", "x"]
     for classes in ([3], [0, 0], [-1]):
-        with pytest.raises(UserError, match="different numbers in 0…2"):
-            labelled.of_classes(classes)
+        with pytest.raises(UserError, match="distinct numbers in 0…2"):
+            labelled.select_classes(classes)

@@ -1,4 +1,4 @@
-"""Who works in a folder keeps the others out, and nobody stays out because of a process that is no more."""
+"""A process that works in a folder keeps others out; a process that has died does not."""
 
 import os
 import signal
@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from data.errors import UserError
-from data.locks import LOCK, SESSION, only_one, used_alone
+from data.locks import LOCK_NAME, SESSION_VARIABLE, hold_folder, hold_lock_file
 
 TOP = Path(__file__).parents[2]
 HOLD = """
 import sys, time
 sys.modules["fcntl"] = None  # as on systems that have none
 from pathlib import Path
-from data.locks import used_alone
-with used_alone(Path(sys.argv[1]), "01_train one"):
+from data.locks import hold_folder
+with hold_folder(Path(sys.argv[1]), "01_train one"):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -39,10 +39,10 @@ def holder(folder: Path, **environment: str) -> Iterator[subprocess.Popen[str]]:
         process.wait()
 
 
-def test_the_second_is_refused_and_told_of_the_first(tmp_path: Path) -> None:
+def test_the_second_process_is_refused_and_learns_who_the_first_is(tmp_path: Path) -> None:
     with holder(tmp_path / "run") as first:
         message = rf"run is in use \(01_train one, process {first.pid} on .*, since 20.*name another folder"
-        with pytest.raises(UserError, match=message), used_alone(tmp_path / "run", "02_embed"):
+        with pytest.raises(UserError, match=message), hold_folder(tmp_path / "run", "02_embed"):
             pass
 
 
@@ -51,52 +51,52 @@ def test_a_killed_holder_keeps_nobody_out(tmp_path: Path, number: int) -> None:
     with holder(tmp_path) as first:
         first.send_signal(number)
         first.wait()
-        with used_alone(tmp_path, "02_embed"):
+        with hold_folder(tmp_path, "02_embed"):
             pass
 
 
 def test_a_script_holds_the_folder_between_its_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as script:
         for session, doing in ((str(script.pid), "00_augment"), (str(script.pid), "01_train")):
-            monkeypatch.setenv(SESSION, session)
-            with used_alone(tmp_path, doing):
+            monkeypatch.setenv(SESSION_VARIABLE, session)
+            with hold_folder(tmp_path, doing):
                 pass
-        monkeypatch.delenv(SESSION)
-        with pytest.raises(UserError, match=rf"01_train, process {script.pid}"), used_alone(tmp_path, "02_embed"):
+        monkeypatch.delenv(SESSION_VARIABLE)
+        with pytest.raises(UserError, match=rf"01_train, process {script.pid}"), hold_folder(tmp_path, "02_embed"):
             pass
-        monkeypatch.setenv(SESSION, str(script.pid))
-        with used_alone(tmp_path, "01_train"):
+        monkeypatch.setenv(SESSION_VARIABLE, str(script.pid))
+        with hold_folder(tmp_path, "01_train"):
             pass
-        monkeypatch.delenv(SESSION)
-        with used_alone(tmp_path, "02_embed", wait=5):  # who only waits for work to end need not wait for the script
+        monkeypatch.delenv(SESSION_VARIABLE)
+        with hold_folder(tmp_path, "02_embed", wait=5):  # waits for the work to end, not for the whole script
             pass
         script.communicate(b"\n")
-    with used_alone(tmp_path, "02_embed"):
+    with hold_folder(tmp_path, "02_embed"):
         pass
 
 
 def test_another_process_of_the_same_number_is_not_the_holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(SESSION, "1")  # a process that always runs
+    monkeypatch.setenv(SESSION_VARIABLE, "1")  # a process that always runs
     monkeypatch.setattr("data.locks._start_of", lambda process: "earlier")
-    with used_alone(tmp_path, "00_augment"):
+    with hold_folder(tmp_path, "00_augment"):
         pass
     monkeypatch.undo()
     if Path("/proc/1/stat").exists():
-        with used_alone(tmp_path, "02_embed"):
+        with hold_folder(tmp_path, "02_embed"):
             pass
 
 
-def test_one_can_wait_for_the_other(tmp_path: Path) -> None:
+def test_a_process_can_wait_for_the_holder(tmp_path: Path) -> None:
     with holder(tmp_path) as first:
         started = time.monotonic()
         os.kill(first.pid, signal.SIGSTOP)
         subprocess.Popen([sys.executable, "-c", f"import os, time; time.sleep(1.5); os.kill({first.pid}, 9)"])
-        with used_alone(tmp_path, "02_embed", wait=30):
+        with hold_folder(tmp_path, "02_embed", wait=30):
             assert time.monotonic() - started > 1
 
 
 def test_a_forked_worker_does_not_keep_the_lock(tmp_path: Path) -> None:
-    """Workers that read images outlive a killed parent by seconds."""
+    """Data-loading workers outlive a killed parent by seconds."""
     fork = "    import os\n    if not os.fork():\n        os.write(1, b'%d\\n' % os.getpid())\n"
     script = HOLD.replace("    time.sleep", fork + "    time.sleep")
     process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=TOP)
@@ -105,24 +105,28 @@ def test_a_forked_worker_does_not_keep_the_lock(tmp_path: Path) -> None:
     process.kill()
     process.wait()
     try:
-        with used_alone(tmp_path, "02_embed"):
+        with hold_folder(tmp_path, "02_embed"):
             pass
     finally:
         os.kill(worker, signal.SIGKILL)
 
 
-def test_places_that_cannot_be_locked_are_named(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_locked_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match="file is a file"), used_alone(tmp_path / "file", "match.py"):
+    with pytest.raises(UserError, match="file is a file"), hold_folder(tmp_path / "file", "match.py"):
         pass
-    (tmp_path / LOCK).write_bytes(b"no database" * 100)
-    with pytest.raises(UserError, match=r"cannot be locked .* whole"), used_alone(tmp_path, "match.py"):
+    (tmp_path / LOCK_NAME).write_bytes(b"no database" * 100)
+    with pytest.raises(UserError, match=r"cannot be locked .* delete that"), hold_folder(tmp_path, "match.py"):
         pass
 
 
-def test_a_lock_file_is_held_by_one(tmp_path: Path) -> None:
+def test_a_lock_file_is_held_by_one_process(tmp_path: Path) -> None:
     (tmp_path / ".lock").touch()  # as left by an earlier version
-    with only_one(tmp_path / ".lock", "busy"), pytest.raises(UserError, match=r"^busy$"), only_one(tmp_path / ".lock", "busy"):
+    with (
+        hold_lock_file(tmp_path / ".lock", "busy"),
+        pytest.raises(UserError, match=r"^busy$"),
+        hold_lock_file(tmp_path / ".lock", "busy"),
+    ):
         pass
-    with only_one(tmp_path / ".lock", "busy"):
+    with hold_lock_file(tmp_path / ".lock", "busy"):
         pass

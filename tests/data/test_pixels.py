@@ -5,7 +5,7 @@ import pytest
 from data.pixels import as_uint8
 
 
-def test_pixels_stay_and_undecodable_bytes_are_an_error() -> None:
+def test_pixels_are_returned_unchanged_and_undecodable_bytes_are_an_error() -> None:
     pixels = np.zeros((2, 2, 3), np.uint8)
     assert as_uint8(pixels) is pixels
     with pytest.raises(ValueError, match="cannot decode"):

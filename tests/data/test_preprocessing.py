@@ -23,7 +23,7 @@ def images(tmp_path: Path) -> ImageSet:
     return find_images(tmp_path)
 
 
-def test_square_is_what_clean_images_gives(images: ImageSet) -> None:
+def test_square_equals_clean_images(images: ImageSet) -> None:
     ours, clean = PreprocessedImages(images, 32, "square"), CleanImages(images, 32)
     for row in range(len(images)):
         assert torch.equal(ours[row][0], clean[row][0]) and ours[row][1] == clean[row][1]
@@ -43,14 +43,14 @@ def test_the_centre_is_seven_eighths_of_the_short_side() -> None:
         assert preprocess(np.zeros((*shape, 3), np.uint8), 224, "center_crop").shape == (224, 224, 3)
 
 
-def test_ideal_cuts_the_centre_out_of_a_squeezed_image() -> None:
+def test_square_crop_is_the_centre_of_a_squeezed_image() -> None:
     """An image of 256 × 512 loses every other column, then 16 pixels on each side."""
     columns = np.repeat(np.arange(256, dtype=np.uint8), 2)
     pixels = np.broadcast_to(columns[None, :, None], (256, 512, 3))
     assert (preprocess(pixels, 224, "square_crop") == np.arange(16, 240, dtype=np.uint8)[None, :, None]).all()
 
 
-def test_the_long_side_keeps_the_shape_and_cuts_nothing() -> None:
+def test_long_side_keeps_the_aspect_ratio_and_crops_nothing() -> None:
     left_right = np.zeros((40, 100, 3), np.uint8)
     left_right[:, :50] = 200
     shown = preprocess(left_right, 50, "long_side")

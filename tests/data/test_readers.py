@@ -1,4 +1,4 @@
-"""Each reader on a folder made in the form of its archive, whole and broken."""
+"""Each reader on a folder laid out like its archive, complete and damaged."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -129,7 +129,7 @@ READERS: list[tuple[Read, Make, str]] = [
 
 
 @pytest.mark.parametrize(("read", "make", "message"), READERS)
-def test_missing_and_other_folders_are_told(tmp_path: Path, read: Read, make: Make, message: str) -> None:
+def test_missing_and_wrong_folders_are_reported(tmp_path: Path, read: Read, make: Make, message: str) -> None:
     with pytest.raises(UserError, match=r"is not a folder\. Name the root of the unpacked archive"):
         read(tmp_path / "nowhere")
     (tmp_path / "notes.txt").write_text("x")
@@ -142,24 +142,24 @@ def test_missing_and_other_folders_are_told(tmp_path: Path, read: Read, make: Ma
     [
         (read_holidays, make_holidays, "jpg/100100.jpg", "group 1001 has 1 images.*Are both archives unpacked"),
         (read_holidays, make_holidays, "jpg/100101.jpg", "group 1001 has 1 images"),
-        (read_ukb, make_ukb, "full/ukbench00006.jpg", "1 objects have not four images.*ukbench00004 to ukbench00007"),
-        (read_copydays, make_copydays, "original/200100.jpg", r"1 copies have no original, the first is .*200101\.jpg"),
-        (read_cub, make_cub, "CUB_200_2011/images/200.Finch/d.jpg", r"1 of them do not exist, the first is .*Finch/d\.jpg"),
+        (read_ukb, make_ukb, "full/ukbench00006.jpg", "1 objects do not have four images.*ukbench00004 to ukbench00007"),
+        (read_copydays, make_copydays, "original/200100.jpg", r"1 copies have no original; the first is .*200101\.jpg"),
+        (read_cub, make_cub, "CUB_200_2011/images/200.Finch/d.jpg", r"1 of them do not exist; the first is .*Finch/d\.jpg"),
         (read_cub, make_cub, "CUB_200_2011/images.txt", r"lacks images\.txt"),
-        (read_cars, make_cars, "car_ims/000003.jpg", r"1 of them do not exist, the first is .*000003\.jpg"),
+        (read_cars, make_cars, "car_ims/000003.jpg", r"1 of them do not exist; the first is .*000003\.jpg"),
         (read_cars, make_cars, "cars_annos.mat", r"lacks cars_annos\.mat"),
         (read_online_products, make_online_products, "Stanford_Online_Products/sofa_final/222_0.JPG", "1 of them do not exist"),
     ],
 )
-def test_what_is_gone_is_named(tmp_path: Path, read: Read, make: Make, gone: str, message: str) -> None:
+def test_a_missing_file_is_named(tmp_path: Path, read: Read, make: Make, gone: str, message: str) -> None:
     make(tmp_path)
     (tmp_path / gone).unlink()
     with pytest.raises(UserError, match=message):
         read(tmp_path)
 
 
-def test_a_table_without_its_header_is_told(tmp_path: Path) -> None:
-    """Its first image would be lost."""
+def test_a_table_without_its_header_is_reported(tmp_path: Path) -> None:
+    """Otherwise its first image would be lost."""
     make_online_products(tmp_path)
     table = tmp_path / "Stanford_Online_Products" / "Ebay_train.txt"
     table.write_text("".join(table.read_text().splitlines(keepends=True)[1:]))
@@ -167,29 +167,29 @@ def test_a_table_without_its_header_is_told(tmp_path: Path) -> None:
         read_online_products(tmp_path)
 
 
-def test_a_folder_of_other_sets_is_told_by_its_form(tmp_path: Path) -> None:
-    """Not by two files of one name, which the user could not mend."""
+def test_a_folder_of_another_data_set_is_reported_with_the_expected_layout(tmp_path: Path) -> None:
+    """The message is not about two files with one id, which the user could not fix."""
     for name in ("a", "b"):
         make_ukb(tmp_path / name)
     with pytest.raises(UserError, match=r"16 images with other names.*full/ukbench00000\.jpg"):
         read_ukb(tmp_path)
     for name in ("a", "b"):
         make_holidays(tmp_path / "jpg" / name)
-    with pytest.raises(UserError, match=r"10 images not named by six figures.*jpg/100000\.jpg"):
+    with pytest.raises(UserError, match=r"10 images not named by six digits.*jpg/100000\.jpg"):
         read_holidays(tmp_path)
 
 
-def test_files_of_another_form_are_told(tmp_path: Path) -> None:
+def test_files_in_another_format_are_reported(tmp_path: Path) -> None:
     for make in (make_holidays, make_ukb, make_copydays, make_cub, make_cars, make_online_products):
         make(tmp_path / make.__name__)
     touch(tmp_path / "make_holidays", "jpg/beach.jpg")
-    with pytest.raises(UserError, match="not named by six figures, such as 'beach'"):
+    with pytest.raises(UserError, match="not named by six digits, such as 'beach'"):
         read_holidays(tmp_path / "make_holidays")
     touch(tmp_path / "make_ukb", "full/cat.jpg")
     with pytest.raises(UserError, match="other names, such as 'cat'"):
         read_ukb(tmp_path / "make_ukb")
     touch(tmp_path / "make_copydays", "strong/cat.jpg")
-    with pytest.raises(UserError, match=r"cat\.jpg is not named by six figures"):
+    with pytest.raises(UserError, match=r"cat\.jpg is not named by six digits"):
         read_copydays(tmp_path / "make_copydays")
     with pytest.raises(UserError, match="have no strength"):
         read_copydays(tmp_path / "make_copydays", "strong", 10)

@@ -17,12 +17,11 @@ ROWS = {
 }  # row by a name for messages
 # As they were when the first records were written: a name that is gone makes old query sets impossible to replay.
 NAMES = {
-    "auto_augment", "blur", "border", "collage", "color_jitter", "crop", "double_compression", "encoding_quality", "grayscale",
-    "hflip", "invert_channels", "letterbox", "meme_format", "moire", "onto_screenshot", "opacity", "overlay_emoji", "overlay_image",
-    "overlay_onto_image", "overlay_stripes", "overlay_text", "pad", "pad_to_square", "pca_lighting", "perspective",
-    "photo_filter", "pixelization", "resized_crop", "rotate", "rotate_whole", "scale", "sharpen",
-    "shift_channels", "shuffle_pixels", "sticker", "swap_channels",
-    "vflip", "watermark",
+    "auto_augment", "blur", "border", "collage", "color_jitter", "crop", "double_compression", "encoding_quality",
+    "grayscale", "hflip", "invert_channels", "letterbox", "meme_format", "moire", "onto_screenshot", "opacity",
+    "overlay_emoji", "overlay_image", "overlay_onto_image", "overlay_stripes", "overlay_text", "pad", "pad_to_square",
+    "pca_lighting", "perspective", "photo_filter", "pixelization", "resized_crop", "rotate", "rotate_whole", "scale",
+    "sharpen", "shift_channels", "shuffle_pixels", "sticker", "swap_channels", "vflip", "watermark",
 }  # fmt: skip
 
 

@@ -45,7 +45,7 @@ def test_training_and_test_classes_are_disjoint(tmp_path: Path) -> None:
 
 
 def test_instances_differ_more_than_a_saved_copy_does() -> None:
-    """An instance is one of its own: two of a class lie far apart where the same one, blurred and smaller, stays near."""
+    """Two instances of a class differ far more than an instance and its blurred, smaller copy."""
     name = "heart-plain-pink"
     pictures = [draw_shape(name, np.random.default_rng([0, number])) for number in range(8)]
     small = np.array([np.asarray(Image.fromarray(picture).resize((12, 12)), float).ravel() for picture in pictures])

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 import models.training.stage as stage_run
 from augmentations.dataset import EditedImages, overlay_material
 from augmentations.settings import AugmentationSettings
-from data.cache import cached_squares
+from data.cache import cache_squares
 from data.errors import UserError
 from data.images import ImageSet, find_images
 from data.procedural.sample import write_pictures
@@ -323,9 +323,9 @@ def test_a_training_from_before_goes_on_as_it_began(images: ImageSet, tmp_path: 
     seen = edits_seen(monkeypatch)
     train_model(settings, classes, overlays, folder, tmp_path / "cache", seed=0, name="a")
     assert "model" not in json.loads((folder / "state.json").read_text())["identity"]
-    squares = cached_squares(classes, 72, tmp_path / "cache")
+    squares = cache_squares(classes, 72, tmp_path / "cache")
     edits = AugmentationSettings(intensity=0.5)
-    material = overlay_material(squares, cached_squares(overlays, 72, tmp_path / "cache"), 24)
+    material = overlay_material(squares, cache_squares(overlays, 72, tmp_path / "cache"), 24)
     plain = EditedImages(squares, edits, 48, 0, material)
     drawn = {key: pixels for key, pixels in seen.items() if key.startswith("48 (2,")}  # the second stage's last epoch
     seen.clear()

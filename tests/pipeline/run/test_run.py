@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from data.errors import UserError
-from data.locks import used_alone
+from data.locks import hold_folder
 from pipeline.run.run import Run, open_existing_run, open_run, run_of_checkpoint
 
 
@@ -45,7 +45,7 @@ def test_a_wrong_recipe_leaves_the_runs_own(run: Run, tmp_path: Path) -> None:
 def test_a_recipe_is_not_changed_under_another_process_that_works_with_it(run: Run, tmp_path: Path) -> None:
     kept = run.paths.recipe.read_text()
     (tmp_path / "other.yaml").write_text(kept.replace("seed: 0", "seed: 1"))
-    with used_alone(run.folder, "01_train one"):
+    with hold_folder(run.folder, "01_train one"):
         with pytest.raises(UserError, match="is in use"):
             open_run(run.folder, recipe=tmp_path / "other.yaml")
         open_run(run.folder)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from data.errors import UserError
-from data.locks import SESSION
+from data.locks import SESSION_VARIABLE
 from pipeline.run.run import Run
 from pipeline.run.step import Product, Step, make_product
 
@@ -85,9 +85,9 @@ def test_force_removes_unfinished_work_first(run: Run) -> None:
 def test_a_step_is_not_done_while_another_process_works_in_the_run(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     work = Counted(run)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
-        monkeypatch.setenv(SESSION, str(other.pid))
+        monkeypatch.setenv(SESSION_VARIABLE, str(other.pid))
         make(run, work)
-        monkeypatch.delenv(SESSION)
+        monkeypatch.delenv(SESSION_VARIABLE)
         make(run, work)  # what is up to date harms nobody
         with pytest.raises(UserError, match=rf"mine is in use \(03_ensemble, process {other.pid}"):
             make(run, work, parameters=2)

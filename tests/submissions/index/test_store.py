@@ -321,7 +321,7 @@ def test_removals_that_were_not_recorded_are_not_missed(store: Store) -> None:
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
 def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(store: Store, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.jpg")
-    with pytest.raises(UserError, match="is no regular file"):
+    with pytest.raises(UserError, match="is not a regular file"):
         digest_of(tmp_path / "a.jpg")
     add(store, 1, 2)
     open_search(store)
