@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from models.network.whitening import compute_folded_logits
 from models.training.classifier import load_classifier
+from models.training.files import stage_checkpoint
 from submissions.scoring.retrieval import in_aug_accuracy, recall_at
 
 REPEATED = {"kind": "repeated", "copies": 3}
@@ -18,38 +19,40 @@ WHITENED = {"backbone": "test_efficientnet", "dimensions": 64, "train_pooling_ex
 LARGER = 2 * SIZE
 SWEEP = (0.05, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)  # λ (MultiGrain, section 4.3: six of them)
 NEAR = 0.9  # of the specialist's figure counts as serving a task
+Measured = dict[str, dict[str, list[float]]]  # by arm and figure, run by run
+
+
+def _arm(weight: float) -> str:
+    return f"repeated, λ {weight:g}"
+
+
+UNIFORM, PLAIN, JOINT, COPIES = "uniform", _arm(1.0), _arm(0.5), _arm(0.1)
 
 
 def rows(bench: Bench) -> list[Row]:
     """Uniform sampling, and repeated augmentations at each λ of the sweep."""
-    arms: dict[str, dict[str, Any]] = {"uniform": {"objective": {"kind": "softmax"}}}
+    arms: dict[str, dict[str, Any]] = {UNIFORM: {"objective": {"kind": "softmax"}}}
     for weight in SWEEP:
         arms[_arm(weight)] = {"objective": {"kind": "multigrain", "weight": weight}, "sampling": REPEATED}
     measured = {
         name: bench.figures(name, lambda trained: _measure(bench, trained), descriptor=WHITENED, **arm)
         for name, arm in arms.items()
     }
+    return [*_training_helps(bench, measured), *_larger_input(bench, measured), *_weights(bench, measured), _one(bench, measured)]
 
-    def values(figure: str, *names: str) -> dict[str, list[float]]:
-        return {name: measured[name][figure] for name in names or arms}
 
-    uniform, plain, joint, copies = "uniform", _arm(1.0), _arm(0.5), _arm(0.1)
-    sweep = [_arm(weight) for weight in SWEEP]
-    shapes = bench.shapes
-    best = max(float(np.mean(runs)) for runs in values("top1").values())
-    classes: dict[str, Any] = {"smallest": 0.02, "learnt": (best, 1 / len(shapes.train.names), "top-1 of the best side")}
-    found = max(float(np.mean(runs)) for runs in values("copies").values())
-    chance = shapes.test_copies.copies**2 / len(shapes.test_copies.groups)  # of 5 drawn among all copies
-    of_copies: dict[str, Any] = {"smallest": 0.1, "learnt": (found, chance, "copies of 5 of the best side")}
+def _training_helps(bench: Bench, measured: Measured) -> list[Row]:
+    """Claims 2 and 3: repeated augmentations, and the margin loss on top."""
+    top1 = _values(measured, "top1")
     return [
         Row(
             "2",
             "repeated augmentations help at equal steps",
             "76.2 → 76.8 % top-1",
             f"{bench.about}; top-1 on held-out images",
-            listed(values("top1", uniform, plain)),
-            gaps(values("top1")[plain], values("top1")[uniform]),
-            **classes,
+            listed({name: top1[name] for name in (UNIFORM, PLAIN)}),
+            gaps(top1[PLAIN], top1[UNIFORM]),
+            **_of_classes(bench, measured),
             cause="each batch holds a third of the images; so short a training has not made up for it",
         ),
         Row(
@@ -57,20 +60,27 @@ def rows(bench: Bench) -> list[Row]:
             "the margin loss on top helps",
             "76.8 → 77.0 % top-1, 77.4 % at p = 3",
             f"{bench.about}; top-1 on held-out images",
-            listed(values("top1", plain, joint)),
-            gaps(values("top1")[joint], values("top1")[plain]),
-            **classes,
+            listed({name: top1[name] for name in (PLAIN, JOINT)}),
+            gaps(top1[JOINT], top1[PLAIN]),
+            **_of_classes(bench, measured),
             cause="the margin loss takes half of the gradient from few steps",
         ),
+    ]
+
+
+def _larger_input(bench: Bench, measured: Measured) -> list[Row]:
+    """Claims 4a and 4b: another pooling exponent at a larger input, for copies and for classes."""
+    joint = measured[JOINT]
+    return [
         Row(
             "4a",
             f"p* > p helps at larger input ({LARGER} px for {SIZE})",
             "figure 4c, a plot of IN-aug accuracy; p* 4 at 500 and 5 at 800 px for λ .5 (ICLR, section 3.5)",
             f"{bench.about}; p* among 1 … 10 on copies of training images, scored on copies of held-out ones; λ .5",
-            f"p* {', '.join(str(int(p)) for p in values('best_p', joint)[joint])}; copies of 5: "
-            + listed({"p*": values("larger_best")[joint], "p 3": values("larger_3")[joint]}),
-            gaps(values("larger_best")[joint], values("larger_3")[joint]),
-            **of_copies,
+            f"p* {', '.join(str(int(p)) for p in joint['best_p'])}; copies of 5: "
+            + listed({"p*": joint["larger_best"], "p 3": joint["larger_3"]}),
+            gaps(joint["larger_best"], joint["larger_3"]),
+            **_of_copies(bench, measured),
             cause="at so small a size the smallest p is best for the training copies, and no better for others",
         ),
         Row(
@@ -78,73 +88,87 @@ def rows(bench: Bench) -> list[Row]:
             f"p* > p helps top-1 at larger input ({LARGER} px for {SIZE})",
             "78.0 → 78.6 % top-1 at 500 px (MultiGrain, section 4.4)",
             f"{bench.about}; p* among 1 … 10 on copies of training images; top-1 on held-out images; λ .5",
-            listed({"p*": values("top1_best_p", joint)[joint], "p 3": values("top1_3", joint)[joint]}),
-            gaps(values("top1_best_p")[joint], values("top1_3")[joint]),
-            **classes,
+            listed({"p*": joint["top1_best_p"], "p 3": joint["top1_3"]}),
+            gaps(joint["top1_best_p"], joint["top1_3"]),
+            **_of_classes(bench, measured),
             cause="at so small a size the smallest p is best for the training copies",
         ),
+    ]
+
+
+def _weights(bench: Bench, measured: Measured) -> list[Row]:
+    """Claims 5a and 5b: which λ is better for copies, and which for classes."""
+    sweep = [_arm(weight) for weight in SWEEP]
+    copies, top1 = _values(measured, "copies"), _values(measured, "top1")
+    return [
         Row(
             "5a",
             "a small λ is better for copies",
             "figure 5, a plot: best at λ = .1",
             f"{bench.about}; copies of 5 found, held-out images",
-            listed(values("copies", *sweep)),
-            gaps(values("copies")[copies], values("copies")[plain]),
-            **of_copies,
+            listed({name: copies[name] for name in sweep}),
+            gaps(copies[COPIES], copies[PLAIN]),
+            **_of_copies(bench, measured),
         ),
         Row(
             "5b",
             "a large λ is better for classes",
             "figure 5, a plot: lowest at λ = .1; 77.4 % top-1 at .5, 76.9 % at 1",
             f"{bench.about}; top-1 on held-out images",
-            listed(values("top1", *sweep)),
-            gaps(values("top1")[plain], values("top1")[copies]),
-            **classes,
+            listed({name: top1[name] for name in sweep}),
+            gaps(top1[PLAIN], top1[COPIES]),
+            **_of_classes(bench, measured),
             cause="from scratch the margin loss teaches the classes too, as in claim 3",
-        ),
-        _one_embedding(
-            bench,
-            values("whitened_top1")[joint],
-            values("whitened_recall")[joint],
-            values("whitened_copies")[joint],
-            values("top1")[plain],
-            values("recall")[plain],
-            values("copies")[copies],
         ),
     ]
 
 
-def _one_embedding(
-    bench: Bench,
-    top1: list[float],
-    recall: list[float],
-    copies: list[float],
-    best_top1: list[float],
-    best_recall: list[float],
-    best_copies: list[float],
-) -> Row:
-    pairs = ((top1, best_top1), (recall, best_recall), (copies, best_copies))
-    ratios = [[a / b for a, b in zip(ours, best, strict=True)] for ours, best in pairs]
-    worst = np.min(ratios, axis=0)
+def _one(bench: Bench, measured: Measured) -> Row:
+    """Claim 6: one embedding for classes, instances and copies, against a specialist of each."""
+    specialists = {
+        "top-1": ("whitened_top1", measured[PLAIN]["top1"]),
+        "class R@1": ("whitened_recall", measured[PLAIN]["recall"]),
+        "copies": ("whitened_copies", measured[COPIES]["copies"]),
+    }
+    ratios = {
+        task: [ours / best for ours, best in zip(measured[JOINT][figure], specialist, strict=True)]
+        for task, (figure, specialist) in specialists.items()
+    }
+    worst = np.min(list(ratios.values()), axis=0)
     return Row(
         "6",
         f"one whitened embedding serves class, instance and copy (within {1 - NEAR:.0%} of each specialist)",
         "tables 2 and 3: on a par with specialised networks",
         f"{bench.about}; λ .5 whitened and folded, against λ 1 (top-1, class R@1) and λ .1 (copies)",
-        "share of the specialist: " + listed(dict(zip(("top-1", "class R@1", "copies"), ratios, strict=True))),
+        "share of the specialist: " + listed(ratios),
         tuple(float(ratio - NEAR) for ratio in worst),
         smallest=0.05,
         cause="one of the three tasks lost more",
     )
 
 
-def _arm(weight: float) -> str:
-    return f"repeated, λ {weight:g}"
+def _of_classes(bench: Bench, measured: Measured) -> dict[str, Any]:
+    """What a claim about top-1 needs to be decided."""
+    best = max(float(np.mean(runs)) for runs in _values(measured, "top1").values())
+    return {"smallest": 0.02, "learnt": (best, 1 / len(bench.shapes.train.names), "top-1 of the best side")}
+
+
+def _of_copies(bench: Bench, measured: Measured) -> dict[str, Any]:
+    """What a claim about copies found needs to be decided."""
+    copies = bench.shapes.test_copies
+    best = max(float(np.mean(runs)) for runs in _values(measured, "copies").values())
+    chance = copies.copies**2 / len(copies.groups)  # of 5 drawn among all copies
+    return {"smallest": 0.1, "learnt": (best, chance, "copies of 5 of the best side")}
+
+
+def _values(measured: Measured, figure: str) -> dict[str, list[float]]:
+    """One figure of every arm."""
+    return {name: figures[figure] for name, figures in measured.items()}
 
 
 def _measure(bench: Bench, trained: Trained) -> Figures:
     shapes, descriptor = bench.shapes, trained.descriptor
-    weight, bias = load_classifier(trained.folder / "stage-1.safetensors")
+    weight, bias = load_classifier(stage_checkpoint(trained.folder, 1))
     raw = torch.from_numpy(vectors_of(descriptor, shapes.held_out.images, raw=True))
     whitening = descriptor.whitening()
     if whitening is None:
