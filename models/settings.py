@@ -247,6 +247,10 @@ class EmbeddingSettings(Settings):
         """The settings that vectors depend on: without the number of workers and the sizes of batches and shards."""
         return self.model_dump(mode="json", exclude={"workers", "batch_size", "shard"})
 
+    def what_makes_shards(self) -> str:
+        """The settings that the shards of a stopped run depend on, as JSON: all but the number of workers."""
+        return self.model_dump_json(exclude={"workers"})
+
 
 class HandmadeModelSettings(HandmadeSettings):
     """A model of the recipe that is made by hand: no stages, no objective.

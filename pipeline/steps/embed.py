@@ -103,7 +103,7 @@ def _embed_shard(loaded: Checkpoint, images: ImageSet, settings: EmbeddingSettin
 
 def _digest(checkpoint: Path, images: ImageSet, settings: EmbeddingSettings) -> str:
     """What the shards were made from; shards of something else are never joined."""
-    made_from = [fingerprint(checkpoint), fingerprint(images), settings.model_dump_json(exclude={"workers"})]
+    made_from = [fingerprint(checkpoint), fingerprint(images), settings.what_makes_shards()]
     return hashlib.sha256(json.dumps(made_from).encode()).hexdigest()[:16]
 
 
