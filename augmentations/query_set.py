@@ -1,10 +1,7 @@
 """A synthetic query set: edited copies and edited distractors, with ground truth and the record of every query."""
 
 import json
-import os
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +14,7 @@ from augmentations.composition import Edited, draw_record, replay
 from augmentations.edits.registry import TUNED_SIDE
 from augmentations.randomness import generator_for
 from augmentations.settings import AugmentationSettings
+from data.cores import map_on_cores
 from data.decode import decode_rgb
 from data.errors import ImageError, UserError
 from data.files import whole_folder
@@ -86,9 +84,8 @@ def make_query_set(
     with whole_folder(folder) as temporary:
         (temporary / QUERY).mkdir()
         edit = partial(_write_query, temporary / QUERY, settings, seed, overlays)
-        with ProcessPoolExecutor(os.cpu_count(), get_context("forkserver")) as pool:
-            done = pool.map(edit, [task for task, _ in tasks], chunksize=8)
-            results = list(tqdm(done, total=count, desc="editing queries", unit="query", leave=False))
+        done = map_on_cores(edit, [task for task, _ in tasks], chunk=8)
+        results = list(tqdm(done, total=count, desc="editing queries", unit="query", leave=False))
         _write_tables(temporary, tasks, results)
 
 

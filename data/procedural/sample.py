@@ -1,15 +1,13 @@
 """Folders of procedural pictures, drawn on all cores and the same on every machine."""
 
-import os
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
+from data.cores import map_on_cores
 from data.procedural.pictures import draw_picture
 
 
@@ -25,8 +23,7 @@ def write_pictures(folder: Path, prefix: str, count: int, seed: int, workers: in
     """
     folder.mkdir(parents=True, exist_ok=True)
     write = partial(_write_picture, folder, prefix, seed)
-    with ProcessPoolExecutor(workers or os.cpu_count(), get_context("forkserver")) as pool:
-        yield from pool.map(write, range(count), chunksize=16)
+    yield from map_on_cores(write, range(count), workers)
 
 
 def _write_picture(folder: Path, prefix: str, seed: int, number: int) -> Path:

@@ -4,12 +4,9 @@ Every instance has its own position, size, rotation, tint, light, background sce
 these, which makes recognising the class, the instance and the copy three different tasks. Deterministic given the seed.
 """
 
-import os
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import product
-from multiprocessing import get_context
 from pathlib import Path
 
 import cv2
@@ -18,6 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from PIL import Image
 
+from data.cores import map_on_cores
 from data.errors import UserError
 from data.images import ImageSet
 from data.labels import LABEL_COLUMNS, LabelledImages, label_images
@@ -90,8 +88,7 @@ def write_shapes(
     (folder / TRAINING).mkdir(parents=True, exist_ok=True)
     tasks = [(name, instance) for name in names for instance in range(instances)]
     write = partial(_write_shape, folder / TRAINING, seed, size)
-    with ProcessPoolExecutor(workers or os.cpu_count(), get_context("forkserver")) as pool:
-        paths = list(pool.map(write, tasks, chunksize=16))
+    paths = list(map_on_cores(write, tasks, workers))
     images = ImageSet([path.stem for path in paths], paths)
     rows = [(image_id, name) for image_id, (name, _) in zip(images.ids, tasks, strict=True)]
     pd.DataFrame(rows, columns=LABEL_COLUMNS).to_csv(folder / TRAINING_LABELS, index=False)

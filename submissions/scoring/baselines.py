@@ -1,11 +1,8 @@
 """Descriptors that learn nothing: what a trained model must beat on the same images."""
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 
 import cv2
@@ -14,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from data.cores import map_on_cores
 from data.decode import decode_rgb
 from data.errors import ImageError
 from data.images import ImageSet
@@ -51,8 +49,7 @@ def grey_pixels(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 def describe(images: ImageSet, baseline: Baseline, workers: int | None = None) -> Described:
     """Apply a baseline to every image, each decoded at 64 pixels or more, on `workers` processes (None: all cores)."""
-    with ProcessPoolExecutor(workers or os.cpu_count(), get_context("forkserver")) as pool:
-        rows = list(pool.map(partial(_describe_one, baseline), images.paths, chunksize=32))
+    rows = list(map_on_cores(partial(_describe_one, baseline), images.paths, workers, chunk=32))
     dimensions = next((len(row) for row in rows if row is not None), 1)
     vectors = np.stack([np.zeros(dimensions, np.float32) if row is None else row for row in rows])
     return Described(vectors, np.array([row is None for row in rows]))
