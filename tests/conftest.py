@@ -1,14 +1,53 @@
-"""What every test shares: no hub, one thread, and the optional folder of real photos."""
+"""What every test shares: no hub, one thread, the longest files first, and the optional folder of real photos."""
 
+import io
 import json
 import os
 import runpy
+import signal
+import subprocess
+from collections.abc import Callable
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # pytest runs in as many processes as there are cores
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest files: begun last, one process would work on them while the others wait."""
+    items.sort(key=lambda item: not item.path.is_relative_to(Path(__file__).parent / "end_to_end"))
+
+
+@pytest.fixture(scope="session")
+def run_command() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run a command of pipeline/ in a folder as a user would, but in this process, which need not import torch again.
+
+    A traceback, which would end the command with code 1, is raised here.
+    """
+
+    def run(where: Path, name: str, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+        command = [str(Path(__file__).parents[1] / "pipeline" / f"{name}.py"), *map(str, arguments)]
+        output, errors = io.StringIO(), io.StringIO()
+        code: object = 0
+        before = signal.getsignal(signal.SIGTERM)
+        with pytest.MonkeyPatch.context() as patched, chdir(where), redirect_stdout(output), redirect_stderr(errors):
+            patched.setattr("sys.argv", command)
+            for variable, value in environment.items():
+                patched.setenv(variable, value)
+            try:
+                runpy.run_path(command[0], run_name="__main__")
+            except SystemExit as end:
+                code = end.code or 0
+            finally:
+                signal.signal(signal.SIGTERM, before)  # which every command takes for itself
+        assert isinstance(code, int), code
+        return subprocess.CompletedProcess(command, code, output.getvalue(), errors.getvalue())
+
+    return run
 
 
 @pytest.fixture(scope="session")
@@ -35,7 +74,7 @@ normalization: {methods: method2, direction_neighbours: 10}
 
 
 @pytest.fixture(scope="session")
-def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def small_run(tmp_path_factory: pytest.TempPathFactory, run_command: Callable[..., subprocess.CompletedProcess[str]]) -> Path:
     """A run up to step 03 on little pictures, with an untrained network; its data lie beside it in data/."""
     # imported here: most tests do without torch
     from data.procedural.sample import write_pictures
@@ -53,8 +92,6 @@ def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     network = Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16))
     save_descriptor(run / "models" / "one" / "stage-1.safetensors", network, 32, {})
     for step in ("00_augment", "02_embed", "03_ensemble"):
-        with pytest.MonkeyPatch.context() as patched:
-            script = Path(__file__).parents[1] / "pipeline" / f"{step}.py"
-            patched.setattr("sys.argv", [str(script), "--run", str(run)])
-            runpy.run_path(str(script), run_name="__main__")
+        done = run_command(where, step, "--run", run)
+        assert done.returncode == 0, done.stderr
     return run

@@ -81,14 +81,14 @@ def test_normalized_is_the_networks_input() -> None:
 
 
 def test_query_set_is_complete_and_reproducible(images: ImageSet, tmp_path: Path) -> None:
-    references, distractors = images.select(images.ids[:10]), images.select(images.ids[10:16])
+    references, distractors = images.select(images.ids[:5]), images.select(images.ids[5:9])
     for name in ("one", "two"):
-        make_query_set(references, distractors, distractors, SETTINGS, 3, 20, 12, tmp_path / name)
+        make_query_set(references, distractors, distractors, SETTINGS, 3, 10, 6, tmp_path / name)
     truth = read_ground_truth(tmp_path / "one" / "public_ground_truth.csv")
-    assert truth.query_ids == [f"Q{number:05d}" for number in range(20)] and len(truth.pairs) == 12
+    assert truth.query_ids == [f"Q{number:05d}" for number in range(10)] and len(truth.pairs) == 6
     assert {reference for _, reference in truth.pairs} == set(references.ids)
     names = sorted(path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*") if path.is_file())
-    assert len(names) == 23
+    assert len(names) == 13
     for path in names:
         assert (tmp_path / "one" / path).read_bytes() == (tmp_path / "two" / path).read_bytes()
     edits = (tmp_path / "one" / "query_edits.csv").read_text().splitlines()[1:]

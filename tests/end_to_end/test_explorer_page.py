@@ -2,7 +2,6 @@
 
 import io
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,13 +14,9 @@ from PIL import Image
 
 if TYPE_CHECKING:
     from playwright import sync_api
-else:
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
 Scheme = Literal["light", "dark"]
 TOP = Path(__file__).parents[2]
-CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on the PATH")
 
 
 @pytest.fixture(scope="module")
@@ -34,14 +29,6 @@ def address(small_run: Path) -> Iterator[str]:
         assert "http://127.0.0.1:" in line
         yield line.split(": ", 1)[1].split()[0]
         process.terminate()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator["sync_api.Browser"]:
-    with sync_api.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 @pytest.fixture

@@ -1,10 +1,8 @@
 """The report and the comparison as a person opens them: from disk, in headless Chromium, light and dark, wide and narrow."""
 
-import os
 import shutil
 import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -23,13 +21,8 @@ from submissions.vectors.files import Vectors, write_vectors
 
 if TYPE_CHECKING:
     from playwright import sync_api
-else:
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
 Scheme = Literal["light", "dark"]
-TOP = Path(__file__).parents[2]
-CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on the PATH")
 
 QUERIES, COPIES, REFERENCES = 40, 24, 30
 RECIPE = """
@@ -80,7 +73,9 @@ def write_run(folder: Path, data: Path, noise: float, seed: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def pages(
+    tmp_path_factory: pytest.TempPathFactory, run_command: Callable[..., subprocess.CompletedProcess[str]]
+) -> dict[str, Path]:
     """A run's report and its comparison with another run, written by step 06."""
     where = tmp_path_factory.mktemp("pages")
     data = where / "data"
@@ -98,9 +93,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     write_run(where / "good", data, 0.5, seed=1)
     write_run(where / "other", data, 1.5, seed=2)
     for arguments in ([], ["--compare", str(where / "other")]):
-        command = [sys.executable, str(TOP / "pipeline" / "06_score.py"), "--run", str(where / "good"), *arguments]
-        environment = os.environ | {"OMP_NUM_THREADS": "1"}
-        done = subprocess.run(command, cwd=where, env=environment, capture_output=True, text=True, timeout=300)
+        done = run_command(where, "06_score", "--run", where / "good", *arguments)
         assert done.returncode == 0, done.stdout + done.stderr
     return {
         "report": where / "good/report/index.html",
@@ -119,14 +112,6 @@ def write_matches(folder: Path, data: Path) -> Path:
     pairs = [Match(query, reference, -0.1, 1e-5) for query, reference in zip(queries, references, strict=True)]
     matches = Matches(pairs, -0.5, QUERIES, REFERENCES, [references[7], strange])
     return write_matches_page(folder, matches, Rule(None, Tail(1, 0.1, 0.01, 1000), 0.001, 10))
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator["sync_api.Browser"]:
-    with sync_api.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

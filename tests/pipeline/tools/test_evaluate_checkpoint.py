@@ -1,8 +1,7 @@
-"""evaluate.py as a process, on folders that the test makes."""
+"""evaluate.py on folders that the test makes."""
 
-import os
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from models.network.checkpoint import save_descriptor
 from models.network.descriptor import Descriptor
 from models.settings import DescriptorSettings
 
-TOP = Path(__file__).parents[3]
+Evaluate = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="module")
@@ -34,32 +33,37 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return sorted(folder.iterdir())
 
 
-def evaluate(checkpoint: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(TOP / "pipeline" / "evaluate.py"), "--checkpoint", str(checkpoint), *map(str, arguments)]
-    return subprocess.run(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=120)
+@pytest.fixture
+def evaluate(checkpoint: Path, run_command: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path) -> Evaluate:
+    """evaluate(*arguments): the command with the checkpoint."""
+
+    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+        return run_command(tmp_path, "evaluate", "--checkpoint", checkpoint, *arguments)
+
+    return run
 
 
-def test_holidays_by_the_protocol_that_keeps_the_shape(checkpoint: Path, pictures: list[Path], tmp_path: Path) -> None:
+def test_holidays_by_the_protocol_that_keeps_the_shape(evaluate: Evaluate, pictures: list[Path], tmp_path: Path) -> None:
     (tmp_path / "jpg").mkdir()
     for number, path in enumerate(pictures):
         (tmp_path / "jpg" / f"{100_000 + 100 * (number // 3) + number % 3}.jpg").write_bytes(path.read_bytes())
     assert len(read_holidays(tmp_path).queries) == 4
-    done = evaluate(checkpoint, "--set", "holidays", "--root", tmp_path, "--protocol", "long_side", "--image-size", 64)
+    done = evaluate("--set", "holidays", "--root", tmp_path, "--protocol", "long_side", "--image-size", 64)
     assert "mAP" in done.stdout and "64 px, long_side" in done.stdout, done.stderr
 
 
-def test_class_folders_with_a_classifier(checkpoint: Path, pictures: list[Path], tmp_path: Path) -> None:
+def test_class_folders_with_a_classifier(evaluate: Evaluate, pictures: list[Path], tmp_path: Path) -> None:
     for number, path in enumerate(pictures):
         folder = tmp_path / "abc"[number % 3]
         folder.mkdir(exist_ok=True)
         (folder / path.name).write_bytes(path.read_bytes())
     shown = ("--protocol", "center_crop", "--pooling-exponent", 5)
-    done = evaluate(checkpoint, "--set", "class_folders", "--root", tmp_path, *shown)
+    done = evaluate("--set", "class_folders", "--root", tmp_path, *shown)
     for figure in ("Recall@1", "NMI", "s: upper bound", "top-1", "top-5", "p 5.00"):
         assert figure in done.stdout, done.stdout + done.stderr
 
 
-def test_online_products_are_scored_at_the_papers_ranks(checkpoint: Path, pictures: list[Path], tmp_path: Path) -> None:
+def test_online_products_are_scored_at_the_papers_ranks(evaluate: Evaluate, pictures: list[Path], tmp_path: Path) -> None:
     """Recall@1, 10, 100 and 1000 (IDEAL, table 3), where CUB and Cars have 1, 2, 4 and 8; at the size of training the centre."""
     (tmp_path / "toaster_final").mkdir()
     rows = ["image_id class_id super_class_id path"]
@@ -68,33 +72,33 @@ def test_online_products_are_scored_at_the_papers_ranks(checkpoint: Path, pictur
         rows.append(f"{number + 1} {number // 2 + 1} 1 toaster_final/{path.name}")
     for table in ("Ebay_train.txt", "Ebay_test.txt"):
         (tmp_path / table).write_text("\n".join(rows))
-    done = evaluate(checkpoint, "--set", "online_products", "--root", tmp_path)
+    done = evaluate("--set", "online_products", "--root", tmp_path)
     found = [word for word in done.stdout.split() if word.startswith("Recall@")]
     assert found == ["Recall@1", "Recall@10", "Recall@100", "Recall@1000"] and "32 px, center_crop" in done.stdout, done.stderr
 
 
-def test_above_the_size_of_training_the_whole_image_is_shown(checkpoint: Path, pictures: list[Path], tmp_path: Path) -> None:
+def test_above_the_size_of_training_the_whole_image_is_shown(evaluate: Evaluate, pictures: list[Path], tmp_path: Path) -> None:
     for number, path in enumerate(pictures):
         (tmp_path / "ab"[number % 2]).mkdir(exist_ok=True)
         (tmp_path / "ab"[number % 2] / path.name).write_bytes(path.read_bytes())
-    done = evaluate(checkpoint, "--set", "class_folders", "--root", tmp_path, "--image-size", 48)
+    done = evaluate("--set", "class_folders", "--root", tmp_path, "--image-size", 48)
     assert "48 px, long_side" in done.stdout, done.stderr
 
 
-def test_what_is_left_out_is_told(checkpoint: Path, pictures: list[Path], tmp_path: Path) -> None:
+def test_what_is_left_out_is_told(evaluate: Evaluate, pictures: list[Path], tmp_path: Path) -> None:
     for number, path in enumerate(pictures[:8]):
         folder = tmp_path / "ab"[number % 2]
         folder.mkdir(exist_ok=True)
         (folder / path.name).write_bytes(path.read_bytes() if number else b"broken")
-    done = evaluate(checkpoint, "--set", "class_folders", "--root", tmp_path)
+    done = evaluate("--set", "class_folders", "--root", tmp_path)
     assert "1 of 8 images cannot be read and match nothing, the first is" in done.stdout, done.stderr
     assert "no top-1: the classifier knows 3 classes" in done.stdout and pictures[0].name in done.stdout
 
 
-def test_wrong_input_is_told(checkpoint: Path, tmp_path: Path) -> None:
-    done = evaluate(checkpoint, "--set", "holidays", "--root", tmp_path)
+def test_wrong_input_is_told(evaluate: Evaluate, tmp_path: Path) -> None:
+    done = evaluate("--set", "holidays", "--root", tmp_path)
     assert done.returncode == 2 and "jpg/" in done.stderr and "Traceback" not in done.stderr
-    done = evaluate(checkpoint, "--set", "ukb", "--root", tmp_path, "--distractors", tmp_path)
+    done = evaluate("--set", "ukb", "--root", tmp_path, "--distractors", tmp_path)
     assert done.returncode == 2 and "goes with --set copydays" in done.stderr
-    done = evaluate(checkpoint, "--set", "ukb", "--root", tmp_path, "--pooling-exponent", "nan")
+    done = evaluate("--set", "ukb", "--root", tmp_path, "--pooling-exponent", "nan")
     assert done.returncode == 2 and "--pooling-exponent nan" in done.stderr

@@ -3,7 +3,7 @@
 import json
 import shutil
 import subprocess
-import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +30,6 @@ from pipeline.tools.match_search import Search
 from submissions.index.matches import Rule
 from submissions.index.store import digest_of, open_store, stored_files
 
-TOP = Path(__file__).parents[3]
 RULE = Rule(score=-0.05, tail=None, rate=0.001, most=5)
 
 
@@ -280,7 +279,8 @@ def test_a_run_whose_data_set_was_moved_is_used_with_its_new_place(
     assert "(0.01 false alarms per query to be expected)" in capsys.readouterr().out
 
 
-def test_the_script_prints_the_message_and_exits_with_2(tmp_path: Path) -> None:
-    command = [sys.executable, str(TOP / "pipeline" / "match.py"), "--add", "x"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+def test_the_script_prints_the_message_and_exits_with_2(
+    tmp_path: Path, run_command: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    done = run_command(tmp_path, "match", "--add", "x")
     assert done.returncode == 2 and done.stderr.startswith("error: ")

@@ -4,9 +4,8 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +23,6 @@ from pipeline.tools import match_index
 from pipeline.tools.extractor import Extractor
 from submissions.index.store import Content
 
-TOP = Path(__file__).parents[3]
 THRESHOLD = "-0.02"
 
 
@@ -163,14 +161,12 @@ def test_two_files_give_one_answer(album: Path, checkpoint: Path, capsys: pytest
         main(["--checkpoint", str(checkpoint), str(first), str(copy)])
 
 
-def test_exit_codes_are_those_of_cmp(album: Path, checkpoint: Path) -> None:
-    base = [sys.executable, str(TOP / "pipeline" / "match.py"), "--checkpoint", str(checkpoint), "--threshold", THRESHOLD]
-    first = str(album / "a" / "R000000.jpg")
-    codes = [
-        subprocess.run([*base, first, other], capture_output=True, cwd=album).returncode
-        for other in (str(album / "b" / "smaller.png"), str(album / "b" / "white.png"), "none.jpg")
-    ]
-    assert codes == [0, 1, 2]
+def test_exit_codes_are_those_of_cmp(
+    album: Path, checkpoint: Path, run_command: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    base = ["--checkpoint", checkpoint, "--threshold", THRESHOLD, album / "a" / "R000000.jpg"]
+    others = (album / "b" / "smaller.png", album / "b" / "white.png", "none.jpg")
+    assert [run_command(album, "match", *base, other).returncode for other in others] == [0, 1, 2]
 
 
 def test_json_lines_stand_alone_on_standard_output(album: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:

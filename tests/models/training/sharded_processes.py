@@ -1,8 +1,12 @@
-"""One process of test_sharding: its part of the batch through its part of the class matrix; results to a file."""
+"""The processes of test_sharding, forked so that torch is imported once.
+
+Each takes its part of the batch through its part of the class matrix and writes its results to a file.
+"""
 
 import os
 import sys
 from datetime import timedelta
+from multiprocessing import get_context
 from pathlib import Path
 
 import torch
@@ -18,8 +22,8 @@ CASES = {
 }
 
 
-def main(folder: Path) -> None:
-    rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+def work(folder: Path, rank: int, ranks: int) -> None:
+    os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(ranks)}
     if ranks > 1:
         distributed.init_process_group(
             "gloo", init_method=f"file://{folder}/meeting-{ranks}", rank=rank, world_size=ranks, timeout=timedelta(seconds=60)
@@ -45,4 +49,11 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    context = get_context("fork")
+    every = [(rank, ranks) for ranks in (1, 2, 4) for rank in range(ranks)]
+    running = [context.Process(target=work, args=(Path(sys.argv[1]), *one)) for one in every]
+    for process in running:
+        process.start()
+    for process in running:
+        process.join()
+    sys.exit(any(process.exitcode for process in running))
