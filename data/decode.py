@@ -17,6 +17,7 @@ MAX_PIXELS_BY_FORMAT = {"JPEG2000": 50_000_000}  # its decoder needs three times
 MIN_SIDE_PIXELS = 8
 MAX_FILE_BYTES = 800 * 2**20  # MAX_IMAGE_PIXELS with four uncompressed 16-bit channels
 PIXELS_PER_STRIP = 4_000_000  # converted at once: a large image is in memory twice, no more
+MAX_SCANNED_PIXELS = 3_000_000_000  # of a progressive JPEG, over its scans: each costs as much as an image, in few bytes
 
 
 def decode_rgb(source: Path | bytes, short_side: int | None = None) -> NDArray[np.uint8]:
@@ -33,6 +34,7 @@ def decode_rgb(source: Path | bytes, short_side: int | None = None) -> NDArray[n
     Raises:
         ImageError: the file is missing, empty, larger than `MAX_FILE_BYTES`, not an image or damaged, or the image has more than
             `MAX_IMAGE_PIXELS` pixels or a side shorter than `MIN_SIDE_PIXELS`.
+MAX_SCANNED_PIXELS = 3_000_000_000  # of a progressive JPEG, over its scans: each costs as much as an image, in few bytes
     """
     name = Path("<bytes>") if isinstance(source, bytes) else Path(source)
     try:
@@ -50,6 +52,7 @@ def decode_rgb(source: Path | bytes, short_side: int | None = None) -> NDArray[n
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # size and damage are checked here
             with Image.open(io.BytesIO(content), formats=formats) as image:
+                _check_scans(image, name, content)
                 return _to_rgb(image, name, short_side)
     except ImageError:
         raise
@@ -59,6 +62,14 @@ def decode_rgb(source: Path | bytes, short_side: int | None = None) -> NDArray[n
         raise ImageError(name, f"is larger than {MAX_IMAGE_PIXELS:,} pixels") from error
     except Exception as error:  # damaged files raise all kinds of errors, from OSError to struct.error
         raise ImageError(name, f"is damaged ({error})") from error
+
+
+def _check_scans(image: Image.Image, name: Path, content: bytes) -> None:
+    """Refuse a JPEG of so many scans that decoding it takes minutes; cameras and encoders write a dozen."""
+    if image.format in ("JPEG", "MPO"):
+        scans = content.count(b"\xff\xda")  # never within the pixels, where a zero follows each 255
+        if scans * image.width * image.height > MAX_SCANNED_PIXELS:
+            raise ImageError(name, f"goes over its {image.width} x {image.height} pixels in {scans:,} scans, too many to decode")
 
 
 def _to_rgb(image: Image.Image, name: Path, short_side: int | None) -> NDArray[np.uint8]:

@@ -143,6 +143,15 @@ def test_formats_whose_decoders_take_more_memory_have_a_lower_limit(form: str, m
             decode_rgb(content)
 
 
+def test_a_jpeg_of_thousands_of_scans_is_refused() -> None:
+    """150 kB of them kept a processor busy for a minute."""
+    whole = encoded(PICTURE.resize((1000, 1000)), "JPEG", progressive=True)
+    last = whole[whole.rindex(b"\xff\xda") : -2]
+    assert decode_rgb(whole).shape == (1000, 1000, 3)
+    with pytest.raises(ImageError, match=r"in 5,0\d\d scans, too many to decode"):
+        decode_rgb(whole[:-2] + 5000 * last[:40] + b"\xff\xd9")
+
+
 def test_a_file_over_the_limit_is_not_read_completely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode, "MAX_FILE_BYTES", 2**20)
     with (tmp_path / "a.jpg").open("wb") as file:
