@@ -33,8 +33,7 @@ def decode_rgb(source: Path | bytes, short_side: int | None = None) -> NDArray[n
 
     Raises:
         ImageError: the file is missing, empty, larger than `MAX_FILE_BYTES`, not an image or damaged, or the image has more than
-            `MAX_IMAGE_PIXELS` pixels or a side shorter than `MIN_SIDE_PIXELS`.
-MAX_SCANNED_PIXELS = 3_000_000_000  # of a progressive JPEG, over its scans: each costs as much as an image, in few bytes
+            `MAX_IMAGE_PIXELS` pixels, a side shorter than `MIN_SIDE_PIXELS`, or as a JPEG too many progressive scans.
     """
     name = Path("<bytes>") if isinstance(source, bytes) else Path(source)
     try:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from data.errors import UserError
 from data.formats import IMAGE_ENDINGS
+from data.names import text_of
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def find_images(folder: Path | str, naming: Literal["stem", "path", "file"] = "s
         folder: searched recursively; hidden files are skipped. Broken links and pipes with an image's extension are included,
             as unreadable images.
         naming: how ids are made: from the file name without extension ("stem", the ISC2021 layout), or from the path relative to
-            `folder` without ("path") or with the extension ("file").
+            `folder` without ("path") or with the extension ("file"). Bytes that are not text become escapes.
 
     Raises:
         UserError: the folder does not exist or contains no image, or two files have the same id.
@@ -69,7 +70,7 @@ def find_images(folder: Path | str, naming: Literal["stem", "path", "file"] = "s
         if path.suffix.lower() not in IMAGE_ENDINGS or path.name.startswith(".") or path.is_dir():
             continue
         below = path.relative_to(folder)
-        image_id = {"stem": path.stem, "path": below.with_suffix("").as_posix(), "file": below.as_posix()}[naming]
+        image_id = text_of({"stem": path.stem, "path": below.with_suffix("").as_posix(), "file": below.as_posix()}[naming])
         if image_id in found:
             raise UserError(f"{found[image_id]} and {path} share the id {image_id!r}. Rename or remove one of them.")
         found[image_id] = path

@@ -19,7 +19,9 @@ from tqdm import tqdm
 
 from data.errors import UserError
 from data.images import ImageSet, find_images
+from data.names import line_of
 from data.process import choose_workers, print_once, process_count, process_rank, usable_cores
+from data.unreadable import list_unreadable
 from models.device import best_device, describe_device
 from models.distributed import report_lost_process
 from models.inference.embed import embed_images
@@ -32,7 +34,7 @@ LONGEST_WAIT = timedelta(hours=24)  # of processes for each other
 
 
 def embed_to_file(checkpoint: Path, images: ImageSet, settings: EmbeddingSettings, output: Path) -> None:
-    """Embed all images into `output`; unreadable ones are reported and listed in `<output>.unreadable.txt`.
+    """Embed all images into `output`; unreadable ones are reported and listed with their reasons in `<output>.unreadable.txt`.
 
     Of n processes (torchrun) each embeds every n-th shard and the first one joins them. Shards have fixed bounds, so the file is
     the same bit by bit for any number of processes.
@@ -118,8 +120,10 @@ def _wait_for_all(ranks: int) -> None:
 
 def _report_unreadable(images: ImageSet, unreadable: NDArray[np.bool_], output: Path) -> None:
     listed = output.with_suffix(".unreadable.txt")
-    names = [str(path) for path, bad in zip(images.paths, unreadable, strict=True) if bad]
-    listed.unlink(missing_ok=True)
-    if names:
-        listed.write_text("\n".join(names) + "\n", encoding="utf-8")
-        print(f"  {len(names)} of {len(images)} images cannot be read and match nothing, the first is {names[0]}; all: {listed}")
+    bad = [images.paths[row] for row in np.flatnonzero(unreadable).tolist()]
+    list_unreadable(listed, bad)
+    if bad:
+        print(
+            f"  {len(bad)} of {len(images)} images cannot be read and match nothing, the first is {line_of(bad[0])}; "
+            f"all, with reasons: {listed}"
+        )

@@ -8,6 +8,8 @@ from pathlib import Path
 from data.discovery import Discovered, discover, format_skipped_counts
 from data.errors import UserError
 from data.locks import hold_lock_file
+from data.names import line_of
+from data.unreadable import list_unreadable
 from pipeline.tools.match_groups import Grouped, make_groups, read_facts, without_flat, write_grouped
 from pipeline.tools.match_index import Added, add_pictures, forget_missing, indexed_path
 from pipeline.tools.match_leakage import report_folders, report_leakage
@@ -19,11 +21,12 @@ from submissions.copies.keeping import KeepRule
 from submissions.formats.matching_track import write_pairs
 from submissions.index.decisions import decisions
 from submissions.index.matches import Match, Matches, Rule, counted, write_matches_csv
-from submissions.index.store import FILE, Store, forget_queries, open_store, remove_files
+from submissions.index.store import FILE, Store, forget_queries, open_store, remove_files, unreadable_files
 from submissions.report.matches_page import write_matches_page
 from submissions.report.output_folder import check_output_folder
 
 GALLERY = "gallery"
+UNREADABLE = "unreadable.txt"  # in the folder of the results, or of the index
 
 
 @dataclass(frozen=True)
@@ -251,7 +254,9 @@ def _exclusions(store: Store, sources: Sources) -> Exclusions:
 
 def _change(store: Store, model: Model, added: Discovered | None, removed: Sequence[Path], output: Output) -> None:
     if added is not None:
-        _say_added(str(store.folder), add_pictures(store, model.extractor, added.paths), output)
+        done = add_pictures(store, model.extractor, added.paths)
+        _say_added(str(store.folder), done, output)
+        _report_unreadable([*done.closed, *unreadable_files(store)], store.folder / UNREADABLE, output)
     if removed:
         files = remove_files(store, map(indexed_path, removed))
         output.say(f"removed {sum(files.values())} files from {store.folder}")
@@ -264,6 +269,13 @@ def _say_added(where: str, added: Added, output: Output) -> None:
     output.say(f"{where}: {added.images} images, {added.embedded} of them embedded, {closed}the others were known")
 
 
+def _report_unreadable(images: Sequence[Path], listed: Path, output: Output) -> None:
+    list_unreadable(listed, images)
+    if images:
+        count, first = len(images), line_of(images[0])
+        output.say(f"images that cannot be read and match nothing: {count}, the first is {first}; all, with reasons: {listed}")
+
+
 def _write(folder: Path, found: Found, grouped: Grouped | None, rule: Rule, output: Output) -> None:
     matches = found.matches
     write_matches_csv(folder / "matches.csv", matches)
@@ -273,9 +285,7 @@ def _write(folder: Path, found: Found, grouped: Grouped | None, rule: Rule, outp
     output.say(
         f"{matches.queries} queries, {matches.references} different references; {counted(matches)} {_decided(matches, rule)}"
     )
-    if matches.unreadable:
-        first = matches.unreadable[0]
-        output.say(f"images that cannot be read and match nothing: {len(matches.unreadable)}, the first is {first}")
+    _report_unreadable(matches.unreadable, folder / UNREADABLE, output)
     for match in matches.pairs:
         values = {"query": match.query, "reference": match.reference, "score": match.score}
         output.record("match", values | {"expected_false_alarms": match.false_alarms} | _evidence(match))

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from data.errors import UserError
-from pipeline.tools.match_output import Output, text_of
+from data.names import text_of
+from pipeline.tools.match_output import Output
 from submissions.index.decisions import decide, decisions, take_back
 from submissions.index.store import FILE, digest_of, open_known_store
 

@@ -1,12 +1,13 @@
 """What match.py says: words for people, JSON lines for programs."""
 
 import json
-import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from data.names import text_of
 
 
 @dataclass(frozen=True)
@@ -30,11 +31,6 @@ class Output:
         """Print one result as a JSON line, where JSON is asked for."""
         if self.json:
             print(json.dumps({"type": kind} | {name: _plain(value) for name, value in values.items()}), flush=True)
-
-
-def text_of(path: Path) -> str:
-    """Return the path as text that every consumer of UTF-8 can read; bytes that are none become escapes."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _plain(value: Any) -> Any:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from data.files import whole_file
+from data.names import text_of
 from submissions.index.calibration import Tail
 from submissions.verification.geometry import Evidence
 
@@ -88,7 +89,7 @@ def write_matches_csv(path: Path, matches: Matches) -> None:
     """
     columns = COLUMNS + (EVIDENCE_COLUMNS if matches.verified else [])
     rows = [
-        [shown(m.query), shown(m.reference), m.score, m.false_alarms, *(_evidence(m) if matches.verified else [])]
+        [text_of(m.query), text_of(m.reference), m.score, m.false_alarms, *(_evidence(m) if matches.verified else [])]
         for m in matches.pairs
     ]
     with whole_file(path) as temporary:
@@ -101,11 +102,6 @@ def _evidence(match: Match) -> list[object]:
         return [0, "", "", ""]
     regions = [" ".join(f"{side:.3f}" for side in region) for region in (found.query_region, found.reference_region)]
     return [found.inliers, found.change, *regions]
-
-
-def shown(path: Path) -> str:
-    """Return the path as text; bytes of a name that are no text become escapes."""
-    return str(path).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def counted(matches: Matches) -> str:

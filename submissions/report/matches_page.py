@@ -7,9 +7,10 @@ from pathlib import Path
 
 from data.files import whole_folder
 from data.images import ImageSet
+from data.names import text_of
 from submissions.copies.grouped import FileGroups
 from submissions.copies.plan import PlanRow
-from submissions.index.matches import Matches, Rule, counted, shown
+from submissions.index.matches import Matches, Rule, counted
 from submissions.report.rendering import render
 from submissions.report.thumbnails import Thumbnails
 
@@ -61,8 +62,8 @@ def write_matches_page(
                 queries(str(match.query)),
                 references(str(match.reference)),
                 match,
-                shown(match.query.relative_to(above[0])),
-                shown(match.reference.relative_to(above[1])),
+                text_of(match.query.relative_to(above[0])),
+                text_of(match.reference.relative_to(above[1])),
             )
             for match in best
         ]
@@ -71,14 +72,14 @@ def write_matches_page(
             "matches.html.jinja",
             groups=_group_cards(groups, rows, members) if groups else [],
             all_groups=len(groups.groups) if groups else 0,
-            cuts=[(shown(c.link.first), shown(c.link.second), c) for c in groups.cuts[:MAX_MATCHES]] if groups else [],
-            flat=[shown(path) for path in groups.flat[:MAX_MATCHES]] if groups else [],
+            cuts=[(text_of(c.link.first), text_of(c.link.second), c) for c in groups.cuts[:MAX_MATCHES]] if groups else [],
+            flat=[text_of(path) for path in groups.flat[:MAX_MATCHES]] if groups else [],
             counted=counted(matches),
             matches=matches,
             rule=rule,
-            folders=[shown(folder) for folder in above],
+            folders=[text_of(folder) for folder in above],
             shown=cards,
-            unreadable=[shown(path) for path in matches.unreadable[:MAX_MATCHES]],
+            unreadable=[text_of(path) for path in matches.unreadable[:MAX_MATCHES]],
         )
         (temporary / "index.html").write_text(page, encoding="utf-8")
     return folder / "index.html"
@@ -91,9 +92,9 @@ def _group_cards(groups: FileGroups, rows: Sequence[PlanRow], thumbnail: Thumbna
     cards = []
     for number, group in enumerate(groups.groups[:MAX_GROUPS], 1):
         weakest = group.weakest
-        names = f"{shown(weakest.first)} and {shown(weakest.second)}" if weakest else ""
+        names = f"{text_of(weakest.first)} and {text_of(weakest.second)}" if weakest else ""
         pictures: list[tuple[str | None, str, str, str]] = [
-            (thumbnail(str(row.file)), row.action, shown(row.file), _facts(row)) for row in planned[number][:MAX_OF_GROUP]
+            (thumbnail(str(row.file)), row.action, text_of(row.file), _facts(row)) for row in planned[number][:MAX_OF_GROUP]
         ]
         cards.append(GroupCard(number, len(group.files), weakest.score if weakest else None, names, pictures))
     return cards

@@ -16,10 +16,10 @@ from pydantic import Field
 
 from data.decode import decode_rgb
 from data.errors import ImageError, UserError
+from data.names import text_of
 from data.settings import Settings
 from pipeline.tools.explorer.app import DECODED_AT_ONCE, guard
 from pipeline.tools.extractor import Extractor
-from pipeline.tools.match_output import text_of
 from pipeline.tools.match_search import Search
 from submissions.index.matches import Match, Rule
 from submissions.index.search import SearchIndex, open_search
