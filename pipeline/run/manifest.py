@@ -33,7 +33,7 @@ def find_changes(before: Manifest, now: Manifest, outputs: list[Path]) -> list[s
         return ["no manifest"]
     found = [problem for path in outputs if (problem := _lost(path, before.get("sizes", {}).get(str(path), 1)))]
     for part in ("inputs", "parameters"):
-        old, new = _without_null(before.get(part)), _without_null(now[part])
+        old, new = _comparable(before.get(part)), _comparable(now[part])
         if isinstance(old, dict) and isinstance(new, dict):
             keys = [key for key in old | new if old.get(key) != new.get(key)]
             found += [f"{part[:-1]} {key} changed" for key in keys]
@@ -42,11 +42,20 @@ def find_changes(before: Manifest, now: Manifest, outputs: list[Path]) -> list[s
     return found
 
 
-def _without_null(value: Any) -> Any:
-    """The value without keys that are null: those that recipes have got since a manifest was written are missing there."""
-    if isinstance(value, dict):
-        return {key: _without_null(item) for key, item in value.items() if item is not None}
-    return [_without_null(item) for item in value] if isinstance(value, list) else value
+def _comparable(value: Any) -> Any:
+    """The value without keys that are null and without the folders of fingerprinted files.
+
+    Keys that recipes have got since a manifest was written are missing there. A run that was moved, or that is named by another
+    path, has the same files: their names, sizes and times say so.
+    """
+    match value:
+        case [str(path), int(size), int(time)]:
+            return [Path(path).name, size, time]
+        case dict():
+            return {key: _comparable(item) for key, item in value.items() if item is not None}
+        case list():
+            return [_comparable(item) for item in value]
+    return value
 
 
 def sizes(outputs: list[Path]) -> dict[str, int]:
