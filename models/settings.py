@@ -199,6 +199,7 @@ class StageSettings(Settings):
             paper's 4.
         class_rows: What the rows of the class matrix are: "centroids" of the backbone's own vectors, which then learn (drip
             training), or the "teacher"'s vectors, which stay (distillation). None for centroids.
+        edit_probabilities: Of edits by name, at intensity 1, in place of the tables' own; 0 leaves one out. None for the tables'.
     """
 
     classes: int | None = Field(None, ge=2)
@@ -215,6 +216,7 @@ class StageSettings(Settings):
     last_learning_rate_factor: float | None = Field(None, gt=0)
     centroid_edits: int | None = Field(None, ge=0)
     class_rows: Literal["centroids", "teacher"] | None = None
+    edit_probabilities: dict[str, Annotated[float, Field(ge=0, le=1)]] | None = None
 
 
 class EmbeddingSettings(Settings):
@@ -291,7 +293,6 @@ class ModelSettings(Settings):
         sampling: Which images make up a batch.
         edits: Family of edits.
         extra_edits: Whether edits beyond the paper's are drawn, too.
-        edit_probabilities: Of edits by name, at intensity 1, in place of the tables' own; 0 leaves one out. None for the tables'.
         teacher: File of a descriptor whose vectors of the clean training images are the class rows of stages that say so.
         optimizer: How the weights move.
         scheduler: How the learning rate changes.
@@ -313,7 +314,6 @@ class ModelSettings(Settings):
     sampling: SamplingSettings = SamplingSettings()
     edits: Family = "query"
     extra_edits: bool = False
-    edit_probabilities: dict[str, Annotated[float, Field(ge=0, le=1)]] | None = None
     teacher: Path | None = None
     optimizer: OptimizerSettings = OptimizerSettings()
     scheduler: SchedulerSettings = SchedulerSettings()
@@ -332,10 +332,10 @@ class ModelSettings(Settings):
         weights = self.descriptor.weights
         return Path(weights) if is_local(weights) else None
 
-    def edits_at(self, intensity: float) -> AugmentationSettings:
-        """The edits of training images at an intensity 0…1."""
+    def edits_of(self, stage: StageSettings, intensity: float) -> AugmentationSettings:
+        """The edits of a stage's training images at an intensity 0…1."""
         return AugmentationSettings(
-            family=self.edits, intensity=intensity, extra=self.extra_edits, probabilities=self.edit_probabilities
+            family=self.edits, intensity=intensity, extra=self.extra_edits, probabilities=stage.edit_probabilities
         )
 
     def what_trains(self) -> dict[str, Any]:

@@ -97,7 +97,8 @@ def train_model(
     class_of = list(range(len(classes))) if labels is None else [int(label) for label in labels]
     available = len(set(class_of))
     check_class_counts(settings, available, fabric.print)
-    check_probabilities(settings.edits_at(1.0))
+    for stage in settings.stages:
+        check_probabilities(settings.edits_of(stage, stage.intensity))
     labelled = None if labels is None else class_of
     identity = as_it_began(folder, training_identity(settings, classes, overlays, labelled, seed, name))
     torch.manual_seed(derived_seed(seed, identity[DRAWN_FOR]) if DRAWN_FOR in identity else seed)
@@ -362,7 +363,7 @@ def _build_edited_images(
     labelled: bool,
     seed: int,
 ) -> EditedImages:
-    edits = settings.edits_at(stage.intensity)
+    edits = settings.edits_of(stage, stage.intensity)
     end = stage.intensity if stage.last_intensity is None else stage.last_intensity
     rising = IntensitySchedule(stage.intensity, end, stage.epochs)
     material = overlay_material(squares, others, len(squares) if labelled else rows[-1] + 1)
