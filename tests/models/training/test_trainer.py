@@ -4,12 +4,14 @@ import csv
 import json
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
 import models.training.stage as stage_run
+from augmentations.composition import Record, draw_record, edits_of
 from augmentations.dataset import EditedImages, overlay_material
 from augmentations.settings import AugmentationSettings
 from data.cache import cache_squares
@@ -350,6 +352,31 @@ def test_the_class_matrix_begins_from_as_many_edited_images_as_the_stage_says(
     first, second = SETTINGS.stages[0], SETTINGS.stages[1].model_copy(update={"centroid_edits": edits})
     train(images, tmp_path, SETTINGS.model_copy(update={"stages": (first, second)}))
     assert len(of_rebuild) == 16 * embeddings
+
+
+def test_each_stage_draws_edits_with_its_own_probabilities(
+    images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: dict[str, set[str]] = {"32": set(), "48": set()}
+
+    def noted(settings: AugmentationSettings, *arguments: Any) -> Record:
+        record = draw_record(settings, *arguments)
+        drawn["48" if settings.probabilities else "32"] |= {entry["edit"] for entry in record}
+        return record
+
+    monkeypatch.setattr("augmentations.composition.draw_record", noted)
+    names = [edit.name for edit in edits_of(SETTINGS.edits_of(SETTINGS.stages[2], 0.5))]
+    only = {name: float(name == "hflip") for name in names}
+    last = SETTINGS.stages[2].model_copy(update={"edit_probabilities": only})
+    train(images, tmp_path, SETTINGS.model_copy(update={"stages": (SETTINGS.stages[1], last)}))
+    assert drawn["48"] == {"hflip"} and len(drawn["32"]) > 2
+
+
+def test_an_unknown_edit_of_a_later_stage_is_refused_before_training(images: ImageSet, tmp_path: Path) -> None:
+    last = SETTINGS.stages[2].model_copy(update={"edit_probabilities": {"colage": 0.5}})
+    with pytest.raises(UserError, match="'colage', which is no edit"):
+        train(images, tmp_path, SETTINGS.model_copy(update={"stages": (*SETTINGS.stages[:2], last)}))
+    assert not (tmp_path / "cache").exists()
 
 
 def test_a_stage_that_ends_below_an_earlier_one_is_warned_of(
