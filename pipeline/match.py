@@ -62,6 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         verified=options.verify,
         track=options.matching_track,
         sets=options.leakage,
+        exact=options.exact,
     )
     return 0
 

@@ -122,6 +122,7 @@ def search(
     verified: int = 0,
     track: Path | None = None,
     sets: Sequence[Path] = (),
+    exact: bool = False,
 ) -> int:
     """Find copies and write matches.csv, groups.csv, plan.csv and the gallery.
 
@@ -139,6 +140,7 @@ def search(
         verified: look again at so many of each query's nearest references (`verification/`); 0 for none.
         track: a CSV file in the form of the matching track to write as well.
         sets: folders to report leakage between, from the one that may lose pictures to the one that may not.
+        exact: compare with every reference, in a large index too.
 
     Returns:
         The number of matches.
@@ -152,7 +154,7 @@ def search(
         ) as store:
             _change(store, model, added, removed, output)
             exclusions = _exclusions(store, sources)
-            lookup = Search(store, extractor, rule, exclusions, verified)
+            lookup = Search(store, extractor, rule, exclusions, verified, exact)
             if index is None:
                 held = list(dict.fromkeys([*(references or queries).paths, *pictures.protected.paths]))
                 _say_added(
@@ -285,6 +287,12 @@ def _write(folder: Path, found: Found, grouped: Grouped | None, rule: Rule, outp
     output.say(
         f"{matches.queries} queries, {matches.references} different references; {counted(matches)} {_decided(matches, rule)}"
     )
+    output.say(
+        "exact search: every query was compared with every reference"
+        if matches.exact
+        else "approximate search: the scores are exact, but a copy may have been missed; --exact compares all pairs"
+    )
+    output.record("search", {"exact": matches.exact, "queries": matches.queries, "references": matches.references})
     _report_unreadable(matches.unreadable, folder / UNREADABLE, output)
     for match in matches.pairs:
         values = {"query": match.query, "reference": match.reference, "score": match.score}

@@ -62,6 +62,7 @@ def _add_model(options: argparse._ArgumentGroup) -> None:
         help="look again at each query's K nearest references (default 10): do they show the same thing, and where?",
     )
     options.add_argument("--matching-track", type=named_path, metavar="FILE", help="write the pairs as the competition's CSV too")
+    options.add_argument("--exact", action="store_true", help="compare with every reference, in a large index too")
     options.add_argument("--most", type=int, default=10, metavar="N", help="references per query at most; default 10")
 
 

@@ -77,6 +77,7 @@ class Search:
         rule: from which score on a pair is a copy, and how many references a query may have.
         exclusions: pairs that are never reported.
         candidates: report so many of each query's nearest references whatever they score; 0 for those that the rule takes.
+        exact: compare every query with every reference, in a large index too.
     """
 
     store: Store
@@ -84,11 +85,12 @@ class Search:
     rule: Rule
     exclusions: Exclusions = field(default_factory=Exclusions)
     candidates: int = 0
+    exact: bool = False
 
     @cached_property
     def index(self) -> SearchIndex:
         """The Faiss index of the store's present state."""
-        return open_search(self.store)
+        return open_search(self.store, self.exact)
 
     @cached_property
     def threshold(self) -> float | None:
@@ -117,7 +119,7 @@ class Search:
                 pairs += self._judged(path, digests[path], hits)[: self.wanted]
         known = digests_of_files(self.store, {match.reference for match in pairs})
         missing = unreadable + [path for path in unreadable_files(self.store) if path not in unreadable]
-        return Found(Matches(_ordered(pairs), self.threshold, len(paths), self.index.ntotal, missing), known | digests)
+        return Found(self._matches(pairs, len(paths), missing), known | digests)
 
     def near(self, vectors: NDArray[np.float32], digest: bytes = b"") -> list[list[Match]]:
         """Find the references that pictures copy which lie in no file.
@@ -146,8 +148,11 @@ class Search:
                     if pair not in best or best[pair].score < match.score:
                         best[pair] = match
         files = stored_files(self.store)
-        matches = Matches(_ordered(best.values()), self.threshold, len(files), self.index.ntotal, unreadable_files(self.store))
-        return Found(matches, files)
+        return Found(self._matches(best.values(), len(files), unreadable_files(self.store)), files)
+
+    def _matches(self, pairs: Iterable[Match], queries: int, unreadable: list[Path]) -> Matches:
+        index = self.index
+        return Matches(_ordered(pairs), self.threshold, queries, index.ntotal, unreadable, exact=index.exact)
 
     def _representatives(self, content: int) -> list[Path]:
         """The first file of a content; with --no-self the first one below each folder."""

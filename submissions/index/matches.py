@@ -44,6 +44,7 @@ class Matches:
         references: different contents that were searched.
         unreadable: files that match nothing.
         verified: whether pairs were looked at again; without a threshold only confirmed ones are listed then.
+        exact: whether every query was compared with every reference; scores are exact in either case.
     """
 
     pairs: list[Match]
@@ -52,6 +53,7 @@ class Matches:
     references: int
     unreadable: list[Path]
     verified: bool = False
+    exact: bool = True
 
     @property
     def decided(self) -> bool:

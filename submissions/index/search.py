@@ -1,15 +1,11 @@
-"""Nearest references in a stored index: a Faiss file made from the database, and what has changed since it was made.
+"""Nearest references in a stored index: exact, or, in a large one, among candidates that codes propose.
 
-The file's name holds the number of the state that it was made from and a digest of its bytes: a damaged one is not believed.
-Contents that came later are read from the database, those that went are left out of the search; only when too much has changed
-is the file made again.
+The vectors lie in files that are mapped from disk (`segments.py`), the codes beside them (`codes.py`). Distances are exact in
+either case; what an approximate search may miss is a neighbour that is no candidate.
 """
 
-import hashlib
-import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import faiss
@@ -17,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.errors import UserError
-from data.files import whole_file
-from submissions.index.store import Store, changes, digest_of, recorded_from, removed_contents, stored_vectors
+from submissions.index import codes
+from submissions.index.segments import Segment, open_segments, search_kept
+from submissions.index.store import Store
 from submissions.search.exact import exact_distances
 
-LEAST_CHANGED = 10_000  # contents added and removed before the file is made again,
-CHANGED_SHARE = 0.1  # or this share of it, whichever is more
-SPARE = 16  # nearest contents looked at beyond those asked for, where some were removed
-FILE_NAME = re.compile(r"vectors-(\d+)-([0-9a-f]{16})\.faiss")
+CANDIDATES = 100  # of a query that are looked at exactly, at least,
+CANDIDATES_EACH = 10  # and so many for each content that is asked for
+SECOND_LOOK = 128  # queries whose candidates are looked at together
 
 
 class Searchable(Protocol):
@@ -35,7 +31,7 @@ class Searchable(Protocol):
         """Number of vectors."""
 
     def search(self, x: NDArray[np.float32], k: int) -> Any:
-        """Return squared distances and numbers, both [n, k]."""
+        """Return squared distances and numbers, both [n, m], m ≥ k, of candidates for the k nearest."""
 
     def reconstruct_batch(self, key: NDArray[np.int64]) -> Any:
         """Return the vectors [m, d] of these numbers."""
@@ -46,7 +42,7 @@ class Nearest:
     """What is nearest to each query.
 
     Attributes:
-        contents: numbers [n, k], −1 where there are fewer.
+        contents: numbers [n, k].
         distances: squared distances [n, k] float64.
     """
 
@@ -56,115 +52,129 @@ class Nearest:
 
 @dataclass(frozen=True)
 class SearchIndex:
-    """The Faiss file of an earlier state with what has changed since.
+    """The vectors of a store's state.
 
     Attributes:
-        base: the file, mapped from disk.
-        gone: numbers of its contents that have been removed, in order.
-        fresh: contents that were added since.
+        segments: the vectors, in the order of their contents' numbers.
+        codes: of each segment; None for one that is searched exactly.
+        dimensions: d.
     """
 
-    base: faiss.Index
-    gone: NDArray[np.int64]
-    fresh: faiss.Index
+    segments: Sequence[Segment]
+    codes: Sequence[faiss.Index | None]
+    dimensions: int
 
     @property
     def ntotal(self) -> int:
         """Number of contents."""
-        return int(self.base.ntotal - len(self.gone) + self.fresh.ntotal)
+        return sum(segment.ntotal for segment in self.segments)
+
+    @property
+    def exact(self) -> bool:
+        """Whether every content is compared with every query."""
+        return all(codes is None for codes in self.codes)
 
     def search(self, x: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Return squared distances and numbers of the k nearest contents, both [n, k]."""
-        if not len(self.gone) and not self.fresh.ntotal:
-            return self.base.search(x, k)
-        parts = [self._search_base(x, k), self.fresh.search(x, k)]
-        distances, numbers = (np.concatenate(part, axis=1) for part in zip(*parts, strict=True))
-        distances = np.where(numbers < 0, np.inf, distances)
-        order = np.argsort(distances, axis=1, kind="stable")[:, :k]
-        return np.take_along_axis(distances, order, 1), np.take_along_axis(numbers, order, 1)
+        """Return candidates for the k nearest contents of each query.
+
+        Args:
+            x: queries [n, d].
+            k: how many are wanted.
+
+        Returns:
+            Squared distances, of coded contents approximate ones, and numbers, both [n, m], m ≥ k, nearest first; infinite and −1
+            where there are fewer.
+        """
+        if self.exact:
+            return self._search_exactly(x, k)
+        depth = max(CANDIDATES, CANDIDATES_EACH * k)
+        found = [
+            segment.search(x, depth) if coded is None else search_kept(segment, coded, x, depth)
+            for segment, coded in zip(self.segments, self.codes, strict=True)
+        ]
+        distances, numbers = _nearest_of(found, depth)
+        few = numbers[:, min(k, self.ntotal) - 1] < 0  # the lists that they looked into hold too little
+        if few.any():
+            near, them = self._search_exactly(x[few], k)
+            distances[few, :k], numbers[few, :k] = near, them
+        return distances, numbers
 
     def reconstruct_batch(self, key: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the vectors [m, d] of these contents."""
-        old = key <= self.last()
-        vectors = np.empty((len(key), self.base.d), np.float32)
-        if old.any():
-            vectors[old] = self.base.reconstruct_batch(key[old])
-        if not old.all():
-            vectors[~old] = self.fresh.reconstruct_batch(key[~old])
+        vectors = np.empty((len(key), self.dimensions), np.float32)
+        owners = np.searchsorted([segment.last for segment in self.segments], key)
+        for owner in np.unique(owners):
+            rows, segment = np.flatnonzero(owners == owner), self.segments[owner]
+            vectors[rows] = segment.vectors()[np.searchsorted(segment.numbers, key[rows])]
         return vectors
 
     def numbers(self) -> NDArray[np.int64]:
         """Return all content numbers, in order."""
-        kept = np.setdiff1d(_numbers(self.base), self.gone, assume_unique=True)
-        return np.concatenate([kept, _numbers(self.fresh)])
+        return np.concatenate([np.zeros(0, np.int64), *(segment.kept_numbers() for segment in self.segments)])
 
-    def last(self) -> int:
-        """Return the highest number in the file; contents added later have higher ones."""
-        return int(_numbers(self.base)[-1]) if self.base.ntotal else -1
-
-    def _search_base(self, x: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        if not len(self.gone):
-            return self.base.search(x, k)
-        depth = min(k + SPARE, self.base.ntotal)
-        distances, numbers = self.base.search(x, depth)
-        left_out = np.isin(numbers, self.gone)
-        distances, numbers = np.where(left_out, np.inf, distances), np.where(left_out, -1, numbers)
-        order = np.argsort(distances, axis=1, kind="stable")[:, :k]
-        distances, numbers = np.take_along_axis(distances, order, 1), np.take_along_axis(numbers, order, 1)
-        short = (numbers < 0).any(axis=1)
-        if short.any() and depth < self.base.ntotal:
-            removed = faiss.IDSelectorBatch(self.gone)  # kept in variables: Faiss holds bare pointers to them
-            there = faiss.IDSelectorNot(removed)
-            parameters = faiss.SearchParameters(sel=there)  # type: ignore[call-arg]  # faiss's types lack it
-            distances[short], numbers[short] = self.base.search(x[short], numbers.shape[1], params=parameters)
-        return distances, numbers
+    def _search_exactly(self, x: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        return _nearest_of([segment.search(x, k) for segment in self.segments], k)
 
 
-def open_search(store: Store) -> SearchIndex:
-    """Open the index over the contents of the store's present state.
+def _nearest_of(
+    found: Sequence[tuple[NDArray[np.float32], NDArray[np.int64]]], count: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    if len(found) == 1:
+        return found[0]
+    distances, numbers = (np.concatenate(part, axis=1) for part in zip(*found, strict=True))
+    order = np.argsort(distances, axis=1, kind="stable")[:, :count]
+    return np.take_along_axis(distances, order, 1), np.take_along_axis(numbers, order, 1)
 
-    The newest whole Faiss file is used together with what has changed since; it is made again where there is none, or too much
-    has changed.
+
+def open_search(store: Store, exact: bool = False) -> SearchIndex:
+    """Open the vectors of the store's present state, and what of them has been derived; what is missing is made.
+
+    Args:
+        store: the open index.
+        exact: compare every content with every query, however many there are.
     """
     store.database.execute("BEGIN")  # one state for the number of changes and the vectors
     try:
-        index = _opened(store)
-        if index is None:
-            base = _built(store.dimensions, stored_vectors(store))
-            _keep(base, store.folder, f"vectors-{changes(store)}")
-            index = SearchIndex(base, np.zeros(0, np.int64), _built(store.dimensions, ()))
-        return index
+        segments = open_segments(store)
     finally:
         store.database.execute("COMMIT")
-
-
-def _opened(store: Store) -> SearchIndex | None:
-    base = _newest(store)
-    if base is None or not base.ntotal:
-        return None
-    numbers = _numbers(base)
-    gone = np.intersect1d(removed_contents(store), numbers)
-    allowed = max(LEAST_CHANGED, CHANGED_SHARE * base.ntotal)
-    if len(gone) > allowed or len(gone) == len(numbers) or base.d != store.dimensions:
-        return None
-    fresh = _built(store.dimensions, stored_vectors(store, after=int(numbers[-1])))
-    return SearchIndex(base, gone, fresh) if len(gone) + fresh.ntotal <= allowed else None
+    coded: Sequence[faiss.Index | None] = [None] * len(segments)
+    if not exact and sum(segment.ntotal for segment in segments) >= codes.LEAST_CODED:
+        coded = codes.open_codes(store.folder, segments)
+    return SearchIndex(segments, coded, store.dimensions)
 
 
 def nearest(index: Searchable, queries: NDArray[np.float32], count: int) -> Nearest:
-    """Return the `count` nearest contents of each query [n, d] with exact distances, nearest first."""
+    """Return the `count` nearest contents of each query [n, d] with exact distances, nearest first.
+
+    Raises:
+        UserError: a query or a vector is not finite.
+    """
     depth = min(count, index.ntotal)
     if not depth or not len(queries):
         return Nearest(np.full((len(queries), 0), -1), np.zeros((len(queries), 0)))
-    _, numbers = index.search(np.ascontiguousarray(queries, np.float32), depth)
+    queries = np.ascontiguousarray(queries, np.float32)
+    _, candidates = index.search(queries, depth)
+    found = [
+        _looked_at(index, queries[first : first + SECOND_LOOK], candidates[first : first + SECOND_LOOK], depth)
+        for first in range(0, len(queries), SECOND_LOOK)
+    ]
+    numbers, distances = (np.concatenate(part) for part in zip(*found, strict=True))
     if (numbers < 0).any():
         raise UserError("the index or a query holds vectors that are not finite: add its images again, with a whole network.")
-    unique, places = np.unique(numbers, return_inverse=True)
-    vectors = vectors_of(index, unique)
-    rows = np.repeat(np.arange(len(queries)), depth)
-    distances = exact_distances(queries, vectors, rows, places.ravel()).reshape(numbers.shape)
-    order = np.argsort(distances, axis=1, kind="stable")
-    return Nearest(np.take_along_axis(numbers, order, 1), np.take_along_axis(distances, order, 1))
+    return Nearest(numbers, distances)
+
+
+def _looked_at(
+    index: Searchable, queries: NDArray[np.float32], candidates: NDArray[np.int64], count: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The `count` nearest of the candidates [n, m] by their exact distances; −1 is none."""
+    rows, columns = np.nonzero(candidates >= 0)
+    unique, places = np.unique(candidates[rows, columns], return_inverse=True)
+    distances = np.full(candidates.shape, np.inf)
+    distances[rows, columns] = exact_distances(queries, vectors_of(index, unique), rows, places)
+    order = np.argsort(distances, axis=1, kind="stable")[:, :count]
+    return np.take_along_axis(candidates, order, 1), np.take_along_axis(distances, order, 1)
 
 
 def content_numbers(index: SearchIndex) -> NDArray[np.int64]:
@@ -175,44 +185,3 @@ def content_numbers(index: SearchIndex) -> NDArray[np.int64]:
 def vectors_of(index: Searchable, contents: NDArray[np.int64]) -> NDArray[np.float32]:
     """Return the vectors [n, d] of these contents."""
     return index.reconstruct_batch(contents)  # type: ignore[no-any-return]  # Faiss's are untyped
-
-
-def _numbers(index: faiss.Index) -> NDArray[np.int64]:
-    return np.sort(faiss.vector_to_array(index.id_map))  # type: ignore[attr-defined]  # faiss's types lack it
-
-
-def _newest(store: Store) -> faiss.Index | None:
-    """The newest whole file, mapped from disk, of a state since which removals have been recorded."""
-    named = [(path, match) for path in store.folder.glob("vectors-*.faiss") if (match := FILE_NAME.fullmatch(path.name))]
-    states = [(int(match[1]), path) for path, match in named]
-    for state, path in sorted(states, reverse=True):
-        if not recorded_from(store) <= state <= changes(store):
-            continue
-        try:
-            if path.name == _name(f"vectors-{state}", digest_of(path)):
-                return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
-        except (UserError, RuntimeError):
-            continue  # another process has removed it, having made a newer one: the database has everything
-    return None
-
-
-def _keep(index: faiss.Index, folder: Path, state: str) -> None:
-    """Write the index, and remove the files of other states and damaged ones."""
-    content = faiss.serialize_index(index)
-    path = folder / _name(state, hashlib.sha256(content.data).digest())
-    with whole_file(path) as temporary:
-        temporary.write_bytes(content.data)  # not tofile, which does not say that the disk is full
-    for old in folder.glob("vectors-*.faiss"):
-        if old != path:
-            old.unlink(missing_ok=True)
-
-
-def _name(state: str, digest: bytes) -> str:
-    return f"{state}-{digest.hex()[:16]}.faiss"
-
-
-def _built(dimensions: int, blocks: Iterable[tuple[NDArray[np.int64], NDArray[np.float32]]]) -> faiss.Index:
-    index = faiss.IndexIDMap2(faiss.IndexFlatL2(dimensions))
-    for numbers, vectors in blocks:
-        index.add_with_ids(vectors, numbers)
-    return index

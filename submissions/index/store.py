@@ -24,6 +24,7 @@ from data.files import open_regular
 FILE = "references.sqlite"
 WAIT = 60.0  # seconds for another process that is writing
 READ_BLOCK = 4096
+LAST_NUMBER = 2**63 - 1  # the highest that SQLite gives
 SCHEMA = (
     "CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
     "CREATE TABLE contents "
@@ -272,13 +273,24 @@ def unreadable_files(store: Store) -> list[Path]:
     return [Path(os.fsdecode(path)) for (path,) in found]
 
 
-def stored_vectors(store: Store, after: int = -1) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-    """Blocks of content numbers [m] and vectors [m, d] of all readable contents, in the order of their numbers.
+def stored_vectors(
+    store: Store, after: int = -1, until: int | None = None
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+    """Yield blocks of content numbers [m] and vectors [m, d] of readable contents, in the order of their numbers.
 
-    UserError names the first file whose vector is damaged.
+    Args:
+        store: the index.
+        after: only contents with higher numbers than this,
+        until: up to this one; None for no end.
+
+    Raises:
+        UserError: a vector is damaged; names the first such file.
     """
-    find = "SELECT content, vector, checksum FROM contents WHERE content > ? AND vector IS NOT NULL ORDER BY content"
-    rows = store.database.execute(find, (after,))
+    find = (
+        "SELECT content, vector, checksum FROM contents "
+        "WHERE content > ? AND content <= ? AND vector IS NOT NULL ORDER BY content"
+    )
+    rows = store.database.execute(find, (after, LAST_NUMBER if until is None else until))
     while block := rows.fetchmany(READ_BLOCK):
         for number, vector, checksum in block:
             if len(vector) != 4 * store.dimensions or checksum not in (None, _checksum(vector)):

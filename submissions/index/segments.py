@@ -1,0 +1,256 @@
+"""Vectors of a stored index as files that are mapped from disk: segments, each of a range of content numbers.
+
+A segment is written once and never changed. Contents that came later are in later segments, since numbers only rise; those that
+were removed are left out of a search. What must be written when an index grows or shrinks is therefore bounded by `SEGMENT`
+contents. A file's name holds the range, the state of the database that it was made from and a digest of its bytes: a damaged or
+foreign one is not believed, and its range is written again from the database.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from data.errors import UserError
+from data.files import whole_file
+from submissions.index.store import Store, changes, digest_of, recorded_from, removed_contents, stored_vectors
+
+SEGMENT = 131_072  # contents of a file at most: 128 MiB with 256 dimensions
+LEAST_CHANGED = 10_000  # contents added, or removed from a file, before a file is written,
+REMOVED_SHARE = 0.1  # or this share of the file removed, whichever is more
+SPARE = 16  # nearest contents looked at beyond those asked for, where some were removed
+FILE_NAME = re.compile(r"vectors-(\d+)-(\d+)-(\d+)-([0-9a-f]{16})\.faiss")
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Some of the vectors.
+
+    Attributes:
+        digest: the beginning of the file's SHA-256; empty for vectors that lie in no file.
+        after: the segment holds contents with higher numbers than this,
+        last: up to this one.
+        index: the vectors with the contents' numbers.
+        numbers: of the contents, in order.
+        gone: places of those that have been removed since, in order.
+    """
+
+    digest: str
+    after: int
+    last: int
+    index: faiss.Index
+    numbers: NDArray[np.int64]
+    gone: NDArray[np.int64]
+
+    @property
+    def ntotal(self) -> int:
+        """Number of contents that are still there."""
+        return len(self.numbers) - len(self.gone)
+
+    @property
+    def flat(self) -> faiss.Index:
+        """The vectors by their place."""
+        inner: Any = self.index
+        flat: faiss.Index = faiss.downcast_index(inner.index)
+        return flat
+
+    def vectors(self) -> NDArray[np.float32]:
+        """Return all vectors [n, d], of the removed contents too, without copying them; valid as long as the segment."""
+        count = len(self.numbers)
+        flat: Any = self.flat
+        values: NDArray[np.float32] = faiss.rev_swig_ptr(flat.get_xb(), count * self.index.d)
+        return values.reshape(count, self.index.d)
+
+    def kept_numbers(self) -> NDArray[np.int64]:
+        """Return the numbers of the contents that are still there, in order."""
+        return np.delete(self.numbers, self.gone)
+
+    def search(self, queries: NDArray[np.float32], count: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Find the `count` nearest contents of each query exactly; see `search_kept`."""
+        return search_kept(self, self.flat, queries, count)
+
+
+def search_kept(
+    segment: Segment, index: faiss.Index, queries: NDArray[np.float32], count: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Search an index over a segment's vectors, past removed contents.
+
+    Looking deeper costs little; a Faiss selector would make the search 15 times as slow.
+
+    Args:
+        segment: says what was removed and what the contents' numbers are.
+        index: over the places of the segment's vectors: the vectors themselves or their codes.
+        queries: [n, d] float32.
+        count: k, at least 1.
+
+    Returns:
+        Squared distances [n, k] as the index computes them, infinite where nothing more was found, and numbers, −1 there.
+    """
+    held = len(segment.numbers)
+    depth = min(count + min(SPARE, len(segment.gone)), held)
+    distances, numbers = _without_gone(segment, *index.search(queries, depth), count)
+    if len(segment.gone) > SPARE:
+        full = min(count + len(segment.gone), held)
+        short = (numbers[:, min(count, segment.ntotal) - 1] < 0) if segment.ntotal else np.zeros(len(queries), bool)
+        if short.any() and depth < full:
+            distances[short], numbers[short] = _without_gone(segment, *index.search(queries[short], full), count)
+    return distances, numbers
+
+
+def _without_gone(
+    segment: Segment, distances: NDArray[np.float32], places: NDArray[np.int64], count: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Numbers for places, removed contents last; `count` columns."""
+    absent = (places < 0) | np.isin(places, segment.gone)
+    distances = np.where(absent, np.float32(np.inf), distances)
+    numbers = np.where(absent, -1, segment.numbers[places])
+    order = np.argsort(distances, axis=1, kind="stable")[:, :count]
+    distances, numbers = np.take_along_axis(distances, order, 1), np.take_along_axis(numbers, order, 1)
+    missing = ((0, 0), (0, count - order.shape[1]))
+    return np.pad(distances, missing, constant_values=np.inf), np.pad(numbers, missing, constant_values=-1)
+
+
+def open_segments(store: Store) -> list[Segment]:
+    """Return segments that hold all contents of the store's present state, in order; the last may lie in memory only.
+
+    Files that are missing, damaged, or of whose contents too many have been removed are written again; so are contents that were
+    added since, once there are many.
+    """
+    removed = removed_contents(store)
+    named = _named_files(store)
+    segments: list[Segment] = []
+    place, whole = -1, True
+    while True:
+        found = next((s for path in _beginning(named, place) if (s := _opened(path, removed, store.dimensions))), None)
+        if found is not None:
+            segments.append(found)
+            place = found.last
+            continue
+        later = [after for after, _, _ in named if after > place]
+        if not later:
+            break
+        place, lost = min(later), place
+        segments += _written(store, lost, place)
+        whole = False
+    fresh = _in_memory(store, place, LEAST_CHANGED + 1)
+    if len(fresh.numbers) > (LEAST_CHANGED if segments else 0):
+        segments, whole = _with_tail(store, segments, place, len(fresh.numbers)), False
+    elif len(fresh.numbers):
+        segments.append(fresh)
+    if not whole:
+        forget_files(store.folder, "vectors-*.faiss", {segment.digest for segment in segments})
+    return segments
+
+
+def _with_tail(store: Store, segments: list[Segment], after: int, count: int) -> list[Segment]:
+    """Write the contents that are in no file yet, at least `count`; small files at the end are joined with them."""
+    segments = list(segments)
+    while segments and segments[-1].ntotal <= 2 * count and segments[-1].ntotal + count <= SEGMENT:
+        joined = segments.pop()
+        count, after = count + joined.ntotal, joined.after
+    return segments + _written(store, after, None)
+
+
+def forget_files(folder: Path, pattern: str, digests: set[str]) -> None:
+    """Remove the files of a pattern whose names end with none of these digests."""
+    for path in folder.glob(pattern):
+        if path.stem.rpartition("-")[2] not in digests:
+            with suppress(OSError):  # Windows keeps what another process has mapped: the next change removes it
+                path.unlink(missing_ok=True)
+
+
+def keep_index(index: faiss.Index, folder: Path, name: str) -> str:
+    """Write an index as `<name>-<digest>.faiss` and return the digest."""
+    content = faiss.serialize_index(index)
+    digest = _short(hashlib.sha256(content.data).digest())
+    with whole_file(folder / f"{name}-{digest}.faiss") as temporary:
+        temporary.write_bytes(content.data)  # not tofile, which does not say that the disk is full
+    return digest
+
+
+def read_whole(path: Path) -> faiss.Index | None:
+    """Map an index from disk; None where the file is missing, or its bytes are not those that its name tells of."""
+    try:
+        if path.stem.rpartition("-")[2] != _short(digest_of(path)):
+            return None
+        return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
+    except (UserError, RuntimeError):
+        return None  # another process has removed it, having made a newer one: the database has everything
+
+
+def _short(digest: bytes) -> str:
+    return digest.hex()[:16]
+
+
+def _named_files(store: Store) -> list[tuple[int, int, Path]]:
+    """Number before the first content, of the last one, and path of each file of a state since which removals are recorded."""
+    first, now = recorded_from(store), changes(store)
+    named = [(path, match) for path in store.folder.glob("vectors-*.faiss") if (match := FILE_NAME.fullmatch(path.name))]
+    return [(int(match[2]) - 1, int(match[3]), path) for path, match in named if first <= int(match[1]) <= now]
+
+
+def _beginning(named: Sequence[tuple[int, int, Path]], after: int) -> list[Path]:
+    """The files of the contents that follow, the one that reaches farthest first."""
+    return [path for begin, _, path in sorted(named, key=lambda file: -file[1]) if begin == after]
+
+
+def _opened(path: Path, removed: NDArray[np.int64], dimensions: int) -> Segment | None:
+    """The file as a segment; None where it is damaged or too much of it has been removed."""
+    mapped = read_whole(path)
+    match = FILE_NAME.fullmatch(path.name)
+    if mapped is None or match is None or mapped.d != dimensions:
+        return None
+    numbers = _numbers(mapped)
+    gone = np.flatnonzero(np.isin(numbers, removed, assume_unique=True))
+    if len(gone) > max(LEAST_CHANGED, REMOVED_SHARE * len(numbers)) or len(gone) == len(numbers):
+        return None
+    return Segment(match[4], int(match[2]) - 1, int(match[3]), mapped, numbers, gone)
+
+
+def _written(store: Store, after: int, until: int | None) -> list[Segment]:
+    """Write the contents numbered from `after` + 1 to `until` as files."""
+    segments: list[Segment] = []
+    while True:
+        part = _in_memory(store, after, SEGMENT, until)
+        if not len(part.numbers):
+            return segments
+        more = len(part.numbers) == SEGMENT
+        last = part.last if more or until is None else until
+        name = f"vectors-{changes(store)}-{after + 1}-{last}"
+        digest = keep_index(part.index, store.folder, name)
+        written = _opened(store.folder / f"{name}-{digest}.faiss", part.gone, store.dimensions)
+        segments.append(written or part)
+        after = last
+        if not more:
+            return segments
+
+
+def _in_memory(store: Store, after: int, most: int, until: int | None = None) -> Segment:
+    """At most `most` contents numbered from `after` + 1 to `until`."""
+    index = faiss.IndexIDMap(faiss.IndexFlatL2(store.dimensions))
+    for numbers, vectors in _first(stored_vectors(store, after, until), most):
+        index.add_with_ids(vectors, numbers)
+    held = _numbers(index)
+    return Segment("", after, int(held[-1]) if len(held) else after, index, held, np.zeros(0, np.int64))
+
+
+def _numbers(index: Any) -> NDArray[np.int64]:
+    numbers: NDArray[np.int64] = faiss.vector_to_array(index.id_map)
+    return numbers
+
+
+def _first(
+    blocks: Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]], most: int
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+    for numbers, vectors in blocks:
+        yield numbers[:most], vectors[:most]
+        most -= len(numbers)
+        if most <= 0:
+            return

@@ -1,0 +1,163 @@
+"""Vectors in files of bounded size, and approximate search by their codes: nothing is lost, nothing is rewritten without need."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from data.errors import UserError
+from submissions.ensemble.projection import unit_length
+from submissions.index import codes, segments
+from submissions.index.search import content_numbers, nearest, open_search, vectors_of
+from submissions.index.store import Content, Store, add_files, open_store, remove_files
+
+DIMENSIONS, COUNT = 16, 3000
+RNG = np.random.default_rng(0)
+CENTRES = RNG.standard_normal((60, DIMENSIONS), dtype=np.float32)
+
+
+def draw(count: int) -> NDArray[np.float32]:
+    chosen = RNG.integers(0, len(CENTRES), count)
+    return unit_length(CENTRES[chosen] + 0.5 * RNG.standard_normal((count, DIMENSIONS), dtype=np.float32))
+
+
+VECTORS = draw(COUNT)
+QUERIES = unit_length(VECTORS[::30] + 0.05 * RNG.standard_normal((100, DIMENSIONS), dtype=np.float32))
+
+
+def add(store: Store, rows: range, vectors: NDArray[np.float32] = VECTORS) -> None:
+    files = {Path(f"/a/{row}.jpg"): b"%d" % row for row in rows}
+    add_files(store, files, [Content(b"%d" % row, vectors[row % COUNT]) for row in rows])
+
+
+def names(store: Store, pattern: str) -> set[str]:
+    return {path.name for path in store.folder.glob(pattern)}
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """An index of 3,000 vectors in files of 1,024 each."""
+    for name, value in (("SEGMENT", 1024), ("LEAST_CHANGED", 50)):
+        monkeypatch.setattr(segments, name, value)
+    for name, value in (("LEAST_CODED", 500), ("LISTS", 32)):
+        monkeypatch.setattr(codes, name, value)
+    with open_store(tmp_path / "index", "extractor", DIMENSIONS) as opened:
+        add(opened, range(COUNT))
+        yield opened
+
+
+def test_approximate_search_finds_what_exact_search_does_with_exact_distances(store: Store) -> None:
+    approximate, exact = open_search(store), open_search(store, exact=True)
+    assert not approximate.exact and exact.exact and approximate.ntotal == exact.ntotal == COUNT
+    assert len(names(store, "vectors-*")) == len(names(store, "codes-*")) == 3
+    found, true = nearest(approximate, QUERIES, 10), nearest(exact, QUERIES, 10)
+    hit = [len(set(one) & set(other)) / 10 for one, other in zip(found.contents.tolist(), true.contents.tolist(), strict=True)]
+    assert np.mean(hit) >= 0.95
+    assert np.array_equal(found.contents[:, 0], true.contents[:, 0])
+    distances = ((vectors_of(exact, found.contents.ravel()).astype(np.float64) - np.repeat(QUERIES, 10, axis=0)) ** 2).sum(axis=1)
+    assert np.allclose(found.distances.ravel(), distances, atol=1e-12)
+    assert np.array_equal(vectors_of(exact, content_numbers(exact)), VECTORS)
+
+
+def test_exact_search_in_several_files_is_that_of_all_distances(store: Store) -> None:
+    remove_files(store, [Path(f"/a/{row}.jpg") for row in range(0, 3000, 61)])
+    index = open_search(store, exact=True)
+    kept = np.setdiff1d(np.arange(COUNT), np.arange(0, 3000, 61))
+    found = nearest(index, QUERIES, 40)
+    distances = ((QUERIES[:, None].astype(np.float64) - VECTORS[None, kept]) ** 2).sum(axis=2)
+    order = np.argsort(distances, axis=1, kind="stable")[:, :40]
+    assert np.array_equal(found.contents, kept[order] + 1)
+    assert np.allclose(found.distances, np.take_along_axis(distances, order, 1), atol=1e-12)
+
+
+def test_a_query_whose_whole_neighbourhood_is_gone_is_answered_exactly(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segments, "SPARE", 2)
+    monkeypatch.setattr(segments, "LEAST_CHANGED", 500)
+    open_search(store)
+    before = names(store, "vectors-*")
+    query = QUERIES[:1]
+    order = np.argsort(((VECTORS - query) ** 2).sum(axis=1), kind="stable")
+    remove_files(store, [Path(f"/a/{row}.jpg") for row in order[:300]])
+    found = nearest(open_search(store, exact=True), query, 5)
+    assert found.contents[0].tolist() == (order[300:305] + 1).tolist()
+    assert names(store, "vectors-*") == before
+
+
+def test_what_is_added_or_removed_rewrites_no_other_file(store: Store) -> None:
+    open_search(store)
+    vectors, coded = names(store, "vectors-*"), names(store, "codes-*")
+    quantizer = names(store, "quantizer-*")
+    add(store, range(COUNT, COUNT + 30), unit_length(draw(COUNT)))
+    remove_files(store, [Path(f"/a/{row}.jpg") for row in range(40)])
+    index = open_search(store)
+    assert index.ntotal == COUNT - 10 and names(store, "*.faiss") == vectors | coded | quantizer
+    add(store, range(COUNT + 30, COUNT + 100))
+    index = open_search(store)
+    assert index.ntotal == COUNT + 60 and not index.exact
+    assert len(vectors - names(store, "vectors-*")) <= 1 and len(coded - names(store, "codes-*")) <= 1
+    assert names(store, "quantizer-*") == quantizer
+    found = nearest(index, VECTORS[30:31], 3)  # its own is gone; added again as content COUNT + 30
+    assert found.contents[0, 0] == COUNT + 31 and found.distances[0, 0] == 0
+    assert not set(range(1, 41)) & set(content_numbers(index).tolist())
+    remove_files(store, [Path(f"/a/{row}.jpg") for row in range(1100, 1300)])
+    before = names(store, "vectors-*")
+    assert open_search(store).ntotal == COUNT - 140
+    assert len(before - names(store, "vectors-*")) == 1
+    assert set(content_numbers(open_search(store)).tolist()) == set(range(41, COUNT + 101)) - set(range(1101, 1301))
+
+
+@pytest.mark.parametrize("pattern", ["vectors-*", "codes-*", "quantizer-*"])
+@pytest.mark.parametrize("damage", ["flip", "cut", "lose"])
+def test_a_derived_file_that_is_damaged_is_made_again(store: Store, pattern: str, damage: str) -> None:
+    whole = nearest(open_search(store), QUERIES, 5)
+    path = sorted(store.folder.glob(pattern))[len(names(store, pattern)) // 2]
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    if damage == "lose":
+        path.unlink()
+    else:
+        path.write_bytes(bytes(content) if damage == "flip" else content[:-100])
+    (store.folder / ".codes.half.part").write_bytes(b"what a kill left")
+    again = nearest(open_search(store), QUERIES, 5)
+    assert np.array_equal(again.contents, whole.contents) and np.array_equal(again.distances, whole.distances)
+    assert open_search(store).ntotal == COUNT and all(segments.read_whole(file) for file in store.folder.glob("*.faiss"))
+
+
+def test_codes_of_other_vectors_are_not_taken(store: Store) -> None:
+    open_search(store)
+    (one, other, *_) = sorted(store.folder.glob("codes-*"))
+    stale = "-".join(other.stem.split("-")[:3])
+    wrong = segments.read_whole(one)
+    other.unlink()
+    assert wrong is not None
+    segments.keep_index(wrong, store.folder, stale.replace(stale.split("-")[2], "0" * 16))
+    segments.keep_index(wrong, store.folder, stale.replace(stale.split("-")[1], "0" * 16))
+    assert nearest(open_search(store), VECTORS[:200], 1).distances.max() == 0
+    assert len(names(store, "codes-*")) == 3 and not any("0" * 16 in name for name in names(store, "codes-*"))
+
+
+def test_more_than_the_lists_hold_is_searched_exactly(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codes, "PROBED_SHARE", 0.0)
+    approximate = nearest(open_search(store), QUERIES[:5], 2000)
+    exact = nearest(open_search(store, exact=True), QUERIES[:5], 2000)
+    assert np.array_equal(approximate.contents, exact.contents)
+
+
+def test_the_quantizer_is_trained_again_when_the_index_has_grown(store: Store) -> None:
+    open_search(store)
+    before = names(store, "quantizer-*")
+    add(store, range(COUNT, 5 * COUNT), VECTORS)
+    assert not open_search(store).exact and names(store, "quantizer-*").isdisjoint(before)
+    assert len(names(store, "quantizer-*")) == 1
+
+
+def test_a_small_index_is_searched_exactly(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codes, "LEAST_CODED", COUNT + 1)
+    assert open_search(store).exact and not names(store, "codes-*")
+
+
+def test_vectors_that_are_not_finite_are_refused(store: Store) -> None:
+    with pytest.raises(UserError, match="not finite"):
+        nearest(open_search(store), np.full((1, DIMENSIONS), np.nan, np.float32), 3)
