@@ -24,26 +24,32 @@ class Features:
 
     Attributes:
         points: [n, 2] float32, x and y in pixels of the reduced picture.
-        descriptors: [n, 128] float32, unit length.
+        histograms: [n, 128], SIFT's own; whole numbers, a quarter of the descriptors' size.
         width: of the reduced picture, pixels.
         height: of the reduced picture, pixels.
     """
 
     points: NDArray[np.float32]
-    descriptors: NDArray[np.float32]
+    histograms: NDArray[np.uint8]
     width: int
     height: int
 
+    @property
+    def descriptors(self) -> NDArray[np.float32]:
+        """Square roots of the L1-normalised histograms [n, 128], unit length; computed at each call."""
+        values = self.histograms.astype(np.float32)
+        return np.sqrt(values / np.maximum(values.sum(axis=1, keepdims=True), np.float32(1e-9)))
+
     def mirrored(self) -> "Features":
         """Return the features of the mirror image, in the same order."""
-        cells = self.descriptors.reshape(-1, CELLS, CELLS, ANGLES)
+        cells = self.histograms.reshape(-1, CELLS, CELLS, ANGLES)
         turned = cells[:, ::-1][..., -np.arange(ANGLES) % ANGLES]
         points = np.array([self.width - 1, 0], np.float32) + self.points * np.array([-1, 1], np.float32)
         return Features(points, np.ascontiguousarray(turned.reshape(-1, 128)), self.width, self.height)
 
     def inverted(self) -> "Features":
         """Return the features of the negative, in the same order."""
-        cells = self.descriptors.reshape(-1, CELLS, CELLS, ANGLES)
+        cells = self.histograms.reshape(-1, CELLS, CELLS, ANGLES)
         turned = np.ascontiguousarray(cells[:, ::-1, ::-1].reshape(-1, 128))
         return Features(self.points, turned, self.width, self.height)
 
@@ -55,13 +61,12 @@ def local_features(pixels: NDArray[np.uint8]) -> Features:
     if scale < 1:
         size = max(8, round(grey.shape[1] * scale)), max(8, round(grey.shape[0] * scale))
         grey = cv2.resize(grey, size, interpolation=cv2.INTER_AREA)
-    found, descriptors = _detector().detectAndCompute(grey, None)
+    found, histograms = _detector().detectAndCompute(grey, None)
     height, width = grey.shape
-    if descriptors is None:
-        return Features(np.zeros((0, 2), np.float32), np.zeros((0, 128), np.float32), width, height)
-    found, descriptors = found[:COUNT], descriptors[:COUNT]
-    roots = np.sqrt(descriptors / np.maximum(descriptors.sum(axis=1, keepdims=True), 1e-9))
-    return Features(np.array([point.pt for point in found], np.float32), roots.astype(np.float32), width, height)
+    if histograms is None:
+        return Features(np.zeros((0, 2), np.float32), np.zeros((0, 128), np.uint8), width, height)
+    points = np.array([point.pt for point in found[:COUNT]], np.float32)
+    return Features(points, histograms[:COUNT].astype(np.uint8), width, height)
 
 
 @cache

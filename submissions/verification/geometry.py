@@ -1,6 +1,7 @@
 """Do two pictures show the same thing in the same arrangement, and where?"""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import cv2
@@ -13,6 +14,7 @@ RATIO = 0.85  # the nearest descriptor against the second nearest, as distances 
 LEAST_SHARED = 8  # matches before a homography is fitted
 TOLERANCE = 4.0  # pixels of the reduced picture
 LEAST_INLIERS = 10
+BEYOND_DOUBT = 30  # inliers, with which no other change of the picture is tried
 SMALLEST_SCALE, LARGEST_SCALE = 0.05, 20.0  # of lengths, query to reference
 Change = Literal["", "mirrored", "inverted", "mirrored and inverted"]
 Box = tuple[float, float, float, float]
@@ -35,35 +37,74 @@ class Evidence:
     reference_region: Box
 
 
-def verify(query: Features, reference: Features) -> Evidence | None:
+@dataclass(frozen=True)
+class Views:
+    """A picture as it is, as a mirror image and as a negative, to be compared with many others.
+
+    Attributes:
+        picture: features of the picture as it is.
+    """
+
+    picture: Features
+
+    @cached_property
+    def changed(self) -> list[tuple[Change, Features]]:
+        """The mirror image, the negative, and both."""
+        mirrored = self.picture.mirrored()
+        return [
+            ("mirrored", mirrored),
+            ("inverted", self.picture.inverted()),
+            ("mirrored and inverted", mirrored.inverted()),
+        ]
+
+    @cached_property
+    def own(self) -> NDArray[np.float32]:
+        """Descriptors [n, 128] of the picture as it is."""
+        return self.picture.descriptors
+
+    @cached_property
+    def descriptors(self) -> NDArray[np.float32]:
+        """Those of the changed pictures [3 n, 128], one below the other."""
+        return np.concatenate([features.descriptors for _, features in self.changed])
+
+
+def verify(query: Features | Views, reference: Features) -> Evidence | None:
     """Find the homography that most features agree on, for the picture as it is, its mirror image and its negative.
 
     Args:
-        query: features of one picture.
+        query: features of one picture; its views, where it is compared with several.
         reference: features of the other.
 
     Returns:
         The best evidence; None where fewer than `LEAST_INLIERS` features agree.
     """
-    if min(len(query.points), len(reference.points)) < LEAST_SHARED:
+    views = query if isinstance(query, Views) else Views(query)
+    picture, count = views.picture, len(views.picture.points)
+    if min(count, len(reference.points)) < LEAST_SHARED:
         return None
-    best: Evidence | None = None
-    for change, changed in _changes(query):
-        found = _fit(query, changed, reference, change)
+    target = reference.descriptors
+    best = _fit(picture, picture, reference, "", *_shared(views.own, target))
+    if best is not None and best.inliers >= BEYOND_DOUBT:
+        return best
+    rows, matched = _shared(views.descriptors, target)  # one product for all three
+    for place, (change, changed) in enumerate(views.changed):
+        own = rows // count == place
+        found = _fit(picture, changed, reference, change, rows[own] - place * count, matched[own])
         if found is not None and (best is None or found.inliers > best.inliers):
             best = found
-        if best is not None and best.inliers >= 3 * LEAST_INLIERS:
-            break  # beyond doubt
+        if best is not None and best.inliers >= BEYOND_DOUBT:
+            break
     return best
 
 
-def _changes(query: Features) -> list[tuple[Change, Features]]:
-    mirrored = query.mirrored()
-    return [("", query), ("mirrored", mirrored), ("inverted", query.inverted()), ("mirrored and inverted", mirrored.inverted())]
-
-
-def _fit(query: Features, changed: Features, reference: Features, change: Change) -> Evidence | None:
-    shared_query, shared_reference = _shared(changed, reference)
+def _fit(
+    query: Features,
+    changed: Features,
+    reference: Features,
+    change: Change,
+    shared_query: NDArray[np.intp],
+    shared_reference: NDArray[np.intp],
+) -> Evidence | None:
     if len(shared_query) < LEAST_SHARED:
         return None
     source, target = changed.points[shared_query], reference.points[shared_reference]  # MAGSAC fits no reflections
@@ -82,9 +123,9 @@ def _fit(query: Features, changed: Features, reference: Features, change: Change
     )
 
 
-def _shared(query: Features, reference: Features) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Rows of features that are each other's best match and pass the ratio test."""
-    cosines = query.descriptors @ reference.descriptors.T
+def _shared(query: NDArray[np.float32], reference: NDArray[np.float32]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Rows of the query's features [n, 128] that pass the ratio test, and of the best match of each in the reference."""
+    cosines = query @ reference.T
     best = cosines.argmax(axis=1)
     rows = np.arange(len(cosines))
     nearest = np.sqrt(np.maximum(2 - 2 * cosines[rows, best], 0))

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from submissions.verification.features import Features, local_features
-from submissions.verification.geometry import verify
+from submissions.verification.geometry import Views, verify
 
 Pixels = NDArray[np.uint8]
 
@@ -85,5 +85,13 @@ def test_pictures_without_features_are_not_confirmed(pixels: NDArray[np.int64]) 
 
 def test_a_repeated_pattern_is_not_taken_for_a_copy_of_one_point() -> None:
     one = local_features(ORIGINAL)
-    same = Features(np.zeros_like(one.points) + 5, one.descriptors, one.width, one.height)
+    same = Features(np.zeros_like(one.points) + 5, one.histograms, one.width, one.height)
     assert verify(same, one) is None
+
+
+def test_views_of_a_query_are_evidence_as_the_query_is() -> None:
+    reference = local_features(ORIGINAL)
+    for image in (ORIGINAL[:, ::-1], 255 - ORIGINAL, picture(3)):
+        query = local_features(np.ascontiguousarray(image))
+        views = Views(query)
+        assert verify(views, reference) == verify(query, reference) == verify(views, reference)
