@@ -71,7 +71,8 @@ class Population:
         away = self._noise(len(originals))
         along: NDArray[np.float32] = (away * originals).sum(axis=1, keepdims=True)
         away = unit_length((away - along * originals).astype(np.float32))
-        return unit_length(cosines * originals + np.sqrt(1 - cosines**2) * away), distances
+        copies = cosines * originals + np.sqrt(1 - cosines**2) * away
+        return unit_length(copies.astype(np.float32)), distances
 
     def blocks(self, count: int) -> Iterator[NDArray[np.float32]]:
         """Yield the vectors of a collection, of which a share are copies of others in the same block."""

@@ -23,8 +23,8 @@ from tqdm import tqdm
 from submissions.index.segments import Segment, forget_files, keep_index, read_whole
 
 LEAST_CODED = 200_000  # contents, below which exact search is fast enough
-LISTS = 1024
-PROBED_SHARE = 0.25  # of the lists that a query looks into
+LISTS = 512
+PROBED_SHARE = 0.7  # of the lists that a query looks into; real descriptors fill so many dimensions that neighbours lie anywhere
 VECTORS_PER_LIST = 64  # that the quantiser is trained on
 GROWTH = 4  # the quantiser is trained again when there are so many times the contents it was trained for
 ROUNDS = 10  # of k-means
@@ -69,15 +69,10 @@ def _open_quantizer(folder: Path, count: int) -> Quantizer | None:
 def _train(folder: Path, segments: Sequence[Segment], count: int) -> Quantizer:
     dimensions = segments[0].index.d
     lists = min(LISTS, max(1, count // VECTORS_PER_LIST))
-    index: Any = faiss.index_factory(dimensions, f"IVF{lists},PQ{_parts(dimensions)}x4fs")
+    index: Any = faiss.index_factory(dimensions, f"IVF{lists},PQ{dimensions}x4fs")  # 4 bits a coordinate
     index.cp.niter, index.cp.max_points_per_centroid, index.pq.cp.niter = ROUNDS, VECTORS_PER_LIST, ROUNDS
     index.train(_sample(segments, VECTORS_PER_LIST * lists))
     return Quantizer(keep_index(index, folder, f"quantizer-{count}"), index)
-
-
-def _parts(dimensions: int) -> int:
-    """Sub-vectors of a vector, of two dimensions each where they come out even."""
-    return dimensions // 2 if dimensions % 2 == 0 else dimensions
 
 
 def _sample(segments: Sequence[Segment], count: int) -> NDArray[np.float32]:

@@ -38,7 +38,8 @@ class Features:
     def descriptors(self) -> NDArray[np.float32]:
         """Square roots of the L1-normalised histograms [n, 128], unit length; computed at each call."""
         values = self.histograms.astype(np.float32)
-        return np.sqrt(values / np.maximum(values.sum(axis=1, keepdims=True), np.float32(1e-9)))
+        roots: NDArray[np.float32] = np.sqrt(values / np.maximum(values.sum(axis=1, keepdims=True), np.float32(1e-9)))
+        return roots
 
     def mirrored(self) -> "Features":
         """Return the features of the mirror image, in the same order."""

@@ -21,6 +21,7 @@ from models.settings import DescriptorSettings
 from pipeline.match import main
 from pipeline.tools import match_index
 from pipeline.tools.extractor import Extractor
+from submissions.index import codes
 from submissions.index.store import Content
 
 THRESHOLD = "-0.02"
@@ -174,7 +175,7 @@ def test_json_lines_stand_alone_on_standard_output(album: Path, checkpoint: Path
     run_match(checkpoint, "--queries", "album", "--json")
     printed = capsys.readouterr()
     lines = [json.loads(line) for line in printed.out.splitlines()]
-    assert {line["type"] for line in lines} == {"skipped", "match", "group", "folders"} and "groups of" in printed.err
+    assert {line["type"] for line in lines} == {"skipped", "search", "match", "group", "folders"} and "groups of" in printed.err
     assert next(line for line in lines if line["type"] == "skipped")["not a picture"] == 1
     capsys.readouterr()
     main(["--apply", "move", "--json"])
@@ -295,3 +296,20 @@ def test_queries_are_embedded_once(album: Path, checkpoint: Path, monkeypatch: p
 def test_wrong_options_are_refused(album: Path, arguments: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message):
         main(arguments)
+
+
+def test_a_large_index_says_that_its_search_is_approximate_and_finds_the_same(
+    album: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    list(write_pictures(album / "more", "M", 20, seed=9, workers=1))
+    run_match(checkpoint, "--queries", "album")
+    assert "exact search: every query" in capsys.readouterr().out
+    exact = Path("matches/matches.csv").read_bytes()
+    monkeypatch.setattr(codes, "LEAST_CODED", 20)
+    run_match(checkpoint, "--queries", "album", "--json")
+    printed = capsys.readouterr()
+    assert "approximate search: the scores are exact" in printed.err and Path("matches/matches.csv").read_bytes() == exact
+    found = [json.loads(line) for line in printed.out.splitlines()]
+    assert [line["exact"] for line in found if line["type"] == "search"] == [False]
+    run_match(checkpoint, "--queries", "album", "--exact")
+    assert "exact search: every query" in capsys.readouterr().out and Path("matches/matches.csv").read_bytes() == exact
