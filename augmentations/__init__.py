@@ -1,3 +1,3 @@
-"""What a copier does to an image."""
+"""Image edits: what people do to the images they copy."""
 
-import data  # noqa: F401 (sets OpenCV's threads before any edit runs)
+import data  # noqa: F401 (disables OpenCV's threads before any edit runs)

@@ -1,4 +1,4 @@
-"""Compositions of edits: draw edits and parameters, apply them, keep a record that replays to the same image."""
+"""Compositions of edits: draw edits and their parameters, apply them, and record them so that they can be replayed exactly."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,14 +26,18 @@ FAMILIES: dict[str, Sequence[Edit]] = {
 
 
 class OverlaySource(Protocol):
-    """Other images to paste, by id; records hold the ids."""
+    """Images to paste, by id; records contain the ids."""
 
     @property
     def ids(self) -> Sequence[str]:
-        """The images that may be pasted."""
+        """Ids of the images that may be pasted."""
 
     def __call__(self, image_id: str) -> Image:
-        """The image [h, w, 3] uint8 RGB of an id; ImageError where it cannot be read."""
+        """Return an image, RGB uint8 [h, w, 3].
+
+        Raises:
+            ImageError: it cannot be read.
+        """
 
 
 @dataclass(frozen=True)
@@ -41,8 +45,8 @@ class Edited:
     """An edited image.
 
     Attributes:
-        image: [h, w, 3] uint8 RGB.
-        record: what was done: a JSON-able list of entries with "edit", "function" and the function's parameters.
+        image: RGB uint8 [h, w, 3].
+        record: the applied edits in order, JSON-serialisable entries with "edit", "function" and the function's parameters.
     """
 
     image: Image
@@ -50,7 +54,7 @@ class Edited:
 
 
 def edits_of(settings: AugmentationSettings) -> Sequence[Edit]:
-    """The rows of the tables that the settings switch on, in the order of application."""
+    """Return the rows of the tables that the settings select, in the order of application."""
     rows = FAMILIES[settings.family]
     return (*rows, *EXTRA_TABLE) if settings.extra else rows
 
@@ -63,15 +67,17 @@ def probability_of(edit: Edit, settings: AugmentationSettings) -> float:
 
 
 def check_probabilities(settings: AugmentationSettings) -> None:
-    """Refuse probabilities of rows that the settings' tables do not have.
+    """Check that the settings override probabilities of existing edits only.
 
     Raises:
-        UserError: a name is in none of the tables that are switched on.
+        UserError: a name is in none of the tables that the settings select.
     """
     known = [edit.name for edit in edits_of(settings)]
     for name in settings.probabilities or {}:
         if name not in known:
-            raise UserError(f"probabilities names {name!r}, which is no edit of this recipe's tables. Edits: {', '.join(known)}.")
+            raise UserError(
+                f"probabilities names {name!r}, which is not an edit of this recipe's tables. Edits: {', '.join(known)}."
+            )
 
 
 def edit_image(
@@ -80,17 +86,26 @@ def edit_image(
     """Apply a random composition of edits; the input is not changed.
 
     Args:
-        image: [h, w, 3] uint8 RGB.
-        settings: which edits, and how intense.
-        rng: where all draws come from.
-        other_images: to paste; without them the edits that paste are left out.
+        image: RGB uint8 [h, w, 3].
+        settings: which edits are drawn, and their intensity.
+        rng: source of all random draws.
+        other_images: images to paste; without them, edits that paste are skipped.
+
+    Raises:
+        ImageError: an image to paste cannot be read.
     """
     record = draw_record(settings, rng, other_images.ids if other_images else ())
     return Edited(replay(image, record, other_images), record)
 
 
 def draw_record(settings: AugmentationSettings, rng: np.random.Generator, other_ids: Sequence[str]) -> Record:
-    """Draw edits and parameters without touching an image; without `other_ids` the edits that paste are left out."""
+    """Draw edits and their parameters.
+
+    Args:
+        settings: which edits are drawn, and their intensity.
+        rng: source of all random draws.
+        other_ids: ids of images to paste; if empty, edits that paste are skipped.
+    """
     record: Record = []
     done: set[str] = set()
     for edit in edits_of(settings):
@@ -104,10 +119,11 @@ def draw_record(settings: AugmentationSettings, rng: np.random.Generator, other_
 
 
 def replay(image: Image, record: Record, other_images: OverlaySource | None = None) -> Image:
-    """Apply a record to an image [h, w, 3] uint8; the same record gives the same image, and the input is not changed.
+    """Apply a record to an image, RGB uint8 [h, w, 3]; deterministic, and the input is not changed.
 
     Raises:
-        ValueError: the record pastes other images and there are none.
+        ValueError: the record pastes other images and `other_images` is None.
+        ImageError: an image to paste cannot be read.
     """
     result = image
     for entry in record:

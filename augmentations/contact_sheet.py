@@ -1,4 +1,4 @@
-"""Two sheets for people: every edit at three intensities, and random compositions at four."""
+"""Contact sheets for inspection: every edit at three intensities, and random compositions at four."""
 
 from pathlib import Path
 
@@ -21,13 +21,13 @@ from data.images import ImageSet
 from data.loader import resize_square, shrink
 from data.pixels import as_uint8
 
-CELL_SIDE, LABEL_HEIGHT = 144, 16
-MAX_OVERLAYS = 64  # images that the sheets paste from
+CELL_SIDE, LABEL_HEIGHT = 144, 16  # pixels
+MAX_OVERLAYS = 64  # maximum number of images that are pasted from
 EDIT_INTENSITIES, COMPOSITION_INTENSITIES = (0.25, 0.6, 1.0), (0.25, 0.5, 0.75, 1.0)
 
 
 class _Material:
-    """A few images to paste, in memory."""
+    """Images to paste, in memory, by id."""
 
     def __init__(self, images: dict[str, Image]) -> None:
         self.ids, self._images = list(images), images
@@ -42,15 +42,15 @@ def draw_contact_sheets(
     """Draw every edit at three intensities, and random compositions at four.
 
     Args:
-        images: the first `count` readable ones are edited.
-        overlays: to paste; where none can be read, the edits that paste are left out.
-        count: how many images; at least one is taken.
-        seed: of all draws.
-        edits_file: JPEG of the single edits.
-        compositions_file: JPEG of the compositions.
+        images: the first `count` readable images are edited.
+        overlays: images to paste; if none can be read, edits that paste are left out.
+        count: how many images to edit; values below 1 count as 1.
+        seed: seed of all draws.
+        edits_file: JPEG file of the single edits, to be written.
+        compositions_file: JPEG file of the compositions, to be written.
 
     Raises:
-        UserError: no image can be read.
+        UserError: none of the images can be read, or the disk is full.
     """
     chosen = list(_first_readable(images, max(1, count)).values())
     if not chosen:
@@ -75,7 +75,7 @@ def draw_contact_sheets(
 
 
 def _first_readable(images: ImageSet, count: int) -> dict[str, Image]:
-    """Up to `count` images by id; those that cannot be read are passed over."""
+    """Return up to `count` images by id; unreadable ones are skipped."""
     found: dict[str, Image] = {}
     for image_id, path in zip(images.ids, images.paths, strict=True):
         if len(found) == count:
@@ -88,7 +88,7 @@ def _first_readable(images: ImageSet, count: int) -> dict[str, Image]:
 
 
 def _row(edit: Edit, image: Image, seed: int, other_images: _Material) -> list[Image]:
-    """One draw at every intensity: of eight, the one that changes most at I = 1, because a drawn edit may hardly be visible."""
+    """Apply one draw at each intensity: the one of eight that changes most at I = 1, because some are barely visible."""
 
     def apply(attempt: int, intensity: float) -> Image:
         rng = generator_for(seed, attempt, edit.name)
@@ -102,7 +102,7 @@ def _row(edit: Edit, image: Image, seed: int, other_images: _Material) -> list[I
 
 
 def _save(path: Path, rows: list[tuple[str, list[Image]]], columns: int) -> None:
-    """Rows of labelled pictures, `columns` rows side by side."""
+    """Save labelled rows of pictures as one image, `columns` rows side by side."""
     width = max(len(row) for _, row in rows) * CELL_SIDE + 8
     height = CELL_SIDE + LABEL_HEIGHT
     sheet = Pillow.new("RGB", (columns * width, -(-len(rows) // columns) * height), "white")

@@ -1,4 +1,4 @@
-"""Edited training images as tensors."""
+"""Data sets and samplers of edited training images."""
 
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -21,20 +21,20 @@ Key = tuple[int, int, int]  # epoch, row, repetition
 
 
 class CachedOverlays:
-    """Images to paste: rows of one or more caches, by id."""
+    """Images to paste, by id: rows of one or more caches."""
 
     def __init__(self, *parts: tuple[SquareImages, Sequence[int]]) -> None:
         self._where = {images.ids[row]: (images, row) for images, rows in parts for row in rows}
         self.ids = list(self._where)
 
     def __call__(self, image_id: str) -> NDArray[np.uint8]:
-        """The image [size, size, 3] uint8 of an id."""
+        """Return an image, RGB uint8 [size, size, 3]."""
         images, row = self._where[image_id]
         return np.asarray(images.pixels[row])
 
 
 def overlay_material(classes: SquareImages, reserve: SquareImages, count: int) -> CachedOverlays:
-    """What may be pasted while the first `count` images are classes: the reserve, and the images that are not classes yet."""
+    """Return what may be pasted while the first `count` images are classes: the reserve, and images that are not classes yet."""
     waiting = [row for row in classes.readable_rows() if row >= count]
     return CachedOverlays((reserve, reserve.readable_rows()), (classes, waiting))
 
@@ -42,17 +42,17 @@ def overlay_material(classes: SquareImages, reserve: SquareImages, count: int) -
 class EditedImages(Dataset[tuple[Tensor, int]]):
     """Edited training images.
 
-    Item (epoch, row, repetition) is (uint8 [3, size, size], row): the cached image, edited for that epoch. Each repetition within
-    the epoch has its own edits (MultiGrain's repeated augmentations). Pixels depend on (seed, epoch, image id, repetition) only.
-    Bytes are a quarter of floats to send between processes: `normalize_pixels` makes the floats where the network is.
+    Item (epoch, row, repetition) is (RGB uint8 [3, size, size], row): the cached image, edited for that epoch. Each repetition
+    within an epoch has its own edits (MultiGrain's repeated augmentations). Pixels depend on (seed, epoch, image id, repetition)
+    only. They stay uint8, a quarter of the traffic between processes; `normalize_pixels` converts them on the network's device.
 
     Args:
         images: the cached images.
-        settings: which edits, and how intense where there is no schedule.
-        size: pixels a side.
-        seed: of the edits.
-        overlays: images to paste; None leaves out the edits that paste.
-        schedule: the intensity by epoch.
+        settings: which edits are drawn, and their intensity if there is no schedule.
+        size: side of the squares in pixels.
+        seed: seed of the edits.
+        overlays: images to paste; None skips edits that paste.
+        schedule: the intensity by epoch; None for that of `settings`.
     """
 
     def __init__(
@@ -82,24 +82,24 @@ class EditedImages(Dataset[tuple[Tensor, int]]):
 
 
 class EpochBatches(Sampler[list[Key]]):
-    """Batches of (epoch, row, 0) over several epochs in one stream, each epoch in its own order.
+    """Batch sampler of keys (epoch, row, 0) over several epochs in one stream, shuffled for each epoch.
 
-    One stream keeps the workers busy between epochs. The last, smaller batch of an epoch is kept unless it is one image. Each of
-    several processes takes its part of every batch, so that together they see the same batches as one process would; a last batch
-    with fewer than two images for each is left out.
+    A single stream keeps the workers busy between epochs. Each process takes its part of every batch, so that together they see
+    the same batches as a single process. The last, smaller batch of an epoch is dropped if it has fewer than two images for each
+    process.
 
     Args:
-        rows: of the images.
-        batch_size: images in a batch, of all processes together.
+        rows: rows of the images.
+        batch_size: images per batch, over all processes.
         first_epoch: the first epoch of the stream.
         last_epoch: the epoch before which the stream ends.
-        seed: of the order.
-        rank: this process's number.
-        ranks: how many processes share the batches.
-        whole: whether a last, smaller batch is left out where there is another; a compiled network would be compiled for it.
+        seed: seed of the order.
+        rank: rank of this process.
+        ranks: number of processes.
+        whole: drop an epoch's smaller last batch unless it is the only one; torch.compile would compile again for it.
 
     Raises:
-        UserError: no batch has two images for each process.
+        UserError: a batch has fewer than two images for each process.
     """
 
     def __init__(
@@ -117,12 +117,12 @@ class EpochBatches(Sampler[list[Key]]):
         self.rank, self.ranks, self.whole = rank, ranks, whole
         if min(batch_size, len(rows)) < 2 * ranks:
             raise UserError(
-                f"batches of {batch_size} of the stage's {len(rows)} images have no two images for each of {ranks} process(es): "
-                "raise batch_size, add images, or start fewer processes."
+                f"a batch of {min(batch_size, len(rows))} images (batch_size {batch_size}, {len(rows)} images in the stage) has "
+                f"fewer than two for each of {ranks} process(es): raise batch_size, add images, or start fewer processes."
             )
 
     def batches_per_epoch(self) -> int:
-        """How many batches an epoch has, the same for every process."""
+        """Return the number of batches per epoch, the same for every process."""
         whole, rest = divmod(len(self.rows), self.batch_size)
         return whole + (rest >= 2 * self.ranks and not (self.whole and whole))
 
@@ -138,24 +138,26 @@ class EpochBatches(Sampler[list[Key]]):
 
 
 def normalize_pixels(pixels: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
-    """Make the network's input of pixels: (pixels / 255 − mean) / std.
+    """Normalise pixels for the network: (pixels / 255 − mean) / std.
 
     Args:
-        pixels: uint8 [n, 3, h, w] on any device.
-        mean: of each channel, of values in 0…1.
-        std: standard deviation of each channel, of values in 0…1.
+        pixels: RGB uint8 [n, 3, h, w] on any device.
+        mean: mean of each channel, for values in 0…1.
+        std: standard deviation of each channel, for values in 0…1.
 
     Returns:
         float32 [n, 3, h, w] on the same device, in channels-last memory format.
     """
-    constants = _normalizing_constants if torch.compiler.is_compiling() else _cached_constants  # an export sees them made
+    constants = (
+        _normalizing_constants if torch.compiler.is_compiling() else _cached_constants
+    )  # an export must see their creation
     scale, shift = constants(tuple(mean), tuple(std), pixels.device)
-    as_bytes = pixels.contiguous(memory_format=torch.channels_last)  # a quarter of what it would move as floats
+    as_bytes = pixels.contiguous(memory_format=torch.channels_last)  # moves a quarter of the bytes that floats would
     return as_bytes.float().div_(scale).sub_(shift)
 
 
 def _normalizing_constants(mean: tuple[float, ...], std: tuple[float, ...], device: torch.device) -> tuple[Tensor, Tensor]:
-    """What pixels 0…255 are divided by, and what is then subtracted, [3, 1, 1] each."""
+    """Return the divisor of pixels 0…255 and what is subtracted afterwards, each [3, 1, 1]."""
     scale = torch.tensor([255 * value for value in std], device=device)[:, None, None]
     shift = torch.tensor([m / s for m, s in zip(mean, std, strict=True)], device=device)[:, None, None]
     return scale, shift
@@ -163,6 +165,6 @@ def _normalizing_constants(mean: tuple[float, ...], std: tuple[float, ...], devi
 
 @cache
 def _cached_constants(mean: tuple[float, ...], std: tuple[float, ...], device: torch.device) -> tuple[Tensor, Tensor]:
-    """The same, made and copied to a GPU once and not at each step."""
+    """Return the same constants, created and copied to the device only once."""
     with torch.inference_mode(False):
         return _normalizing_constants(mean, std, device)

@@ -1,4 +1,4 @@
-"""IN-aug: augmented copies of training images, to choose a pooling exponent by (MultiGrain, section 4.2; ICLR, section 3.5)."""
+"""IN-aug: augmented copies of training images, for choosing a pooling exponent (MultiGrain, section 4.2; ICLR, section 3.5)."""
 
 from dataclasses import dataclass
 from itertools import islice
@@ -23,13 +23,13 @@ COPY_EDITS = AugmentationSettings(family="multigrain_full")
 
 @dataclass(frozen=True)
 class InAug:
-    """Images whose augmented copies are to be found again.
+    """A retrieval set of augmented copies: each copy's answers are the other copies of its image.
 
     Attributes:
-        sources: the chosen images.
-        groups: int64 [n · copies]; copy i belongs to sources[groups[i]]: 0, 0, 0, 0, 0, 1, …
-        copies: how many copies each image has.
-        seed: of the copies.
+        sources: the n chosen images.
+        groups: int64 [n · copies]; copy i is made from sources[groups[i]]: 0, 0, 0, 0, 0, 1, …
+        copies: number of copies per image.
+        seed: seed of the edits.
     """
 
     sources: ImageSet
@@ -39,26 +39,28 @@ class InAug:
 
 
 def in_aug(training: ImageSet | LabelledImages, seed: int, count: int = 2000, copies: int = 5) -> InAug:
-    """Choose readable training images, evenly over the classes where there are classes.
+    """Choose readable training images for IN-aug, evenly over the classes if there are classes.
 
     Args:
         training: images, with or without classes.
-        seed: of the choice and of the copies.
-        count: how many images, at least 2; fewer where there are fewer. The paper takes 2,000 of ImageNet, two of each class.
-        copies: of each image, at least 1; the paper's 5.
+        seed: seed of the choice and of the edits.
+        count: number of images, at least 2; all if there are fewer. The paper takes 2,000 of ImageNet, two per class.
+        copies: number of copies per image, at least 1; the paper's 5.
 
     Raises:
         UserError: fewer than two images or one copy are asked for, or fewer than two images can be read.
     """
     if copies < 1 or count < 2:
-        raise UserError(f"IN-aug of {count} images with {copies} copies each: two images and one copy at least are needed.")
+        raise UserError(
+            f"IN-aug of {count} images with {copies} copies each was asked for; at least two images and one copy are needed."
+        )
     images, chosen = _images(training), sample_readable(training, seed, count)
     sources = ImageSet([images.ids[row] for row in chosen], [images.paths[row] for row in chosen])
     return InAug(sources, np.repeat(np.arange(len(chosen)), copies), copies, seed)
 
 
 def sample_readable(training: ImageSet | LabelledImages, seed: int, count: int) -> list[int]:
-    """Rows of `count` readable images, evenly over the classes where there are classes; all where there are fewer.
+    """Return the rows of `count` readable images, evenly over the classes if there are classes; all if there are fewer.
 
     Raises:
         UserError: fewer than two images can be read.
@@ -74,12 +76,18 @@ def sample_readable(training: ImageSet | LabelledImages, seed: int, count: int) 
 
 
 class InAugImages(Dataset[tuple[Tensor, bool]]):
-    """Copies by MultiGrain's `full` set.
+    """The copies of an IN-aug set, edited by MultiGrain's `full` set of augmentations.
 
-    Item i is (uint8 [3, size, size], True): copy i of `chosen`, which depends on (seed, image, copy) only. Edits are made at up
-    to
-    twice the size that is shown, so that a crop still has enough pixels; the same seed gives the same crops and colours at every
-    size, so that resolutions can be compared.
+    Item i is (RGB uint8 [3, size, size], True): copy i of `chosen`, which depends on (seed, image, copy) only. The image that is
+    edited has a short side of at least 2 · `size` where its resolution allows, so that crops keep enough pixels. The same seed
+    gives the same crops and colours at every size, so that resolutions can be compared.
+
+    Args:
+        chosen: the set.
+        size: side of the squares in pixels.
+
+    Raises:
+        ImageError: an item's image can no longer be read.
     """
 
     def __init__(self, chosen: InAug, size: int) -> None:
@@ -101,7 +109,7 @@ def _images(training: ImageSet | LabelledImages) -> ImageSet:
 
 
 def _turns(labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many of the same label came before, for each of `labels` [n]."""
+    """Return, for each of `labels` [n], how many equal labels precede it, int64 [n]."""
     order = np.argsort(labels, kind="stable")
     sizes = np.unique(labels, return_counts=True)[1]
     turns = np.empty(len(labels), np.int64)

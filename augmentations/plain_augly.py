@@ -1,4 +1,4 @@
-"""The same edits by plain AugLy calls on Pillow images: what our edits' pixels and speed are compared with."""
+"""The same edits as plain AugLy calls on Pillow images, the baseline for our edits' pixels and speed."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -13,13 +13,18 @@ from augmentations.composition import OverlaySource, Record, replay
 from augmentations.edits.registry import OTHER_IMAGE
 
 Call = Callable[..., Image.Image]
-OURS_ONLY = frozenset({"perspective", "meme_format", "invert_channels", "swap_channels", "shift_channels"})  # fail or lack there
+OURS_ONLY = frozenset(
+    {"perspective", "meme_format", "invert_channels", "swap_channels", "shift_channels"}
+)  # these fail in AugLy or do not exist there
 
 
 @lru_cache(maxsize=1)
 def augly_calls() -> dict[str, Call]:
-    """AugLy's function for each of ours, with our parameters. Importing AugLy takes seconds and needs libmagic."""
-    import pylibmagic  # noqa: F401 (brings libmagic where the system has none; must come before AugLy)
+    """Return AugLy's equivalent of each of our edit functions, taking our parameters.
+
+    Importing AugLy takes seconds and needs libmagic.
+    """
+    import pylibmagic  # noqa: F401 (provides libmagic if the system has none; must be imported before AugLy)
     from augly import image as augly
 
     spec = find_spec("augly")
@@ -82,7 +87,7 @@ def augly_calls() -> dict[str, Call]:
 
 
 def replay_with_augly(image: Image.Image, record: Record, other_images: OverlaySource) -> Image.Image:
-    """Apply a record by AugLy's functions; what AugLy lacks or fails at is done by ours."""
+    """Apply a record with AugLy's functions, or with ours for the edits in `OURS_ONLY`."""
     for entry in record:
         function = entry["function"]
         if function in OURS_ONLY:

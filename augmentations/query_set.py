@@ -1,4 +1,4 @@
-"""A synthetic query set: edited copies and edited distractors, with ground truth and the record of every query."""
+"""Synthetic query sets: edited copies and edited distractors, with ground truth and each query's edit record."""
 
 import json
 from functools import partial
@@ -27,13 +27,17 @@ Task = tuple[str, str, Path]  # query id, source id, source path
 
 
 class FileOverlays:
-    """Overlay images decoded when they are needed; an unreadable one leaves `ids` when it is asked for (ImageError)."""
+    """Overlay images that are decoded on demand; an image that cannot be read is removed from `ids`."""
 
     def __init__(self, images: ImageSet) -> None:
         self.ids, self._paths = images.ids, dict(zip(images.ids, images.paths, strict=True))
 
     def __call__(self, image_id: str) -> NDArray[np.uint8]:
-        """The image [h, w, 3] uint8 of an id, its long side at most TUNED_SIDE; ImageError where it cannot be read."""
+        """Return an image, RGB uint8 [h, w, 3], its long side at most TUNED_SIDE pixels.
+
+        Raises:
+            ImageError: it cannot be read.
+        """
         try:
             return shrink(decode_rgb(self._paths[image_id], short_side=TUNED_SIDE // 2), TUNED_SIDE)
         except ImageError:
@@ -53,24 +57,24 @@ def make_query_set(
 ) -> None:
     """Write `query_images/`, the ground truth, `query_edits.csv` and `query_records.jsonl` into `folder`.
 
-    Every query has at least one edit. Images that cannot be read are passed over and listed; overlays that cannot be read are
-    replaced by others.
+    Every query has at least one edit. Images that cannot be read yield no query, which is reported with their number; unreadable
+    overlays are replaced by others.
 
     Args:
-        references: images that are copied, each at most once while they last.
-        distractors: images that the other queries are made from, which copy nothing.
+        references: images to copy; none is copied twice until all have been copied once.
+        distractors: images that the remaining queries are made from, which are copies of nothing.
         overlays: images to paste.
-        settings: which edits, and how intense.
-        seed: of all draws.
+        settings: which edits are drawn, and their intensity.
+        seed: seed of all draws.
         count: number of queries.
-        copies: how many of them copy a reference.
-        folder: where the set goes; whole or not at all.
+        copies: how many of them are copies of a reference.
+        folder: the folder to write, completely or not at all.
 
     Raises:
-        UserError: more copies than queries, or no image can be read.
+        UserError: there are more copies than queries, or no image can be read.
     """
     if copies > count:
-        raise UserError(f"{copies} copies do not fit into {count} queries; lower queries.copies in the recipe.")
+        raise UserError(f"{copies} copies were asked for among {count} queries; lower queries.copies in the recipe.")
     rng = generator_for(seed, 0, "query set")
     places = rng.permutation(count)
     sources = [(references, True, copies), (distractors, False, count - copies)]
@@ -92,7 +96,7 @@ def make_query_set(
 def _write_query(
     folder: Path, settings: AugmentationSettings, seed: int, overlays: ImageSet, task: Task
 ) -> list[dict[str, object]] | str:
-    """Edit one image; return its record, or why it could not be read."""
+    """Edit one image and save it; return its record, or the reason why it could not be read."""
     query_id, source_id, path = task
     other_images = FileOverlays(overlays)
     try:
@@ -107,7 +111,7 @@ def _write_query(
 def _edit_at_least_once(
     image: NDArray[np.uint8], settings: AugmentationSettings, seed: int, query_id: str, source_id: str, other_images: FileOverlays
 ) -> Edited:
-    """The first drawn composition that holds an edit, of readable overlays; an image is never pasted into its own copy."""
+    """Apply the first drawn composition with at least one edit; an image is never pasted into its own copy."""
     attempt = 0
     while attempt < 1000:
         rng = generator_for(seed, attempt, query_id)
@@ -118,7 +122,7 @@ def _edit_at_least_once(
         try:
             return Edited(replay(image, record, other_images), record)
         except ImageError:
-            continue  # the same draw again, from the overlays that are left
+            continue  # repeat the same draw with the remaining overlays
     return Edited(image, [])  # family "none" has no edits
 
 
@@ -128,9 +132,11 @@ def _write_tables(folder: Path, tasks: list[tuple[Task, bool]], results: list[li
     ]
     problems = [record for record in results if isinstance(record, str)]
     if not made:
-        raise UserError(f"no query could be made; the first image: {problems[0]}")
+        raise UserError(f"no query could be made, because none of {len(tasks)} images can be read; the first: {problems[0]}")
     if problems:
-        print(f"{len(problems)} queries were not made because their image cannot be read, the first: {problems[0]}")
+        print(
+            f"{len(problems)} of {len(tasks)} queries were not made because their images cannot be read; the first: {problems[0]}"
+        )
     write_ground_truth(folder / GROUND_TRUTH, [(task[0], task[1] if is_copy else None) for task, is_copy, _ in made])
     edits = [(task[0], " ".join(str(entry["edit"]) for entry in record)) for task, _, record in made]
     pd.DataFrame(edits, columns=["query_id", "edits"]).to_csv(folder / QUERY_EDITS, index=False)

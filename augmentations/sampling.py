@@ -17,35 +17,34 @@ Groups = Callable[[int], list[list[Key]]]
 
 
 class GroupBatches(Sampler[list[Key]]):
-    """Batches of whole groups of keys.
+    """Batch sampler of whole groups of keys.
 
-    The last, smaller batch of an epoch is kept. Each of several processes takes whole groups of every batch, as evenly as
-    possible;
-    a last batch with fewer groups than processes is left out.
+    Each process takes whole groups of every batch, as evenly as possible. The last, smaller batch of an epoch is dropped if it
+    has fewer groups than there are processes.
 
     Args:
-        groups_of: the groups of an epoch, in their order.
-        groups: how many groups an epoch has.
-        per_batch: groups in a batch, of all processes together.
-        epochs: of the stream.
-        rank: this process's number.
-        ranks: how many processes share the batches.
+        groups_of: returns the groups of an epoch, in order.
+        groups: number of groups in an epoch.
+        per_batch: groups per batch, over all processes.
+        epochs: the epochs of the stream.
+        rank: rank of this process.
+        ranks: number of processes.
 
     Raises:
-        UserError: a batch does not have a group for each process.
+        UserError: a batch has fewer groups than there are processes.
     """
 
     def __init__(self, groups_of: Groups, groups: int, per_batch: int, epochs: range, rank: int = 0, ranks: int = 1) -> None:
         if min(per_batch, groups) < ranks:
             raise UserError(
-                f"batches of {per_batch} of the stage's {groups} groups of images have none for each of {ranks} processes: "
-                "raise batch_size, add images, or start fewer processes."
+                f"a batch of {min(per_batch, groups)} groups of images (of {groups} in the stage) has fewer than one for each of "
+                f"{ranks} processes: raise batch_size, add images, or start fewer processes."
             )
         self.groups_of, self.groups, self.per_batch, self.epochs = groups_of, groups, per_batch, epochs
         self.rank, self.ranks = rank, ranks
 
     def batches_per_epoch(self) -> int:
-        """How many batches an epoch has, the same for every process."""
+        """Return the number of batches per epoch, the same for every process."""
         whole, rest = divmod(self.groups, self.per_batch)
         return whole + (rest >= self.ranks)
 
@@ -71,23 +70,23 @@ def repeated_batches(
     rank: int = 0,
     ranks: int = 1,
 ) -> GroupBatches:
-    """Batches of repeated augmentations (MultiGrain, section 4.1: a batch size of 512 and 3 repetitions).
+    """Build batches with repeated augmentations (MultiGrain, section 4.1: a batch size of 512 and 3 repetitions).
 
     Args:
-        rows: of the images.
-        batch_size: a batch has ⌈batch_size / repetitions⌉ images.
-        repetitions: edited copies of each image, at least 2.
+        rows: rows of the images.
+        batch_size: a batch has ⌈batch_size / repetitions⌉ different images.
+        repetitions: edited copies of each image in a batch, at least 2.
         first_epoch: the first epoch of the stream.
         last_epoch: the epoch before which the stream ends.
-        seed: of the order.
-        rank: this process's number.
-        ranks: how many processes share the batches.
+        seed: seed of the order.
+        rank: rank of this process.
+        ranks: number of processes.
 
     Raises:
-        UserError: one repetition, or a batch does not have an image for each process.
+        UserError: fewer than two repetitions, or a batch has fewer images than there are processes.
     """
     if repetitions < 2:
-        raise UserError(f"{repetitions} repetitions of an image make no pair of copies; two or more do.")
+        raise UserError(f"{repetitions} repetition(s) of an image make no pair of copies; at least two are needed.")
     images = np.array(rows)
 
     def groups_of(epoch: int) -> list[list[Key]]:
@@ -108,29 +107,29 @@ def pk_batches(
     rank: int = 0,
     ranks: int = 1,
 ) -> GroupBatches:
-    """Batches of P classes with K images each (IDEAL, section 5.1: 8 and 4).
+    """Build PK batches: P classes with K images each (IDEAL, section 5.1: 8 and 4).
 
-    Every class comes at least ⌈its images / images_per_class⌉ times an epoch, so that all its images are seen. The classes of a
-    batch are different: where only the larger ones are left, others come again beside them, with new edits, so that no batch
-    lacks negatives. With fewer classes than asked for, every batch holds all of them, equally often. A group short of
-    images repeats some with new edits: one image of a class is enough.
+    Every class is drawn at least ⌈its images / K⌉ times per epoch, so that all its images are seen. The classes of a batch are
+    distinct: when only large classes are left, others are drawn again beside them, with new edits, so that no batch lacks
+    negatives. If there are fewer than P classes, every batch contains all of them, equally often. A class with fewer than K
+    images repeats some with new edits, so one image is enough.
 
     Args:
-        rows: of the images.
+        rows: rows of the images.
         labels: the class of each of `rows`.
         classes_per_batch: P.
         images_per_class: K, at least 2.
         first_epoch: the first epoch of the stream.
         last_epoch: the epoch before which the stream ends.
-        seed: of the order.
-        rank: this process's number.
-        ranks: how many processes share the batches.
+        seed: seed of the order.
+        rank: rank of this process.
+        ranks: number of processes.
 
     Raises:
-        UserError: one image of a class, or a batch does not have a group for each process.
+        UserError: K is below 2, or a batch has fewer classes than there are processes.
     """
     if images_per_class < 2:
-        raise UserError(f"{images_per_class} image of a class in a batch makes no pair; two or more do.")
+        raise UserError(f"{images_per_class} image(s) per class in a batch make no positive pair; at least two are needed.")
     by_class: dict[int, list[int]] = {}
     for row, label in zip(rows, labels, strict=True):
         by_class.setdefault(int(label), []).append(int(row))
@@ -153,9 +152,9 @@ def pk_batches(
 
 
 def _rounds(order: list[int], times: dict[int, int], different: int) -> list[int]:
-    """The classes in rounds, each in its first `times` rounds.
+    """Return the classes in rounds; class c takes part in the first times[c] rounds.
 
-    Where a round is no multiple of `different`, it is filled up with classes that its last, incomplete part does not hold.
+    A round whose length is not a multiple of `different` is filled up with classes that are not in its incomplete last part.
     """
     result: list[int] = []
     for number in range(max(times.values(), default=0)):
@@ -167,6 +166,6 @@ def _rounds(order: list[int], times: dict[int, int], different: int) -> list[int
 
 
 def _group(images: list[int], number: int, size: int, epoch: int) -> list[Key]:
-    """The group number `number` of `size` images of a class; images come again and again, each time in another repetition."""
+    """Return group `number` of `size` keys of a class; images are reused cyclically, each time as another repetition."""
     places = range(number * size, (number + 1) * size)
     return [(epoch, images[place % len(images)], place // len(images)) for place in places]

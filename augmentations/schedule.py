@@ -1,16 +1,16 @@
-"""How the intensity of the edits rises within a stage."""
+"""The intensity schedule of the edits within a drip stage."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class IntensitySchedule:
-    """An intensity that rises linearly and then stays; equal ends give a constant. Each drip stage has one.
+    """An intensity that changes linearly over the first epochs and then stays constant.
 
     Attributes:
-        start: the intensity in epoch 0, 0…1.
-        end: the intensity from the last of `epochs` on, 0…1.
-        epochs: how long it rises.
+        start: intensity in epoch 0, 0…1.
+        end: intensity from epoch `epochs` − 1 on, 0…1.
+        epochs: length of the ramp in epochs.
     """
 
     start: float
@@ -18,6 +18,6 @@ class IntensitySchedule:
     epochs: int
 
     def at(self, epoch: int) -> float:
-        """The intensity in epoch 0, 1, …; a negative epoch, the rebuild of the class matrix, has that of epoch 0."""
+        """Return the intensity in epoch 0, 1, …; negative epochs (the rebuild of the class matrix) have that of epoch 0."""
         share = min(1.0, max(0, epoch) / max(1, self.epochs - 1))
         return self.start + share * (self.end - self.start)

@@ -1,4 +1,4 @@
-"""What a recipe may say about edits."""
+"""The settings of the edits in a recipe."""
 
 from typing import Annotated, Literal
 
@@ -10,13 +10,13 @@ Family = Literal["query", "reference", "multigrain_full", "autoaugment", "crop_a
 
 
 class AugmentationSettings(Settings):
-    """Which edits are drawn, and how intense they are.
+    """Which edits are drawn, and their intensity.
 
     Attributes:
         family: "query" (the ISC2021 paper's table), "reference" (JPEG quality 40-100 and flip), "multigrain_full" (flip,
             resized crop, colour jitter, PCA lighting), "autoaugment" (flip, resized crop, AutoAugment's ImageNet policy),
-            "crop_and_flip" (IDEAL: 224 of 256 pixels a side anywhere, flip) or "none".
-        intensity: I of the paper's table, 0…1.
+            "crop_and_flip" (IDEAL: a random crop of 224 of 256 pixels per side, flip) or "none".
+        intensity: I of the ISC2021 paper's table, 0…1.
         extra: also draw the edits beyond the paper's table: severe crops, hiding inside unrelated images, borders, moiré,
             watermarks and others.
         probabilities: of rows of the tables by name, at intensity 1, in place of the tables' own; at other intensities they

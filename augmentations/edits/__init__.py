@@ -1,1 +1,1 @@
-"""One function per edit, of an image and JSON-able parameters, and the registry that names them."""
+"""The edits, one function each, and the registry of their names."""

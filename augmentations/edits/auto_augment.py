@@ -1,4 +1,4 @@
-"""AutoAugment's ImageNet policy as one edit: the only edit that needs torch, which it imports when it is applied."""
+"""AutoAugment's ImageNet policy as one edit, the only one that needs torch; it imports torch when applied."""
 
 from functools import lru_cache
 from typing import Any
@@ -10,8 +10,8 @@ from augmentations.edits.registry import Image, edit
 
 @edit
 def auto_augment(image: Image, seed: int) -> Image:
-    """AutoAugment with ImageNet's policy, from torchvision; its draws follow `seed` alone."""
-    import torch  # here: only this edit needs torch
+    """Apply torchvision's AutoAugment with the ImageNet policy; its draws depend on `seed` only."""
+    import torch  # imported here: only this edit needs torch
 
     pixels = torch.from_numpy(np.ascontiguousarray(image)).permute(2, 0, 1)
     with torch.random.fork_rng(devices=[]):

@@ -1,4 +1,4 @@
-"""Edits that change colours. Images are uint8 [h, w, 3] RGB and never changed in place."""
+"""Edits that change colours. Images are RGB uint8 [h, w, 3] and never changed in place."""
 
 import cv2
 import numpy as np
@@ -16,8 +16,8 @@ LIGHTING_VECTORS = np.array([[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.81
 def color_jitter(image: Image, brightness: float, contrast: float, saturation: float) -> Image:
     """Change brightness, contrast (about the mean grey) and saturation (about each pixel's grey), in this order.
 
-    A factor of 1 changes nothing. All three are affine maps of RGB, so they are joined into one matrix instead of a chain of
-    rounded images.
+    Each factor is at least 0, and 1 changes nothing. All three are affine maps of RGB, so they are multiplied into one matrix,
+    which avoids rounding between them.
     """
     mean_grey = float(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY).mean()) * brightness
     grey = np.tile(np.array([0.299, 0.587, 0.114], np.float32), (3, 1))
@@ -30,13 +30,13 @@ def color_jitter(image: Image, brightness: float, contrast: float, saturation: f
 
 @edit
 def grayscale(image: Image) -> Image:
-    """Put the luminosity into all three channels."""
+    """Replace all three channels by the luminosity."""
     return as_uint8(cv2.cvtColor(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB))
 
 
 @edit
 def opacity(image: Image, level: float) -> Image:
-    """Blend with white: a level of 1 keeps the image, 0 is white."""
+    """Blend with white: a `level` of 1 keeps the image, 0 gives white."""
     return as_uint8(cv2.convertScaleAbs(image, alpha=level, beta=255 * (1 - level)))
 
 
@@ -49,14 +49,14 @@ def invert_channels(image: Image, red: bool, green: bool, blue: bool) -> Image:
 
 @edit
 def swap_channels(image: Image, order: list[int]) -> Image:
-    """Make channel i the image's channel order[i]; a channel may come more than once."""
+    """Replace channel i by channel order[i]; a channel may be used more than once."""
     channels = cv2.split(image)
     return as_uint8(cv2.merge([channels[index] for index in order]))
 
 
 @edit
 def shift_channels(image: Image, down: float, right: float) -> Image:
-    """Move red by (down, right) and blue by the opposite, shares of the short side; the border is cropped."""
+    """Shift red by (down, right) and blue the opposite way, as fractions of the short side; the border is cropped."""
     height, width = image.shape[:2]
     i, j = round(down * min(height, width)), round(right * min(height, width))
     rows, columns = height - 2 * abs(i), width - 2 * abs(j)
@@ -71,7 +71,7 @@ def shift_channels(image: Image, down: float, right: float) -> Image:
 
 @edit
 def pca_lighting(image: Image, weights: list[float]) -> Image:
-    """Add weights [3] · eigenvalues along the principal colours of ImageNet."""
+    """Add `weights` [3] × eigenvalues along the principal components of ImageNet's colours."""
     shift = 255 * LIGHTING_VECTORS @ (np.array(weights, np.float32) * LIGHTING_VALUES)
     values = np.arange(256, dtype=np.float32)[:, None] + shift
     return as_uint8(cv2.LUT(image, np.clip(values.round(), 0, 255).astype(np.uint8)[None]))
@@ -79,7 +79,7 @@ def pca_lighting(image: Image, weights: list[float]) -> Image:
 
 @edit
 def photo_filter(image: Image, tint: list[float], gamma: float, fade: float, vignette: float) -> Image:
-    """Imitate a photo app's filter: a tint per channel, gamma, faded blacks (0…1) and darker corners (0…1)."""
+    """Imitate a photo app's filter: a factor per channel (`tint` [3]), gamma, faded blacks (0…1) and darker corners (0…1)."""
     curve = np.arange(256, dtype=np.float32)[:, None] / 255
     table = (fade + (1 - fade) * curve**gamma * np.array(tint, np.float32)) * 255
     filtered = cv2.LUT(image, np.clip(table, 0, 255).astype(np.uint8)[None])

@@ -1,4 +1,4 @@
-"""Edits that move pixels. Images are uint8 [h, w, 3] RGB and never changed in place."""
+"""Edits that move pixels. Images are RGB uint8 [h, w, 3] and never changed in place."""
 
 import math
 
@@ -13,7 +13,7 @@ MIN_SIDE_PIXELS = 8
 
 @edit
 def scale(image: Image, factor: float) -> Image:
-    """Shrink the image by `factor`, at most 1; at least 8 pixels a side stay."""
+    """Shrink the image by `factor`, 0…1, to no less than MIN_SIDE_PIXELS per side."""
     return _resize(image, round(image.shape[1] * factor), round(image.shape[0] * factor))
 
 
@@ -31,7 +31,7 @@ def vflip(image: Image) -> Image:
 
 @edit
 def rotate(image: Image, degrees: float) -> Image:
-    """Turn counter-clockwise by `degrees` and keep the largest upright rectangle without black corners."""
+    """Rotate counter-clockwise by `degrees` and crop to the largest upright rectangle without black corners."""
     height, width = image.shape[:2]
     kept_width, kept_height = _largest_upright(width, height, degrees)
     matrix = cv2.getRotationMatrix2D(((width - 1) / 2, (height - 1) / 2), degrees, 1.0)
@@ -43,7 +43,7 @@ def rotate(image: Image, degrees: float) -> Image:
 
 @edit
 def rotate_whole(image: Image, degrees: float, colour: list[int]) -> Image:
-    """Turn counter-clockwise by `degrees` on a canvas that holds the whole image; the corners are filled with `colour`."""
+    """Rotate counter-clockwise by `degrees` on a canvas that contains the whole image; the corners get the RGB `colour`."""
     height, width = image.shape[:2]
     sine, cosine = abs(math.sin(math.radians(degrees))), abs(math.cos(math.radians(degrees)))
     size = (
@@ -58,9 +58,10 @@ def rotate_whole(image: Image, degrees: float, colour: list[int]) -> Image:
 
 @edit
 def perspective(image: Image, corner_shifts: list[list[float]], crop_border: bool) -> Image:
-    """Move the four corners (top left, top right, bottom right, bottom left) by shares of the short side [4, 2].
+    """Move the corners by `corner_shifts` [4, 2] = (x, y), as fractions of the short side.
 
-    The black border is kept or, with `crop_border`, cropped as far as the corners moved inwards.
+    The corners are, in order, top left, top right, bottom right and bottom left. The black border is kept or, with `crop_border`,
+    cropped as far as the corners moved inwards.
     """
     height, width = image.shape[:2]
     corners = np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float32)
@@ -76,16 +77,16 @@ def perspective(image: Image, corner_shifts: list[list[float]], crop_border: boo
 
 @edit
 def crop(image: Image, x1: float, y1: float, x2: float, y2: float) -> Image:
-    """Keep the part between the corners, given as shares of width and height; at least 8 pixels a side."""
+    """Crop to the corners (x1, y1) and (x2, y2), fractions of width and height; at least MIN_SIDE_PIXELS per side remain."""
     height, width = image.shape[:2]
     left, right = _span(x1, x2, width)
     top, bottom = _span(y1, y2, height)
-    return image[top:bottom, left:right].copy()  # a crop of whole rows would else be a view of the input
+    return image[top:bottom, left:right].copy()  # a crop of whole rows would otherwise be a view of the input
 
 
 @edit
 def resized_crop(image: Image, area: float, ratio: float, x: float, y: float) -> Image:
-    """Cut out a part of `area` × the image's area and aspect `ratio` (width / height), at shares (x, y) of the room left."""
+    """Crop to `area` × the image's area at aspect `ratio` (width / height), placed by (x, y), 0…1, from the top left."""
     height, width = image.shape[:2]
     part_width = int(np.clip(round((area * height * width * ratio) ** 0.5), 2, width))
     part_height = int(np.clip(round((area * height * width / ratio) ** 0.5), 2, height))
@@ -95,14 +96,14 @@ def resized_crop(image: Image, area: float, ratio: float, x: float, y: float) ->
 
 @edit
 def pad(image: Image, width_share: float, height_share: float, colour: list[int]) -> Image:
-    """Add a border of one colour: shares of width and height on each side."""
+    """Add a border of one RGB colour, fractions of width and height wide on each side."""
     x, y = round(image.shape[1] * width_share), round(image.shape[0] * height_share)
     return as_uint8(cv2.copyMakeBorder(image, y, y, x, x, cv2.BORDER_CONSTANT, value=colour))
 
 
 @edit
 def pad_to_square(image: Image, colour: list[int]) -> Image:
-    """Add borders of one colour to the shorter sides, until the image is square."""
+    """Add borders of one RGB colour until the image is square."""
     height, width = image.shape[:2]
     x, y = max(0, height - width), max(0, width - height)
     return as_uint8(cv2.copyMakeBorder(image, y // 2, y - y // 2, x // 2, x - x // 2, cv2.BORDER_CONSTANT, value=colour))
@@ -112,8 +113,8 @@ def pad_to_square(image: Image, colour: list[int]) -> Image:
 def letterbox(image: Image, width: float, height: float, colour: list[int] | None) -> Image:
     """Centre the image on a canvas `width` and `height` times as large (each at least 1).
 
-    The canvas has one colour or, without one, is filled with the image itself, enlarged and blurred, as apps do with pictures
-    of another shape.
+    The canvas has the RGB `colour` or, with None, is filled with the image itself, enlarged and blurred, as apps do with
+    pictures of another aspect ratio.
     """
     tall, wide = image.shape[:2]
     size = max(wide, round(wide * width)), max(tall, round(tall * height))
@@ -137,7 +138,7 @@ def _span(start: float, end: float, length: int) -> tuple[int, int]:
 
 
 def _largest_upright(width: int, height: int, degrees: float) -> tuple[float, float]:
-    """Width and height of the largest upright rectangle inside the turned one."""
+    """Return width and height of the largest upright rectangle inside the rotated image."""
     sine, cosine = abs(math.sin(math.radians(degrees))), abs(math.cos(math.radians(degrees)))
     long, short = max(width, height), min(width, height)
     if short <= 2 * sine * cosine * long or abs(sine - cosine) < 1e-10:

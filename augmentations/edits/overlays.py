@@ -1,4 +1,7 @@
-"""Edits that put something on the image, or the image on something. Positions and sizes are shares of the image."""
+"""Edits that put something on the image, or the image on something.
+
+Images are RGB uint8 [h, w, 3] and never changed in place; positions and sizes are fractions of the image, colours are RGB.
+"""
 
 import json
 from functools import lru_cache
@@ -15,7 +18,7 @@ from PIL import ImageDraw, ImageFont
 from augmentations.edits.registry import Image, edit, pasting_edit
 from data.pixels import as_uint8
 
-GLYPH_PIXELS = 40
+GLYPH_PIXELS = 40  # font size at which text is rendered before it is resized
 
 
 @pasting_edit("overlay")
@@ -29,7 +32,7 @@ def overlay_image(image: Image, overlay: Image, opacity: float, size: float, x: 
 
 @pasting_edit("background")
 def overlay_onto_image(image: Image, background: Image, opacity: float, size: float, x: float, y: float) -> Image:
-    """Put the image on `background`, wholly inside: (x, y) is a share of the room that is left."""
+    """Put the image on `background`, completely inside; (x, y), 0…1, place it from top left to bottom right."""
     height = max(8, round(background.shape[0] * size))
     width = min(max(8, round(image.shape[1] * height / image.shape[0])), background.shape[1])
     small = cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
@@ -39,7 +42,7 @@ def overlay_onto_image(image: Image, background: Image, opacity: float, size: fl
 
 @edit
 def overlay_emoji(image: Image, emoji: int, opacity: float, size: float, x: float, y: float) -> Image:
-    """Put AugLy's emoji number `emoji` (modulo their number) on the image: its height is `size` of the image's."""
+    """Put AugLy's emoji number `emoji`, modulo their count, on the image: its height is `size` of the image's."""
     side = max(2, round(image.shape[0] * size))
     picture = cv2.resize(_emoji(emoji % len(_emoji_files())), (side, side), interpolation=cv2.INTER_AREA)
     return _blend(image, picture[:, :, :3], picture[:, :, 3:].astype(np.float32) * np.float32(opacity / 255), x, y)
@@ -59,7 +62,7 @@ def overlay_text(image: Image, text: str, font: int, size: float, colour: list[i
 def overlay_stripes(
     image: Image, width: float, degrees: float, density: float, line: str, opacity: float, colour: list[int]
 ) -> Image:
-    """Draw stripes over the whole image; `line` is solid, dotted or dashed, `width` and `density` are shares 0…1."""
+    """Draw stripes over the whole image; `line` is "solid", "dotted" or "dashed", `width` and `density` are in 0…1."""
     mask = _stripes(image.shape[0], image.shape[1], width, degrees, density)
     if line == "dotted":
         mask &= _stripes(image.shape[0], image.shape[1], width, degrees + 90, density)
@@ -72,7 +75,7 @@ def overlay_stripes(
 
 @edit
 def meme_format(image: Image, text: str, font: int, caption: float, background: list[int], colour: list[int]) -> Image:
-    """Add a caption of `caption` × the image's height above the image."""
+    """Add a caption above the image, `caption` × the image's height high."""
     height, width = image.shape[:2]
     meme = np.empty((height + max(4, round(height * caption)), width, 3), np.uint8)
     room = meme.shape[0] - height
@@ -88,7 +91,7 @@ def meme_format(image: Image, text: str, font: int, caption: float, background: 
 
 @edit
 def onto_screenshot(image: Image, template: int) -> Image:
-    """Put the image into one of AugLy's screenshots (`template` modulo their number), which is scaled to the image."""
+    """Put the image into one of AugLy's screenshots (`template` modulo their count), which is scaled to fit the image."""
     picture, (left, top, right, bottom) = _screenshots()[template % len(_screenshots())]
     height, width = image.shape[:2]
     factor = max(width / (right - left), height / (bottom - top))
@@ -105,7 +108,7 @@ def onto_screenshot(image: Image, template: int) -> Image:
 
 @edit
 def border(image: Image, width: float, colour: list[int], bar: float) -> Image:
-    """Add an app's frame: a border of one colour and a bar with round buttons below; widths are shares of the short side."""
+    """Add an app's frame: a border of one colour and a bar with round buttons below, both as fractions of the short side."""
     side = min(image.shape[:2])
     edge, below = round(width * side), round(bar * side)
     framed = cv2.copyMakeBorder(image, edge, edge + below, edge, edge, cv2.BORDER_CONSTANT, value=colour)
@@ -118,7 +121,7 @@ def border(image: Image, width: float, colour: list[int], bar: float) -> Image:
 
 @edit
 def watermark(image: Image, text: str, font: int, opacity: float, size: float, degrees: float) -> Image:
-    """Repeat the same words all over the image, turned by `degrees`; their height is `size` of the short side."""
+    """Repeat `text` in white all over the image, rotated by `degrees`; its height is `size` of the short side."""
     height, width = image.shape[:2]
     word = text_mask(text, font)
     tall = max(4, round(min(height, width) * size))
@@ -134,7 +137,7 @@ def watermark(image: Image, text: str, font: int, opacity: float, size: float, d
 
 @pasting_edit("overlay")
 def collage(image: Image, overlay: Image, side_by_side: bool, first: bool, share: float) -> Image:
-    """Join the image and another one in a row or a column; the other one takes `share` of the result's length."""
+    """Join the image and another one in a row or a column; the other one takes `share`, 0…1, of the result's length."""
     height, width = image.shape[:2]
     if side_by_side:
         size = max(8, round(width * share / (1 - share))), height
@@ -163,7 +166,7 @@ def sticker(image: Image, overlay: Image, size: float, x: float, y: float, seed:
 
 @lru_cache(maxsize=4096)
 def text_mask(text: str, font: int) -> NDArray[np.uint8]:
-    """The words as a mask [h, w] 0…255, cropped to the ink; rendered once."""
+    """Return the text as a mask uint8 [h, w], cropped to the ink; results are cached."""
     face = _fonts()[font % len(_fonts())]
     left, top, right, bottom = face.getbbox(text)
     canvas = Pillow.new("L", (max(4, int(right - left) + 2), max(4, int(bottom - top) + 2)))
@@ -172,7 +175,7 @@ def text_mask(text: str, font: int) -> NDArray[np.uint8]:
 
 
 def _blend(image: Image, top: MatLike, cover: NDArray[np.float32] | np.float32, x: float, y: float) -> Image:
-    """Put `top` ([h, w, 3] or a colour) at (x, y), cut at the image's edges; `cover` is 0…1, a number or [h, w, 1]."""
+    """Blend `top` ([h, w, 3] or a colour [3]) in at (x, y), clipped to the image; `cover`, 0…1, is a number or [h, w, 1]."""
     height, width = (np.shape(cover) if np.ndim(cover) else top.shape)[:2]
     left, upper = int(x * image.shape[1]), int(y * image.shape[0])
     own_left, own_upper = max(0, -left), max(0, -upper)
@@ -191,13 +194,13 @@ def _stripes(height: int, width: int, line: float, degrees: float, density: floa
     turn, distance = np.deg2rad(degrees), (1 - density) * min(height, width)
     y = (np.arange(height) - height / 2)[:, None] * (2 * np.pi * np.cos(turn) / distance)
     x = (np.arange(width) - width / 2) * (2 * np.pi * np.sin(turn) / distance)
-    waves = np.cos(y) * np.cos(x) - np.sin(y) * np.sin(x)  # cos(x + y) from rows and columns alone
+    waves = np.cos(y) * np.cos(x) - np.sin(y) * np.sin(x)  # cos(x + y), computed from rows and columns
     inside: NDArray[np.bool_] = waves > np.cos(np.pi * line)
     return inside
 
 
 def _assets() -> Path:
-    spec = find_spec("augly")  # finds the package without importing it: AugLy's import takes seconds
+    spec = find_spec("augly")  # locates AugLy without importing it, which takes seconds
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("augly is not installed: python -m pip install -r requirements.txt")
     return Path(spec.origin).parent / "assets"
@@ -216,14 +219,16 @@ def _emoji(number: int) -> NDArray[np.uint8]:
 
 @lru_cache(maxsize=1)
 def _fonts() -> list[ImageFont.FreeTypeFont]:
-    """Every tenth of AugLy's fonts that has Latin letters: enough variety, opened in milliseconds."""
+    """Open every tenth of AugLy's fonts, if it has Latin letters: enough variety, opened in milliseconds."""
     fonts = [ImageFont.truetype(path, GLYPH_PIXELS) for path in sorted((_assets() / "fonts").glob("*.ttf"))[::10]]
-    return [font for font in fonts if bytes(font.getmask("A")) != bytes(font.getmask("b"))]  # else both are the same box
+    return [
+        font for font in fonts if bytes(font.getmask("A")) != bytes(font.getmask("b"))
+    ]  # without glyphs, both are the same box
 
 
 @lru_cache(maxsize=1)
 def _screenshots() -> list[tuple[NDArray[np.uint8], tuple[int, int, int, int]]]:
-    """AugLy's templates, made 512 pixels wide at most, with the box (left, top, right, bottom) for the image."""
+    """Load AugLy's templates, at most 512 pixels wide, each with the box (left, top, right, bottom) for the image."""
     folder = _assets() / "screenshot_templates"
     templates = []
     for name, box in sorted(json.loads((folder / "bboxes.json").read_text()).items()):

@@ -1,4 +1,8 @@
-"""Edits that lose detail. Lengths are in pixels of an image with a short side of TUNED_SIDE; other sizes in proportion."""
+"""Edits that lose detail.
+
+Images are RGB uint8 [h, w, 3] and never changed in place. Lengths are in pixels of an image with a short side of TUNED_SIDE and
+scale with the image.
+"""
 
 import cv2
 import numpy as np
@@ -6,12 +10,12 @@ import numpy as np
 from augmentations.edits.registry import TUNED_SIDE, Image, edit
 from data.pixels import as_uint8
 
-SMOOTHING_KERNEL = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32) / 13  # the smoothing of Pillow's sharpness
+SMOOTHING_KERNEL = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32) / 13  # the kernel of Pillow's sharpness
 
 
 @edit
 def encoding_quality(image: Image, quality: int) -> Image:
-    """Encode as JPEG at `quality` 1…100 and decode again."""
+    """Encode as JPEG at `quality`, 1…100, and decode again."""
     _, encoded = cv2.imencode(
         ".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, int(np.clip(quality, 1, 100))]
     )
@@ -27,14 +31,14 @@ def blur(image: Image, radius: float) -> Image:
 
 @edit
 def sharpen(image: Image, factor: float) -> Image:
-    """Move away from a smoothed copy by `factor`; 1 changes nothing."""
+    """Extrapolate from a smoothed copy by `factor`; 1 changes nothing."""
     smooth = cv2.filter2D(image, -1, SMOOTHING_KERNEL)
     return as_uint8(cv2.addWeighted(image, factor, smooth, 1 - factor, 0))
 
 
 @edit
 def shuffle_pixels(image: Image, share: float, seed: int) -> Image:
-    """Exchange a share of the pixels with each other, drawn from `seed`."""
+    """Permute a fraction `share`, 0…1, of the pixels, chosen by `seed`."""
     flat = image.reshape(-1, 3).copy()
     rng = np.random.default_rng(seed)
     chosen = rng.choice(len(flat), int(len(flat) * share), replace=False, shuffle=False)
@@ -44,7 +48,7 @@ def shuffle_pixels(image: Image, share: float, seed: int) -> Image:
 
 @edit
 def pixelization(image: Image, ratio: float) -> Image:
-    """Shrink by `ratio` and enlarge again in blocks."""
+    """Shrink by `ratio`, 0…1, and enlarge again in blocks."""
     height, width = image.shape[:2]
     small = cv2.resize(image, (max(1, round(width * ratio)), max(1, round(height * ratio))), interpolation=cv2.INTER_AREA)
     return as_uint8(cv2.resize(small, (width, height), interpolation=cv2.INTER_NEAREST))
@@ -52,7 +56,10 @@ def pixelization(image: Image, ratio: float) -> Image:
 
 @edit
 def double_compression(image: Image, factor: float, first: int, second: int) -> Image:
-    """Encode as JPEG at a smaller size, then again at the original size, as images that pass through several platforms."""
+    """Encode as JPEG at `factor` × the size, then again at the original size, as when an image passes through several platforms.
+
+    `first` and `second` are the JPEG qualities, 1…100.
+    """
     height, width = image.shape[:2]
     small = cv2.resize(image, (max(8, round(width * factor)), max(8, round(height * factor))), interpolation=cv2.INTER_AREA)
     smaller = encoding_quality(np.asarray(small, np.uint8), first)
@@ -62,7 +69,7 @@ def double_compression(image: Image, factor: float, first: int, second: int) -> 
 
 @edit
 def moire(image: Image, period: float, degrees: float, strength: float) -> Image:
-    """Imitate a photographed screen: fine colour stripes that beat with the pixels; `period` in pixels at TUNED_SIDE."""
+    """Imitate the moiré of a photographed screen: colour stripes with a `period` in pixels at TUNED_SIDE."""
     height, width = image.shape[:2]
     y, x = np.arange(height, dtype=np.float32)[:, None], np.arange(width, dtype=np.float32)
     period = max(2.2, period * min(height, width) / TUNED_SIDE)

@@ -1,1 +1,1 @@
-"""How likely each edit is and how its parameters are drawn, one table for each family of edits."""
+"""Tables of edits, one per family: the probability of each edit and how its parameters are drawn."""

@@ -1,6 +1,6 @@
-"""Edits beyond the paper: what the challenge's analysis found hardest, and what people do today.
+"""Edits beyond the paper: those that the challenge's analysis found hardest, and those that are common today.
 
-Every edit becomes both more probable and harder with the intensity.
+With the intensity, every edit becomes both more probable and stronger.
 """
 
 from collections.abc import Sequence

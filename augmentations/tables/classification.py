@@ -1,4 +1,7 @@
-"""Augmentations of image classification: MultiGrain's `full` set and AutoAugment's ImageNet policy. Intensity changes nothing."""
+"""Augmentations for image classification: MultiGrain's `full` set, AutoAugment's ImageNet policy and IDEAL's crop and flip.
+
+The intensity has no effect on them.
+"""
 
 from collections.abc import Sequence
 

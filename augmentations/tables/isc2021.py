@@ -1,4 +1,4 @@
-"""The query edits of the ISC2021 paper: order, probabilities and parameters at intensity I, u = uniform(0, 1)."""
+"""The query edits of the ISC2021 paper: order, probabilities and parameters at intensity I."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a row of an edit table is."""
+"""A row of an edit table."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ import numpy as np
 from augmentations.edits.registry import OTHER_IMAGE, EditFunction
 
 Parameters = dict[str, Any]
-DrawParameters = Callable[[np.random.Generator, float], Parameters]  # (rng, intensity 0…1) → JSON-able keyword arguments
-Probability = Callable[[float], float]  # intensity 0…1 → 0…1
+DrawParameters = Callable[[np.random.Generator, float], Parameters]  # (rng, intensity 0…1) → JSON-serialisable keyword arguments
+Probability = Callable[[float], float]  # intensity 0…1 → probability 0…1
 
 
 @dataclass(frozen=True)
@@ -18,12 +18,12 @@ class Edit:
     """One row of an edit table.
 
     Attributes:
-        name: of the row, unique in its table; it stands in records and in `query_edits.csv`.
+        name: name of the row, unique in its table; written to records and to `query_edits.csv`.
         function: the edit function that the row applies.
-        probability: how probable the edit is at an intensity.
-        parameters: draws the function's parameters at an intensity, but for the image to paste.
-        alternative: another function with its parameters, drawn instead with even odds.
-        not_after: names of rows that exclude this one once they were applied.
+        probability: maps the intensity to the probability of the edit.
+        parameters: draws the function's parameters at an intensity, except the image to paste.
+        alternative: another function with its parameters, applied instead with probability 0.5; None for none.
+        not_after: names of rows after which this one is not applied.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Edit:
 
     @property
     def functions(self) -> tuple[EditFunction, ...]:
-        """The functions that the row may apply."""
+        """Return the functions that the row may apply."""
         return (self.function,) if self.alternative is None else (self.function, self.alternative[0])
 
     @property
@@ -44,19 +44,19 @@ class Edit:
         return any(function.__name__ in OTHER_IMAGE for function in self.functions)
 
     def draw(self, rng: np.random.Generator, intensity: float) -> tuple[EditFunction, Parameters]:
-        """One of the row's functions with its parameters at `intensity` 0…1, but for the image to paste."""
+        """Draw one of the row's functions and its parameters at `intensity` 0…1, except the image to paste."""
         function, parameters = self.function, self.parameters
         if self.alternative is not None and rng.random() >= 0.5:
             function, parameters = self.alternative
         return function, parameters(rng, intensity)
 
     def draw_entry(self, rng: np.random.Generator, intensity: float, other_ids: Sequence[str]) -> dict[str, Any]:
-        """The entry of a record, JSON-able: "edit", "function", the parameters, the id of the image to paste.
+        """Draw a JSON-serialisable entry of a record: "edit", "function", the parameters and the id of the image to paste.
 
         Args:
-            rng: where all draws come from.
+            rng: source of all random draws.
             intensity: 0…1.
-            other_ids: the images that may be pasted; at least one if the row `needs_overlay`.
+            other_ids: ids of the images that may be pasted; not empty if the row `needs_overlay`.
         """
         function, parameters = self.draw(rng, intensity)
         entry = {"edit": self.name, "function": function.__name__} | parameters
@@ -66,15 +66,15 @@ class Edit:
 
 
 def always(share: float) -> Probability:
-    """The same probability at every intensity."""
+    """Return a constant probability of `share`, 0…1."""
     return lambda intensity: share
 
 
 def rising(share: float) -> Probability:
-    """A probability of `share` × intensity."""
+    """Return a probability of `share` · intensity."""
     return lambda intensity: share * intensity
 
 
 def draw_nothing(rng: np.random.Generator, intensity: float) -> Parameters:
-    """The parameters of an edit that has none."""
+    """Return no parameters, for an edit that has none."""
     return {}

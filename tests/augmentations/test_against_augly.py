@@ -65,7 +65,7 @@ def test_every_edit_of_the_table_is_compared_or_named() -> None:
     assert {function.__name__ for edit in QUERY_TABLE for function in edit.functions} <= compared | ours
 
 
-def test_augly_leaves_our_randomness_alone() -> None:
+def test_augly_does_not_touch_our_generators() -> None:
     """AugLy's shuffle reseeds NumPy's global generator; ours must not depend on it."""
     first = FUNCTIONS["shuffle_pixels"](PICTURE, share=0.2, seed=5)
     augly_calls()["shuffle_pixels"](Image.fromarray(PICTURE), share=0.2, seed=0)

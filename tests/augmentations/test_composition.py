@@ -69,7 +69,7 @@ def test_every_edit_on_extreme_shapes(edit: Edit, shape: tuple[int, int]) -> Non
         assert not np.shares_memory(result, image)
 
 
-def test_a_crop_of_whole_rows_is_no_view() -> None:
+def test_a_crop_of_whole_rows_is_not_a_view() -> None:
     image = picture(20, 30)
     for whole in (
         FUNCTIONS["crop"](image, x1=0, y1=0.25, x2=1, y2=1),
@@ -242,5 +242,5 @@ def test_probabilities_of_named_edits_replace_those_of_the_table() -> None:
 
 def test_a_probability_of_an_unknown_edit_is_refused() -> None:
     check_probabilities(AugmentationSettings(extra=True, probabilities={"collage": 0.5}))
-    with pytest.raises(UserError, match="'collage', which is no edit of this recipe's tables"):
+    with pytest.raises(UserError, match="'collage', which is not an edit of this recipe's tables"):
         check_probabilities(AugmentationSettings(probabilities={"collage": 0.5}))

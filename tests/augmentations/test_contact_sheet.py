@@ -22,7 +22,7 @@ def drawn(images: ImageSet, overlays: ImageSet, folder: Path) -> tuple[tuple[int
         return edits.size, compositions.size
 
 
-def test_images_and_overlays_that_cannot_be_read_are_passed_over(pictures: ImageSet, tmp_path: Path) -> None:
+def test_unreadable_images_and_overlays_are_skipped(pictures: ImageSet, tmp_path: Path) -> None:
     images, overlays = pictures.select(pictures.ids[:6]), pictures.select(pictures.ids[6:])
     whole = drawn(images, overlays, tmp_path / "whole")
     for path in (images.paths[0], overlays.paths[0]):

@@ -49,7 +49,7 @@ def test_workers_and_order_change_nothing(squares: SquareImages) -> None:
     assert all_pixels(other_seed, 0) != alone
 
 
-def test_every_image_comes_once_an_epoch(squares: SquareImages) -> None:
+def test_every_image_is_drawn_once_per_epoch(squares: SquareImages) -> None:
     batches = list(EpochBatches(range(20), 8, 3, 5, 0))
     for epoch in (3, 4):
         rows = [row for batch in batches for key_epoch, row, _ in batch if key_epoch == epoch]
@@ -73,7 +73,7 @@ def test_the_schedule_changes_the_edits(squares: SquareImages) -> None:
     assert same < 12
 
 
-def test_normalized_is_the_networks_input() -> None:
+def test_normalized_pixels_are_the_networks_input() -> None:
     pixels = torch.randint(0, 256, (2, 3, 4, 4), dtype=torch.uint8)
     mean, std = (0.5, 0.4, 0.3), (0.2, 0.3, 0.4)
     expected = (pixels.double() / 255 - torch.tensor(mean)[:, None, None]) / torch.tensor(std)[:, None, None]
@@ -95,7 +95,7 @@ def test_query_set_is_complete_and_reproducible(images: ImageSet, tmp_path: Path
     assert all(line.split(",")[1] for line in edits)  # every query was edited
 
 
-def test_unreadable_sources_are_passed_over(images: ImageSet, tmp_path: Path) -> None:
+def test_unreadable_sources_are_skipped(images: ImageSet, tmp_path: Path) -> None:
     (tmp_path / "bad.jpg").write_bytes(b"x")
     bad = ImageSet(["bad"], [tmp_path / "bad.jpg"])
     good = images.select(images.ids[:4])
@@ -103,7 +103,7 @@ def test_unreadable_sources_are_passed_over(images: ImageSet, tmp_path: Path) ->
     assert len(find_images(tmp_path / "set" / "query_images")) == 2
     with pytest.raises(UserError, match="no query could be made"):
         make_query_set(bad, bad, good, SETTINGS, 0, 2, 1, tmp_path / "none")
-    with pytest.raises(UserError, match="3 copies do not fit into 2 queries"):
+    with pytest.raises(UserError, match="3 copies were asked for among 2 queries"):
         make_query_set(good, good, good, SETTINGS, 0, 2, 3, tmp_path / "none")
     assert not (tmp_path / "none").exists()
 
@@ -126,11 +126,13 @@ def test_processes_share_the_batches_of_one(ranks: int) -> None:
 
 
 @pytest.mark.parametrize(("images", "batch_size", "ranks"), [(20, 3, 2), (3, 8, 2), (20, 7, 4)])
-def test_batches_too_small_for_the_processes_are_told(images: int, batch_size: int, ranks: int) -> None:
-    with pytest.raises(UserError, match=rf"batches of {batch_size} of the stage's {images} images .* raise batch_size"):
+def test_batches_too_small_for_the_processes_are_refused(images: int, batch_size: int, ranks: int) -> None:
+    with pytest.raises(UserError, match=rf"\(batch_size {batch_size}, {images} images in the stage\) .* raise batch_size"):
         EpochBatches(range(images), batch_size, 0, 1, 0, 0, ranks)
 
 
-def test_groups_too_few_for_the_processes_are_told() -> None:
-    with pytest.raises(UserError, match="batches of 4 of the stage's 3 groups of images have none for each of 4 processes"):
+def test_too_few_groups_for_the_processes_are_refused() -> None:
+    with pytest.raises(
+        UserError, match=r"a batch of 3 groups of images \(of 3 in the stage\) has fewer than one for each of 4 processes"
+    ):
         repeated_batches(range(3), 8, 2, 0, 1, 0, 0, 4)

@@ -26,7 +26,7 @@ def test_five_copies_each_of_different_readable_images(images: ImageSet) -> None
     assert len(in_aug(images, seed=0).sources) == 12  # all that can be read: fewer than 2,000
 
 
-def test_copies_differ_and_are_the_same_again(images: ImageSet) -> None:
+def test_copies_differ_and_are_reproducible(images: ImageSet) -> None:
     chosen = in_aug(images, seed=3, count=4)
     one, two = InAugImages(chosen, 32), InAugImages(chosen, 32)
     assert len(one) == 20
@@ -36,14 +36,14 @@ def test_copies_differ_and_are_the_same_again(images: ImageSet) -> None:
     assert all(p.shape == (3, 32, 32) and p.dtype == torch.uint8 for p in pixels)
 
 
-def test_classes_are_shared_out_evenly(images: ImageSet) -> None:
+def test_images_are_drawn_evenly_from_the_classes(images: ImageSet) -> None:
     labelled = label_images(images, ["common"] * 8 + ["rare"] * 5)
     chosen = in_aug(labelled, seed=0, count=6)
     classes = dict(zip(images.ids, labelled.labels.tolist(), strict=True))
     assert np.bincount([classes[image_id] for image_id in chosen.sources.ids]).tolist() == [3, 3]
 
 
-def test_plain_colours_already_find_more_than_themselves(images: ImageSet) -> None:
+def test_mean_colours_find_more_than_the_query_itself(images: ImageSet) -> None:
     chosen = in_aug(images, seed=0, count=12)
     dataset = InAugImages(chosen, 32)
     vectors = np.stack([dataset[item][0].float().mean(dim=(1, 2)).numpy() for item in range(len(dataset))])
@@ -52,8 +52,8 @@ def test_plain_colours_already_find_more_than_themselves(images: ImageSet) -> No
     assert 1.2 < in_aug_accuracy(vectors, chosen.groups) <= 5
 
 
-def test_too_little_is_told(images: ImageSet) -> None:
+def test_too_few_images_or_copies_are_refused(images: ImageSet) -> None:
     with pytest.raises(UserError, match="at least two training images that can be read"):
         in_aug(images.select(["T000000", "T999999"]), seed=0)
-    with pytest.raises(UserError, match="two images and one copy"):
+    with pytest.raises(UserError, match="at least two images and one copy"):
         in_aug(images, seed=0, copies=0)

@@ -27,6 +27,6 @@ def test_a_broken_overlay_costs_no_query_and_a_broken_source_costs_its_own(
         folder=tmp_path / "queries",
     )
     assert len(find_images(tmp_path / "queries" / "query_images")) == 7
-    assert "1 queries were not made" in capsys.readouterr().out
+    assert "1 of 8 queries were not made" in capsys.readouterr().out
     records = (tmp_path / "queries" / "query_records.jsonl").read_text()
     assert overlays.ids[5] in records and not any(image_id in records for image_id in overlays.ids[:5])

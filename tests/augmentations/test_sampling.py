@@ -8,7 +8,7 @@ from augmentations.sampling import pk_batches, repeated_batches
 from data.errors import UserError
 
 
-def test_repeated_batches_hold_every_image_as_often_as_asked_and_epochs_differ() -> None:
+def test_repeated_batches_contain_every_image_the_requested_number_of_times_and_epochs_differ() -> None:
     batches = repeated_batches(range(10), 11, 3, 0, 2, seed=1)
     drawn = list(batches)
     assert len(drawn) == len(batches) == 6
@@ -21,7 +21,7 @@ def test_repeated_batches_hold_every_image_as_often_as_asked_and_epochs_differ()
     assert drawn[3:] == list(repeated_batches(range(10), 11, 3, 1, 2, seed=1))
 
 
-def test_pk_batches_hold_p_classes_of_k_images_and_see_every_image() -> None:
+def test_pk_batches_contain_p_classes_of_k_images_and_every_image_is_drawn() -> None:
     rows, labels = list(range(20, 41)), [0] * 9 + [1] * 4 + [2] * 7 + [3]
     batches = list(pk_batches(rows, labels, 2, 4, 0, 1, seed=1))
     label_of = dict(zip(rows, labels, strict=True))
@@ -56,7 +56,7 @@ def test_processes_share_every_batch_by_whole_groups(ranks: int) -> None:
         assert all(len({key[1] // 2 for key in share}) == len(share) // 2 for share in shares)
 
 
-def test_groups_that_hold_no_pair_are_errors() -> None:
+def test_groups_without_a_pair_are_refused() -> None:
     makes: list[Callable[[], Iterable[object]]] = [
         lambda: repeated_batches(range(4), 8, 1, 0, 1, 0),
         lambda: pk_batches([0], [0], 2, 1, 0, 1, 0),

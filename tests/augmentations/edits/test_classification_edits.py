@@ -8,7 +8,7 @@ from augmentations.edits.geometry import resized_crop
 PICTURE = np.random.default_rng(0).integers(0, 256, (60, 80, 3), dtype=np.uint8)
 
 
-def test_resized_crop_has_the_asked_area_and_shape() -> None:
+def test_resized_crop_has_the_requested_area_and_aspect_ratio() -> None:
     part = resized_crop(PICTURE, area=0.25, ratio=1.0, x=1.0, y=0.0)
     assert part.shape[:2] == (35, 35)
     assert (part == PICTURE[:35, -35:]).all()

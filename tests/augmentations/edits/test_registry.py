@@ -42,7 +42,7 @@ def test_drawn_parameters_fit_the_function(row: Edit, intensity: float) -> None:
     assert drawn_functions == set(row.functions)
 
 
-def test_the_registered_names_are_those_of_old_records() -> None:
+def test_the_registered_names_are_those_in_existing_records() -> None:
     assert set(FUNCTIONS) == NAMES
     assert all(function.__name__ == name for name, function in FUNCTIONS.items())
     assert OTHER_IMAGE == {
@@ -53,7 +53,7 @@ def test_the_registered_names_are_those_of_old_records() -> None:
     }
 
 
-def test_every_function_stands_in_a_table() -> None:
+def test_every_function_is_in_a_table() -> None:
     assert {function.__name__ for row in ROWS.values() for function in row.functions} == NAMES
 
 
@@ -61,7 +61,7 @@ def test_rows_say_whether_they_paste() -> None:
     assert {row.name for row in ROWS.values() if row.needs_overlay} == {"overlay_image", "sticker", "collage", "hide_inside"}
 
 
-def test_an_entry_is_a_records_line_that_replays() -> None:
+def test_an_entry_of_a_record_can_be_replayed() -> None:
     row, image = ROWS["query-overlay_image"], np.random.default_rng(0).integers(0, 256, (40, 40, 3), dtype=np.uint8)
 
     class Others:
@@ -84,7 +84,7 @@ def test_an_entry_is_a_records_line_that_replays() -> None:
         np.testing.assert_array_equal(replay(image, [entry], Others()), expected)
 
 
-def test_a_name_is_given_once() -> None:
+def test_two_edits_cannot_share_a_name() -> None:
     def crop(image: Image) -> Image:
         return image
 

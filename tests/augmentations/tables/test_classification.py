@@ -28,7 +28,7 @@ def test_multigrain_full_has_its_four_parts_and_ranges() -> None:
     assert abs(weights.std() - 0.1) < 0.01
 
 
-def test_ideal_cuts_224_of_256_pixels_anywhere_and_flips() -> None:
+def test_ideal_crops_224_of_256_pixels_at_random_and_flips() -> None:
     settings = AugmentationSettings(family="crop_and_flip")
     picture = np.random.default_rng(1).integers(0, 256, (256, 256, 3), dtype=np.uint8)
     results = [edit_image(picture, settings, generator_for(0, 0, str(number))) for number in range(400)]
@@ -41,7 +41,7 @@ def test_ideal_cuts_224_of_256_pixels_anywhere_and_flips() -> None:
     assert corners.min() < 0.05 and corners.max() > 0.95 and abs(np.corrcoef(corners.T)[0, 1]) < 0.2
 
 
-def test_auto_augment_replays_and_leaves_torchs_randomness_alone() -> None:
+def test_auto_augment_replays_and_does_not_touch_torchs_generator() -> None:
     settings = AugmentationSettings(family="autoaugment")
     torch.manual_seed(7)
     expected = torch.rand(3)
@@ -67,6 +67,6 @@ def test_domains_are_exact_rotations() -> None:
 
 
 @pytest.mark.parametrize(("epoch", "expected"), [(-4, 0.2), (0, 0.2), (5, 0.5), (10, 0.8), (99, 0.8)])
-def test_the_intensity_rises_linearly_and_stays(epoch: int, expected: float) -> None:
+def test_the_intensity_rises_linearly_and_stays_constant(epoch: int, expected: float) -> None:
     assert IntensitySchedule(0.2, 0.8, 11).at(epoch) == pytest.approx(expected)
     assert IntensitySchedule(0.4, 0.4, 11).at(epoch) == pytest.approx(0.4)
