@@ -1,4 +1,4 @@
-"""What a recipe may say about concatenating and normalising vectors."""
+"""Settings of a recipe for concatenating models, PCA and query normalisation."""
 
 from collections.abc import Mapping, Sequence
 from itertools import product
@@ -8,7 +8,7 @@ from pydantic import Field, NonNegativeFloat, field_validator
 
 from data.settings import Settings
 
-MAX_DIMENSIONS = 256  # the challenge's rule
+MAX_DIMENSIONS = 256  # of a submitted vector: the challenge's limit
 Method = Literal["none", "method1", "method2"]
 METHOD_NAMES: dict[Method, str] = {"none": "not normalised", "method1": "method 1", "method2": "method 2"}
 # ISC2021 paper, section 2.7: β of Eq. 10 and 14, k of Eq. 9 and 11, k of Eq. 12.
@@ -21,11 +21,12 @@ class EnsembleSettings(Settings):
     """PCA of the concatenated embeddings. A list gives candidates; the synthetic query set chooses among them.
 
     Attributes:
-        dimensions: how many PCA dimensions are kept, 1…256.
-        eigen_power: each kept dimension is multiplied by eigenvalue ** eigen_power: −0.5 whitens (the paper), 0 is plain PCA.
-        training_sample: the PCA is fitted on at most this many training vectors, at least 2.
-        weights: of models by name, by which their vectors are multiplied before they are concatenated; 1 for models that are not
-            named, 0 leaves one out.
+        dimensions: Number of PCA dimensions kept, 1…256.
+        eigen_power: Exponent of the eigenvalue that each kept dimension is multiplied by: −0.5 whitens (the paper), 0 is plain
+            PCA.
+        training_sample: Number of training vectors, at most, that the PCA is fitted on; at least 2.
+        weights: Factor of each model's vectors before concatenation, by the model's name, at least 0: 1 for models that are not
+            named, 0 leaves a model out.
     """
 
     dimensions: tuple[int, ...] = (256,)
@@ -46,7 +47,10 @@ class EnsembleSettings(Settings):
         return {name: each if isinstance(each, (list, tuple)) else (each,) for name, each in value.items()}
 
     def weightings(self, models: Sequence[str]) -> list[tuple[float, ...]]:
-        """Every combination of the candidates, a weight for each of `models` and never all of them 0; () for equal ones."""
+        """List every combination of candidate weights, one weight for each of `models`.
+
+        Combinations of zeros only are left out; () stands for the combination in which every weight is 1.
+        """
         known = self.weights or {}
         combinations = product(*(known.get(name, (1.0,)) for name in models))
         return [() if set(each) == {1.0} else each for each in combinations if any(each)]
@@ -55,7 +59,7 @@ class EnsembleSettings(Settings):
     @classmethod
     def _allowed(cls, value: tuple[int, ...]) -> tuple[int, ...]:
         if not value or min(value) < 1 or max(value) > MAX_DIMENSIONS:
-            raise ValueError(f"each must lie in 1…{MAX_DIMENSIONS}, the challenge's limit")
+            raise ValueError(f"got {list(value)}; expected one or more numbers in 1…{MAX_DIMENSIONS}, the challenge's limit")
         return value
 
 
@@ -66,10 +70,10 @@ class NormalizationSettings(Settings):
 
     Attributes:
         methods: "none", "method1" (queries become longer) and "method2" (queries move away from their neighbours).
-        beta1: strength β of method 1 (Eq. 10).
-        beta2: strength β of method 2 (Eq. 14).
-        similarity_neighbours: k of Eq. 9 and 11, from 1 on: how many nearest training vectors the mean cosine C is taken over.
-        direction_neighbours: k of Eq. 12, from 1 on: how many nearest training vectors method 2 moves a query away from.
+        beta1: Strength β of method 1 (Eq. 10).
+        beta2: Strength β of method 2 (Eq. 14).
+        similarity_neighbours: k of Eq. 9 and 11, at least 1: number of nearest training vectors in the mean cosine C.
+        direction_neighbours: k of Eq. 12, at least 1: number of nearest training vectors that method 2 moves a query away from.
     """
 
     methods: tuple[Method, ...] = Field(("none", "method1", "method2"), min_length=1)
@@ -79,11 +83,11 @@ class NormalizationSettings(Settings):
     direction_neighbours: int = Field(PAPER_DIRECTION_NEIGHBOURS, ge=1)
 
     def betas(self, method: Method) -> tuple[float, ...]:
-        """The candidates of β for `method`; 0 alone without normalisation."""
+        """Return the candidate β of `method`; (0.0,) for "none"."""
         return {"none": (PAPER_BETA["none"],), "method1": self.beta1, "method2": self.beta2}[method]
 
     def with_betas(self, betas: Mapping[Method, float]) -> "NormalizationSettings":
-        """The same neighbours, with every method of `betas` at one β as the only candidates."""
+        """Return a copy whose only candidates are the methods of `betas`, each with its one β."""
         known = {"methods": tuple(betas), "beta1": (betas.get("method1", 0.0),), "beta2": (betas.get("method2", 0.0),)}
         return self.model_copy(update=known)
 

@@ -7,7 +7,7 @@ from pipeline.run.run import Run
 from pipeline.run.staleness import report_stale
 from pipeline.run.step import Product, make_product
 from pipeline.steps.definitions import SCORE, STEPS
-from submissions.search.approximate import INDEX, build_index, measure_recall, open_index
+from submissions.search.approximate import INDEX_FILE, build_index, measure_recall, open_index
 from submissions.vectors.concatenated import open_concatenated
 
 
@@ -25,7 +25,7 @@ def print_index_recall(run: Run, factory: str, probes: int | None, force: bool) 
     product = Product(
         name="index",
         inputs=lambda: {"training": training, "reference": references},
-        outputs=[folder / INDEX],
+        outputs=[folder / INDEX_FILE],
         parameters={"factory": factory, "seed": run.recipe.seed},
         work=build,
     )

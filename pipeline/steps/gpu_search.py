@@ -1,4 +1,4 @@
-"""Exact search on the GPU by torch: products, thresholds and the choice of candidates stay on the card."""
+"""Exact search on the GPU by torch: products, thresholds and the selection of candidates stay on the device."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,22 +10,30 @@ from torch import Tensor
 
 from models.device import best_device, is_lack_of_memory
 from submissions.search.backend import Metric, Rows, use_backend
-from submissions.search.exact import ROUNDING_SHARE
+from submissions.search.exact import RELATIVE_ROUNDING
 
-QUERY_BLOCK = 4096
-REFERENCE_BLOCK = 65_536  # with QUERY_BLOCK 1 GiB of products
-WIDTH = 8  # columns of a product are filled up to a multiple of it: aligned rows are multiplied faster
-SPARE = 8  # neighbours more than asked for, so that the order of equal ones is that of the rows
+QUERIES_PER_BLOCK = 4096
+REFERENCES_PER_BLOCK = 65_536  # with QUERIES_PER_BLOCK, a block of products takes 1 GiB
+ALIGNMENT = 8  # dimensions are padded to a multiple of this: aligned rows are multiplied faster
+SPARE_NEIGHBOURS = 8  # further neighbours that are searched, so that equal values can be ordered by row
 
 
 class TorchSearch:
-    """A `submissions.search.backend.SearchBackend` on a device of torch."""
+    """A `submissions.search.backend.SearchBackend` on a torch device.
 
-    def __init__(self, device: torch.device, query_block: int = QUERY_BLOCK, reference_block: int = REFERENCE_BLOCK) -> None:
+    Args:
+        device: Where the products are computed.
+        query_block: Queries in one product.
+        reference_block: References in one product.
+    """
+
+    def __init__(
+        self, device: torch.device, query_block: int = QUERIES_PER_BLOCK, reference_block: int = REFERENCES_PER_BLOCK
+    ) -> None:
         self.device, self.query_block, self.reference_block = device, query_block, reference_block
 
     def candidates(self, queries: NDArray[np.float32], references: NDArray[np.float32], count: int) -> tuple[Rows, Rows] | None:
-        """As `SearchBackend.candidates`: what comes out decides nothing but which distances are computed again in float64."""
+        """See `SearchBackend.candidates`; the result only decides which distances are computed again in float64."""
         try:
             with _full_precision():
                 return self._candidates(queries, references, count)
@@ -36,7 +44,7 @@ class TorchSearch:
     def nearest(
         self, queries: NDArray[np.float32], references: NDArray[np.float32], count: int, metric: Metric
     ) -> tuple[NDArray[np.float32], Rows] | None:
-        """As `SearchBackend.nearest`; equal values are in the order of the rows."""
+        """See `SearchBackend.nearest`; equal values are ordered by row."""
         try:
             with _full_precision():
                 return self._nearest(queries, references, count, metric)
@@ -45,7 +53,7 @@ class TorchSearch:
             return None
 
     def _release_or_raise(self, error: RuntimeError) -> None:
-        """Raise the error again unless memory was short: then give back what there is, for a training beside the search."""
+        """Re-raise the error unless memory ran out; in that case release the cached memory for other work on the GPU."""
         if not is_lack_of_memory(error):
             raise error
         if self.device.type == "cuda":
@@ -70,7 +78,7 @@ class TorchSearch:
     def _nearest(
         self, queries: NDArray[np.float32], references: NDArray[np.float32], count: int, metric: Metric
     ) -> tuple[NDArray[np.float32], Rows]:
-        deep, values, rows = min(count + SPARE, len(references)), [], []
+        deep, values, rows = min(count + SPARE_NEIGHBOURS, len(references)), [], []
         for first_query in range(0, len(queries), self.query_block):
             asked = torch.from_numpy(queries[first_query : first_query + self.query_block]).to(self.device)
             best = torch.full((len(asked), 0), torch.inf, device=self.device)
@@ -95,17 +103,24 @@ class TorchSearch:
 
 
 class _Kept:
-    """The pairs that may be among the `count` nearest, on the device; `radius` shrinks as they gather."""
+    """Collects the pairs that may be among the `count` nearest, on the device; `radius` shrinks as they are added."""
 
     def __init__(self, count: int, device: torch.device) -> None:
         self.count = count
         self.radius = torch.tensor(torch.inf, device=device)
-        self.parts: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []  # rows of both, least and most distance
+        self.parts: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []  # query rows, reference rows, lower and upper bounds
         self.bounded = False
         self.held = 0
 
     def add(self, least: Tensor, slack: tuple[Tensor, Tensor], first_query: int, first_reference: int) -> None:
-        """least [n, m]: lower bounds of a block's distances; upper ones lie by slack[0] [n] + slack[1] [m] above them."""
+        """Add a block's pairs.
+
+        Args:
+            least: Lower bounds [n, m] of the squared distances.
+            slack: What lifts them to upper bounds: a term for each query [n] and one for each reference [m].
+            first_query: Row of the block's first query.
+            first_reference: Row of the block's first reference.
+        """
         width = least.shape[1]
         if not self.bounded and least.numel() > self.count:  # no pair beyond this block's own nearest can be needed
             near, flat = least.flatten().topk(self.count, largest=False, sorted=False)
@@ -121,7 +136,7 @@ class _Kept:
             self._shrink()
 
     def rows(self) -> tuple[Rows, Rows]:
-        """The pairs, on the host."""
+        """Return the pairs' row numbers of queries and references, on the host."""
         if self.held > self.count:
             self._shrink()
         queries, references, _, _ = (torch.cat(parts).cpu().numpy() for parts in zip(*self.parts, strict=True))
@@ -136,19 +151,19 @@ class _Kept:
 
 
 def rounding_share(dimensions: int) -> float:
-    """How far a distance from float32 products may be off, as a share of ‖q‖² + ‖r‖²: a GPU may add in any order."""
-    return max(ROUNDING_SHARE, (dimensions + WIDTH) * 2.0**-24)
+    """Bound the error of a squared distance from float32 products, relative to ‖q‖² + ‖r‖², for any order of summation."""
+    return max(RELATIVE_ROUNDING, (dimensions + ALIGNMENT) * 2.0**-24)
 
 
 def _widened(vectors: Tensor, *columns: Tensor) -> Tensor:
-    """[n, d] with further columns, filled up with zeros to a multiple of WIDTH."""
-    spare = -(vectors.shape[1] + len(columns)) % WIDTH
+    """Append columns to vectors [n, d] and pad with zeros to a multiple of ALIGNMENT."""
+    spare = -(vectors.shape[1] + len(columns)) % ALIGNMENT
     return torch.cat([vectors, *(column[:, None] for column in columns), vectors.new_zeros(len(vectors), spare)], dim=1)
 
 
 @contextmanager
 def _full_precision() -> Iterator[None]:
-    """Without TF32, whose products are off by a thousandth, and without gradients."""
+    """Disable TF32, whose products have relative errors of 1e-3, and gradients."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:
@@ -160,7 +175,7 @@ def _full_precision() -> Iterator[None]:
 
 @contextmanager
 def search_on_gpu() -> Iterator[None]:
-    """Search on this process's GPU inside the block, or the function, where there is one; otherwise on the CPU."""
+    """Search on this process's GPU, if there is one, inside the `with` block or the decorated function."""
     device = best_device()
     if device.type == "cpu":
         yield

@@ -11,7 +11,7 @@ from submissions.ensemble.variant import Variant
 from submissions.search.backend import find_nearest
 from submissions.settings import Method, NormalizationSettings
 
-BLOCK = 4096
+QUERIES_PER_BLOCK = 4096
 
 
 @dataclass(frozen=True)
@@ -19,8 +19,8 @@ class Neighbours:
     """The nearest training vectors of each query.
 
     Attributes:
-        cosines: float32 [n, k], highest first.
-        rows: int64 [n, k], rows of the training vectors.
+        cosines: float32 [n, k], cosine similarities, highest first.
+        rows: int64 [n, k], row numbers of the training vectors, in the same order.
     """
 
     cosines: NDArray[np.float32]
@@ -28,7 +28,7 @@ class Neighbours:
 
 
 def neighbours_needed(settings: NormalizationSettings, method: Method) -> int:
-    """How many nearest training vectors `method` looks at: the k of Eq. 9 or 11, and for method 2 that of Eq. 12 as well."""
+    """Return how many nearest training vectors `method` uses: k of Eq. 9 or 11, for method 2 the larger of Eq. 11's and 12's."""
     match method:
         case "none":
             return 0
@@ -39,19 +39,19 @@ def neighbours_needed(settings: NormalizationSettings, method: Method) -> int:
 
 
 def find_neighbours(queries: NDArray[np.float32], training: NDArray[np.float32], count: int) -> Neighbours:
-    """The `count` training vectors nearest to each query.
+    """Find the `count` training vectors nearest to each query.
 
     Args:
         queries: float32 [n, d], unit length.
         training: float32 [m, d], unit length.
-        count: k, at most m.
+        count: Number of neighbours k, 1…m.
 
     Raises:
-        UserError: there are fewer training vectors.
+        UserError: when there are fewer than `count` training vectors.
     """
     if len(training) < count:
         raise UserError(
-            f"query normalisation looks at {count} training neighbours, but there are {len(training)} training vectors. "
+            f"query normalisation needs {count} training neighbours, but there are only {len(training)} training vectors. "
             "Add training images or lower normalization.direction_neighbours (method 1: similarity_neighbours) in the recipe."
         )
     return Neighbours(*find_nearest(queries, training, count, "cosine"))
@@ -65,35 +65,39 @@ def normalize_queries(
     beta: float,
     settings: NormalizationSettings,
 ) -> NDArray[np.float32]:
-    """Queries [n, d] after method 1 (Eq. 9-10) or 2 (Eq. 11-14); "none" returns them as they are. Zero rows stay zero.
+    """Normalise queries by method 1 (Eq. 9-10) or method 2 (Eq. 11-14); "none" returns them unchanged. Zero rows stay zero.
 
-    C = mean cosine to the nearest `similarity_neighbours`, clipped at 0. Method 1: q (1 + β √C). Method 2: q + β √C · direction,
-    where direction is the unit mean of (q − t) / ‖q − t‖ over the nearest `direction_neighbours`.
+    C is the mean cosine to the nearest `similarity_neighbours`, clipped at 0. Method 1: q (1 + β √C). Method 2:
+    q + β √C · direction, where direction is the mean of (q − t) / ‖q − t‖ over the nearest `direction_neighbours`, scaled to unit
+    length.
 
     Args:
-        queries: [n, d] float32, unit length.
-        training: [m, d] float32, unit length; the vectors in which `neighbours` were found.
-        neighbours: of the queries among `training`, at least as many as the method looks at.
-        method: which of the paper's methods.
-        beta: the strength β of Eq. 10 or 14.
-        settings: how many of the neighbours make C and the direction.
+        queries: float32 [n, d], unit length.
+        training: float32 [m, d], unit length; the vectors in which `neighbours` were found.
+        neighbours: The queries' nearest training vectors, at least `neighbours_needed` of them.
+        method: Which of the paper's methods.
+        beta: Strength β of Eq. 10 or 14.
+        settings: How many of the neighbours C and the direction are computed from.
+
+    Returns:
+        float32 [n, d]; neither method returns unit vectors.
 
     Raises:
-        ValueError: fewer neighbours were searched than the method looks at.
+        ValueError: when `neighbours` holds fewer neighbours than the method needs.
     """
     if method == "none":
         return queries
     needed, found = neighbours_needed(settings, method), neighbours.rows.shape[1]
     if found < needed:
-        raise ValueError(f"{method} looks at {needed} neighbours, {found} were searched")
+        raise ValueError(f"{method} needs {needed} neighbours, but {found} were found")
     similarity = np.maximum(neighbours.cosines[:, : settings.similarity_neighbours].mean(axis=1, keepdims=True), 0)
     strength = (beta * np.sqrt(similarity)).astype(np.float32)
     if method == "method1":
         longer: NDArray[np.float32] = queries * (1 + strength)
         return longer
     nearest, moved = neighbours.rows[:, : settings.direction_neighbours], np.empty_like(queries)
-    for start in range(0, len(queries), BLOCK):
-        part = slice(start, start + BLOCK)
+    for start in range(0, len(queries), QUERIES_PER_BLOCK):
+        part = slice(start, start + QUERIES_PER_BLOCK)
         moved[part] = queries[part] + strength[part] * _direction(queries[part], training, nearest[part])
     moved[~queries.any(axis=1)] = 0
     return moved
@@ -102,10 +106,19 @@ def normalize_queries(
 def normalize_by_variant(
     queries: NDArray[np.float32], training: NDArray[np.float32], variant: Variant, settings: NormalizationSettings
 ) -> NDArray[np.float32]:
-    """Queries [n, d] as the chosen variant searches them, normalised against training vectors [m, d]; all of unit length.
+    """Normalise queries by the method and β of the chosen variant.
+
+    Args:
+        queries: float32 [n, d], unit length.
+        training: float32 [m, d], unit length.
+        variant: The chosen variant.
+        settings: How many neighbours the methods use.
+
+    Returns:
+        float32 [n, d]; `queries` itself if the variant does not normalise.
 
     Raises:
-        UserError: there are fewer training vectors than the method looks at.
+        UserError: when there are fewer training vectors than the method needs.
     """
     needed = neighbours_needed(settings, variant.method)
     if not needed or not len(queries):
@@ -115,7 +128,7 @@ def normalize_by_variant(
 
 
 def _direction(queries: NDArray[np.float32], training: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    """The unit vectors [n, d] away from the neighbours (Eq. 12-13); a neighbour equal to the query has no direction."""
+    """Return unit vectors [n, d] pointing away from the neighbours (Eq. 12-13); a neighbour equal to the query contributes 0."""
     total = np.zeros_like(queries)
     for column in rows.T:  # one neighbour at a time keeps memory at [n, d]
         away = queries - training[column]
@@ -128,18 +141,21 @@ def _direction(queries: NDArray[np.float32], training: NDArray[np.float32], rows
 def subtract_negatives(
     vectors: NDArray[np.float32], training: NDArray[np.float32], beta: float = 0.35, neighbours: int = 10
 ) -> NDArray[np.float32]:
-    """Negative embedding subtraction of the descriptor track's winner, for queries and references alike, as a comparison.
+    """Subtract nearby training vectors, as the winner of the descriptor track does on queries and references; for comparison.
 
-    x' = x − β · (mean of its nearest training vectors), made unit length; zero rows stay zero.
+    x' = x − β · (mean of its nearest training vectors), scaled to unit length; zero rows stay zero.
 
     Args:
         vectors: float32 [n, d], unit length.
         training: float32 [m, d], unit length.
-        beta: strength β.
-        neighbours: how many training vectors the mean is taken over.
+        beta: Strength β.
+        neighbours: Number of nearest training vectors in the mean, 1…m.
+
+    Returns:
+        float32 [n, d], unit length.
 
     Raises:
-        UserError: there are fewer training vectors than `neighbours`.
+        UserError: when there are fewer training vectors than `neighbours`.
     """
     found = find_neighbours(vectors, training, neighbours)
     mean = np.zeros_like(vectors)
@@ -153,7 +169,7 @@ def subtract_negatives(
 def normalize_scores(
     queries: NDArray[np.float32], training: NDArray[np.float32], alpha: float = 1.0, neighbours: int = 3
 ) -> NDArray[np.float32]:
-    """Plain score normalisation (Eq. 1 and 7) as one more coordinate, as a comparison.
+    """Express plain score normalisation (Eq. 1 and 7) as one more coordinate; for comparison.
 
     Subtracting α × the mean cosine to the nearest training vectors from a query's scores adds a constant to its squared
     distances: the square of a coordinate that is 0 in all references (`append_zero`).
@@ -161,14 +177,14 @@ def normalize_scores(
     Args:
         queries: float32 [n, d], unit length.
         training: float32 [m, d], unit length.
-        alpha: strength α.
-        neighbours: how many training vectors the mean is taken over.
+        alpha: Strength α, at least 0.
+        neighbours: Number of nearest training vectors in the mean, 1…m.
 
     Returns:
         float32 [n, d + 1].
 
     Raises:
-        UserError: there are fewer training vectors than `neighbours`.
+        UserError: when there are fewer training vectors than `neighbours`.
     """
     found = find_neighbours(queries, training, neighbours)
     similarity = np.maximum(found.cosines.mean(axis=1, keepdims=True), 0)
@@ -176,5 +192,5 @@ def normalize_scores(
 
 
 def append_zero(references: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The references [n, d] as `normalize_scores` needs them: [n, d + 1], the last coordinate 0."""
+    """Append a coordinate 0 to references [n, d], to be searched with queries of `normalize_scores`: [n, d + 1]."""
     return np.concatenate([references, np.zeros((len(references), 1), np.float32)], axis=1)

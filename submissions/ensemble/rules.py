@@ -1,4 +1,4 @@
-"""The challenge's rule that nothing may be fitted on queries or references, enforced instead of trusted."""
+"""Enforcement of the challenge's rule that nothing may be fitted on queries or references."""
 
 from collections.abc import Iterable
 
@@ -6,20 +6,20 @@ from data.errors import UserError
 
 
 def require_training_only(training: Iterable[str], others: dict[str, Iterable[str]]) -> None:
-    """Check that no image that something is to be fitted on is also a query or a reference.
+    """Check that none of the images to fit on is also a query or a reference.
 
     Args:
-        training: ids of the images to fit on.
-        others: ids by the name of their set ("query", "reference").
+        training: Ids of the images to fit on.
+        others: Ids of the other sets, by the set's name ("query", "reference").
 
     Raises:
-        UserError: a training id is in another set.
+        UserError: when a training id is in another set.
     """
     allowed = set(training)
     for name, ids in others.items():
         shared = sorted(allowed.intersection(ids))
         if shared:
             raise UserError(
-                f"{len(shared)} training ids are {name} ids too, the first is {shared[0]!r}. The rules allow fitting on training "
-                f"images only: take these images out of training_images/ or give them other names if they are other images."
+                f"{len(shared)} training ids are also {name} ids, the first is {shared[0]!r}. The rules allow fitting on "
+                f"training images only: remove these images from training_images/, or rename them if they are different images."
             )

@@ -30,17 +30,17 @@ def choose_variant(
     """Choose the variant with the highest µAP on the synthetic queries; among equals the first in the order of the recipe.
 
     Args:
-        candidates: the validation vectors, at the largest dimension of the recipe or more.
-        ground_truth: of the synthetic queries.
-        ensemble: candidates of dimensions and eigenvalue power.
-        normalization: candidates of methods and β.
-        weights: of the models, with which the candidates' vectors were concatenated; none for equal ones.
+        candidates: The validation vectors, with at least as many dimensions as the largest candidate.
+        ground_truth: True copies of the synthetic queries.
+        ensemble: Candidates of PCA dimensions and eigenvalue power.
+        normalization: Candidates of methods and β.
+        weights: Model weights with which the candidates' vectors were concatenated; () if all are 1.
 
     Returns:
-        The variant, and the table of all candidates with their µAP, best first.
+        The best variant, and a table of all candidates with their µAP, best first.
 
     Raises:
-        UserError: there are too few training vectors.
+        UserError: when there are too few training vectors, or the ground truth names unknown ids.
     """
     projections = list(product(ensemble.dimensions, ensemble.eigen_power))
     rows: list[dict[str, Any]] = []
@@ -50,7 +50,7 @@ def choose_variant(
 
 
 def best_of(tables: Sequence[pd.DataFrame]) -> tuple[Variant, pd.DataFrame]:
-    """The best variant of several tables of candidates, and one table of all, best first."""
+    """Merge tables of candidates; return the best variant and the merged table, best first."""
     table = pd.concat(tables).sort_values("micro_average_precision", ascending=False, kind="stable").reset_index(drop=True)
     return variant_of_row(table.iloc[0]), table
 
@@ -58,7 +58,7 @@ def best_of(tables: Sequence[pd.DataFrame]) -> tuple[Variant, pd.DataFrame]:
 def _normalizations(
     candidates: ValidationVectors, projected: Variant, ground_truth: GroundTruth, settings: NormalizationSettings
 ) -> list[dict[str, Any]]:
-    """The table's rows of one projection, whose vectors are freed before those of the next are made."""
+    """Return the table's rows of one projection; a function of its own, so that its vectors are freed before the next one's."""
     queries, references, training = candidates.weight(projected.dimensions, projected.eigen_power)
     with prefix_errors(candidates.name):
         normalized = apply_normalizations(queries.vectors, training, settings)
@@ -73,7 +73,7 @@ def _normalizations(
 def only_candidate(
     ensemble: EnsembleSettings, normalization: NormalizationSettings, models: Sequence[str]
 ) -> tuple[Variant, pd.DataFrame] | None:
-    """The variant and its table (µAP: NaN) when the recipe leaves nothing to choose, else None."""
+    """Return the only candidate and its table, with µAP NaN; None where the recipe leaves a choice."""
     weightings = ensemble.weightings(models)
     if max(len(ensemble.dimensions), len(ensemble.eigen_power), len(normalization.methods), len(weightings)) > 1:
         return None
@@ -88,13 +88,18 @@ def only_candidate(
 def apply_normalizations(
     queries: NDArray[np.float32], training: NDArray[np.float32], settings: NormalizationSettings
 ) -> list[tuple[Method, float, NDArray[np.float32]]]:
-    """Apply every (method, β) of the settings to queries [n, d]; the neighbours are searched once.
+    """Apply every candidate (method, β) of the settings; the neighbours are searched once.
+
+    Args:
+        queries: float32 [n, d], unit length.
+        training: float32 [m, d], unit length.
+        settings: The candidates. A method that needs more than m neighbours is skipped if there are other methods.
 
     Returns:
-        Method, β and queries [n, d] for each; methods whose neighbours the training vectors [m, d] cannot give are left out.
+        Method, β and normalised queries [n, d] of each candidate.
 
     Raises:
-        UserError: only one method is asked for and there are too few training vectors.
+        UserError: when no method can be applied because there are too few training vectors.
     """
     methods = usable_methods(settings, len(training))
     needed = max(neighbours_needed(settings, method) for method in methods)
@@ -108,16 +113,25 @@ def apply_normalizations(
 
 
 def usable_methods(settings: NormalizationSettings, training: int) -> tuple[Method, ...]:
-    """The methods whose neighbours `training` vectors can give; all if only one is asked for, so that it fails clearly."""
+    """Return the methods that `training` vectors suffice for; all methods if none qualifies, or if there is only one.
+
+    In the latter cases the search for neighbours then fails with a message about their number.
+    """
     usable = tuple(method for method in settings.methods if neighbours_needed(settings, method) <= training)
     return usable if len(settings.methods) > 1 and usable else settings.methods
 
 
 def best_beta(table: pd.DataFrame, variant: Variant, method: Method) -> float:
-    """The best β of `method` with the chosen projection; the paper's where `method` was no candidate."""
+    """Return the best β of `method` at the projection of `variant`; the paper's β if `method` was not a candidate.
+
+    Args:
+        table: All candidates, best first, as `choose_variant` returns them.
+        variant: The chosen variant.
+        method: The method whose β is wanted.
+    """
     wanted = row_of_variant(replace(variant, method=method))
     same = table
     for column in ("dimensions", "eigen_power", "method", "weights"):
-        if column in table:  # tables from before have no weights
+        if column in table:  # tables of older runs have no column "weights"
             same = same[same[column] == wanted[column]]
     return float(same.iloc[0]["beta"]) if len(same) else PAPER_BETA[method]

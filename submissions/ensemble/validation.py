@@ -1,4 +1,4 @@
-"""The vectors that choices are made on: synthetic queries, the images they are searched in, and the other training images."""
+"""Validation vectors, which every choice is made on: synthetic queries, their references, and the other training images."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from submissions.vectors.files import Vectors
 
 @dataclass(frozen=True)
 class ValidationVectors:
-    """PCA coordinates of the three sets; `weight` gives their vectors at any eigenvalue power and any lower dimension.
+    """PCA coordinates of the three sets; `weight` turns them into vectors of any eigenvalue power and any lower dimension.
 
     Attributes:
-        name: of the training images, for messages.
-        queries: coordinates of the synthetic queries.
-        references: coordinates of the training images that they are searched in.
+        name: How messages refer to the training images.
+        queries: Coordinates of the synthetic queries.
+        references: Coordinates of the training images in which the queries are searched.
         training: float32 [n, d], coordinates of the readable training images that are not held out.
-        projection: the PCA, fitted on a sample of `training`.
+        projection: The PCA, fitted on a sample of `training`.
     """
 
     name: str
@@ -31,7 +31,7 @@ class ValidationVectors:
     projection: Projection
 
     def weight(self, dimensions: int, eigen_power: float) -> tuple[Vectors, Vectors, NDArray[np.float32]]:
-        """Queries, references and training vectors [n, dimensions] as unit vectors."""
+        """Return queries, references and training as unit vectors [n, dimensions], weighted by eigenvalue ** eigen_power."""
         queries, references = (
             Vectors(part.ids, self.projection.weight(part.vectors[:, :dimensions], eigen_power), part.unreadable)
             for part in (self.queries, self.references)
@@ -48,19 +48,19 @@ def project_validation(
     sample: int,
     seed: int,
 ) -> ValidationVectors:
-    """Fit a PCA on a sample of the training images that are not held out, and read all sets through it, block by block.
+    """Fit a PCA on a sample of the training images that are not held out, and project all sets block by block.
 
     Args:
-        training: vectors of all training images.
-        references: ids of the training images that the synthetic queries are searched in.
-        held_out: ids of these and of all other validation images.
-        synthetic: vectors of the synthetic queries.
-        dimensions: how many coordinates are kept; only they [n, dimensions] are in memory.
-        sample: how many vectors the PCA is fitted on at most.
-        seed: of the sample.
+        training: Vectors of all training images.
+        references: Ids of the training images in which the synthetic queries are searched.
+        held_out: Ids of these and of all other validation images.
+        synthetic: Vectors of the synthetic queries.
+        dimensions: Number of coordinates kept; only [n, dimensions] is held in memory.
+        sample: Number of vectors, at most, that the PCA is fitted on.
+        seed: Seed of the sample.
 
     Raises:
-        UserError: an id has no vector, or there are too few training vectors.
+        UserError: when an id has no vector, there are too few training vectors, or a file is damaged.
     """
     outside = set(held_out)
     kept = np.array([image_id not in outside for image_id in training.ids], dtype=bool)
@@ -69,7 +69,7 @@ def project_validation(
     fitted_on = training.sample(sample, seed, among=others)
     with prefix_errors(name):
         projection = fit_projection(fitted_on, dimensions)
-    del fitted_on  # as large as all that is kept
+    del fitted_on  # may be as large as everything that is kept
     searched = np.sort(training.rows_of(references))
 
     def coordinates(part: ConcatenatedVectors, rows: NDArray[np.int64]) -> NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""The variant of the ensemble that is submitted, and the file that keeps the choice."""
+"""The variant of the ensemble that is submitted, and the file that records the choice."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,11 +15,11 @@ class Variant:
     """One way from concatenated embeddings to submitted vectors.
 
     Attributes:
-        dimensions: how many PCA dimensions are kept.
-        eigen_power: each kept dimension is multiplied by eigenvalue ** eigen_power; −0.5 whitens.
-        method: the query normalisation.
-        beta: its strength β; 0 without normalisation.
-        weights: by which each model's vectors are multiplied before they are joined; none for equal ones.
+        dimensions: Number of PCA dimensions kept.
+        eigen_power: Exponent of the eigenvalue that each kept dimension is multiplied by; −0.5 whitens.
+        method: The query normalisation.
+        beta: Its strength β; 0 without normalisation.
+        weights: Factor of each model's vectors before they are concatenated; () if all are 1.
     """
 
     dimensions: int
@@ -30,13 +30,13 @@ class Variant:
 
 
 def variant_of_row(row: "pd.Series[Any]") -> Variant:
-    """The variant that a row of the table of candidates stands for; tables from before have no column `weights`."""
+    """Return the variant of a row of the table of candidates; in tables of older runs the column `weights` is missing."""
     weights = tuple(float(weight) for weight in row.get("weights", "").split())
     return Variant(int(row["dimensions"]), float(row["eigen_power"]), row["method"], float(row["beta"]), weights)
 
 
 def row_of_variant(variant: Variant) -> dict[str, Any]:
-    """The variant as a row of the table of candidates."""
+    """Return the variant as a row of the table of candidates."""
     return asdict(variant) | {"weights": " ".join(f"{weight:g}" for weight in variant.weights)}
 
 
@@ -46,10 +46,10 @@ def write_choice(path: Path, variant: Variant, table: pd.DataFrame) -> None:
 
 
 def read_choice(path: Path) -> tuple[Variant, pd.DataFrame]:
-    """The chosen variant and the table of all candidates that `write_choice` wrote.
+    """Read the chosen variant and the table of all candidates that `write_choice` wrote.
 
     Raises:
-        UserError: the file is missing or is not a table of candidates.
+        UserError: when the file is missing or is not a table of candidates.
     """
     try:
         table = pd.read_csv(path, dtype={"weights": str})
@@ -58,4 +58,4 @@ def read_choice(path: Path) -> tuple[Variant, pd.DataFrame]:
         best = table.iloc[0]
         return variant_of_row(best), table
     except (OSError, ValueError, KeyError, IndexError) as error:  # pandas' parser errors are ValueErrors
-        raise UserError(f"{path} is not the choice that step 03 wrote ({error!r}). Delete it and do step 03 again.") from error
+        raise UserError(f"{path} is not a choice that step 03 wrote ({error!r}). Delete it and run step 03 again.") from error

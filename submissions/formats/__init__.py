@@ -1,1 +1,1 @@
-"""The challenge's files: descriptor and matching submissions, written, read and checked."""
+"""The challenge's file formats: descriptor and matching submissions, written, read and checked."""

@@ -1,4 +1,4 @@
-"""The matching track's CSV: `query_id,reference_id,score`, at most 500,000 rows; a higher score is a more certain copy."""
+"""The matching track's CSV: `query_id,reference_id,score`, at most 500,000 rows; a higher score means a more certain copy."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,12 +13,25 @@ from submissions.scoring.metrics import RankedPairs, Scores, average_precision, 
 from submissions.search.exact import search_pairs
 from submissions.vectors.files import Vectors
 
-COLUMNS = ["query_id", "reference_id", "score"]
+CSV_COLUMNS = ["query_id", "reference_id", "score"]
 MAX_ROWS = 500_000
 
 
 def write_matches(path: Path, queries: Vectors, references: Vectors, per_query: int = 10) -> int:
-    """Write the `per_query` × queries nearest pairs overall, score = −‖q − r‖²; return the number of rows."""
+    """Write the nearest pairs overall with the score −‖q − r‖².
+
+    Args:
+        path: The CSV to write.
+        queries: Vectors to search with.
+        references: Vectors to search in.
+        per_query: Number of pairs over the number of queries; at most MAX_ROWS pairs are written.
+
+    Returns:
+        The number of rows written.
+
+    Raises:
+        UserError: when the disk is full.
+    """
     count = min(MAX_ROWS, per_query * len(queries))
     pairs = search_pairs(queries.vectors, references.vectors, count)
     table = pd.DataFrame(
@@ -34,21 +47,29 @@ def write_matches(path: Path, queries: Vectors, references: Vectors, per_query: 
 
 
 def write_pairs(path: Path, pairs: Sequence[tuple[str, str, float]]) -> int:
-    """Write pairs (query id, reference id, score), the highest scores where there are too many; returns the number of rows."""
+    """Write pairs (query id, reference id, score), highest score first and at most MAX_ROWS; return the number of rows.
+
+    Raises:
+        UserError: when the disk is full.
+    """
     rows = sorted(pairs, key=lambda pair: -pair[2])[:MAX_ROWS]
     with whole_file(path) as temporary:
-        pd.DataFrame(rows, columns=COLUMNS).to_csv(temporary, index=False)
+        pd.DataFrame(rows, columns=CSV_COLUMNS).to_csv(temporary, index=False)
     return len(rows)
 
 
 def evaluate_matches(path: Path, truth: GroundTruth) -> tuple[Scores, RankedPairs]:
     """Score a matching-track file.
 
-    Queries that the ground truth does not name are left out; a pair given twice counts once, with its best score; equal scores
-    rank false pairs first.
+    Queries that the ground truth does not name are ignored; a repeated pair counts once, with its highest score; among equal
+    scores, false pairs rank first.
+
+    Returns:
+        The scores, whose `references` counts the different references of the file, and the ranked pairs.
 
     Raises:
-        UserError: wrong columns, scores that are not numbers, too many rows.
+        UserError: when the file is missing or unreadable, has other columns, a score that is not a finite number, or more than
+            MAX_ROWS rows.
     """
     table = _read(path)
     table = table[table["query_id"].isin(set(truth.query_ids))]
@@ -81,28 +102,34 @@ def evaluate_matches(path: Path, truth: GroundTruth) -> tuple[Scores, RankedPair
 
 def _read(path: Path) -> pd.DataFrame:
     if not path.is_file():
-        raise UserError(f"{path}: no such file.")
+        raise UserError(f"{path}: no such file. Give a CSV with the columns {','.join(CSV_COLUMNS)}.")
     try:
         table = pd.read_csv(path, dtype={"query_id": str, "reference_id": str}, keep_default_na=False)
     except (ValueError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not a CSV file that can be read: {error}") from error
-    if not isinstance(table.index, pd.RangeIndex):  # pandas takes a column too many for row labels
-        raise UserError(f"{path} has lines with more than the three values {','.join(COLUMNS)}: remove what follows them.")
-    if list(table.columns) != COLUMNS:
-        raise UserError(f"{path} has the columns {','.join(map(str, table.columns))}; expected {','.join(COLUMNS)}.")
+        raise UserError(f"{path} cannot be read as CSV ({error}). Expected the columns {','.join(CSV_COLUMNS)}.") from error
+    if not isinstance(table.index, pd.RangeIndex):  # pandas takes a surplus column for row labels
+        raise UserError(f"{path} has lines with more than the three values {','.join(CSV_COLUMNS)}. Remove the others.")
+    if list(table.columns) != CSV_COLUMNS:
+        raise UserError(
+            f"{path} has the columns {','.join(map(str, table.columns))}; expected {','.join(CSV_COLUMNS)}. Correct its header."
+        )
     if len(table) > MAX_ROWS:
-        raise UserError(f"{path} has {len(table):,} rows; the matching track allows {MAX_ROWS:,}. Keep the highest scores.")
+        raise UserError(
+            f"{path} has {len(table):,} rows; the matching track allows {MAX_ROWS:,}. Keep those with the highest scores."
+        )
     scores = table["score"]
-    scores = scores.astype(str) if scores.dtype == object else scores  # whole numbers of any length
+    scores = scores.astype(str) if scores.dtype == object else scores  # pandas keeps integers beyond int64 as objects
     numbers = pd.to_numeric(scores, errors="coerce").astype(np.float64)
     if not np.isfinite(numbers.to_numpy()).all():
         row = int(np.argmin(np.isfinite(numbers.to_numpy())))
-        raise UserError(f"{path}, line {row + 2}: the score {table['score'].iloc[row]!r} is not a finite number.")
+        raise UserError(
+            f"{path}, line {row + 2}: the score {table['score'].iloc[row]!r} is not a finite number. Correct or remove the line."
+        )
     return table.assign(score=numbers.astype(float))
 
 
 def _recall_at_rank(ranked: RankedPairs, truth: GroundTruth, rank: int) -> float:
-    """Share of true pairs with fewer than `rank` false pairs of the same query at the same or a higher score."""
+    """Return the share of true pairs with fewer than `rank` false pairs of the same query at the same or a higher score."""
     false_before: dict[str, int] = {}
     hits = 0
     for query_id, true in zip(ranked.query_ids, ranked.true, strict=True):

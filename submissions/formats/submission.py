@@ -1,4 +1,4 @@
-"""The submission file and the rules that the platform holds it to."""
+"""The descriptor submission and the platform's rules for it."""
 
 from pathlib import Path
 
@@ -9,25 +9,25 @@ from numpy.typing import NDArray
 from data.errors import UserError
 from data.files import whole_file
 from submissions.settings import MAX_DIMENSIONS
-from submissions.vectors.files import MAX_LENGTH, Vectors, read_ids
-from submissions.vectors.hdf5 import FAULTS, dataset_problem, new_hdf5
+from submissions.vectors.files import MAX_NORM, Vectors, read_ids
+from submissions.vectors.hdf5 import HDF5_ERRORS, dataset_problem, new_hdf5
 
-UNREADABLE_DISTANCE = 1e3  # unreadable queries and references lie this far on opposite sides, so that they match nothing
-PARTS = (("query", "query_ids"), ("reference", "reference_ids"))
+UNREADABLE_DISTANCE = 1e3  # unreadable queries and references lie this far from the origin, on opposite sides: they match nothing
+DATASET_NAMES = (("query", "query_ids"), ("reference", "reference_ids"))
 
 
 def write_submission(path: Path, queries: Vectors, references: Vectors) -> None:
-    """Write `query` [n, d] and `reference` [m, d] float32 with their ids, sorted by id, whole or not at all.
+    """Write `query` [n, d] and `reference` [m, d] float32 with their ids, sorted by id, atomically.
 
     Unreadable images get vectors so far away that they match nothing.
 
     Raises:
-        UserError: the file would break a rule; the message lists all of them.
+        UserError: when the file would break a rule, with a message that lists every problem; or when the disk is full.
     """
     with whole_file(path) as temporary:
         with new_hdf5(temporary) as (file, _):
             sides = (UNREADABLE_DISTANCE, -UNREADABLE_DISTANCE)
-            for (name, ids_name), part, side in zip(PARTS, (queries, references), sides, strict=True):
+            for (name, ids_name), part, side in zip(DATASET_NAMES, (queries, references), sides, strict=True):
                 order = sorted(range(len(part)), key=part.ids.__getitem__)
                 file[name] = _far_where_unreadable(part, side)[order]
                 file.create_dataset(
@@ -35,49 +35,53 @@ def write_submission(path: Path, queries: Vectors, references: Vectors) -> None:
                 )
         problems = submission_problems(temporary, sorted(queries.ids), sorted(references.ids))
         if problems:
-            raise UserError(f"{path} is not written, it would break {len(problems)} rule(s):\n  " + "\n  ".join(problems))
+            raise UserError(f"{path} was not written, it would have {len(problems)} problem(s):\n  " + "\n  ".join(problems))
 
 
 def read_submission(path: Path) -> tuple[Vectors, Vectors]:
-    """Queries and references of a valid submission.
+    """Read the queries and references of a valid submission.
 
     Raises:
-        UserError: the file breaks a rule; the message lists all of them.
+        UserError: when the file breaks a rule; the message lists every problem.
     """
     problems = submission_problems(path)
     if problems:
         raise UserError(f"{path} is not a valid submission, {len(problems)} problem(s):\n  " + "\n  ".join(problems))
     parts = []
     with h5py.File(path, "r") as file:
-        for name, ids_name in PARTS:
+        for name, ids_name in DATASET_NAMES:
             vectors = np.asarray(file[name], dtype=np.float32)
             parts.append(Vectors(read_ids(file[ids_name]), vectors, np.zeros(len(vectors), bool)))
     return parts[0], parts[1]
 
 
 def submission_problems(path: Path, query_ids: list[str] | None = None, reference_ids: list[str] | None = None) -> list[str]:
-    """Everything that the platform would refuse, each with its remedy; empty when the file is valid.
+    """List everything in a submission that the platform would reject.
 
     Args:
-        path: of the submission.
-        query_ids: of the image folder, where it is known.
-        reference_ids: of the image folder, where it is known.
+        path: The submission.
+        query_ids: Ids that the submission must have; None where the image folder is not known.
+        reference_ids: The same for the references.
+
+    Returns:
+        A line for each problem, with what was found and what was expected; empty if the file is valid.
     """
     if not Path(path).is_file():
         return ["there is no such file"]
     try:
         with h5py.File(path, "r") as file:
-            needed = [name for part in PARTS for name in part]
+            needed = [name for part in DATASET_NAMES for name in part]
             wrong = {name: problem for name in needed if (problem := dataset_problem(file, name)) is not None}
-            if "is missing" in wrong.values() or "is no data set" in wrong.values():
-                return [f"the data sets {', '.join(wrong)} are missing; a submission holds {', '.join(needed)}"]
+            if "is missing" in wrong.values() or "is not a data set" in wrong.values():
+                found = ", ".join(f"{name} {problem}" for name, problem in wrong.items())
+                return [f"{found}; a submission holds the data sets {', '.join(needed)}"]
             if wrong:
                 found = ", ".join(f"{name} {problem}" for name, problem in wrong.items())
                 return [f"data sets cannot be read from this file alone: {found}"]
-            problems = [problem for name, ids_name in PARTS for problem in _form_problems(name, ids_name, file)]
+            problems = [problem for name, ids_name in DATASET_NAMES for problem in _form_problems(name, ids_name, file)]
             if problems:
                 return problems
-            for (name, ids_name), expected in zip(PARTS, (query_ids, reference_ids), strict=True):
+            for (name, ids_name), expected in zip(DATASET_NAMES, (query_ids, reference_ids), strict=True):
                 ids = read_ids(file[ids_name])
                 problems += _vector_problems(name, file[name], ids)
                 problems += _id_problems(ids_name, ids, len(file[name]), expected)
@@ -87,8 +91,8 @@ def submission_problems(path: Path, query_ids: list[str] | None = None, referenc
             return problems
     except UnicodeDecodeError as error:
         return [f"an id is not UTF-8 text ({error}); ids are strings such as Q00000"]
-    except FAULTS as error:
-        return [f"it is not a whole HDF5 file ({error})"]
+    except HDF5_ERRORS as error:
+        return [f"it is not a complete HDF5 file ({error})"]
 
 
 def _far_where_unreadable(part: Vectors, side: float) -> NDArray[np.float32]:
@@ -99,14 +103,14 @@ def _far_where_unreadable(part: Vectors, side: float) -> NDArray[np.float32]:
 
 
 def _form_problems(name: str, ids_name: str, file: h5py.File) -> list[str]:
-    """What keeps the rest from being looked at."""
+    """List problems of shape and type that prevent all further checks."""
     vectors, ids = file[name], file[ids_name]
     problems = []
     if len(vectors.shape or ()) != 2:
         problems.append(f"{name} has the shape {list(vectors.shape or ())}; expected [images, dimensions]")
     if len(ids.shape or ()) != 1 or h5py.check_string_dtype(ids.dtype) is None:
         found = f"{ids.dtype} {list(ids.shape or ())}"
-        problems.append(f"{ids_name} is {found}; expected a list of strings, such as Q00000, one for each image")
+        problems.append(f"{ids_name} is {found}; expected strings [images], such as Q00000")
     return problems
 
 
@@ -115,13 +119,13 @@ def _vector_problems(name: str, vectors: h5py.Dataset, ids: list[str]) -> list[s
     if vectors.dtype != np.float32:
         problems.append(f"{name} is {vectors.dtype}; expected float32")
     if not 1 <= vectors.shape[1] <= MAX_DIMENSIONS:
-        problems.append(f"{name} has {vectors.shape[1]} dimensions; at most {MAX_DIMENSIONS} are allowed (ensemble.dimensions)")
+        problems.append(f"{name} has {vectors.shape[1]} dimensions; 1…{MAX_DIMENSIONS} are allowed (ensemble.dimensions)")
     if np.issubdtype(vectors.dtype, np.floating):
         lengths = np.concatenate([_lengths(vectors[start : start + 65_536]) for start in range(0, max(1, len(vectors)), 65_536)])
         finite = np.isfinite(lengths)
         for wrong, problem in (
             (~finite, "hold NaN or infinity"),
-            (finite & (lengths > MAX_LENGTH), f"are longer than {MAX_LENGTH:.0e}, so that their distances overflow"),
+            (finite & (lengths > MAX_NORM), f"have a norm above {MAX_NORM:.0e}, whose squared distances may overflow"),
         ):
             if wrong.any():
                 first = int(np.argmax(wrong))
@@ -142,7 +146,7 @@ def _id_problems(name: str, ids: list[str], rows: int, expected: list[str] | Non
     seen: set[str] = set()
     double = [image_id for image_id in ids if image_id in seen or seen.add(image_id)]  # type: ignore[func-returns-value]  # None counts as false
     if double:
-        problems.append(f"{name}: {len(double)} ids stand more than once, the first is {double[0]!r}")
+        problems.append(f"{name}: {len(double)} ids are repeated, the first is {double[0]!r}")
     if ids != sorted(ids):
         at = next(row for row in range(1, len(ids)) if ids[row] < ids[row - 1])
         problems.append(f"{name} is not sorted: {ids[at]!r} follows {ids[at - 1]!r}")
@@ -152,5 +156,5 @@ def _id_problems(name: str, ids: list[str], rows: int, expected: list[str] | Non
         if missing:
             problems.append(f"{name}: {len(missing)} images have no vector, the first is {missing[0]!r}")
         if unknown:
-            problems.append(f"{name}: {len(unknown)} ids name no image, the first is {unknown[0]!r}")
+            problems.append(f"{name}: {len(unknown)} ids belong to no image, the first is {unknown[0]!r}")
     return problems

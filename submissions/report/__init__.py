@@ -1,1 +1,1 @@
-"""Pages for people: the report of a run, the comparison of two, the gallery of matches."""
+"""HTML pages: the report of a run, the comparison of two submissions, the gallery of matches."""

@@ -1,4 +1,4 @@
-"""The report's charts of scores: steps, precision and recall, distributions."""
+"""The report's charts: scores of every step, precision over recall, score distributions."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,18 +12,21 @@ from submissions.report.svg import FIRST, INK, SECOND, SOFT, THIRD, draw
 from submissions.scoring.metrics import RankedPairs
 from submissions.scoring.query_scores import ScoreGroups
 
-CURVE_POINTS = 800
-BINS = 40
-ROW_HEIGHT = 0.46  # inches of a step's row
+CURVE_POINTS = 800  # drawn at most of a precision-recall curve
+HISTOGRAM_BINS = 40
+ROW_HEIGHT = 0.46  # inches for each step
 DOT_STYLE: dict[str, Any] = {"markersize": 4.5, "markerfacecolor": "none", "markeredgecolor": INK}
 
 
 def steps_chart(variants: Sequence[dict[str, Any]]) -> Markup:
-    """µAP of every step as a bar, with its interval where it is known, and recall at 90 % precision as a dot.
+    """Draw µAP of every step as a bar, with its interval where known, and recall at 90 % precision as a dot.
 
     Args:
-        variants: rows with name, submitted, micro_average_precision, recall_at_precision_90 and, optionally,
+        variants: Rows with the keys name, submitted, micro_average_precision, recall_at_precision_90 and, optionally,
             micro_average_precision_95 (low, high).
+
+    Returns:
+        The chart as an HTML figure with SVG.
     """
 
     def paint(figure: Figure) -> None:
@@ -54,7 +57,11 @@ def _step_colour(row: dict[str, Any]) -> str:
 
 
 def precision_recall_chart(curves: Sequence[tuple[str, RankedPairs]]) -> Markup:
-    """Precision over recall of one or two named rankings, each with its last point of 90 % precision."""
+    """Draw precision over recall of one or two rankings, each with the point of highest recall at 90 % precision.
+
+    Args:
+        curves: Name and ranking; an empty name is left out of the legend.
+    """
 
     def paint(figure: Figure) -> None:
         axes = figure.subplots()
@@ -78,7 +85,13 @@ def precision_recall_chart(curves: Sequence[tuple[str, RankedPairs]]) -> Markup:
 
 
 def distribution_chart(title: str, groups: ScoreGroups, threshold: float | None) -> Markup:
-    """How the scores of the three groups are spread, as shares of each; `threshold` is the score at 90 % precision."""
+    """Draw histograms of the three groups' scores, each normalised to its group.
+
+    Args:
+        title: Title of the chart.
+        groups: The scores.
+        threshold: Score at 90 % precision, drawn as a line; None for no line.
+    """
     named = (
         ("true copies", groups.true_copies, THIRD),
         ("best wrong reference of a copy", groups.best_wrong, SECOND),
@@ -88,7 +101,8 @@ def distribution_chart(title: str, groups: ScoreGroups, threshold: float | None)
     def paint(figure: Figure) -> None:
         axes = figure.subplots()
         every = np.concatenate([scores for _, scores, _ in named])
-        edges = np.linspace(every.min(), max(every.max(), every.min() + 1e-6), BINS + 1) if len(every) else np.linspace(-1, 0, 2)
+        low, high = (every.min(), max(every.max(), every.min() + 1e-6)) if len(every) else (-1, 0)
+        edges = np.linspace(low, high, HISTOGRAM_BINS + 1)
         for name, scores, colour in named:
             if len(scores):
                 shares = np.histogram(scores, edges)[0] / len(scores)

@@ -1,4 +1,4 @@
-"""Two submissions on one page: how much they differ, and which queries one of them won or lost, with pictures."""
+"""A page that compares two submissions: the difference in scores, and the copies that one of them won or lost, with pictures."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from submissions.scoring.comparison import (
 from submissions.scoring.metrics import RankedPairs, Scores
 from submissions.scoring.query_scores import QueryScores
 
-MAX_CARDS = 48
+MAX_CARDS = 48  # in each gallery
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ class Side:
     """One of the two submissions.
 
     Attributes:
-        name: for titles and legends.
-        scores: its figures.
-        ranked: its pairs.
-        interval: of its µAP.
+        name: Name in titles and legends.
+        scores: Its scores.
+        ranked: Its ranked pairs.
+        interval: 95 % interval of its µAP.
     """
 
     name: str
@@ -51,13 +51,13 @@ class ComparisonInputs:
     """What the page shows.
 
     Attributes:
-        first: the submission that is compared with.
-        second: the submission that is compared.
-        difference: of µAP, second minus first.
-        ground_truth: the true copies.
-        queries: images; empty where no pictures are to be shown.
-        references: images; empty where no pictures are to be shown.
-        edits_file: CSV of the edits that made each query; None where it is not known.
+        first: The submission to compare with.
+        second: The submission to compare.
+        difference: µAP of the second minus µAP of the first, with its 95 % interval.
+        ground_truth: The true copies.
+        queries: Query images; empty to show no pictures.
+        references: Reference images; empty to show no pictures.
+        edits_file: CSV of the edits that made each query; None where they are not known.
     """
 
     first: Side
@@ -70,7 +70,18 @@ class ComparisonInputs:
 
 
 def write_comparison(inputs: ComparisonInputs, folder: Path) -> Path:
-    """Write `index.html`, its thumbnails and `pairs.csv`, whole or not at all; return the page's path."""
+    """Write `index.html`, its thumbnails and `pairs.csv` atomically.
+
+    Args:
+        inputs: What the page shows.
+        folder: The folder to write; an existing one is replaced.
+
+    Returns:
+        The path of `index.html`.
+
+    Raises:
+        UserError: when the CSV of edits cannot be read, or the disk is full.
+    """
     first, second, truth = inputs.first, inputs.second, inputs.ground_truth
     listed = read_edits(inputs.edits_file) if inputs.edits_file is not None else {}
     changes = compare_pairs(first.ranked, second.ranked, truth)
@@ -104,8 +115,8 @@ def _galleries(inputs: ComparisonInputs, changes: list[Change], edits: Mapping[s
     return [
         Gallery(
             f"Won by {second.name}",
-            f"Copies that {second.name} finds at 90 % precision and {first.name} does not, the greatest gain in µAP first. "
-            f"Scores below the pictures are those of {first.name}.",
+            f"Copies that {second.name} finds at 90 % precision and {first.name} does not, greatest gain in µAP first. "
+            f"The scores below the pictures are those of {first.name}.",
             [
                 _change_card(change, change.first, wrong[first.name].get(change.query_id), edits)
                 for change in won(changes)[:MAX_CARDS]
@@ -113,8 +124,8 @@ def _galleries(inputs: ComparisonInputs, changes: list[Change], edits: Mapping[s
         ),
         Gallery(
             f"Lost by {second.name}",
-            f"Copies that {first.name} finds at 90 % precision and {second.name} does not, the greatest loss of µAP first. "
-            f"Scores below the pictures are those of {second.name}.",
+            f"Copies that {first.name} finds at 90 % precision and {second.name} does not, greatest loss of µAP first. "
+            f"The scores below the pictures are those of {second.name}.",
             [
                 _change_card(change, change.second, wrong[second.name].get(change.query_id), edits)
                 for change in lost(changes)[:MAX_CARDS]
@@ -123,7 +134,7 @@ def _galleries(inputs: ComparisonInputs, changes: list[Change], edits: Mapping[s
         *(
             Gallery(
                 f"False alarms of {side.name} alone",
-                "Wrong pairs that count at 90 % precision in this one only, the highest score first.",
+                "Wrong pairs above the threshold of 90 % precision in this submission only, highest score first.",
                 [_alarm_card(side.ranked, place, edits) for place in places[:MAX_CARDS]],
             )
             for side, places in alarms
@@ -132,7 +143,7 @@ def _galleries(inputs: ComparisonInputs, changes: list[Change], edits: Mapping[s
 
 
 def _change_card(change: Change, missed: Place, wrong: tuple[str, float] | None, edits: Mapping[str, str]) -> Card:
-    """A copy that one side finds, beside the nearest wrong reference of the side that misses it."""
+    """Return the card of a copy that one side finds, with the best wrong reference of the side that misses it."""
     pictures = [
         Picture("query", change.query_id, "query"),
         Picture("reference", change.reference_id, "true", score_note(missed.score)),

@@ -1,4 +1,4 @@
-"""Which pairs a person should look at: found copies, missed copies, false alarms."""
+"""The report's galleries of pairs: found copies, missed copies, false alarms."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from submissions.scoring.breakdown import last_place_at_90, pairs_found_at_90
 from submissions.scoring.metrics import RankedPairs
 from submissions.scoring.query_scores import QueryScores
 
-MAX_FOUND, MAX_MISSED, MAX_FALSE_ALARMS = 24, 48, 48
+MAX_FOUND, MAX_MISSED, MAX_FALSE_ALARMS = 24, 48, 48  # cards in each gallery
 
 
 @dataclass(frozen=True)
@@ -20,10 +20,10 @@ class Picture:
     """A picture of a card.
 
     Attributes:
-        kind: which set it belongs to.
-        image_id: its id there.
-        label: what it is in the card.
-        note: a line below its id.
+        kind: The set of images it belongs to.
+        image_id: Its id in that set.
+        label: Its role in the card, such as "true reference".
+        note: A line below its id; empty for none.
     """
 
     kind: Literal["query", "reference"]
@@ -37,9 +37,9 @@ class Card:
     """Pictures side by side.
 
     Attributes:
-        pictures: from left to right.
-        text: what is to be said about them.
-        edits: the edits that made the query, separated by spaces.
+        pictures: The pictures from left to right.
+        text: Caption of the card.
+        edits: Names of the edits that made the query, separated by spaces; empty where they are not known.
     """
 
     pictures: tuple[Picture, ...]
@@ -52,9 +52,9 @@ class Gallery:
     """Cards under a title.
 
     Attributes:
-        title: of the gallery.
-        text: which pairs it shows, in which order.
-        cards: in that order.
+        title: Title of the gallery.
+        text: Which pairs it shows, and in which order.
+        cards: The cards in that order.
     """
 
     title: str
@@ -63,33 +63,38 @@ class Gallery:
 
 
 def galleries(ranked: RankedPairs, truth: GroundTruth, scores: QueryScores, edits: Mapping[str, str]) -> list[Gallery]:
-    """The report's three galleries; scores of pairs that are not ranked come from `scores` where it knows them."""
+    """Return the report's three galleries.
+
+    Args:
+        ranked: The ranked pairs of the submission.
+        truth: The true copies.
+        scores: Scores of pairs that are not ranked, as far as they are known.
+        edits: Names of the edits that made each query, separated by spaces, by query id.
+    """
     return [
         Gallery(
             "Found copies",
-            "True pairs within 90 % precision, from the highest to the lowest score, evenly spread.",
+            "An even selection of the true pairs found at 90 % precision, highest score first.",
             found_copies(ranked, edits),
         ),
         Gallery(
             "Hardest misses",
-            "True pairs that 90 % precision leaves out, the last first, with the query's nearest wrong reference.",
+            "True pairs not found at 90 % precision, lowest rank first, with the query's nearest wrong reference.",
             missed_copies(ranked, truth, scores, edits),
         ),
-        Gallery(
-            "Most confident false alarms", "Wrong pairs, the highest score first.", false_alarms(ranked, truth, scores, edits)
-        ),
+        Gallery("Most confident false alarms", "Wrong pairs, highest score first.", false_alarms(ranked, truth, scores, edits)),
     ]
 
 
 def found_copies(ranked: RankedPairs, edits: Mapping[str, str]) -> list[Card]:
-    """True pairs within 90 % precision, evenly spread over them, so that easy and hard ones are shown."""
+    """Return cards of true pairs found at 90 % precision, evenly spread over them to show both easy and hard ones."""
     places = np.flatnonzero(ranked.true[: last_place_at_90(ranked)]).tolist()
     step = max(1, len(places) // MAX_FOUND)
     return [_pair(ranked, edits, place, "true reference") for place in places[::step][:MAX_FOUND]]
 
 
 def false_alarms(ranked: RankedPairs, truth: GroundTruth, scores: QueryScores, edits: Mapping[str, str]) -> list[Card]:
-    """The wrong pairs that rank highest, beside the query's true reference where it has one."""
+    """Return cards of the highest-ranked wrong pairs, with the query's true reference where it has one."""
     own = dict(sorted(truth.pairs, reverse=True))
     cards = []
     for place in [place for place, true in enumerate(ranked.true) if not true][:MAX_FALSE_ALARMS]:
@@ -104,7 +109,7 @@ def false_alarms(ranked: RankedPairs, truth: GroundTruth, scores: QueryScores, e
 
 
 def missed_copies(ranked: RankedPairs, truth: GroundTruth, scores: QueryScores, edits: Mapping[str, str]) -> list[Card]:
-    """True pairs that rank after the point of 90 % precision or not at all, last first."""
+    """Return cards of true pairs that are not found at 90 % precision, worst first: unranked ones, then by descending rank."""
     place_of = {pair: place for place, pair in enumerate(zip(ranked.query_ids, ranked.reference_ids, strict=True))}
     found = pairs_found_at_90(ranked)
     wrong = best_wrong(ranked, scores)
@@ -122,7 +127,15 @@ def missed_copies(ranked: RankedPairs, truth: GroundTruth, scores: QueryScores, 
 def draw_missed_card(
     pair: tuple[str, str], place: int | None, score: float, wrong: tuple[str, float] | None, edits: Mapping[str, str]
 ) -> Card:
-    """A query, its true reference and the query's nearest wrong one; `score` is −∞ where it is not known."""
+    """Return the card of a missed copy: the query, its true reference and its best wrong one.
+
+    Args:
+        pair: Ids of the query and its true reference.
+        place: Index of the pair in the ranking; None if it is not ranked.
+        score: Score of the pair; −∞ where it is not known.
+        wrong: Id and score of the query's best wrong reference; None where it is not known.
+        edits: Names of the edits that made each query, separated by spaces, by query id.
+    """
     query_id, reference_id = pair
     known = score > float("-inf")
     pictures = [
@@ -136,7 +149,7 @@ def draw_missed_card(
 
 
 def best_wrong(ranked: RankedPairs, scores: QueryScores) -> dict[str, tuple[str, float]]:
-    """Each query's best-scored wrong reference with its score, from the ranking where `scores` does not know it."""
+    """Return each query's best wrong reference and its score, by query id; from `ranked` where `scores` lacks it."""
     best = dict(scores.best_wrong)
     for query_id, reference_id, true, distance in zip(
         ranked.query_ids, ranked.reference_ids, ranked.true, ranked.distances, strict=True
@@ -159,5 +172,5 @@ def _pair(ranked: RankedPairs, edits: Mapping[str, str], place: int, label: str)
 
 
 def score_note(score: float | None) -> str:
-    """The line below a picture; empty where the score is not known."""
+    """Format the line below a picture; empty where the score is not known."""
     return "" if score is None else f"score {number(score)}"

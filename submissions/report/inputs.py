@@ -15,12 +15,12 @@ from submissions.scoring.query_scores import QueryScores
 
 @dataclass(frozen=True)
 class Distribution:
-    """Scores of one state of the queries.
+    """Scores of the queries before or after normalisation.
 
     Attributes:
-        title: the state, such as "before normalisation".
-        scores: of the queries in it.
-        threshold: the score at 90 % precision; None where precision never is as high.
+        title: Title of the chart, such as "before normalisation".
+        scores: Scores of the queries.
+        threshold: Score at 90 % precision; None where precision never reaches 90 %.
     """
 
     title: str
@@ -30,12 +30,12 @@ class Distribution:
 
 @dataclass(frozen=True)
 class StepDone:
-    """One line of the run's manifests.
+    """One product of a step, as its manifest records it.
 
     Attributes:
-        step: its name.
-        seconds: that it took; None where it is not recorded.
-        code: version of the code.
+        step: Name of the step or product.
+        seconds: Duration in seconds; None where it is not recorded.
+        code: Version of the code that made it.
     """
 
     step: str
@@ -48,21 +48,22 @@ class ReportInputs:
     """What a report shows.
 
     Attributes:
-        title: of the page.
-        variants: rows of the table: name, submitted, the figures of Scores and, optionally, micro_average_precision_95.
-        scores: the submission's figures.
-        interval: of the submission's µAP.
-        ranked: the submission's pairs.
-        ground_truth: the true copies.
-        queries: images.
-        references: images.
-        edits_file: CSV of the edits that made each query; None where it is not known.
-        recipe: its text.
-        code: version of the code.
-        distributions: of scores; the last is the submission's.
-        curves: each model's learning curve, a row per epoch.
-        steps: what the run did.
-        versions: of each package that took part.
+        title: Title of the page.
+        variants: Rows of the table, with the keys name, submitted, the fields of Scores and, optionally,
+            micro_average_precision_95.
+        scores: The submission's scores, by the names of the fields of Scores.
+        interval: 95 % interval of the submission's µAP.
+        ranked: The submission's ranked pairs.
+        ground_truth: The true copies.
+        queries: Query images.
+        references: Reference images.
+        edits_file: CSV of the edits that made each query; None where they are not known.
+        recipe: Text of the recipe.
+        code: Version of the code that writes the report.
+        distributions: Score distributions; the last is the submission's.
+        curves: Learning curve of each model by name, a row per epoch.
+        steps: What the run did, in order.
+        versions: Version of each relevant package by name.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""Matches as a page of pictures that opens from disk."""
+"""A page of matches and groups of copies, with pictures, that a browser opens from disk."""
 
 import os
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ from submissions.index.matches import Matches, Rule, counted
 from submissions.report.rendering import render
 from submissions.report.thumbnails import Thumbnails
 
-MAX_MATCHES = 300
-MAX_GROUPS, MAX_OF_GROUP = 200, 12
+MAX_MATCHES = 300  # shown on the page
+MAX_GROUPS, MAX_FILES_PER_GROUP = 200, 12  # shown on the page
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,11 @@ class GroupCard:
     """A group as the page shows it.
 
     Attributes:
-        number: of the group in groups.csv.
-        files: how many it has.
-        weakest: the score of the weakest link that holds it; None where all files hold the same bytes.
-        weakest_names: the two files of that link.
-        pictures: thumbnail, label, name and a line of facts of each file shown.
+        number: Number of the group in groups.csv.
+        files: Number of its files.
+        weakest: Score of its weakest link; None where all files are byte-identical.
+        weakest_names: The two files of that link.
+        pictures: Thumbnail path, label, name and a line of facts of each file shown.
     """
 
     number: int
@@ -40,17 +40,20 @@ class GroupCard:
 def write_matches_page(
     folder: Path, matches: Matches, rule: Rule, groups: FileGroups | None = None, rows: Sequence[PlanRow] = ()
 ) -> Path:
-    """Write `index.html` with thumbnails of the groups and the best matches; whole or not at all.
+    """Write `index.html` with thumbnails of the groups and the best matches, atomically.
 
     Args:
-        folder: of the page.
-        matches: pairs, best first.
-        rule: by which they were decided.
-        groups: their groups; None where nothing was decided.
-        rows: the plan for the groups.
+        folder: The folder to write; an existing one is replaced.
+        matches: The pairs found, best first.
+        rule: The rule by which a pair counts as a copy.
+        groups: Groups of copies; None to show none.
+        rows: The plan for the groups' files.
 
     Returns:
-        The page's path.
+        The path of `index.html`.
+
+    Raises:
+        UserError: when the disk is full.
     """
     best = matches.pairs[:MAX_MATCHES]
     with whole_folder(folder) as temporary:
@@ -94,7 +97,7 @@ def _group_cards(groups: FileGroups, rows: Sequence[PlanRow], thumbnail: Thumbna
         weakest = group.weakest
         names = f"{text_of(weakest.first)} and {text_of(weakest.second)}" if weakest else ""
         pictures: list[tuple[str | None, str, str, str]] = [
-            (thumbnail(str(row.file)), row.action, text_of(row.file), _facts(row)) for row in planned[number][:MAX_OF_GROUP]
+            (thumbnail(str(row.file)), row.action, text_of(row.file), _facts(row)) for row in planned[number][:MAX_FILES_PER_GROUP]
         ]
         cards.append(GroupCard(number, len(group.files), weakest.score if weakest else None, names, pictures))
     return cards
@@ -114,5 +117,5 @@ def _thumbnails(folder: Path, paths: list[Path], prefix: str) -> Thumbnails:
 
 
 def _folder(paths: list[Path]) -> Path:
-    """The folder that all of them lie in, so that captions need not repeat it."""
+    """Return the deepest folder that contains all files, which captions need not repeat."""
     return Path(os.path.commonpath([path.parent for path in paths])) if paths else Path()

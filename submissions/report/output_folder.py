@@ -1,4 +1,4 @@
-"""Where a page may be written: a page replaces an older one, and nothing else."""
+"""Where a page may be written: a page may replace an older page of this project, but nothing else."""
 
 from pathlib import Path
 
@@ -11,17 +11,19 @@ def check_output_folder(folder: Path, option: str) -> None:
     """Check that a page may be written to `folder`: it is missing, empty or holds an older page.
 
     Args:
-        folder: what writing the page would remove.
-        option: the command line's option that named it, for the message.
+        folder: The folder that the page would replace.
+        option: The command-line option that named it, for the message.
 
     Raises:
-        UserError: the folder holds anything else.
+        UserError: when the folder holds anything else, or is a file.
     """
     if not folder.exists():
         return
     if folder.is_dir() and (not any(folder.iterdir()) or _is_page(folder / "index.html")):
         return
-    raise UserError(f"{folder} exists and holds no page of this project: it is left alone. Choose another {option}.")
+    raise UserError(
+        f"{folder} exists and is neither empty nor a page of this project: it is left alone. Choose another {option}."
+    )
 
 
 def _is_page(path: Path) -> bool:

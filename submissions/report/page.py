@@ -1,4 +1,4 @@
-"""The report: one self-contained folder that opens from disk, without a network."""
+"""The report of a run: a self-contained folder that a browser opens from disk, without a network."""
 
 from pathlib import Path
 
@@ -16,7 +16,18 @@ from submissions.scoring.query_scores import QueryScores, score_groups
 
 
 def write_report(inputs: ReportInputs, folder: Path) -> Path:
-    """Write `index.html` and its thumbnails, whole or not at all; return the page's path."""
+    """Write `index.html` and its thumbnails atomically.
+
+    Args:
+        inputs: What the report shows.
+        folder: The folder to write; an existing one is replaced.
+
+    Returns:
+        The path of `index.html`.
+
+    Raises:
+        UserError: when the CSV of edits cannot be read, or the disk is full.
+    """
     listed = read_edits(inputs.edits_file) if inputs.edits_file is not None else {}
     edits = {query_id: " ".join(names) for query_id, names in listed.items()}
     scores = inputs.distributions[-1].scores if inputs.distributions else QueryScores()
@@ -39,5 +50,5 @@ def write_report(inputs: ReportInputs, folder: Path) -> Path:
 
 
 def _rows(table: pd.DataFrame) -> list[tuple[object, int, float]]:
-    """The table's rows: name, copies, recall."""
+    """Return the table's rows: name, copies, recall."""
     return list(table.itertuples(index=False, name=None))

@@ -1,4 +1,4 @@
-"""Cards with the thumbnails that they show."""
+"""Thumbnails for the cards of galleries."""
 
 from pathlib import Path
 
@@ -11,7 +11,10 @@ PicturedGallery = tuple[Gallery, list[PicturedCard]]
 
 
 def add_thumbnails(galleries: list[Gallery], queries: ImageSet, references: ImageSet, folder: Path) -> list[PicturedGallery]:
-    """Write the cards' thumbnails into `folder`; each picture gets its path there, None where there is no image."""
+    """Write the cards' thumbnails below `folder`; return the galleries with each picture's path relative to it.
+
+    The path is None where the image is missing or cannot be decoded.
+    """
     thumbnails = {
         "query": Thumbnails(folder / "images", queries, "q"),
         "reference": Thumbnails(folder / "images", references, "r"),

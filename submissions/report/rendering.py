@@ -1,15 +1,15 @@
-"""Templates of the project's pages; every value that is put into them is escaped."""
+"""Jinja templates of the project's pages, with autoescaping of every value."""
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 
 def number(value: float, form: str = ".3f") -> str:
-    """Format a number as the charts do, with a minus sign that no line breaks after."""
+    """Format a number with a true minus sign, as the charts do; a line does not break after it."""
     return format(value, form).replace("-", "−")
 
 
 def render(template: str, **values: object) -> str:
-    """Fill the template `templates/<template>` with values."""
+    """Render `templates/<template>` with the given values; a missing value is an error."""
     loader = PackageLoader("submissions.report")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
     environment.filters["number"] = number

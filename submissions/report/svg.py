@@ -1,4 +1,4 @@
-"""Matplotlib's figures as SVG inside a page, in the page's own colours, light or dark, and with the page's text."""
+"""Matplotlib figures as inline SVG in the page's own colours, light or dark, and in its own font."""
 
 import io
 from collections.abc import Callable
@@ -9,9 +9,9 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 from matplotlib.typing import RcKeyType
 
-WIDTH = 5.0  # inches: on a phone the text stays readable, on a desk two figures stand side by side
+WIDTH = 5.0  # inches: text stays readable on a phone, and two figures fit side by side on a desktop
 
-# Colours that Matplotlib draws with, each standing for one of the page's, which change with the reader's light or dark mode.
+# Placeholder colours that Matplotlib draws with; each is replaced by a colour of the page, which follows light or dark mode.
 INK, SOFT, FIRST, SECOND, THIRD = "#000000", "#010000", "#020000", "#030000", "#040000"
 _PAGE = {INK: "currentColor", SOFT: "var(--soft)", FIRST: "var(--bar)", SECOND: "var(--second)", THIRD: "var(--good)"}
 _STYLE: dict[RcKeyType, Any] = {
@@ -27,7 +27,13 @@ _STYLE: dict[RcKeyType, Any] = {
 
 
 def draw(paint: Callable[[Figure], Any], height: float, about: str) -> Markup:
-    """Let `paint` draw on an empty figure of `height` inches; return it as an element that a screen reader calls `about`."""
+    """Draw a figure and return it as an HTML element.
+
+    Args:
+        paint: Function that draws on an empty figure.
+        height: Height of the figure in inches.
+        about: Description for screen readers.
+    """
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
         paint(figure)

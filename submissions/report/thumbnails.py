@@ -8,11 +8,17 @@ from data.decode import decode_rgb
 from data.errors import ImageError
 from data.images import ImageSet
 
-THUMBNAIL_SIDE = 200
+THUMBNAIL_SIDE = 200  # pixels of the longer side
 
 
 class Thumbnails:
-    """Writes each image once into `folder`; a file's name never comes from an id, so that ids may hold anything."""
+    """Writes a thumbnail of each image once; file names are numbers, so that ids may contain any character.
+
+    Args:
+        folder: Folder to write to; created with the first thumbnail.
+        images: The images by id.
+        prefix: What the file names start with.
+    """
 
     def __init__(self, folder: Path, images: ImageSet, prefix: str) -> None:
         self._folder, self._prefix = folder, prefix
@@ -20,7 +26,7 @@ class Thumbnails:
         self._made: dict[str, str | None] = {}
 
     def __call__(self, image_id: str | None) -> str | None:
-        """The thumbnail's path inside the page's folder; None where the image is missing or cannot be read."""
+        """Return the thumbnail's path relative to the page; None where the image is missing or cannot be decoded."""
         if image_id is None or image_id not in self._paths:
             return None
         if image_id not in self._made:

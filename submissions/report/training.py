@@ -1,4 +1,4 @@
-"""Training curves: loss and validation µAP over the epochs of all drip stages."""
+"""Training curves: loss and validation µAP over the epochs of all stages of drip training."""
 
 from dataclasses import dataclass
 
@@ -14,15 +14,15 @@ STAGE_COLUMNS = ("classes", "intensity", "image_size")
 
 @dataclass(frozen=True)
 class Stage:
-    """A drip stage as a row of the table.
+    """A stage of drip training, as a row of the report's table.
 
     Attributes:
-        stage: its number, from 1.
-        epochs: that it took.
-        settings: classes, intensity and image size, as far as the curve has them.
-        loss: the last; None where the curve has none.
-        validation: the last µAP; None where the curve has none.
-        ended_by: why it ended; empty where the curve does not say.
+        stage: Number of the stage, from 1.
+        epochs: Number of epochs it took.
+        settings: Values of STAGE_COLUMNS by name, as far as the curve has them; image size in pixels.
+        loss: Last loss; None where the curve has none.
+        validation: Last validation µAP; None where the curve has none.
+        ended_by: Why the stage ended; empty where the curve does not say.
     """
 
     stage: int
@@ -34,7 +34,12 @@ class Stage:
 
 
 def training_chart(name: str, curve: pd.DataFrame) -> Markup:
-    """Loss above, validation µAP below, a line where a stage begins; any column of `curve` may be missing."""
+    """Draw loss above and validation µAP below, with a line where a stage begins.
+
+    Args:
+        name: Name of the model.
+        curve: Learning curve, a row per epoch; any of the columns stage, loss and validation may be missing.
+    """
     figures = {label: _numbers(curve, column) for column, label in (("loss", "loss"), ("validation", "validation µAP"))}
     figures = {label: values for label, values in figures.items() if np.isfinite(values).any()}
     epochs = np.arange(1, len(curve) + 1)
@@ -61,7 +66,7 @@ def training_chart(name: str, curve: pd.DataFrame) -> Markup:
 
 
 def stages(curve: pd.DataFrame) -> list[Stage]:
-    """What each stage trained on and how it ended, in the order of training."""
+    """Summarise each stage of a learning curve, in the order of training."""
     rows = []
     for number, start, end in _stage_parts(curve):
         part = curve.iloc[start:end]
@@ -74,7 +79,7 @@ def stages(curve: pd.DataFrame) -> list[Stage]:
 
 
 def _stage_parts(curve: pd.DataFrame) -> list[tuple[int, int, int]]:
-    """(stage, row of its first epoch, row after its last); one stage where the curve does not name them."""
+    """Return (stage, row of its first epoch, row after its last) of each stage; one stage if the curve does not number them."""
     numbers = _numbers(curve, "stage")
     if not np.isfinite(numbers).all():
         numbers = np.ones(len(curve))
@@ -83,14 +88,14 @@ def _stage_parts(curve: pd.DataFrame) -> list[tuple[int, int, int]]:
 
 
 def _numbers(curve: pd.DataFrame, column: str) -> np.ndarray:
-    """The column as float64 [n]; NaN where it is missing or holds no number."""
+    """Return the column as float64 [n], with NaN where it is missing or not numeric."""
     if column not in curve:
         return np.full(len(curve), np.nan)
     return pd.to_numeric(curve[column], errors="coerce").to_numpy(np.float64)
 
 
 def _last(part: pd.DataFrame, column: str) -> float | None:
-    """The last number of the column, None where there is none."""
+    """Return the last finite value of the column; None where there is none."""
     values = _numbers(part, column)
     known = values[np.isfinite(values)]
     return float(known[-1]) if len(known) else None

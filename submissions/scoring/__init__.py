@@ -1,1 +1,1 @@
-"""Scores of a submission or of vectors: µAP, recall, retrieval measures, baselines, intervals."""
+"""Evaluation of submissions and vectors: µAP, recall, retrieval metrics, baselines, bootstrap intervals."""

@@ -1,4 +1,4 @@
-"""Descriptors that learn nothing: what a trained model must beat on the same images."""
+"""Baseline descriptors without learning, which a trained model must beat on the same images."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ from data.decode import decode_rgb
 from data.errors import ImageError
 from data.images import ImageSet
 
-GREY_SIDE = 24
-Baseline = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
+GREY_SIDE = 24  # pixels
+Baseline = Callable[[NDArray[np.uint8]], NDArray[np.float32]]  # pixels [h, w, 3] to a vector [d]
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class Described:
     """Vectors of a baseline, in the order of the images.
 
     Attributes:
-        vectors: float32 [n, d]; zero for an unreadable image.
-        unreadable: bool [n].
+        vectors: float32 [n, d]; zero rows for unreadable images.
+        unreadable: bool [n], True for images that could not be decoded.
     """
 
     vectors: NDArray[np.float32]
@@ -34,13 +34,20 @@ class Described:
 
 
 def perceptual_hash(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """The 64-bit DCT hash of [h, w, 3] uint8 as ±1/8 [64]: unit length, squared distance = Hamming distance / 16."""
+    """Return the 64-bit DCT hash of a picture, uint8 [h, w, 3].
+
+    Returns:
+        float32 [64] of ±1/8: unit length, and the squared distance of two hashes is their Hamming distance / 16.
+    """
     bits = imagehash.phash(Image.fromarray(pixels)).hash.ravel()
     return np.where(bits, 0.125, -0.125).astype(np.float32)
 
 
 def grey_pixels(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """24 × 24 grey values of [h, w, 3] uint8 as [576], mean 0, unit length; to be whitened on training images."""
+    """Return 24 × 24 grey values of a picture, uint8 [h, w, 3], as float32 [576] with mean 0 and unit length.
+
+    They are meant to be whitened on training images afterwards.
+    """
     small = cv2.resize(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), (GREY_SIDE, GREY_SIDE), interpolation=cv2.INTER_AREA)
     values = small.astype(np.float32).ravel()
     values -= values.mean()
@@ -48,7 +55,13 @@ def grey_pixels(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 
 def describe(images: ImageSet, baseline: Baseline, workers: int | None = None) -> Described:
-    """Apply a baseline to every image, each decoded at 64 pixels or more, on `workers` processes (None: all cores)."""
+    """Apply a baseline to every image.
+
+    Args:
+        images: The images; each is decoded with a short side of at least 64 pixels, if it has as many.
+        baseline: Function of the decoded pixels; it must be picklable.
+        workers: Number of processes; None for one per core.
+    """
     rows = list(map_on_cores(partial(_describe_one, baseline), images.paths, workers, chunk=32))
     dimensions = next((len(row) for row in rows if row is not None), 1)
     vectors = np.stack([np.zeros(dimensions, np.float32) if row is None else row for row in rows])

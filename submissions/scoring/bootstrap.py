@@ -1,4 +1,4 @@
-"""How certain a µAP is: bootstrap over queries, for one submission and for the difference of two."""
+"""Bootstrap intervals over queries, for the µAP of one submission and for the difference of two."""
 
 from dataclasses import dataclass
 
@@ -16,9 +16,9 @@ class Interval:
     """A figure with its 95 % bootstrap interval.
 
     Attributes:
-        value: on all queries.
-        low: the 2.5th percentile of the resamples.
-        high: the 97.5th percentile of the resamples.
+        value: The figure on all queries.
+        low: 2.5th percentile of the resamples.
+        high: 97.5th percentile of the resamples.
     """
 
     value: float
@@ -27,14 +27,21 @@ class Interval:
 
 
 def micro_average_precision_interval(ranked: RankedPairs, truth: GroundTruth, seed: int = 0, draws: int = RESAMPLES) -> Interval:
-    """µAP with its 95 % interval: queries are drawn with replacement `draws` times, each with all its pairs."""
+    """Compute µAP with its 95 % interval.
+
+    Args:
+        ranked: The ranked pairs of a submission.
+        truth: The true copies.
+        seed: Seed of the resampling.
+        draws: Number of resamples; each draws as many queries as there are, with replacement, and keeps all pairs of each.
+    """
     return _interval(average_precision(ranked), _draws(ranked, truth, seed, draws))
 
 
 def difference_interval(
     first: RankedPairs, second: RankedPairs, truth: GroundTruth, seed: int = 0, draws: int = RESAMPLES
 ) -> Interval:
-    """µAP of `second` minus that of `first` with its 95 % interval, both on the same `draws` resamples of the queries."""
+    """Compute µAP of `second` minus µAP of `first` with its 95 % interval, both on the same `draws` resamples of the queries."""
     values = _draws(second, truth, seed, draws) - _draws(first, truth, seed, draws)
     return _interval(average_precision(second) - average_precision(first), values)
 
@@ -48,12 +55,12 @@ def _draws(ranked: RankedPairs, truth: GroundTruth, seed: int, draws: int) -> ND
 
 @dataclass(frozen=True)
 class _Counted:
-    """A ranking as numbers.
+    """A ranking reduced to what µAP needs.
 
     Attributes:
-        rows: int64 [m], each ranked pair's query.
-        true: bool [m].
-        copies: int64 [queries], true pairs of each query.
+        rows: int64 [m], each ranked pair's query by its number in the ground truth.
+        true: bool [m], whether each ranked pair is a copy.
+        copies: int64 [queries], number of true pairs of each query.
     """
 
     rows: NDArray[np.int64]
@@ -69,7 +76,7 @@ class _Counted:
         return cls(np.array([row[query_id] for query_id in ranked.query_ids], dtype=np.int64), ranked.true, copies)
 
     def precision(self, times: NDArray[np.int64]) -> float:
-        """µAP where query i counts times[i] times: its ranks and its true pairs are counted as often."""
+        """Compute µAP of a resample that holds query i times[i] times: its ranked and its true pairs count as often."""
         own = times[self.rows].astype(np.float64)
         hits = own * self.true
         found, seen = np.cumsum(hits), np.cumsum(own)

@@ -1,4 +1,4 @@
-"""Two rankings of the same queries: which copies were won or lost, and how much µAP each of them is."""
+"""Comparison of two rankings of the same queries: which copies were won or lost, and how much each adds to µAP."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +15,13 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class Place:
-    """A true pair's place in a ranking.
+    """A true pair's position in a ranking.
 
     Attributes:
-        rank: from 1; None where the pair is not ranked.
+        rank: Rank from 1; None where the pair is not ranked.
         score: −‖q − r‖²; None where the pair is not ranked.
-        found: whether it is found at 90 % precision.
-        share: what it adds to µAP.
+        found: Whether the pair is found at 90 % precision.
+        share: The pair's contribution to µAP: precision at its rank over the number of true pairs.
     """
 
     rank: int | None
@@ -35,10 +35,10 @@ class Change:
     """A true pair in two rankings.
 
     Attributes:
-        query_id: of the pair.
-        reference_id: of the pair.
-        first: its place in the first ranking.
-        second: its place in the second ranking.
+        query_id: Id of the query.
+        reference_id: Id of the reference.
+        first: Position in the first ranking.
+        second: Position in the second ranking.
     """
 
     query_id: str
@@ -48,12 +48,12 @@ class Change:
 
     @property
     def gain(self) -> float:
-        """The pair's part of µAP(second) − µAP(first), which all true pairs' gains add up to."""
+        """The pair's contribution to µAP(second) − µAP(first); the gains of all true pairs add up to the difference."""
         return self.second.share - self.first.share
 
 
 def compare_pairs(first: RankedPairs, second: RankedPairs, truth: GroundTruth) -> list[Change]:
-    """Every true pair, the one with the highest gain first."""
+    """List every true pair with its positions in both rankings, highest gain first."""
     before, after = _places(first, truth), _places(second, truth)
     nowhere = Place(None, None, False, 0.0)
     changes = [Change(*pair, before.get(pair, nowhere), after.get(pair, nowhere)) for pair in sorted(truth.pairs)]
@@ -61,17 +61,17 @@ def compare_pairs(first: RankedPairs, second: RankedPairs, truth: GroundTruth) -
 
 
 def won(changes: list[Change]) -> list[Change]:
-    """Copies that only the second ranking finds at 90 % precision, the highest gain first."""
+    """Return the copies that only the second ranking finds at 90 % precision, greatest gain first."""
     return [change for change in changes if change.second.found and not change.first.found]
 
 
 def lost(changes: list[Change]) -> list[Change]:
-    """Copies that only the first ranking finds at 90 % precision, the highest loss first."""
+    """Return the copies that only the first ranking finds at 90 % precision, greatest loss first."""
     return [change for change in reversed(changes) if change.first.found and not change.second.found]
 
 
 def new_false_alarms(first: RankedPairs, second: RankedPairs) -> list[int]:
-    """Places in `second` of wrong pairs that count at 90 % precision there but not in `first`, highest score first."""
+    """List the wrong pairs within 90 % precision in `second` only, as indices into its ranking, highest score first."""
     known = set(list(zip(first.query_ids, first.reference_ids, strict=True))[: last_place_at_90(first)])
     return [
         place
@@ -83,7 +83,12 @@ def new_false_alarms(first: RankedPairs, second: RankedPairs) -> list[int]:
 def recall_by_edit_of_both(
     first: RankedPairs, second: RankedPairs, truth: GroundTruth, edits: dict[str, list[str]]
 ) -> pd.DataFrame:
-    """Table of edit, copies, and recall at 90 % precision in `first` and `second`; the greatest change of found copies first."""
+    """Tabulate recall by edit in two rankings.
+
+    Returns:
+        Columns edit, copies, first and second (recall at 90 % precision in each ranking), ordered by the absolute change in the
+        number of copies found, greatest first.
+    """
     before, after = (recall_by_edit(ranked, truth, edits) for ranked in (first, second))
     table = before.rename(columns={"recall": "first"}).assign(
         second=after.set_index("edit")["recall"].reindex(before["edit"]).array
@@ -93,7 +98,11 @@ def recall_by_edit_of_both(
 
 
 def write_changes(path: Path, changes: list[Change]) -> None:
-    """Write each pair with its rank, score and found in both rankings and its gain in µAP, as CSV."""
+    """Write each pair as CSV: its rank, its score and whether it is found in both rankings, and its gain in µAP.
+
+    Raises:
+        UserError: when the disk is full.
+    """
     rows = [
         {"query_id": change.query_id, "reference_id": change.reference_id}
         | {f"{name}_rank": place.rank for name, place in (("first", change.first), ("second", change.second))}

@@ -18,16 +18,16 @@ PAIRS_PER_QUERY = 10  # the organisers keep 10 × (number of queries) pairs
 
 @dataclass(frozen=True)
 class Scores:
-    """The challenge's figures, 0…1, and what they were computed from.
+    """The challenge's metrics, each 0…1, and what they were computed from.
 
     Attributes:
         micro_average_precision: µAP.
-        recall_at_precision_90: the highest recall at a precision of at least 90 %.
-        recall_at_rank_1: share of the true pairs whose reference is their query's nearest.
-        recall_at_rank_10: share of the true pairs whose reference is among their query's ten nearest.
-        queries: how many count.
-        references: how many were searched.
-        true_pairs: how many there are to find.
+        recall_at_precision_90: Highest recall at a precision of at least 90 %.
+        recall_at_rank_1: Share of the true pairs whose reference is nearer to the query than every wrong reference.
+        recall_at_rank_10: Share of the true pairs with fewer than ten wrong references at most as far from the query.
+        queries: Number of queries that the ground truth names.
+        references: Number of references searched.
+        true_pairs: Number of true pairs.
     """
 
     micro_average_precision: float
@@ -39,7 +39,7 @@ class Scores:
     true_pairs: int
 
     def as_dict(self) -> dict[str, float | int]:
-        """The figures by name, as `scores.json` has them."""
+        """Return the fields by name, as they are written to `scores.json`."""
         return asdict(self)
 
 
@@ -48,12 +48,12 @@ class RankedPairs:
     """The pairs that count, best first.
 
     Attributes:
-        query_ids: of the pairs, m of them.
-        reference_ids: of the pairs.
-        distances: float64 [m], squared.
-        true: bool [m].
-        precision: float64 [m], of the ranking down to each pair.
-        recall: float64 [m], of the ranking down to each pair.
+        query_ids: Query id of each pair, m of them.
+        reference_ids: Reference id of each pair.
+        distances: float64 [m], squared Euclidean distances.
+        true: bool [m], whether each pair is a copy.
+        precision: float64 [m], precision of the ranking down to each pair.
+        recall: float64 [m], recall of the ranking down to each pair.
     """
 
     query_ids: list[str]
@@ -70,13 +70,16 @@ def evaluate(
     """Score vectors against a ground truth; only queries that it names count.
 
     Args:
-        queries: at least those that the ground truth names.
-        references: all that are searched.
-        ground_truth: the true copies.
-        search: finds the nearest pairs; one on several processes may take the place of `search_pairs`.
+        queries: Vectors of at least the queries that the ground truth names.
+        references: Vectors to search in.
+        ground_truth: The true copies.
+        search: Finds the nearest pairs; a search on several processes may replace `search_pairs`.
+
+    Returns:
+        The scores, and the ranked pairs: 10 × the number of queries overall.
 
     Raises:
-        UserError: the ground truth names unknown ids.
+        UserError: when the ground truth names unknown ids.
     """
     _check_ids(queries, references, ground_truth)
     chosen = queries.rows(ground_truth.query_ids)
@@ -96,7 +99,14 @@ def evaluate(
 
 
 def rank_pairs(pairs: ScoredPairs, query_ids: list[str], reference_ids: list[str], ground_truth: GroundTruth) -> RankedPairs:
-    """Order pairs by distance, false before true where distances are equal, and keep 10 per query overall."""
+    """Rank pairs by distance, false before true where distances are equal, and keep 10 × the number of queries overall.
+
+    Args:
+        pairs: The nearest pairs of the queries, including all that tie with the last.
+        query_ids: Ids of the queries' rows.
+        reference_ids: Ids of the references' rows.
+        ground_truth: The true copies.
+    """
     true = _is_true(pairs, query_ids, reference_ids, ground_truth)
     order = np.lexsort((true, pairs.distances))[: PAIRS_PER_QUERY * len(ground_truth.query_ids)]
     true = true[order]
@@ -112,7 +122,7 @@ def rank_pairs(pairs: ScoredPairs, query_ids: list[str], reference_ids: list[str
 
 
 def _is_true(pairs: ScoredPairs, query_ids: list[str], reference_ids: list[str], ground_truth: GroundTruth) -> NDArray[np.bool_]:
-    """Which pairs are true, by row numbers: comparing half a million pairs of strings takes longer than the search's end."""
+    """Return which pairs are true, bool [m]; compares row numbers, because comparing half a million pairs of strings is slow."""
     copied = {reference for _, reference in ground_truth.pairs}
     query_row = {image_id: row for row, image_id in enumerate(query_ids)}
     reference_row = {image_id: row for row, image_id in enumerate(reference_ids) if image_id in copied}
@@ -123,12 +133,12 @@ def _is_true(pairs: ScoredPairs, query_ids: list[str], reference_ids: list[str],
 
 
 def average_precision(ranked: RankedPairs) -> float:
-    """µAP = Σ (recall_i − recall_{i−1}) · precision_i."""
+    """Compute µAP = Σ (recall_i − recall_{i−1}) · precision_i."""
     return float(np.sum(np.diff(ranked.recall, prepend=0.0) * ranked.precision))
 
 
 def recall_at_precision(ranked: RankedPairs, precision: float) -> float:
-    """The highest recall at any rank whose precision is at least `precision`; 0 if none."""
+    """Return the highest recall at any rank whose precision is at least `precision`, 0…1; 0 if there is none."""
     return float(ranked.recall[ranked.precision >= precision].max(initial=0.0))
 
 
@@ -138,26 +148,26 @@ def _check_ids(queries: Vectors, references: Vectors, ground_truth: GroundTruth)
     if missing:
         raise UserError(
             f"the ground truth names {len(missing)} queries that the submission lacks, the first is {missing[0]!r}. "
-            "Submission and ground truth must belong to the same data set."
+            "Give the ground truth of the data set that the submission was made from."
         )
     known = set(references.ids)
     unknown = sorted({reference for _, reference in ground_truth.pairs if reference not in known})
     if unknown:
         raise UserError(
             f"the ground truth names {len(unknown)} references that the submission lacks, the first is {unknown[0]!r}. "
-            "Submission and ground truth must belong to the same data set."
+            "Give the ground truth of the data set that the submission was made from."
         )
 
 
 def _readable_pairs(queries: Vectors, references: Vectors, count: int, search: Search) -> ScoredPairs:
-    """The nearest pairs of readable images, with the rows they have in `queries` and `references`."""
+    """Search among readable images only; return pairs with their row numbers in `queries` and `references`."""
     query_rows, reference_rows = np.flatnonzero(~queries.unreadable), np.flatnonzero(~references.unreadable)
     pairs = search(queries.readable(), references.readable(), count)
     return ScoredPairs(query_rows[pairs.queries], reference_rows[pairs.references], pairs.distances)
 
 
 def _recall_at_ranks(queries: Vectors, references: Vectors, ground_truth: GroundTruth, ranks: tuple[int, ...]) -> list[float]:
-    """Share of true pairs with fewer than `rank` false references at the same or a smaller distance."""
+    """Return, for each rank, the share of true pairs with fewer than `rank` wrong references at most as far away."""
     if not ground_truth.pairs:
         return [0.0 for _ in ranks]
     query_rows = {image_id: row for row, image_id in enumerate(queries.ids)}
@@ -170,7 +180,7 @@ def _recall_at_ranks(queries: Vectors, references: Vectors, ground_truth: Ground
     if not true:
         return [0.0 for _ in ranks]
     rows = np.array(sorted(true))
-    spare = 6  # neighbours that rounding might order otherwise than exact distances do
+    spare = 6  # further neighbours, because float32 rounding may order them differently from exact distances
     depth = min(len(references), max(ranks) + max(map(len, true.values())) + spare + int(references.unreadable.sum()))
     _, nearest = find_nearest(queries.vectors[rows], references.vectors, depth, "distance")
     hits = np.zeros(len(ranks))

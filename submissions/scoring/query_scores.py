@@ -1,4 +1,4 @@
-"""What decides whether a query's copy is found: the score of its own reference and that of the nearest wrong one."""
+"""Each query's score with its true references and with its nearest wrong one: what decides whether a copy is found."""
 
 from dataclasses import dataclass, field
 
@@ -13,11 +13,11 @@ from submissions.vectors.files import Vectors
 
 @dataclass(frozen=True)
 class QueryScores:
-    """Scores −‖q − r‖²; pairs and queries that cannot be read are left out.
+    """Scores −‖q − r‖²; unreadable queries and references are left out.
 
     Attributes:
-        true: of every true pair (query, reference).
-        best_wrong: each query's nearest reference that it does not copy, with its score.
+        true: Score of every true pair (query id, reference id).
+        best_wrong: By query id, the id of the nearest reference that the query does not copy, and its score.
     """
 
     true: dict[tuple[str, str], float] = field(default_factory=dict)
@@ -29,9 +29,9 @@ class ScoreGroups:
     """Scores −‖q − r‖² in three groups.
 
     Attributes:
-        true_copies: float64 [n], of true pairs.
-        best_wrong: float64 [n], of the best wrong reference of each query with a copy.
-        distractors: float64 [n], of the best reference of each query without a copy.
+        true_copies: float64 [k], scores of the true pairs.
+        best_wrong: float64 [n], score of the best wrong reference of each query that is a copy.
+        distractors: float64 [m], score of the best reference of each query that copies nothing.
     """
 
     true_copies: NDArray[np.float64]
@@ -40,7 +40,11 @@ class ScoreGroups:
 
 
 def query_scores(queries: Vectors, references: Vectors, truth: GroundTruth) -> QueryScores:
-    """Search every query that the ground truth names among all references; exact scores in float64."""
+    """Search every query that the ground truth names among all references; scores are computed in float64.
+
+    Raises:
+        UserError: when the ground truth names a query without a vector.
+    """
     chosen = queries.rows(truth.query_ids)
     rows, targets = np.flatnonzero(~chosen.unreadable), np.flatnonzero(~references.unreadable)
     known = set(chosen.ids)
@@ -69,7 +73,7 @@ def query_scores(queries: Vectors, references: Vectors, truth: GroundTruth) -> Q
 
 
 def score_groups(scores: QueryScores, truth: GroundTruth) -> ScoreGroups:
-    """The scores as three groups; a query with several copies counts each of them."""
+    """Sort the scores into three groups; a query that copies several references contributes several true pairs."""
     copying = {query for query, _ in truth.pairs}
     wrong = [(query, score) for query, (_, score) in scores.best_wrong.items()]
     return ScoreGroups(

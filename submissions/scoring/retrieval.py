@@ -1,8 +1,8 @@
-"""Figures of class, instance and copy retrieval on vectors: Recall@K, NMI, mAP, UKB score, IN-aug accuracy.
+"""Metrics of class, instance and copy retrieval on vectors: Recall@K, NMI, mAP, UKB score, IN-aug accuracy.
 
-Similarity is the dot product, which orders unit vectors as their distances do. Among equal similarities the wrong image counts
-as ranked first, so that no figure profits from ties (vectors that are all alike score nothing, not everything). A zero vector,
-that of an image that cannot be read, matches nothing: it lies behind all others.
+Similarity is the dot product, which ranks unit vectors as their distances do. Among equal similarities wrong images rank first,
+so that no metric profits from ties: identical vectors score nothing, not everything. A zero vector, which stands for an
+unreadable image, ranks behind all others.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,35 +16,45 @@ from data.errors import UserError
 
 Floats = NDArray[np.floating]
 Labels = NDArray[np.int64]
-BLOCK = 2**25  # similarities held at once: 128 MB of float32
+SIMILARITIES_PER_BLOCK = 2**25  # similarities held at once: 128 MB of float32
 NO_RANK = np.iinfo(np.int64).max
 MAX_EXACT_KMEANS = 20_000  # more vectors than this are clustered in batches
 
 
 def recall_at(vectors: Floats, labels: Labels, ks: Sequence[int] = (1, 2, 4, 8)) -> dict[int, float]:
-    """Recall@K: the share 0…1 of images with an image of their own class among their K nearest, the image itself left out.
+    """Compute Recall@K: the share 0…1 of images with an image of their own class among their K nearest, themselves excluded.
 
-    Images that are alone in their class count as queries that fail, as in the usual protocol.
+    Images that are alone in their class count as failed queries, as in the usual protocol.
 
     Args:
         vectors: [n, d].
-        labels: int64 [n].
-        ks: each K, at least 1.
+        labels: Class of each image, int64 [n].
+        ks: Values of K, each at least 1.
+
+    Returns:
+        Recall by K.
 
     Raises:
-        UserError: fewer than two images, K below 1, other numbers of labels than vectors, every image alone in its class.
+        UserError: when there are fewer than two images, K is below 1, the numbers of labels and vectors differ, or every image
+            is alone in its class.
     """
     _check(vectors, labels)
     if not ks or min(ks) < 1:
-        raise UserError(f"Recall@K needs K of at least 1; got {list(ks)}.")
+        raise UserError(f"Recall@K was asked for K = {list(ks)}; give one or more values of at least 1.")
     if len(np.unique(labels)) == len(labels):
-        raise UserError(f"each of the {len(labels)} images is alone in its class: Recall@K needs classes of two or more images.")
+        raise UserError(
+            f"each of the {len(labels)} images is alone in its class: Recall@K needs classes of two or more images. "
+            "Check the labels."
+        )
     ranks = np.concatenate([_first_hit(block, first, labels) for first, block in _similarities(vectors, vectors)])
     return {k: float((ranks < k).mean()) for k in ks}
 
 
 def _first_hit(similarities: Floats, first: int, labels: Labels) -> NDArray[np.int64]:
-    """How many wrong images rank before the first right one [m], for queries `first`…; NO_RANK when there is none."""
+    """Count the wrong images that rank before the first right one, int64 [m], for a block of queries that starts at row `first`.
+
+    NO_RANK stands for a query without a right image.
+    """
     rows = np.arange(len(similarities))
     similarities[rows, first + rows] = -np.inf
     same = labels[first + rows, None] == labels
@@ -56,15 +66,15 @@ def _first_hit(similarities: Floats, first: int, labels: Labels) -> NDArray[np.i
 
 
 def normalized_mutual_information(vectors: Floats, labels: Labels, seed: int = 0) -> float:
-    """NMI 0…1 between classes and as many k-means clusters: I / √(H(classes) H(clusters)) (SVMax, appendix B).
+    """Compute NMI 0…1 between classes and as many k-means clusters: I / √(H(classes) H(clusters)) (SVMax, appendix B).
 
     Args:
-        vectors: [n, d]; more than 20,000 are clustered in batches.
-        labels: int64 [n].
-        seed: of k-means.
+        vectors: [n, d]; more than MAX_EXACT_KMEANS are clustered by mini-batch k-means.
+        labels: Class of each image, int64 [n].
+        seed: Seed of k-means.
 
     Raises:
-        UserError: fewer than two images, or other numbers of labels than vectors.
+        UserError: when there are fewer than two images, or the numbers of labels and vectors differ.
     """
     _check(vectors, labels)
     clusters = len(np.unique(labels))
@@ -76,23 +86,26 @@ def normalized_mutual_information(vectors: Floats, labels: Labels, seed: int = 0
 def mean_average_precision(
     queries: Floats, database: Floats, relevant: Sequence[Sequence[int]], ignored: Sequence[Sequence[int]]
 ) -> float:
-    """Mean average precision 0…1 with the protocol of Holidays and Copydays.
+    """Compute mean average precision 0…1 by the protocol of Holidays and Copydays.
 
-    The area under each precision-recall curve is the trapezoidal one of INRIA's holidays_map.py: at the j-th (from 0) of R
-    relevant
-    images, found at rank r (from 0), it grows by (j / r + (j + 1) / (r + 1)) / 2R, with j / r = 1 at r = 0.
+    The area under each precision-recall curve is the trapezoidal one of INRIA's holidays_map.py: the j-th (from 0) of R relevant
+    images, found at rank r (from 0), adds (j / r + (j + 1) / (r + 1)) / 2R, with j / r = 1 at r = 0.
 
     Args:
         queries: [q, d].
         database: [n, d].
-        relevant: for each query, the rows of the database that answer it.
-        ignored: for each query, the rows taken out of its ranking before ranks are counted: the query itself and junk.
+        relevant: For each query, the rows of the database that are right answers, at least one.
+        ignored: For each query, the rows that are removed from its ranking: the query itself and junk images.
 
     Raises:
-        UserError: lists of other lengths, a query without an answer, invalid rows, rows both relevant and ignored.
+        UserError: when the lists differ in length, a query has no relevant row, or rows are out of range or both relevant and
+            ignored.
     """
     if not len(queries) == len(relevant) == len(ignored) > 0:
-        raise UserError(f"{len(queries)} queries with {len(relevant)} relevant and {len(ignored)} ignored lists; give one each.")
+        raise UserError(
+            f"{len(queries)} queries with {len(relevant)} lists of relevant and {len(ignored)} lists of ignored rows; "
+            "give one of each for every query."
+        )
     for number, (right, out) in enumerate(zip(relevant, ignored, strict=True)):
         if not len(right) or set(right) & set(out) or not all(0 <= row < len(database) for row in (*right, *out)):
             raise UserError(
@@ -108,7 +121,7 @@ def mean_average_precision(
 
 
 def _ranks(similarities: Floats, relevant: NDArray[np.int64], ignored: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Ranks from 0 of the relevant images, best first, without the ignored ones."""
+    """Return the ranks from 0 of the relevant images, best first, after removing the ignored ones."""
     wrong = np.ones(len(similarities), bool)
     wrong[relevant] = wrong[ignored] = False
     others = np.sort(similarities[wrong])
@@ -123,46 +136,50 @@ def _trapezoidal_precision(ranks: NDArray[np.int64]) -> float:
 
 
 def ukb_score(vectors: Floats, groups: Labels) -> float:
-    """UKB score 0…4: how many of an image's group of four are among its four nearest, itself included, on average.
+    """Compute the UKB score 0…4: the mean number of images of its own group among an image's four nearest, itself included.
 
     Args:
         vectors: [n, d].
-        groups: int64 [n], four images each.
+        groups: Group of each image, int64 [n]; each group has four images.
 
     Raises:
-        UserError: a group does not have four images.
+        UserError: when a group does not have four images, or the numbers of groups and vectors differ.
     """
     _check(vectors, groups)
     sizes = np.unique(groups, return_counts=True)[1]
     if (sizes != 4).any():
-        raise UserError(f"{int((sizes != 4).sum())} of {len(sizes)} groups have not four images; UKB has four of each object.")
+        raise UserError(
+            f"{int((sizes != 4).sum())} of {len(sizes)} groups do not have four images; the UKB score needs four of each object."
+        )
     return _group_score(vectors, groups, 4)
 
 
 def in_aug_accuracy(vectors: Floats, groups: Labels, copies: int = 5) -> float:
-    """IN-aug accuracy 0…5 (MultiGrain, ICLR section 3.5, arXiv section 4.2), "in a fashion similar to UKBench".
+    """Compute IN-aug accuracy 0…copies (MultiGrain, ICLR section 3.5, arXiv section 4.2), "in a fashion similar to UKBench".
 
-    Every augmented copy is a query among all of them; counted is how many of its image's copies are among its nearest `copies`,
-    the
-    query itself included, as in UKB: distinct vectors reach at least 1.
+    Every augmented copy is a query among all of them. The accuracy is the mean number of copies of the same image among its
+    `copies` nearest, itself included as in UKB, so that distinct vectors reach at least 1.
 
     Args:
         vectors: [n · copies, d].
-        groups: int64 [n · copies], each copy's image.
-        copies: of each image.
+        groups: The image of each copy, int64 [n · copies].
+        copies: Number of copies of each image.
 
     Raises:
-        UserError: an image does not have `copies` copies.
+        UserError: when an image does not have `copies` copies, or the numbers of groups and vectors differ.
     """
     _check(vectors, groups)
     sizes = np.unique(groups, return_counts=True)[1]
     if (sizes != copies).any():
-        raise UserError(f"{int((sizes != copies).sum())} of {len(sizes)} images have not {copies} augmented copies each.")
+        raise UserError(
+            f"{int((sizes != copies).sum())} of {len(sizes)} images do not have {copies} augmented copies; "
+            "IN-aug accuracy needs as many of each."
+        )
     return _group_score(vectors, groups, copies)
 
 
 def _group_score(vectors: Floats, groups: Labels, top: int) -> float:
-    """The mean number of images of the query's group among its `top` nearest, itself included."""
+    """Return the mean number of images of the query's group among its `top` nearest, itself included."""
     total = 0
     for first, block in _similarities(vectors, vectors):
         same = groups[first : first + len(block), None] == groups
@@ -173,35 +190,40 @@ def _group_score(vectors: Floats, groups: Labels, top: int) -> float:
 
 
 def _largest(values: Floats, count: int) -> Floats:
-    """The `count` largest values of each row, largest first."""
+    """Return the `count` largest values of each row, largest first."""
     return -np.sort(np.partition(-values, count - 1, axis=1)[:, :count], axis=1)
 
 
 def mean_singular_value(vectors: Floats) -> tuple[float, float, float]:
-    """(s, L, U): the mean singular value of the L2-normalised vectors [b, d] and its bounds (SVMax, section B.1).
+    """Compute the mean singular value s of the L2-normalised vectors [b, d], and its bounds L and U (SVMax, section B.1).
 
-    There are k = min(b, d) singular values; L = √b / k when all vectors are one, U = √(b / k) when they spread evenly. A zero
-    vector
-    has no direction and is left out.
+    There are k = min(b, d) singular values; s = L = √b / k when all vectors are equal, s = U = √(b / k) when they spread evenly.
+    Zero vectors have no direction and are left out.
+
+    Returns:
+        (s, L, U).
 
     Raises:
-        UserError: every vector is zero.
+        UserError: when every vector is zero.
     """
     values = np.asarray(vectors, dtype=np.float64)
     lengths = np.linalg.norm(values, axis=1)
     values = values[lengths > 0] / lengths[lengths > 0, None]
     count, kept = len(values), min(values.shape)
     if kept == 0:
-        raise UserError("the mean singular value needs at least one vector that is not zero.")
+        raise UserError(
+            f"all {len(vectors)} vectors are zero; the mean singular value needs at least one that is not. "
+            "Check that the images can be read."
+        )
     gram = values.T @ values if values.shape[1] <= count else values @ values.T
     s = float(np.sqrt(np.clip(np.linalg.eigvalsh(gram), 0, None)).sum()) / kept
     return s, count**0.5 / kept, (count / kept) ** 0.5
 
 
 def _similarities(queries: Floats, database: Floats) -> Iterator[tuple[int, Floats]]:
-    """Blocks [m, n] of float32 dot products, each with the number of its first query."""
+    """Yield blocks [m, n] of float32 dot products, each with the row of its first query; −∞ for zero vectors."""
     left, right = np.asarray(queries, dtype=np.float32), np.asarray(database, dtype=np.float32)
-    step = max(1, BLOCK // len(right))
+    step = max(1, SIMILARITIES_PER_BLOCK // len(right))
     for first in range(0, len(left), step):
         block = left[first : first + step] @ right.T
         block[~left[first : first + step].any(axis=1)] = -np.inf
@@ -211,4 +233,6 @@ def _similarities(queries: Floats, database: Floats) -> Iterator[tuple[int, Floa
 
 def _check(vectors: Floats, labels: Labels) -> None:
     if vectors.ndim != 2 or len(labels) != len(vectors) or len(vectors) < 2:
-        raise UserError(f"vectors {list(vectors.shape)} and {len(labels)} labels; expected [n, d] and n, with n of at least 2.")
+        raise UserError(
+            f"got vectors {list(vectors.shape)} and {len(labels)} labels; expected vectors [n, d] and n labels, n of at least 2."
+        )

@@ -1,1 +1,1 @@
-"""Nearest pairs of vectors: exact with ties, or approximate with a measured recall."""
+"""Nearest-neighbour search: exact including ties, or approximate with measured recall."""

@@ -1,4 +1,4 @@
-"""Search in collections larger than memory: any Faiss index factory, inverted lists on disk, recall against exact search."""
+"""Approximate search in collections larger than memory: any Faiss index, inverted lists on disk, recall against exact search."""
 
 import ctypes
 import math
@@ -19,21 +19,21 @@ from numpy.typing import NDArray
 from data.errors import UserError
 from submissions.vectors.concatenated import ConcatenatedVectors
 
-INDEX, LISTS = "references.faiss", "references.ivfdata"
-MIN_TRAINING_VECTORS = 65_536  # as many as product quantisers look at
-VECTORS_PER_LIST = 40  # as many training vectors as k-means wants for each list
-PART_BYTES = 2**26  # bytes of codes that are gathered in memory before they go to disk
+INDEX_FILE, LISTS_FILE = "references.faiss", "references.ivfdata"
+MIN_TRAINING_VECTORS = 65_536  # the most that Faiss trains a product quantiser on: 256 for each of its 256 centroids
+VECTORS_PER_LIST = 40  # training vectors for each inverted list; Faiss warns below 39 for each k-means centroid
+BYTES_PER_PART = 2**26  # codes that are collected in memory before they are written to disk
 
 
 @dataclass(frozen=True)
 class Recall:
-    """What an index finds of the exact nearest references.
+    """How often an index finds the exact nearest reference (recall 1@1 and 1@10).
 
     Attributes:
-        at_1: share 0…1 of the exact nearest references that the index ranks first.
-        at_10: share 0…1 of the exact ten nearest references among the index's own first ten.
-        queries: how many were searched.
-        seconds: of the index's search.
+        at_1: Share 0…1 of queries whose exact nearest reference the index ranks first.
+        at_10: Share 0…1 of queries whose exact nearest reference is among the index's first ten.
+        queries: Number of queries searched.
+        seconds: Duration of the index's search.
     """
 
     at_1: float
@@ -45,20 +45,21 @@ class Recall:
 def build_index(
     factory: str, training: ConcatenatedVectors, references: ConcatenatedVectors, folder: Path, seed: int = 0
 ) -> None:
-    """Train an index on a sample of the training vectors, add the readable references block by block, write it to `folder`.
+    """Train an index on a sample of the training vectors, add the readable references block by block and write it to `folder`.
 
-    Inverted lists go to disk; what has none, or keeps them in another form (fast scan, refinement), is held in memory.
+    Plain inverted lists are written to disk part by part; an index without them, or with lists in another form (fast scan,
+    refinement), is built in memory.
 
     Args:
-        factory: a string of Faiss's index factory.
-        training: what the index is trained on.
-        references: what is searched; each keeps the number of its row among the readable ones.
-        folder: where the index goes; must exist.
-        seed: of the sample.
+        factory: A string of Faiss's index factory, such as "IVF1024,SQ8".
+        training: Vectors that the index is trained on.
+        references: Vectors to search in; the index numbers the readable ones from 0.
+        folder: Existing folder that the index is written to.
+        seed: Seed of the training sample.
 
     Raises:
-        UserError: Faiss refuses the string, there are too few training vectors for it, no reference is readable, or the disk is
-            too small.
+        UserError: when Faiss rejects `factory`, there are too few training vectors for it, no reference is readable, or the disk
+            has too little space.
     """
     readable = np.flatnonzero(~references.unreadable)
     if not len(readable):
@@ -71,30 +72,48 @@ def build_index(
             for block in references.blocks_of(readable):
                 index.add(block)
         except RuntimeError as error:
-            raise UserError(f"the index {factory!r} cannot hold references by their row: {error}. Leave IDMap out.") from error
-    faiss.write_index(index, str(folder / INDEX))
+            raise UserError(
+                f"the index {factory!r} cannot number references by their row: {error}. Remove IDMap from it."
+            ) from error
+    faiss.write_index(index, str(folder / INDEX_FILE))
 
 
 def open_index(folder: Path, probes: int | None = None) -> faiss.Index:
-    """The index with its lists mapped from disk. probes: lists that a query looks into; without it the root of their number."""
-    path = folder / INDEX
+    """Open an index that `build_index` wrote, with its inverted lists memory-mapped.
+
+    Args:
+        folder: The folder of the index.
+        probes: Number of inverted lists searched for each query (Faiss's nprobe); None for the square root of their number.
+
+    Raises:
+        UserError: when the index is missing or damaged, or `probes` is given for an index without inverted lists.
+    """
+    path = folder / INDEX_FILE
     try:
         with _quiet():
             index = faiss.read_index(str(path), faiss.IO_FLAG_ONDISK_SAME_DIR | faiss.IO_FLAG_READ_ONLY)
     except RuntimeError as error:
-        raise UserError(f"{path} is not an index that can be read ({error}). Delete {folder} and make it again.") from error
+        raise UserError(f"{path} cannot be read as a Faiss index ({error}). Delete {folder} and build it again.") from error
     lists = faiss.try_extract_index_ivf(index)
     if lists is not None:
         lists.nprobe = min(probes or math.isqrt(lists.nlist), lists.nlist)
     elif probes is not None:
-        raise UserError(f"{path} has no inverted lists to look into: leave --nprobe out, or build an index of type IVF.")
+        raise UserError(f"{path} has no inverted lists, which --nprobe counts: omit --nprobe, or build an IVF index.")
     return index
 
 
 def measure_recall(
     index: faiss.Index, queries: ConcatenatedVectors, references: ConcatenatedVectors, sample: int = 1000, seed: int = 0
 ) -> Recall:
-    """Recall of the index against exact search among all references, block by block, on a sample of the queries."""
+    """Measure the recall of an index against exact search, on a sample of the queries.
+
+    Args:
+        index: The index to measure.
+        queries: Vectors to search with.
+        references: The vectors that the index was built from; read block by block.
+        sample: Number of queries, at most.
+        seed: Seed of the sample.
+    """
     asked = queries.sample(sample, seed)
     began = time.perf_counter()
     _, found = index.search(asked, 10)
@@ -109,7 +128,8 @@ def _train_index(factory: str, training: ConcatenatedVectors, dimensions: int, s
         index = faiss.index_factory(dimensions, factory, faiss.METRIC_L2)
     except RuntimeError as error:
         raise UserError(
-            f"Faiss knows no index {factory!r} ({error}). Examples: Flat; IVF1024,SQ8; OPQ32,IVF4096,PQ32."
+            f"Faiss cannot build an index {factory!r} ({error}). Use an index factory string, "
+            "for example Flat; IVF1024,SQ8; OPQ32,IVF4096,PQ32."
         ) from error
     lists = faiss.try_extract_index_ivf(index)
     sample = training.sample(max(MIN_TRAINING_VECTORS, VECTORS_PER_LIST * lists.nlist if lists is not None else 0), seed)
@@ -124,7 +144,7 @@ def _train_index(factory: str, training: ConcatenatedVectors, dimensions: int, s
 
 
 def _has_plain_lists(index: faiss.Index) -> bool:
-    """Whether the index is nothing but lists of codes, after a linear map at most: others lose what they keep besides."""
+    """Whether the index holds only inverted lists, after at most a linear transform: merging would lose anything else."""
     inner = faiss.downcast_index(index.index) if isinstance(index, faiss.IndexPreTransform) else index
     if not isinstance(inner, faiss.IndexIVF) or isinstance(inner, faiss.IndexIVFPQR) or inner.invlists is None:
         return False
@@ -132,13 +152,13 @@ def _has_plain_lists(index: faiss.Index) -> bool:
 
 
 def _write_parts(index: faiss.Index, references: ConcatenatedVectors, rows: NDArray[np.int64], folder: Path) -> list[Path]:
-    """The rows as indexes of PART_BYTES bytes each; `index` is empty again afterwards."""
+    """Write the rows as indexes of about BYTES_PER_PART each; leaves `index` empty."""
     parts: list[Path] = []
     first = 0
     for block in references.blocks_of(rows):
         index.add_with_ids(block, np.arange(first, first + len(block)))
         first += len(block)
-        if index.ntotal * _bytes_a_row(index) >= PART_BYTES or first == len(rows):
+        if index.ntotal * _bytes_a_row(index) >= BYTES_PER_PART or first == len(rows):
             parts.append(folder / f"part-{len(parts)}.faiss")
             faiss.write_index(index, str(parts[-1]))
             index.reset()
@@ -146,24 +166,24 @@ def _write_parts(index: faiss.Index, references: ConcatenatedVectors, rows: NDAr
 
 
 def _bytes_a_row(index: faiss.Index) -> int:
-    return int(faiss.extract_index_ivf(index).code_size) + 8  # of the row's number
+    return int(faiss.extract_index_ivf(index).code_size) + 8  # an int64 id for each code
 
 
 def _merge(index: faiss.Index, parts: list[Path], folder: Path, count: int) -> None:
-    """Join the parts' lists on disk and make them the lists of the empty `index`."""
+    """Merge the parts' lists on disk and make them the lists of the empty `index`."""
     needed, free = count * _bytes_a_row(index), shutil.disk_usage(folder).free
-    if free < needed:  # the lists are mapped: a full disk would kill the process
+    if free < needed:  # the lists are memory-mapped: a write to a full disk would kill the process
         problem = f"the index needs {needed / 2**20:.0f} MiB, the disk has {free / 2**20:.0f} MiB"
-        raise UserError(f"{folder.parent}: {problem}. Make room and repeat it.")
+        raise UserError(f"{folder.parent}: {problem}. Free some space and repeat the command.")
     with _quiet():
-        merge_ondisk(index, [str(part) for part in parts], str(folder / LISTS))
+        merge_ondisk(index, [str(part) for part in parts], str(folder / LISTS_FILE))
     for part in parts:
         part.unlink()
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Suppress what Faiss prints about every file that it maps."""
+    """Suppress what Faiss prints to stdout about every file that it maps."""
     flush = ctypes.CDLL(None).fflush
     flush(None)
     terminal = os.dup(1)

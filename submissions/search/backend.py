@@ -1,4 +1,4 @@
-"""Where products of many vectors are computed: on the CPU by NumPy and Faiss, or by a backend that the caller hands in."""
+"""Where nearest neighbours are computed: on the CPU by NumPy and Faiss, or by a backend that the caller supplies."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ Rows = NDArray[np.int64]
 
 
 class SearchBackend(Protocol):
-    """Searches elsewhere, on a GPU for example; each method returns None where its memory does not suffice."""
+    """Searches elsewhere, for example on a GPU; each method returns None where its memory does not suffice."""
 
     def candidates(self, queries: NDArray[np.float32], references: NDArray[np.float32], count: int) -> tuple[Rows, Rows] | None:
         """Find all pairs that may be among the `count` nearest, or tie with the last of them.
@@ -26,13 +26,13 @@ class SearchBackend(Protocol):
             count: 1 … n · m.
 
         Returns:
-            Rows of the queries and of the references, int64 [k], k ≥ count, each pair once, in any order.
+            Row numbers of the queries and of the references, int64 [k] each with k ≥ count; each pair once, in any order.
         """
 
     def nearest(
         self, queries: NDArray[np.float32], references: NDArray[np.float32], count: int, metric: Metric
     ) -> tuple[NDArray[np.float32], Rows] | None:
-        """Find each query's `count` nearest references: cosines or squared distances [n, count] float32, and rows [n, count]."""
+        """Find each query's nearest references; arguments and result as in `find_nearest`."""
 
 
 _handed_in: list[SearchBackend] = []
@@ -40,7 +40,7 @@ _handed_in: list[SearchBackend] = []
 
 @contextmanager
 def use_backend(backend: SearchBackend) -> Iterator[None]:
-    """Search with `backend` inside the block, in all threads."""
+    """Search with `backend` inside the `with` block, in all threads."""
     _handed_in.append(backend)
     try:
         yield
@@ -49,23 +49,24 @@ def use_backend(backend: SearchBackend) -> Iterator[None]:
 
 
 def find_candidates(queries: NDArray[np.float32], references: NDArray[np.float32], count: int) -> tuple[Rows, Rows] | None:
-    """What the backend finds, see `SearchBackend.candidates`; None without one."""
+    """Return `SearchBackend.candidates` of the backend in use; None without a backend, or if its memory does not suffice."""
     return _handed_in[-1].candidates(queries, references, count) if _handed_in else None
 
 
 def find_nearest(
     queries: NDArray[np.float32], references: NDArray[np.float32], count: int, metric: Metric
 ) -> tuple[NDArray[np.float32], Rows]:
-    """Find each query's nearest references: by the backend, by Faiss on its GPU where it has one, or by Faiss on the CPU.
+    """Find each query's nearest references: with the backend, else with Faiss on a GPU if its build has one, else on the CPU.
 
     Args:
         queries: float32 [n, d].
         references: float32 [m, d].
-        count: k, at most m.
-        metric: "cosine" for the inner product, highest first; "distance" for the squared distance, lowest first.
+        count: Number of neighbours k, 1…m.
+        metric: "cosine" for the inner product (the cosine of unit vectors), highest first; "distance" for the squared
+            Euclidean distance, lowest first.
 
     Returns:
-        Cosines or squared distances [n, k] and rows [n, k].
+        Inner products or squared distances, float32 [n, k], and row numbers of the references, int64 [n, k].
     """
     queries, references = np.ascontiguousarray(queries), np.ascontiguousarray(references)
     found = _handed_in[-1].nearest(queries, references, count, metric) if _handed_in else None

@@ -12,20 +12,22 @@ from numpy.typing import NDArray
 from data.files import whole_file
 from submissions.search.backend import find_candidates
 
-REFERENCE_BLOCK = 16_384
-QUERY_BLOCK = 1024
-EXACT_BLOCK = 65_536
-ROUNDING_SHARE = 7.5e-6  # of float32 products at most, as a share of ‖q‖² + ‖r‖²; candidates within it are kept
+REFERENCES_PER_BLOCK = 16_384
+QUERIES_PER_BLOCK = 1024
+PAIRS_PER_BLOCK = 65_536
+RELATIVE_ROUNDING = (
+    7.5e-6  # bound of float32 rounding of a squared distance, relative to ‖q‖² + ‖r‖²; candidates within it are kept
+)
 
 
 @dataclass(frozen=True)
 class ScoredPairs:
-    """Pairs as rows, nearest first.
+    """Pairs as row numbers, nearest first.
 
     Attributes:
-        queries: int64 [m], rows of the queries.
-        references: int64 [m], rows of the references.
-        distances: float64 [m], squared distances.
+        queries: int64 [m], row numbers of the queries.
+        references: int64 [m], row numbers of the references.
+        distances: float64 [m], squared Euclidean distances.
     """
 
     queries: NDArray[np.int64]
@@ -37,19 +39,19 @@ class ScoredPairs:
 
 
 def search_pairs(
-    queries: NDArray[np.float32], references: NDArray[np.float32], count: int, block: int = REFERENCE_BLOCK
+    queries: NDArray[np.float32], references: NDArray[np.float32], count: int, block: int = REFERENCES_PER_BLOCK
 ) -> ScoredPairs:
     """Find the nearest pairs overall, and every further pair that ties with the last of them.
 
-    Candidates come from block-wise products, from a backend where one is handed in (`submissions.search.backend`); their
-    distances are computed again as Σ (q − r)² in float64, so that the result depends neither on blocks, threads nor on the
-    device. Equal distances keep the order of the rows.
+    Candidates come from block-wise float32 products, or from the backend in use (`submissions.search.backend`); their distances
+    are computed again as Σ (q − r)² in float64, so that the result does not depend on blocks, threads or the device. Pairs of
+    equal distance are ordered by row.
 
     Args:
         queries: float32 [n, d].
         references: float32 [m, d].
-        count: how many pairs; all where there are fewer.
-        block: references in a product; changes memory only.
+        count: Number of pairs; all n · m where there are fewer.
+        block: References in one product; affects memory only.
     """
     count = min(count, len(queries) * len(references))
     if count == 0:
@@ -64,20 +66,19 @@ def search_pairs_on_ranks(
 ) -> ScoredPairs | None:
     """Search as `search_pairs` does, on several processes; rank 0 returns the pairs, the others None.
 
-    Each process searches its part of the references, and rank 0 merges the parts exactly: the result equals that of one process
-    bit
-    by bit.
+    Each process searches its part of the references, and rank 0 merges the parts exactly: the result is bit-identical to that
+    of one process.
 
     Args:
         queries: float32 [n, d], the same on every process.
         references: float32 [m, d], the same on every process.
-        count: how many pairs.
-        rank: this process's number.
-        ranks: how many processes there are.
-        folder: where the parts meet; shared by all processes and empty before.
+        count: Number of pairs, as in `search_pairs`.
+        rank: Rank of this process, 0 … ranks − 1.
+        ranks: Number of processes.
+        folder: Folder for the parts, shared by all processes and initially empty.
 
     Raises:
-        TimeoutError: another process's part does not appear within an hour.
+        TimeoutError: when the part of another process does not appear within an hour.
     """
     bounds = np.linspace(0, len(references), ranks + 1).astype(int)
     part = search_pairs(queries, references[bounds[rank] : bounds[rank + 1]], count)
@@ -97,10 +98,20 @@ def exact_distances(
     query_rows: NDArray[np.int64],
     reference_rows: NDArray[np.int64],
 ) -> NDArray[np.float64]:
-    """Squared distances [m] of the given pairs as Σ (q − r)² in float64."""
+    """Compute the squared distances of pairs as Σ (q − r)² in float64.
+
+    Args:
+        queries: float32 [n, d].
+        references: float32 [m, d].
+        query_rows: int64 [k], each pair's row of `queries`.
+        reference_rows: int64 [k], each pair's row of `references`.
+
+    Returns:
+        float64 [k].
+    """
     distances = np.empty(len(query_rows))
-    for start in range(0, len(query_rows), EXACT_BLOCK):
-        part = slice(start, start + EXACT_BLOCK)
+    for start in range(0, len(query_rows), PAIRS_PER_BLOCK):
+        part = slice(start, start + PAIRS_PER_BLOCK)
         difference = queries[query_rows[part]].astype(np.float64) - references[reference_rows[part]]
         distances[part] = np.einsum("nd,nd->n", difference, difference)
     return distances
@@ -110,7 +121,7 @@ def _candidates(
     queries: NDArray[np.float32], references: NDArray[np.float32], count: int, block: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Find the candidates on the CPU, as `SearchBackend.candidates` does."""
-    rounding = [np.float32(ROUNDING_SHARE) * _squares(vectors) for vectors in (queries, references)]
+    rounding = [np.float32(RELATIVE_ROUNDING) * _squares(vectors) for vectors in (queries, references)]
     candidates = _Candidates(count, *rounding)
     for first_query, first_reference, least in _least_distances(queries, references, block):
         candidates.add(first_query, first_reference, least)
@@ -118,10 +129,10 @@ def _candidates(
 
 
 class _Candidates:
-    """The pairs that may be among the `count` nearest; `radius` shrinks as they are collected.
+    """Collects the pairs that may be among the `count` nearest; `radius` shrinks as they are added.
 
-    A pair's rounding is bounded by its own lengths, so that one long vector (an unreadable image of a submission) does not make
-    candidates of all the others.
+    Rounding is bounded for each pair by its own norms, so that one long vector (an unreadable image of a submission) does not
+    make every other pair a candidate.
     """
 
     def __init__(self, count: int, of_queries: NDArray[np.float32], of_references: NDArray[np.float32]) -> None:
@@ -150,7 +161,7 @@ class _Candidates:
         return np.concatenate([kept[0] for kept in self._kept]), np.concatenate([kept[1] for kept in self._kept])
 
     def _most(self, queries: NDArray[np.int64], references: NDArray[np.int64], least: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Upper bounds of the distances."""
+        """Return upper bounds of the distances."""
         return least + 2 * (self.of_queries[queries] + self.of_references[references])
 
     def _shrink(self) -> None:
@@ -164,18 +175,18 @@ class _Candidates:
 def _least_distances(
     queries: NDArray[np.float32], references: NDArray[np.float32], block: int
 ) -> Iterator[tuple[int, int, NDArray[np.float32]]]:
-    """Yield lower bounds of the squared distances of all pairs, by blocks [≤ QUERY_BLOCK, ≤ block]; each is valid until the next.
+    """Yield lower bounds of the squared distances of all pairs, in blocks [≤ QUERIES_PER_BLOCK, ≤ block].
 
-    One product of [−2 q, ‖q‖², 1] and [r, 1, ‖r‖²], the squares less their share of rounding, gives them without a further pass
-    over the block.
+    A block is overwritten by the next. One product of [−2 q, ‖q‖², 1] and [r, 1, ‖r‖²], with the squares reduced by the bound of
+    the rounding, yields them without a further pass over the block.
     """
-    left = _append_squares(-2 * queries, np.float32(1 - ROUNDING_SHARE) * _squares(queries), first=True)
-    products = np.empty((min(QUERY_BLOCK, len(queries)), min(block, len(references))), np.float32)  # one buffer for all
+    left = _append_squares(-2 * queries, np.float32(1 - RELATIVE_ROUNDING) * _squares(queries), first=True)
+    products = np.empty((min(QUERIES_PER_BLOCK, len(queries)), min(block, len(references))), np.float32)  # one buffer for all
     for first_reference in range(0, len(references), block):
         part = np.ascontiguousarray(references[first_reference : first_reference + block])
-        right = _append_squares(part, np.float32(1 - ROUNDING_SHARE) * _squares(part), first=False)
-        for first_query in range(0, len(queries), QUERY_BLOCK):
-            own = slice(first_query, first_query + QUERY_BLOCK)
+        right = _append_squares(part, np.float32(1 - RELATIVE_ROUNDING) * _squares(part), first=False)
+        for first_query in range(0, len(queries), QUERIES_PER_BLOCK):
+            own = slice(first_query, first_query + QUERIES_PER_BLOCK)
             whole = products.shape == (len(left[own]), len(right))
             yield first_query, first_reference, np.matmul(left[own], right.T, out=products if whole else None)
 
@@ -191,7 +202,7 @@ def _squares(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _wait_for_part(path: Path, seconds: float = 3600) -> dict[str, NDArray[Any]]:
-    """The arrays of a file that another process is about to write."""
+    """Read the arrays of a file that another process is about to write."""
     limit = time.monotonic() + seconds
     while not path.is_file():
         if time.monotonic() > limit:
@@ -204,7 +215,7 @@ def _wait_for_part(path: Path, seconds: float = 3600) -> dict[str, NDArray[Any]]
 def _rank_pairs(
     query_rows: NDArray[np.int64], reference_rows: NDArray[np.int64], distances: NDArray[np.float64], count: int
 ) -> ScoredPairs:
-    """The `count` nearest and all that tie with the last; nearest first, equal ones by row."""
+    """Return the `count` nearest pairs and all that tie with the last; nearest first, equal distances by row."""
     cut = np.partition(distances, count - 1)[count - 1]
     keep = np.flatnonzero(distances <= cut)
     order = keep[np.lexsort((reference_rows[keep], query_rows[keep], distances[keep]))]

@@ -1,1 +1,1 @@
-"""The vectors file: ids, vectors and marks of unreadable images in HDF5."""
+"""The vectors file: image ids, vectors and flags of unreadable images in HDF5."""

@@ -1,4 +1,4 @@
-"""Several models' vectors of the same images, concatenated and read in blocks: the whole need not fit into memory."""
+"""Several models' vectors of the same images, concatenated and read in blocks, so that they need not fit into memory."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from tqdm import tqdm
 from data.errors import UserError
 from submissions.vectors.files import describe_vectors, iterate_vectors
 
-BLOCK = 16_384
+ROWS_PER_BLOCK = 16_384
 
 
 @dataclass(frozen=True)
@@ -19,11 +19,11 @@ class ConcatenatedVectors:
     """Vectors files of the same images in the same order, one for each model.
 
     Attributes:
-        paths: of the files, in the order in which their vectors are concatenated.
-        ids: of the images, n of them.
-        parts: d of each file; `dimensions` is their sum.
-        unreadable: bool [n], where any model could not read the image.
-        weights: what each file's vectors are multiplied by.
+        paths: The files, in the order in which their vectors are concatenated.
+        ids: Image ids, n of them.
+        parts: Dimensions d of each file; `dimensions` is their sum.
+        unreadable: bool [n], True where at least one model could not read the image.
+        weights: Factor of each file's vectors.
     """
 
     paths: tuple[Path, ...]
@@ -34,15 +34,15 @@ class ConcatenatedVectors:
 
     @property
     def dimensions(self) -> int:
-        """Of the joined vectors."""
+        """Dimensions of the concatenated vectors, Σ d."""
         return sum(self.parts)
 
     def weighted(self, weights: tuple[float, ...]) -> "ConcatenatedVectors":
-        """The same vectors with other weights, one for each file."""
+        """Return the same vectors with other weights, one for each file."""
         return replace(self, weights=weights)
 
     def weight_of_dimensions(self) -> NDArray[np.float32]:
-        """The weights [Σ d] that the joined vectors are multiplied by."""
+        """Return the weights [Σ d] that the concatenated vectors are multiplied by."""
         return np.repeat(np.array(self.weights, np.float32), self.parts)
 
     def __len__(self) -> int:
@@ -50,11 +50,15 @@ class ConcatenatedVectors:
 
     @property
     def name(self) -> str:
-        """The files' name for messages."""
+        """How messages refer to the files."""
         return str(self.paths[0]) + (f" and {len(self.paths) - 1} more" if len(self.paths) > 1 else "")
 
-    def blocks(self, block: int = BLOCK) -> Iterator[NDArray[np.float32]]:
-        """All rows, in blocks [≤ block, Σ d] float32 in order."""
+    def blocks(self, block: int = ROWS_PER_BLOCK) -> Iterator[NDArray[np.float32]]:
+        """Yield all rows in order, in blocks [≤ block, Σ d] float32.
+
+        Raises:
+            UserError: when a file is damaged or holds invalid vectors (see `iterate_vectors`).
+        """
         weighting, equal = self.weight_of_dimensions(), set(self.weights) == {1.0}
         with tqdm(total=len(self), desc=f"reading {self.paths[0].stem}", unit="vector", leave=False, delay=1) as bar:
             for parts in zip(*(iterate_vectors(path, block) for path in self.paths), strict=True):
@@ -63,7 +67,11 @@ class ConcatenatedVectors:
                 bar.update(len(parts[0]))
 
     def blocks_of(self, rows: NDArray[np.int64]) -> Iterator[NDArray[np.float32]]:
-        """The chosen rows, in blocks [1 … BLOCK, Σ d] float32 in the order of the files."""
+        """Yield the chosen rows in the order of the files, in blocks [1 … ROWS_PER_BLOCK, Σ d] float32.
+
+        Raises:
+            UserError: when a file is damaged or holds invalid vectors (see `iterate_vectors`).
+        """
         wanted, start = np.zeros(len(self), bool), 0
         wanted[rows] = True
         for block in self.blocks():
@@ -73,7 +81,11 @@ class ConcatenatedVectors:
             start += len(block)
 
     def rows(self, chosen: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The chosen rows [m, Σ d] float32, in the order of the files; only one block more is in memory."""
+        """Return the chosen rows [m, Σ d] float32 in the order of the files, with one further block in memory.
+
+        Raises:
+            UserError: when a file is damaged or holds invalid vectors (see `iterate_vectors`).
+        """
         picked, first = np.empty((len(chosen), self.dimensions), np.float32), 0
         for block in self.blocks_of(chosen):
             picked[first : first + len(block)] = block
@@ -81,10 +93,10 @@ class ConcatenatedVectors:
         return picked
 
     def rows_of(self, ids: Collection[str]) -> NDArray[np.int64]:
-        """The rows of `ids`.
+        """Return the row numbers of `ids`, int64 [len(ids)].
 
         Raises:
-            UserError: an id has no vector; the message names the files and the first such id.
+            UserError: when an id has no vector; the message names the files and the first such id.
         """
         where = {image_id: row for row, image_id in enumerate(self.ids)}
         missing = [image_id for image_id in ids if image_id not in where]
@@ -95,7 +107,19 @@ class ConcatenatedVectors:
         return np.array([where[image_id] for image_id in ids], dtype=np.int64)
 
     def sample(self, count: int, seed: int = 0, among: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
-        """At most `count` readable rows [m, Σ d], drawn without replacement from all rows or from `among`."""
+        """Draw at most `count` rows of readable images without replacement.
+
+        Args:
+            count: Number of rows; all are taken where there are fewer.
+            seed: Seed of the draw.
+            among: Rows to draw from, int64 [k]; None for all.
+
+        Returns:
+            float32 [m, Σ d] with m ≤ count, in the order of the files.
+
+        Raises:
+            UserError: when a file is damaged or holds invalid vectors (see `iterate_vectors`).
+        """
         rows = np.arange(len(self)) if among is None else among
         rows = rows[~self.unreadable[rows]]
         if len(rows) > count:
@@ -104,12 +128,12 @@ class ConcatenatedVectors:
 
 
 def open_concatenated(paths: list[Path]) -> ConcatenatedVectors:
-    """Open vectors files of the same images; only ids and marks are read.
+    """Open vectors files of the same images; only ids and flags are read here.
 
-    Vectors of length zero that are not marked unreadable are reported when they are read.
+    Invalid vectors, such as zero vectors of images that are not flagged unreadable, are reported when the blocks are read.
 
     Raises:
-        UserError: a file is broken, or the files hold different images; the message names the first difference.
+        UserError: when a file is damaged, or the files hold different images; the message names the first difference.
     """
     shapes = [describe_vectors(path) for path in paths]
     for path, shape in zip(paths[1:], shapes[1:], strict=True):

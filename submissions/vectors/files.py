@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from data.errors import UserError
 from data.files import whole_file
-from submissions.vectors.hdf5 import FAULTS, dataset_problem, new_hdf5
+from submissions.vectors.hdf5 import HDF5_ERRORS, dataset_problem, new_hdf5
 
-BLOCK = 65_536
-MAX_LENGTH = 1e15  # sums of squares of longer vectors overflow float32
+ROWS_PER_BLOCK = 65_536
+MAX_NORM = 1e15  # Euclidean norm; keeps squared distances (4e30 at most) far from the limit of float32, 3.4e38
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class Vectors:
     """Vectors in memory.
 
     Attributes:
-        ids: of the images, n of them.
+        ids: Image ids, n of them.
         vectors: float32 [n, d].
-        unreadable: bool [n]; such rows stand for no image, are zero and match nothing.
+        unreadable: bool [n], True for images that could not be decoded: their rows are zero and match nothing.
     """
 
     ids: list[str]
@@ -36,10 +36,10 @@ class Vectors:
         return len(self.ids)
 
     def rows(self, ids: list[str]) -> "Vectors":
-        """The rows of `ids`, in that order.
+        """Return the vectors of `ids`, in that order.
 
         Raises:
-            UserError: an id has no vector; the message names the first.
+            UserError: when an id has no vector; the message names the first.
         """
         where = {image_id: row for row, image_id in enumerate(self.ids)}
         missing = [image_id for image_id in ids if image_id not in where]
@@ -49,7 +49,7 @@ class Vectors:
         return Vectors(list(ids), self.vectors[chosen], self.unreadable[chosen])
 
     def readable(self) -> NDArray[np.float32]:
-        """The vectors of readable images only [m, d]; `vectors` itself where all are."""
+        """Return the vectors [m, d] of readable images only; `vectors` itself where all are readable."""
         return self.vectors[~self.unreadable] if self.unreadable.any() else self.vectors
 
 
@@ -58,9 +58,9 @@ class VectorsShape:
     """What a vectors file holds, without its vectors.
 
     Attributes:
-        ids: of the images, n of them.
-        dimensions: d.
-        unreadable: bool [n], the marks.
+        ids: Image ids, n of them.
+        dimensions: Dimensions d of the vectors.
+        unreadable: bool [n], True for images that could not be decoded.
     """
 
     ids: list[str]
@@ -71,17 +71,18 @@ class VectorsShape:
 def write_vectors(
     path: Path | str, ids: list[str], blocks: Iterable[NDArray[np.float32]], unreadable: NDArray[np.bool_] | None = None
 ) -> None:
-    """Write a vectors file, whole or not at all.
+    """Write a vectors file atomically.
 
     Args:
-        path: of the file.
-        ids: of all rows.
-        blocks: rows [m, d] float32, in the order of `ids`.
-        unreadable: bool [n]; read last, so that whoever makes the blocks may fill it meanwhile.
+        path: The file to write.
+        ids: Image ids of all n rows.
+        blocks: Rows [m, d] float32, in the order of `ids`.
+        unreadable: bool [n], None where all images are readable. Read after the last block, so that the iterator of blocks
+            may fill it.
 
     Raises:
-        ValueError: rows and ids differ in number.
-        UserError: the disk is full.
+        ValueError: when the numbers of rows and ids differ.
+        UserError: when the disk is full.
     """
     strings = h5py.string_dtype("utf-8")
     with whole_file(Path(path)) as temporary, new_hdf5(temporary) as (file, check):
@@ -102,7 +103,7 @@ def read_vectors(path: Path | str) -> Vectors:
     """Read a whole vectors file into memory.
 
     Raises:
-        UserError: the file is missing, is no vectors file or holds invalid vectors.
+        UserError: when the file is missing, is not a vectors file or holds invalid vectors.
     """
     shape = describe_vectors(path)
     vectors, row = np.empty((len(shape.ids), shape.dimensions), np.float32), 0
@@ -113,77 +114,89 @@ def read_vectors(path: Path | str) -> Vectors:
 
 
 def describe_vectors(path: Path | str) -> VectorsShape:
-    """Read ids, dimensions and marks of a vectors file, but not its vectors.
+    """Read the ids, dimensions and flags of a vectors file, but not its vectors.
 
     Raises:
-        UserError: the file is missing or is no vectors file: data sets, shapes, types, ids.
+        UserError: when the file is missing, or a data set is missing or has an unexpected shape or type, or an id is repeated.
     """
     with _open_hdf5(path) as file:
         for name in ("ids", "vectors", *(["unreadable"] if "unreadable" in file else [])):
             problem = dataset_problem(file, name)
-            if problem in ("is missing", "is no data set"):
-                raise UserError(f"{path} has no data set {name!r}; a vectors file holds ids and vectors. Embed again (step 02).")
+            if problem in ("is missing", "is not a data set"):
+                raise UserError(
+                    f"{path} has no data set {name!r}; a vectors file holds ids and vectors. Embed the images again (step 02)."
+                )
             if problem is not None:
-                raise UserError(f"{path}: the data set {name!r} {problem}. Delete the file and do the step that wrote it again.")
+                raise UserError(f"{path}: the data set {name!r} {problem}. Delete the file and repeat the step that wrote it.")
         vectors, stored = file["vectors"], file["ids"]
         if len(vectors.shape or ()) != 2 or vectors.dtype != np.float32:
-            raise UserError(f"{path}: vectors are {vectors.dtype} {list(vectors.shape or ())}; expected float32 [n, d].")
+            raise UserError(
+                f"{path}: vectors are {vectors.dtype} {list(vectors.shape or ())}; expected float32 [n, d]. "
+                "Convert them, or embed the images again (step 02)."
+            )
         if len(stored.shape or ()) != 1 or h5py.check_string_dtype(stored.dtype) is None:
-            raise UserError(f"{path}: ids are {stored.dtype} {list(stored.shape or ())}; expected strings, one for each vector.")
+            raise UserError(
+                f"{path}: ids are {stored.dtype} {list(stored.shape or ())}; expected strings [n], one for each vector. "
+                "Convert them, or embed the images again (step 02)."
+            )
         ids = read_ids(stored)
         if len(ids) != len(vectors):
-            raise UserError(f"{path} holds {len(ids)} ids but {len(vectors)} vectors. Embed again (step 02).")
+            raise UserError(f"{path} holds {len(ids)} ids but {len(vectors)} vectors. Embed the images again (step 02).")
         if len(set(ids)) != len(ids):
-            raise UserError(f"{path} holds {len(ids) - len(set(ids))} ids more than once. Each image has one row.")
+            raise UserError(
+                f"{path} holds {len(ids) - len(set(ids))} repeated ids; each image must have exactly one row. "
+                "Remove the repeated rows, or embed the images again (step 02)."
+            )
         unreadable = np.asarray(file["unreadable"], dtype=bool) if "unreadable" in file else np.zeros(len(ids), bool)
         return VectorsShape(ids, vectors.shape[1], unreadable)
 
 
-def iterate_vectors(path: Path | str, block: int = BLOCK) -> Iterator[NDArray[np.float32]]:
-    """Yield the rows in blocks [≤ block, d] float32.
+def iterate_vectors(path: Path | str, block: int = ROWS_PER_BLOCK) -> Iterator[NDArray[np.float32]]:
+    """Yield the rows in order, in blocks [≤ block, d] float32.
 
     Raises:
-        UserError: at the first block with NaN, infinity, rows longer than MAX_LENGTH or an unmarked zero vector.
+        UserError: when the file is missing or damaged, or a block holds NaN, infinity, a norm above MAX_NORM or a zero vector
+            that is not flagged unreadable.
     """
     with _open_hdf5(path) as file:
         vectors = file["vectors"]
-        marks = np.asarray(file["unreadable"], bool) if "unreadable" in file else np.zeros(len(vectors), bool)
+        flags = np.asarray(file["unreadable"], bool) if "unreadable" in file else np.zeros(len(vectors), bool)
         for start in range(0, len(vectors), block):
             try:
                 rows = vectors[start : start + block]
             except OSError as error:
                 raise UserError(
-                    f"{path} is damaged at row {start}: {error}. Delete it and do the step that wrote it again."
+                    f"{path} is damaged at row {start}: {error}. Delete it and repeat the step that wrote it."
                 ) from error
             with np.errstate(over="ignore", invalid="ignore"):
                 squares = np.einsum("nd,nd->n", rows, rows)
             for wrong, problem in (
-                (~(squares <= MAX_LENGTH**2), f"hold NaN, infinity or values beyond {MAX_LENGTH:.0e}"),
-                ((squares == 0) & ~marks[start : start + block], "are zero without being marked unreadable"),
+                (~(squares <= MAX_NORM**2), f"hold NaN or infinity, or have a norm above {MAX_NORM:.0e}"),
+                ((squares == 0) & ~flags[start : start + block], "are zero without being flagged unreadable"),
             ):
                 found = start + np.flatnonzero(wrong)
                 if len(found):
                     raise UserError(
                         f"{path}: {len(found)} of the rows from {start} {problem}, the first is row {found[0]} "
-                        f"({read_ids(file['ids'][found[:1]])[0]!r}). The model that made them diverged, or the file is damaged: "
-                        "delete it and do the step that wrote it again."
+                        f"({read_ids(file['ids'][found[:1]])[0]!r}). Either the model that made them diverged, or the file is "
+                        "damaged: delete it and repeat the step that wrote it."
                     )
             yield rows
 
 
 def read_ids(stored: h5py.Dataset | NDArray[Any]) -> list[str]:
-    """Ids as str, whether they are stored as variable or fixed strings."""
+    """Return ids as str, whether they are stored as strings of variable or fixed length."""
     return [item.decode("utf-8") if isinstance(item, bytes) else str(item) for item in stored[:]]
 
 
 @contextmanager
 def _open_hdf5(path: Path | str) -> Iterator[h5py.File]:
-    """The open file; what a damaged one raises while it is read becomes a UserError that names it."""
+    """Open a file for reading; errors of h5py inside the block become a UserError that names the file."""
     path = Path(path)
     if not path.is_file():
-        raise UserError(f"{path}: no such file.")
+        raise UserError(f"{path}: no such file. Check the path, or run the step that writes it.")
     try:
         with h5py.File(path, "r") as file:
             yield file
-    except FAULTS as error:
-        raise UserError(f"{path} is not a whole HDF5 file ({error}). Delete it and do the step that wrote it again.") from error
+    except HDF5_ERRORS as error:
+        raise UserError(f"{path} is not a complete HDF5 file ({error}). Delete it and repeat the step that wrote it.") from error

@@ -1,4 +1,4 @@
-"""HDF5 from strangers, read with bounds, and written where the disk may fill up, even while the library closes the file."""
+"""Safe HDF5: untrusted files are read in bounded memory, and a full disk while writing or closing raises OSError."""
 
 import io
 import os
@@ -9,12 +9,17 @@ from typing import Any
 
 import h5py
 
-UNWRITTEN = 2**20  # bytes that a data set may promise beyond a thousand times what it holds
-FAULTS = (OSError, KeyError, RuntimeError, ValueError, TypeError, OverflowError)  # of h5py, on damaged files
+# Damaged or hostile files declare huge data sets and store almost nothing.
+MAX_EXPANSION, MAX_UNSTORED_BYTES = 1000, 2**20  # declared size ≤ MAX_EXPANSION · stored size + MAX_UNSTORED_BYTES
+HDF5_ERRORS = (OSError, KeyError, RuntimeError, ValueError, TypeError, OverflowError)  # what h5py raises on damaged files
 
 
 def dataset_problem(file: h5py.File, name: str) -> str | None:
-    """Why a data set cannot be read from this file alone, in bounded memory; None where it can."""
+    """Say why a data set cannot be read from this file alone in bounded memory.
+
+    Returns:
+        A predicate such as "is missing" to follow the data set's name in a message; None where the data set can be read.
+    """
     try:
         link = file.get(name, getlink=True)
         if link is None:
@@ -23,20 +28,24 @@ def dataset_problem(file: h5py.File, name: str) -> str | None:
             return "is a link to another place"
         dataset = file[name]
         if not isinstance(dataset, h5py.Dataset):
-            return "is no data set"
+            return "is not a data set"
         if dataset.external or dataset.is_virtual:
-            return "lies in other files"
-        promised, held = int(dataset.size or 0) * dataset.dtype.itemsize, dataset.id.get_storage_size()
-        if promised > 1000 * held + UNWRITTEN:
-            return f"promises {promised:,} bytes and holds {held:,}"
-    except FAULTS as error:
+            return "is stored in other files"
+        declared, stored = int(dataset.size or 0) * dataset.dtype.itemsize, dataset.id.get_storage_size()
+        if declared > MAX_EXPANSION * stored + MAX_UNSTORED_BYTES:
+            return f"declares {declared:,} bytes but stores {stored:,}"
+    except HDF5_ERRORS as error:
         return f"is damaged ({error})"
     return None
 
 
 @contextmanager
 def new_hdf5(path: Path) -> Iterator[tuple[h5py.File, Callable[[], None]]]:
-    """Open a new file; yield it with a function that raises the OSError of what could not be written yet, as leaving does."""
+    """Create a file; yield it with a function that raises the first write error so far.
+
+    Raises:
+        OSError: when leaving the block, if anything could not be written, such as on a full disk.
+    """
     with _Disk(path, "w+b") as disk:
         try:
             with h5py.File(disk, "w") as file:
@@ -46,7 +55,7 @@ def new_hdf5(path: Path) -> Iterator[tuple[h5py.File, Callable[[], None]]]:
 
 
 class _Disk(io.FileIO):
-    """A file that keeps its first failure until asked: where a write fails, HDF5 prints noise and may crash on closing."""
+    """A file that reports a write error only on `check`: HDF5 itself would print its error stack and might crash on closing."""
 
     failure: OSError | None = None
 
@@ -65,7 +74,7 @@ class _Disk(io.FileIO):
         return count
 
     def readinto(self, data: Any) -> int:
-        """Fill with zeros what was never written: HDF5 would take what it finds there for addresses."""
+        """Read, with zeros in place of what was never written: HDF5 would interpret the garbage as addresses."""
         view = memoryview(data).cast("B")
         count = super().readinto(view) or 0
         view[count:] = bytes(len(view) - count)

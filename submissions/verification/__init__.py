@@ -1,1 +1,1 @@
-"""Do two pictures show the same thing, and where? Local features and a robust homography."""
+"""Geometric verification: local features and a robust homography tell whether two pictures share content, and where."""

@@ -78,12 +78,12 @@ def test_each_mean_has_its_own_neighbours(method: Method, similar: int, k: int) 
 
 def test_neighbours_that_were_not_searched_are_missed() -> None:
     training = np.eye(4, dtype=np.float32)
-    with pytest.raises(ValueError, match=r"method2 looks at 100 neighbours, 2 were searched"):
+    with pytest.raises(ValueError, match=r"method2 needs 100 neighbours, but 2 were found"):
         normalize_queries(training, training, find_neighbours(training, training, 2), "method2", 1, NormalizationSettings())
 
 
 def test_too_few_training_vectors() -> None:
-    with pytest.raises(UserError, match=r"looks at 100 training neighbours, but there are 7"):
+    with pytest.raises(UserError, match=r"needs 100 training neighbours, but there are only 7"):
         find_neighbours(np.eye(4, dtype=np.float32), np.ones((7, 4), np.float32), 100)
 
 

@@ -41,7 +41,7 @@ def test_zero_rows_stay_zero_and_wrong_shapes_are_named() -> None:
     assert not projection.apply(np.zeros((2, 6), np.float32), 4, -0.5).any()
     with pytest.raises(UserError, match="have 5 dimensions, the projection was fitted on 6"):
         projection.apply(np.zeros((1, 5), np.float32), 4, 0)
-    with pytest.raises(UserError, match="7 were asked for"):
+    with pytest.raises(UserError, match="but 7 are needed"):
         projection.apply(np.zeros((1, 6), np.float32), 7, 0)
 
 
@@ -63,6 +63,6 @@ def test_weights_in_blocks_of_coordinates_are_the_weighted_axes(monkeypatch: pyt
     expected = unit_length((vectors - projection.mean) @ projection.weighted_axes(4, -0.5))
     whole = projection.apply(vectors, 4, -0.5)
     np.testing.assert_allclose(whole, expected, atol=1e-5)
-    monkeypatch.setattr("submissions.ensemble.projection.BLOCK", 7)
+    monkeypatch.setattr("submissions.ensemble.projection.ROWS_PER_BLOCK", 7)
     again = projection.weight(projection.coordinates(vectors, 6)[:, :4], -0.5)
     np.testing.assert_allclose(again, whole, atol=1e-6)

@@ -12,7 +12,7 @@ from submissions.ensemble.selection import best_beta, choose_variant
 from submissions.ensemble.validation import ValidationVectors, project_validation
 from submissions.ensemble.variant import read_choice, write_choice
 from submissions.settings import EnsembleSettings, NormalizationSettings
-from submissions.vectors.concatenated import BLOCK, ConcatenatedVectors, open_concatenated
+from submissions.vectors.concatenated import ROWS_PER_BLOCK, ConcatenatedVectors, open_concatenated
 from submissions.vectors.files import write_vectors
 
 
@@ -56,7 +56,7 @@ def test_the_best_candidate_on_the_synthetic_queries_wins(tmp_path: Path, candid
 
 def test_candidates_are_what_all_vectors_at_once_give(tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
-    several = 2 * BLOCK + 90
+    several = 2 * ROWS_PER_BLOCK + 90
     values, asked = (rng.standard_normal((rows, 6)).astype(np.float32) for rows in (several, 20))
     training, synthetic = stored(tmp_path / "t.h5", "T", values), stored(tmp_path / "s.h5", "Q", asked)
     found = project_validation(training, ids(5, 15), ids(30), synthetic, 5, several, 0)

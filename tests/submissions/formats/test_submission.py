@@ -40,12 +40,12 @@ def test_all_problems_are_listed_at_once(tmp_path: Path) -> None:
     for expected in (
         "query has 300 dimensions",
         "query: 3 rows hold NaN or infinity, the first is row 0 ('Q2')",
-        "query_ids: 1 ids stand more than once, the first is 'Q1'",
+        "query_ids: 1 ids are repeated, the first is 'Q1'",
         "query_ids is not sorted: 'Q1' follows 'Q2'",
         "query_ids: 1 images have no vector, the first is 'Q3'",
         "reference is float64; expected float32",
         "reference_ids has 3 ids for 2 vectors",
-        "reference_ids: 1 ids name no image, the first is 'R3'",
+        "reference_ids: 1 ids belong to no image, the first is 'R3'",
         "different dimensions",
     ):
         assert expected in problems
@@ -54,10 +54,10 @@ def test_all_problems_are_listed_at_once(tmp_path: Path) -> None:
 def test_files_that_are_no_submission(tmp_path: Path) -> None:
     assert submission_problems(tmp_path / "none.h5") == ["there is no such file"]
     (tmp_path / "text.h5").write_text("hello")
-    assert "not a whole HDF5 file" in submission_problems(tmp_path / "text.h5")[0]
+    assert "not a complete HDF5 file" in submission_problems(tmp_path / "text.h5")[0]
     with h5py.File(tmp_path / "empty.h5", "w"):
         pass
-    assert "query, query_ids, reference, reference_ids are missing" in submission_problems(tmp_path / "empty.h5")[0]
+    assert "query is missing, query_ids is missing" in submission_problems(tmp_path / "empty.h5")[0]
     write_submission(tmp_path / "s.h5", part("Q", 300), part("R", 300))
     (tmp_path / "cut.h5").write_bytes((tmp_path / "s.h5").read_bytes()[:3000])
     assert submission_problems(tmp_path / "cut.h5")

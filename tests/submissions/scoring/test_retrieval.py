@@ -53,7 +53,7 @@ def test_recall_equals_the_literal_definition(seed: int, count: int, classes: in
 def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors, labels = tied_vectors(1, 40), np.arange(40) // 4
     whole = recall_at(vectors, labels), ukb_score(vectors, labels)
-    monkeypatch.setattr(retrieval, "BLOCK", 100)
+    monkeypatch.setattr(retrieval, "SIMILARITIES_PER_BLOCK", 100)
     assert (recall_at(vectors, labels), ukb_score(vectors, labels)) == whole
 
 
@@ -183,9 +183,9 @@ def test_wrong_input_is_told() -> None:
         recall_at(vectors, labels[:3])
     with pytest.raises(UserError, match="K of at least 1"):
         recall_at(vectors, labels, (0, 1))
-    with pytest.raises(UserError, match="have not four images"):
+    with pytest.raises(UserError, match="do not have four images"):
         ukb_score(vectors, np.array([0, 0, 0, 1]))
-    with pytest.raises(UserError, match="have not 5 augmented copies"):
+    with pytest.raises(UserError, match="do not have 5 augmented copies"):
         in_aug_accuracy(vectors, labels)
     with pytest.raises(UserError, match="not zero"):
         mean_singular_value(np.zeros((3, 2)))

@@ -9,7 +9,7 @@ import pytest
 from data.errors import UserError
 from submissions.ensemble.projection import unit_length
 from submissions.search import approximate
-from submissions.search.approximate import INDEX, LISTS, build_index, measure_recall, open_index
+from submissions.search.approximate import INDEX_FILE, LISTS_FILE, build_index, measure_recall, open_index
 from submissions.vectors.concatenated import ConcatenatedVectors, open_concatenated
 from submissions.vectors.files import write_vectors
 
@@ -39,11 +39,11 @@ def test_blocks_on_disk_are_found_like_all_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sets: Sets, factory: str
 ) -> None:
     training, references, queries = sets
-    monkeypatch.setattr(approximate, "PART_BYTES", 10_000)  # several parts
+    monkeypatch.setattr(approximate, "BYTES_PER_PART", 10_000)  # several parts
     monkeypatch.setattr(ConcatenatedVectors.blocks, "__defaults__", (300,))
     build_index(factory, training, references, tmp_path)
     files = {path.name for path in tmp_path.iterdir() if path.suffix != ".h5"}
-    assert files == ({INDEX} if factory in IN_MEMORY else {INDEX, LISTS})
+    assert files == ({INDEX_FILE} if factory in IN_MEMORY else {INDEX_FILE, LISTS_FILE})
     whole = faiss.index_factory(16, factory)
     whole.train(training.sample(1500))
     whole.add(references.sample(2000))
@@ -113,7 +113,7 @@ def test_wrong_strings_and_files(tmp_path: Path, sets: Sets, monkeypatch: pytest
     build_index("Flat", training, references, tmp_path)
     with pytest.raises(UserError, match="has no inverted lists to look into: leave --nprobe out"):
         open_index(tmp_path, 3)
-    (tmp_path / INDEX).write_bytes(b"x")
+    (tmp_path / INDEX_FILE).write_bytes(b"x")
     with pytest.raises(UserError, match=r"references\.faiss is not an index that can be read .* make it again"):
         open_index(tmp_path)
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 1000}))

@@ -30,7 +30,7 @@ def test_rows_and_ids_must_agree(tmp_path: Path) -> None:
     ("ids", "values", "message"),
     [
         (["a", "b"], np.array([[1, np.nan], [1, 1]], np.float32), r"hold NaN, infinity or .*, the first is row 0 \('a'\)"),
-        (["a", "b"], np.array([[1, 1], [0, 0]], np.float32), r"zero without being marked unreadable, .* row 1 \('b'\)"),
+        (["a", "b"], np.array([[1, 1], [0, 0]], np.float32), r"zero without being flagged unreadable, .* row 1 \('b'\)"),
         (["a", "b"], np.array([[1, 1], [1e30, 0]], np.float32), r"v\.h5: 1 of the rows .* beyond 1e\+15, .* row 1 \('b'\)"),
         (["a", "a"], np.zeros((2, 2), np.float32), "ids more than once"),
         (["a"], np.zeros((2, 2), np.float32), "1 ids but 2 vectors"),
@@ -48,7 +48,7 @@ def test_missing_damaged_and_foreign_files(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such file"):
         read_vectors(tmp_path / "v.h5")
     (tmp_path / "v.h5").write_bytes(b"x" * 100)
-    with pytest.raises(UserError, match="not a whole HDF5 file"):
+    with pytest.raises(UserError, match="not a complete HDF5 file"):
         read_vectors(tmp_path / "v.h5")
     with h5py.File(tmp_path / "w.h5", "w") as file:
         file["other"] = [1]

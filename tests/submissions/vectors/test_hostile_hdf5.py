@@ -68,9 +68,9 @@ def sparse(file: h5py.File) -> None:
     [
         (soft, "link to another place"),
         (external, "link to another place"),
-        (stored_elsewhere, "lies in other files"),
-        (virtual, "lies in other files"),
-        (sparse, r"promises [\d,]+ bytes and holds 0"),
+        (stored_elsewhere, "is stored in other files"),
+        (virtual, "is stored in other files"),
+        (sparse, r"declares [\d,]+ bytes but stores 0"),
     ],
 )
 def test_what_lies_elsewhere_or_nowhere_is_refused(tmp_path: Path, change: Callable[[h5py.File], None], problem: str) -> None:
