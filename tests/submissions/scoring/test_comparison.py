@@ -85,5 +85,5 @@ def test_the_page_stands_without_pictures_and_escapes_names(tmp_path: Path) -> N
     inputs = ComparisonInputs(old, new, Interval(0.1, -0.1, 0.2), TRUTH, nothing, nothing, tmp_path / "edits.csv")
     html = write_comparison(inputs, tmp_path / "page").read_text()
     assert "<b>old" not in html and "<i>" not in html and "&lt;b&gt;old" in html
-    assert "no picture" in html and "may be luck" in html and (tmp_path / "page" / "pairs.csv").is_file()
+    assert "no picture" in html and "may be chance" in html and (tmp_path / "page" / "pairs.csv").is_file()
     assert re.search(r'<b class="right">2</b>copies won', html) and re.search(r'<b class="wrong">1</b>copies lost', html)
