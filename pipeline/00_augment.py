@@ -7,7 +7,7 @@ from pipeline.steps.definitions import AUGMENT, run_step
 def main() -> None:
     """Parse the command line and do the step."""
     parser = step_parser(__doc__)
-    parser.add_argument("--preview", type=int, metavar="N", help="draw the contact sheets of N images and nothing else")
+    parser.add_argument("--preview", type=int, metavar="N", help="only draw the contact sheets, of N images")
     options = parser.parse_args()
     with report_errors():
         run = chosen_run(options)

@@ -1,6 +1,6 @@
-"""Step 01: train every model of the recipe through its drip stages; a stopped training goes on where it was.
+"""Step 01: train every model of the recipe through its stages of drip training; a stopped training resumes.
 
-Under torchrun the images of a batch and the class matrix are shared out over processes:
+Under torchrun, the images of a batch and the class matrix are distributed over processes:
 torchrun --nproc-per-node 4 -- pipeline/01_train.py --run DIR
 """
 
@@ -11,8 +11,8 @@ from pipeline.steps.definitions import TRAIN, run_step
 def main() -> None:
     """Parse the command line and do the step."""
     parser = step_parser(__doc__)
-    parser.add_argument("--plan", action="store_true", help="print memory, time and disk of every stage, and train nothing")
-    parser.add_argument("--processes", type=int, default=1, metavar="N", help="with --plan: how many would share the work")
+    parser.add_argument("--plan", action="store_true", help="only print the memory, time and disk space that every stage needs")
+    parser.add_argument("--processes", type=int, default=1, metavar="N", help="with --plan: number of processes to plan for")
     options = parser.parse_args()
     with report_errors():
         run = chosen_run(options)

@@ -1,6 +1,6 @@
-"""Step 02: embed training, reference, query and synthetic images with every trained model, or any folder with a checkpoint.
+"""Step 02: embed training, reference, query and synthetic images with every model, or any folder with a checkpoint.
 
-Under torchrun the images are shared out over processes: torchrun --nproc-per-node 4 -- pipeline/02_embed.py --run DIR
+Under torchrun, the images are distributed over processes: torchrun --nproc-per-node 4 -- pipeline/02_embed.py --run DIR
 """
 
 from data.errors import UserError
@@ -16,23 +16,26 @@ def main() -> None:
         "--checkpoint",
         type=named_path,
         metavar="FILE",
-        help="embed --images with this checkpoint; without it with the descriptor that ships with the project",
+        help="embed --images with this checkpoint instead of the descriptor that ships with the project",
     )
-    parser.add_argument("--images", type=named_path, metavar="DIR", help="folder to embed, outside a run")
-    parser.add_argument("--output", type=named_path, metavar="FILE.h5", help="vectors file to write, with --images")
+    parser.add_argument("--images", type=named_path, metavar="DIR", help="folder of images to embed outside a run")
+    parser.add_argument("--output", type=named_path, metavar="FILE.h5", help="with --images: vectors file to write")
     parser.add_argument(
-        "--workers", type=int, metavar="N", help="with --images: processes that decode; without it as many as there are cores"
+        "--workers", type=int, metavar="N", help="with --images: processes that decode images; one per core if not given"
     )
     options = parser.parse_args()
     with report_errors():
         if options.workers is not None and (options.images is None or options.workers < 0):
             raise UserError(
-                f"--workers {options.workers}: 0 or more, with --images; a run's are in its recipe (embedding.workers)."
+                f"--workers {options.workers}: give 0 or more, together with --images; a run takes its workers from its recipe "
+                "(embedding.workers)."
             )
         if options.checkpoint is None and options.images is None and options.output is None:
             run_step(chosen_run(options), EMBED, options.force)
         elif options.images is None or options.output is None:
-            raise UserError("--images and --output belong together, --checkpoint goes with them: or give none to embed a run.")
+            raise UserError(
+                "--images and --output must be given together, optionally with --checkpoint; give none of them to embed a run."
+            )
         else:
             # imported here: an up-to-date step must return at once
             from pipeline.steps.embed import embed_folder

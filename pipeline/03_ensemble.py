@@ -1,4 +1,4 @@
-"""Step 03: join the models' embeddings, choose PCA and normalisation on the synthetic queries, project all sets."""
+"""Step 03: concatenate the models' embeddings, choose PCA and normalisation on the synthetic queries, project all sets."""
 
 from pipeline.run.cli import chosen_run, report_errors, step_parser
 from pipeline.steps.definitions import ENSEMBLE, run_step

@@ -1,4 +1,4 @@
-"""Step 04: move the queries away from their training neighbours, by the method that the synthetic queries chose."""
+"""Step 04: normalise the queries against their training neighbours, by the method chosen on the synthetic queries."""
 
 from pipeline.run.cli import chosen_run, report_errors, step_parser
 from pipeline.steps.definitions import NORMALIZE, run_step
@@ -7,7 +7,7 @@ from pipeline.steps.definitions import NORMALIZE, run_step
 def main() -> None:
     """Parse the command line and do the step."""
     parser = step_parser(__doc__)
-    parser.add_argument("--sweep", action="store_true", help="only print µAP over methods, β and k on the synthetic queries")
+    parser.add_argument("--sweep", action="store_true", help="only print µAP on the synthetic queries for many methods, β and k")
     options = parser.parse_args()
     with report_errors():
         run = chosen_run(options)

@@ -7,7 +7,9 @@ from pipeline.steps.definitions import SUBMIT, run_step
 def main() -> None:
     """Parse the command line and do the step."""
     parser = step_parser(__doc__)
-    parser.add_argument("--check", type=named_path, metavar="FILE", help="only validate this file, against --data where given")
+    parser.add_argument(
+        "--check", type=named_path, metavar="FILE", help="only validate this file, and its ids if --data is given"
+    )
     options = parser.parse_args()
     with report_errors():
         if options.check is not None:

@@ -1,6 +1,6 @@
-"""Step 06: score the run's variants beside two baselines and write the report, or score any submission.
+"""Step 06: score the run's variants and two baselines and write the report, or score any submission.
 
-Under torchrun the references of a --submission are shared out over processes, with the same result bit by bit.
+Under torchrun, the references of a --submission are distributed over processes, with a bit-identical result.
 """
 
 import argparse
@@ -13,46 +13,58 @@ from pipeline.steps.definitions import SCORE, has_ground_truth, run_step
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     parser = step_parser(__doc__)
-    parser.add_argument("--submission", type=named_path, metavar="FILE", help="score this .h5, or matching track's .csv")
+    parser.add_argument(
+        "--submission", type=named_path, metavar="FILE", help="score this submission (.h5) or matching-track file (.csv)"
+    )
     parser.add_argument(
         "--compare",
         type=named_path,
         nargs="+",
         metavar="OTHER",
-        help="report what the run won and lost against this run or file, or the second against the first",
+        help="report what the run gains and loses against this run or file; given two, the second against the first",
     )
     parser.add_argument(
-        "--report", type=named_path, metavar="DIR", help="with --compare: where its page goes, if not into the run"
+        "--report", type=named_path, metavar="DIR", help="with --compare: folder of the page, instead of one in the run"
     )
-    parser.add_argument("--ground-truth", type=named_path, metavar="CSV", help="query_id,reference_id; needed with files alone")
-    parser.add_argument("--output", type=named_path, metavar="JSON", help="also write the figures of --submission here")
-    parser.add_argument("--details", type=named_path, metavar="DIR", help="with --submission: precision-recall, recall by edit")
-    parser.add_argument("--edits", type=named_path, metavar="CSV", help="query_id,edits; for --details, --compare")
-    parser.add_argument("--index", metavar="FACTORY", help="only keep the run's references in this Faiss index, print its recall")
-    parser.add_argument("--nprobe", type=int, metavar="N", help="with --index: lists a query looks into; √lists if not given")
-    parser.add_argument("--subsets", action="store_true", help="only score every subset of the run's models, as an ensemble")
+    parser.add_argument(
+        "--ground-truth", type=named_path, metavar="CSV", help="query_id,reference_id; needed where only files are given"
+    )
+    parser.add_argument("--output", type=named_path, metavar="JSON", help="also write the scores of --submission here")
+    parser.add_argument(
+        "--details", type=named_path, metavar="DIR", help="with --submission: folder for precision-recall and recall by edit"
+    )
+    parser.add_argument("--edits", type=named_path, metavar="CSV", help="with --details or --compare: query_id,edits")
+    parser.add_argument(
+        "--index", metavar="FACTORY", help="only build this Faiss index of the run's references and print its recall"
+    )
+    parser.add_argument("--nprobe", type=int, metavar="N", help="with --index: inverted lists to search; √lists if not given")
+    parser.add_argument("--subsets", action="store_true", help="only score every subset of the run's models as an ensemble")
     return parser
 
 
 def check(options: argparse.Namespace) -> None:
-    """Refuse options that make no sense together."""
+    """Reject options that do not go together.
+
+    Raises:
+        UserError: when options contradict each other or a value is out of range.
+    """
     if options.nprobe is not None and (options.index is None or options.nprobe < 1):
-        raise UserError(f"--nprobe {options.nprobe}: a number from 1 on, together with --index.")
+        raise UserError(f"--nprobe {options.nprobe}: give a number of at least 1, together with --index.")
     if options.subsets and any((options.index, options.compare, options.submission)):
-        raise UserError("--subsets is of a run's own models: leave out --index, --compare and --submission.")
+        raise UserError("--subsets scores a run's own models: omit --index, --compare and --submission.")
     if options.index is not None:
         return
     if options.compare is not None:
         if options.submission is not None:
-            raise UserError("--compare names what is compared itself: leave out --submission.")
+            raise UserError("--compare takes the runs or files to compare itself: omit --submission.")
     elif (options.submission is None) != (options.ground_truth is None):
-        raise UserError("--submission and --ground-truth belong together: give both, or neither to score a run.")
+        raise UserError("--submission and --ground-truth must be given together; give neither to score a run.")
 
 
 def score(options: argparse.Namespace) -> None:
-    """Do what the options ask for; what each imports is imported here, as an up-to-date step must return at once."""
+    """Do what the options ask for; imports are local, because an up-to-date step must return at once."""
     if options.subsets:
         from pipeline.steps.subsets import print_subsets
 
@@ -86,10 +98,10 @@ def score(options: argparse.Namespace) -> None:
 
 
 def score_run(run: Run, force: bool) -> None:
-    """Do step 06 where the data set has a ground truth, and print its table."""
+    """Do step 06 if the data set has a ground truth, and print its table."""
     run_step(run, SCORE, force)
     if not has_ground_truth(run):
-        print(f"{run.data} has no public_ground_truth.csv, so there is no score. The submission: {run.paths.submission}")
+        print(f"{run.data} has no public_ground_truth.csv, so there is no score. Submission: {run.paths.submission}")
         return
     # imported here: the table of an up-to-date run needs nothing else
     from pipeline.steps.score_table import print_scores

@@ -1,1 +1,1 @@
-"""The commands: numbered steps from images to a score, and tools beside them."""
+"""The commands: numbered steps from images to a score, and further tools."""

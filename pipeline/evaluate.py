@@ -1,10 +1,10 @@
-"""Score a checkpoint on a public data set, as its archive unpacks, or on any folder of class folders.
+"""Score a checkpoint on a public data set, as unpacked from its archive, or on a folder of class folders.
 
-evaluate.py --checkpoint FILE --set holidays --root DIR        mAP, the query left out, junk ignored
-evaluate.py --checkpoint FILE --set copydays --root DIR        mAP of the strong copies; --distractors DIR: further images
-evaluate.py --checkpoint FILE --set ukb --root DIR             score of 4
+evaluate.py --checkpoint FILE --set holidays --root DIR        mAP; the query itself and junk images are ignored
+evaluate.py --checkpoint FILE --set copydays --root DIR        mAP of the strong copies; --distractors DIR adds images
+evaluate.py --checkpoint FILE --set ukb --root DIR             UKB score, 0 … 4
 evaluate.py --checkpoint FILE --set cub --root DIR             Recall@K, NMI and s of the test classes; also cars, online_products
-evaluate.py --checkpoint FILE --set class_folders --root DIR   the same, and top-1 and top-5 where the model has a classifier
+evaluate.py --checkpoint FILE --set class_folders --root DIR   the same, and top-1 and top-5 if the model has a classifier
 """
 
 import argparse
@@ -17,7 +17,7 @@ SETS = ("holidays", "copydays", "ukb", "cub", "cars", "online_products", "class_
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Return the command line."""
+    """Return the parser of the command line."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument(
         "--checkpoint", type=named_path, metavar="FILE", required=True, help="models/<model>/stage-<n>.safetensors of a run"
@@ -25,13 +25,14 @@ def make_parser() -> argparse.ArgumentParser:
     options.add_argument("--set", choices=SETS, required=True, help="which data set")
     options.add_argument("--root", type=named_path, metavar="DIR", required=True, help="the unpacked archive")
     options.add_argument("--distractors", type=named_path, metavar="DIR", help="with copydays: further images to search in")
-    options.add_argument("--image-size", type=int, metavar="PIXELS", help="default: the size it was trained at")
+    options.add_argument("--image-size", type=int, metavar="PIXELS", help="default: the training size")
     options.add_argument(
         "--protocol",
         choices=("square", "center_crop", "square_crop", "long_side"),
-        help="square: the shape not kept; center_crop: short side at 256/224 of the size, its centre; square_crop: squeezed to a "
-        "square of 256/224 of the size, its centre (IDEAL); long_side: the whole image, its shape kept. Default, as in "
-        "MultiGrain: center_crop up to the size it was trained at, long_side above",
+        help="square: resize to a square, ignoring the aspect ratio; center_crop: resize the short side to 256/224 of the size "
+        "and crop the centre; square_crop: resize to a square of 256/224 of the size and crop the centre (IDEAL); long_side: "
+        "resize the long side to the size, keeping the aspect ratio. Default, as in MultiGrain: center_crop up to the training "
+        "size, long_side above",
     )
     options.add_argument("--pooling-exponent", type=float, metavar="P", help="GeM's p* (default: as trained)")
     return options
@@ -41,11 +42,11 @@ if __name__ == "__main__":
     arguments = make_parser().parse_args()
     with report_errors():
         if arguments.distractors is not None and arguments.set != "copydays":
-            raise UserError(f"--distractors goes with --set copydays, not with {arguments.set}.")
+            raise UserError(f"--distractors can only be used with --set copydays, not with --set {arguments.set}.")
         if arguments.image_size is not None and arguments.image_size < 16:
-            raise UserError(f"--image-size {arguments.image_size}: at least 16 pixels.")
+            raise UserError(f"--image-size {arguments.image_size}: give at least 16 pixels.")
         if arguments.pooling_exponent is not None and not 0 < arguments.pooling_exponent < math.inf:
-            raise UserError(f"--pooling-exponent {arguments.pooling_exponent}: above 0, such as 3.")
+            raise UserError(f"--pooling-exponent {arguments.pooling_exponent}: give a number above 0, such as 3.")
         # imported here: --help must answer at once
         from pipeline.tools.evaluate_checkpoint import evaluate_checkpoint
 

@@ -1,12 +1,12 @@
-"""Write a run's descriptor (all models and the projection), or one checkpoint, as one file: ONNX or a checkpoint.
+"""Write a run's descriptor (all models and the projection), or one checkpoint, as a single file: ONNX or a checkpoint.
 
-export.py --output descriptor.onnx                    the latest run, --run DIR another
-export.py --checkpoint FILE --output descriptor.onnx  one network's own vectors
+export.py --output descriptor.onnx                    the latest run; another with --run DIR
+export.py --checkpoint FILE --output descriptor.onnx  a single network
 export.py --output descriptor.safetensors             the run as a checkpoint: match.py --checkpoint descriptor.safetensors
 
-An ONNX file needs none of this code. It takes bytes of square RGB images and says in its metadata ("description") how they are
-made; it is compared with torch before it is written. Query normalisation needs training vectors and stays outside. A checkpoint
-brings some of them along, and the threshold.
+An ONNX file runs without this code. It takes uint8 square RGB images; its metadata ("description") says how to prepare them.
+Before it is written it is compared with torch. It does not normalise queries, because that needs training vectors; a checkpoint
+contains some of them, and the calibrated threshold.
 """
 
 import argparse
@@ -18,11 +18,11 @@ from pipeline.run.run import open_existing_run
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Return the command line."""
+    """Return the parser of the command line."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     source = options.add_mutually_exclusive_group()
     source.add_argument("--run", type=named_path, metavar="DIR", help="run folder; without it the latest run under runs/")
-    source.add_argument("--checkpoint", type=named_path, metavar="FILE", help="one .safetensors checkpoint")
+    source.add_argument("--checkpoint", type=named_path, metavar="FILE", help="a .safetensors checkpoint instead of a run")
     options.add_argument(
         "--output", type=named_path, metavar="FILE", default=Path("descriptor.onnx"), help="default: descriptor.onnx"
     )
@@ -38,7 +38,7 @@ if __name__ == "__main__":
             from pipeline.tools.export_checkpoint import export_joined
 
             if arguments.checkpoint is not None:
-                raise UserError("--checkpoint is a checkpoint already: name an --output FILE.onnx, or a run to make one of.")
+                raise UserError("--checkpoint is already a checkpoint: give --output FILE.onnx, or a run to export.")
             export_joined(open_existing_run(arguments.run, arguments.data), arguments.output)
         else:
             from pipeline.tools.export_onnx import export

@@ -1,8 +1,8 @@
-"""Make a data set in the ISC2021 layout: the built-in sample, any folder of photos shared out, or an archive with classes.
+"""Make a data set in the ISC2021 layout: the built-in sample, from any folder of photos, or from a data set with classes.
 
 make_data.py --output DIR                                the built-in sample
-make_data.py --photos DIR --output DIR                   any pictures
-make_data.py --set cub --root DIR --output DIR           CUB-200-2011, also cars, online_products: the papers' training classes
+make_data.py --photos DIR --output DIR                   any pictures, split into training, references and queries
+make_data.py --set cub --root DIR --output DIR           the training classes of CUB-200-2011; also cars, online_products
 """
 
 import argparse
@@ -22,32 +22,33 @@ SETS = ("cub", "cars", "online_products")
 def main() -> None:
     """Parse the command line and make the data set."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--photos", type=named_path, metavar="DIR", help="pictures to share out; without it the sample is drawn")
-    parser.add_argument("--set", choices=SETS, help="an archive with classes: its training classes are learnt")
+    parser.add_argument("--photos", type=named_path, metavar="DIR", help="pictures to use; without it the sample is drawn")
+    parser.add_argument("--set", choices=SETS, help="data set with classes, whose training classes are used")
     parser.add_argument("--root", type=named_path, metavar="DIR", help="with --set: the unpacked archive")
     parser.add_argument(
         "--output", type=named_path, metavar="DIR", help="folder to make (default: runs/data/sample, or runs/data/<set>)"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the pictures, the shares and the edits (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the pictures, the split and the edits (default: 0)")
     options = parser.parse_args()
     with report_errors():
         if (options.set is None) != (options.root is None) or (options.set is not None and options.photos is not None):
-            raise UserError("--set and --root belong together, without --photos: --set cub --root DIR.")
+            raise UserError("--set and --root must be given together, and without --photos: --set cub --root DIR.")
         output = options.output or Path("runs/data") / (options.set or "sample")
         make_data(options.root or options.photos, output, options.seed, options.set)
 
 
 def make_data(photos: Path | None, output: Path, seed: int, archive: str | None = None) -> None:
-    """Make the data set unless the folder holds the same one already.
+    """Make the data set unless the folder already holds the same one.
 
     Args:
-        photos: Pictures to share out, or the unpacked archive; None for the built-in sample.
+        photos: Folder of pictures, or of the unpacked archive; None for the built-in sample.
         output: The folder to make.
-        seed: Of the pictures, the shares and the edits.
-        archive: Which one of SETS `photos` is, for its classes; None for pictures without classes.
+        seed: Seed of the pictures, the split and the edits.
+        archive: Which of SETS `photos` is; None for pictures without classes.
 
     Raises:
-        UserError: `output` exists and was not made by this command, or `photos` holds too few pictures or is not the archive.
+        UserError: when `output` exists and was not made by this command, or `photos` holds too few pictures or is not the
+            archive.
     """
     source = "sample" if photos is None else [str(photos.resolve()), *fingerprint(find_images(photos, naming="path"))]
     wanted = {"source": source, "seed": seed} | ({"set": archive} if archive is not None else {})

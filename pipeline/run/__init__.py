@@ -1,1 +1,1 @@
-"""What every step and tool shares: the run folder, the recipe, manifests, roles of training images, the command line."""
+"""What all steps and tools share: the run folder, the recipe, manifests, roles of the training images, the command line."""

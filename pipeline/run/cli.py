@@ -1,4 +1,4 @@
-"""What the commands share: a step's options, and errors that end in one message and an exit code."""
+"""Shared parts of the command line: the options of every step, and errors reported as one message with an exit code."""
 
 import argparse
 import errno
@@ -17,7 +17,7 @@ from pipeline.run.run import Run, open_run
 
 
 def print_anything() -> None:
-    """Let characters that the terminal's encoding lacks, and bytes of file names that are no text, be printed as escapes."""
+    """Print characters that the terminal's encoding lacks, and undecodable bytes of file names, as escapes."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -27,44 +27,55 @@ print_anything()  # before the first --help: every command imports this module
 
 
 def named_path(text: str) -> Path:
-    """An option's path. An empty one is refused: it would be the current folder, and comes from an unset shell variable."""
+    """Parse the path of an option; to be used as its `type`.
+
+    Raises:
+        argparse.ArgumentTypeError: when the path is empty, as from an unset shell variable: it would mean the current folder.
+    """
     if not text:
-        raise argparse.ArgumentTypeError("the path is empty; name a file or a folder ('.' is the current folder)")
+        raise argparse.ArgumentTypeError("the path is empty; give a file or a folder ('.' is the current folder)")
     return Path(text)
 
 
 def step_parser(description: str | None) -> argparse.ArgumentParser:
-    """A parser with the options that every step has."""
+    """Return a parser with the options that every step has."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--run", type=named_path, metavar="DIR", help="run folder; without it the latest run under runs/")
-    parser.add_argument("--recipe", type=named_path, metavar="FILE", help="recipe of a new run, or a changed one for this run")
+    parser.add_argument("--recipe", type=named_path, metavar="FILE", help="recipe of a new run, or a changed recipe for this run")
     parser.add_argument("--data", type=named_path, metavar="DIR", help="data set of a new run, in the ISC2021 layout")
     parser.add_argument(
-        "--scale", type=float, metavar="SHARE", help="of a new run: this share of the recipe's classes, at most 2 epochs a stage"
+        "--scale",
+        type=float,
+        metavar="SHARE",
+        help="for a new run: use this share of the recipe's classes, and at most 2 epochs per stage",
     )
-    parser.add_argument("--force", action="store_true", help="do the step again even if nothing has changed")
+    parser.add_argument("--force", action="store_true", help="repeat the step even if nothing has changed")
     return parser
 
 
 def chosen_run(options: argparse.Namespace) -> Run:
-    """The run that the options of `step_parser` name, made where it is new."""
+    """Open the run that the options of `step_parser` name, creating it if it is new.
+
+    Raises:
+        UserError: when there is no such run, data set or recipe, or the recipe is invalid (see `open_run`).
+    """
     return open_run(options.run, options.recipe, options.data, options.scale)
 
 
 def add_data_option(parser: argparse._ActionsContainer) -> None:
-    """Add --data, with which a tool opens a run whose data set has moved."""
-    parser.add_argument("--data", type=named_path, metavar="DIR", help="the run's data set, where it has been moved")
+    """Add the option --data, for tools to open a run whose data set has been moved."""
+    parser.add_argument("--data", type=named_path, metavar="DIR", help="the run's data set, if it has been moved")
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM: what is cleaned up on Ctrl-C is cleaned up then, too."""
+    """Raised on SIGTERM, so that the same clean-up runs as on Ctrl-C."""
 
 
 @contextmanager
 def report_errors() -> Iterator[None]:
-    """Print an error that a user can mend as one message and exit with 2.
+    """Print an error that the user can fix as one message and exit with code 2.
 
-    On Ctrl-C say how to go on and exit with 130, on SIGTERM with 143.
+    On Ctrl-C, say how to continue and exit with code 130; on SIGTERM, with 143. Any other exception propagates.
     """
     _end_like_ctrl_c_on_sigterm()
     try:
@@ -79,7 +90,7 @@ def report_errors() -> Iterator[None]:
         print(f"error: {message}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt as error:
-        print("\nstopped; the same command goes on from what is finished", file=sys.stderr)
+        print("\nstopped; the same command continues from what is finished", file=sys.stderr)
         sys.exit(143 if isinstance(error, Terminated) else 130)
 
 
@@ -96,15 +107,15 @@ def _end_like_ctrl_c_on_sigterm() -> None:
 
 
 def _outside_cause(error: Exception) -> str | None:
-    """What the machine lacked, where that is what a library's error says."""
+    """Return a message if a library's error means that memory, disk space or permissions are lacking; else None."""
     problem = str(error)
     if "DataLoader worker" in problem:
         return (
-            f"a worker process that reads images was lost ({problem.strip()}), mostly for want of memory: lower `workers` in the "
-            "recipe. The same command goes on from what is finished."
+            f"a worker process that reads images died ({problem.strip()}), usually for lack of memory: lower `workers` in the "
+            "recipe. The same command continues from what is finished."
         )
     if getattr(error, "errno", None) == errno.ENOSPC or os.strerror(errno.ENOSPC) in problem:
-        return f"the disk is full ({problem}). What is finished is whole: make room, and the same command goes on."
+        return f"the disk is full ({problem}). Finished files are complete: make room and repeat the command."
     if isinstance(error, (PermissionError, NotADirectoryError, IsADirectoryError)):
-        return f"{error.filename2 or error.filename} cannot be used: {error.strerror}. Choose another path, or mend this one."
+        return f"{error.filename2 or error.filename} cannot be used: {error.strerror}. Choose another path or correct this one."
     return None

@@ -1,4 +1,4 @@
-"""Manifests: what a step was made from, so that a finished step returns at once and a stale one says what changed."""
+"""Manifests record what a product was made from: an up-to-date step returns at once, and a stale one says what changed."""
 
 import json
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ Manifest = dict[str, Any]
 
 
 def read_manifest(run: Run, label: str) -> Manifest:
-    """What was recorded when this product was last made; empty when it never was."""
+    """Read what was recorded when this product was last made; empty if it never was."""
     return read_json(run.paths.manifest(label))
 
 
@@ -23,12 +23,21 @@ def write_manifest(run: Run, label: str, manifest: Manifest) -> None:
 
 
 def describe_state(inputs: Mapping[str, Any], parameters: Any) -> Manifest:
-    """The part of a manifest that is compared: fingerprints of the inputs, and the parameters as JSON gives them back."""
+    """Return the part of a manifest that is compared: fingerprints of the inputs, and the parameters as JSON values."""
     return {"inputs": {key: fingerprint(value) for key, value in inputs.items()}, "parameters": to_json(parameters)}
 
 
 def find_changes(before: Manifest, now: Manifest, outputs: list[Path]) -> list[str]:
-    """What differs between a manifest and the present state, in words; empty when nothing does and all outputs exist."""
+    """Describe what differs between a manifest and the current state.
+
+    Args:
+        before: The manifest; empty if there is none.
+        now: The current state, from `describe_state`.
+        outputs: Files that must exist, at least as large as recorded.
+
+    Returns:
+        A phrase for each difference; empty if the product is up to date.
+    """
     if not before:
         return ["no manifest"]
     found = [problem for path in outputs if (problem := _lost(path, before.get("sizes", {}).get(str(path), 1)))]
@@ -43,10 +52,10 @@ def find_changes(before: Manifest, now: Manifest, outputs: list[Path]) -> list[s
 
 
 def _comparable(value: Any) -> Any:
-    """The value without keys that are null and without the folders of fingerprinted files.
+    """Drop keys with null values, and the folders of fingerprinted files.
 
-    Keys that recipes have got since a manifest was written are missing there. A run that was moved, or that is named by another
-    path, has the same files: their names, sizes and times say so.
+    Optional settings introduced after a manifest was written are missing in it. A run that was moved, or is given by another
+    path, has the same files, identified by name, size and time.
     """
     match value:
         case [str(path), int(size), int(time)]:
@@ -59,22 +68,22 @@ def _comparable(value: Any) -> Any:
 
 
 def sizes(outputs: list[Path]) -> dict[str, int]:
-    """Bytes of the outputs that are files, by path: what a power cut has torn is shorter or empty."""
+    """Return the sizes in bytes of the outputs that are files, by path, to detect files truncated by a power failure."""
     return {str(path): path.stat().st_size for path in outputs if path.is_file()}
 
 
 def _lost(path: Path, size: int) -> str:
-    """What has become of an output of at least this many bytes; empty when it is there."""
+    """Describe what is wrong with an output that should have at least `size` bytes; empty if nothing is."""
     if not path.exists():
         return f"{path} is gone"
-    return f"{path} is not whole" if path.is_file() and path.stat().st_size < size else ""
+    return f"{path} is incomplete" if path.is_file() and path.stat().st_size < size else ""
 
 
 def fingerprint(value: Any) -> Any:
-    """What shows that an input has changed.
+    """Return a JSON value that changes when an input changes.
 
-    Size and time of a file, None for a path that does not exist, the count and a digest of ids, sizes and times of an image
-    set; anything else as JSON gives it back.
+    Path, size and modification time of a file; None for a path that does not exist; for an image set the number of images and a
+    digest of ids, sizes and times; anything else as its JSON value.
     """
     if isinstance(value, Path):
         if not value.exists():
@@ -89,7 +98,7 @@ def fingerprint(value: Any) -> Any:
 
 
 def to_json(value: Any) -> Any:
-    """The value as JSON would give it back, so that it compares equal to a stored one; settings become dictionaries."""
+    """Convert a value to what JSON would return for it, to be compared with a stored one; settings become dictionaries."""
     dump = getattr(value, "model_dump", None)
     return json.loads(json.dumps(dump(mode="json") if dump else value, default=_item_to_json))
 

@@ -1,4 +1,4 @@
-"""Where everything in a run folder lies: the only place that spells the name of one of its files."""
+"""Paths of all files in a run folder; no other module spells their names."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,7 +71,7 @@ class RunPaths:
 
     @property
     def query_records(self) -> Path:
-        """From which image and by which edits each synthetic query was made (JSON lines)."""
+        """The source image and the edits of each synthetic query (JSON lines)."""
         return self.queries / QUERY_RECORDS
 
     @property
@@ -81,12 +81,12 @@ class RunPaths:
 
     @property
     def contact_sheet_of_edits(self) -> Path:
-        """The sheet of every edit at three intensities (JPEG)."""
+        """Contact sheet of every edit at three intensities (JPEG)."""
         return self.contact_sheets / "edits.jpg"
 
     @property
     def contact_sheet_of_compositions(self) -> Path:
-        """The sheet of random compositions of edits at four intensities (JPEG)."""
+        """Contact sheet of random compositions of edits at four intensities (JPEG)."""
         return self.contact_sheets / "compositions.jpg"
 
     def model(self, name: str) -> Path:
@@ -107,11 +107,11 @@ class RunPaths:
 
     @property
     def ensemble(self) -> Path:
-        """Folder of what the models make together."""
+        """Folder of the ensemble's vectors, projection and choice."""
         return self.folder / "ensemble"
 
     def projected(self, part: str) -> Path:
-        """The joined and projected vectors of one of the SETS (HDF5)."""
+        """The concatenated and projected vectors of one of the SETS (HDF5)."""
         return self.ensemble / f"{part}.h5"
 
     @property
@@ -121,7 +121,7 @@ class RunPaths:
 
     @property
     def choice(self) -> Path:
-        """The table of variants, the chosen one first (CSV)."""
+        """Table of all candidate variants, the chosen one first (CSV)."""
         return self.ensemble / "choice.csv"
 
     @property
@@ -141,12 +141,12 @@ class RunPaths:
 
     @property
     def scores(self) -> Path:
-        """The figures of the submission and of every variant (JSON)."""
+        """Scores of the submission and of every variant (JSON)."""
         return self.folder / "scores.json"
 
     @property
     def details(self) -> Path:
-        """Folder of the precision-recall curve and the recall by edit."""
+        """Folder of the precision-recall curve and the tables of recall by edit."""
         return self.folder / "details"
 
     @property
@@ -165,17 +165,17 @@ class RunPaths:
         return self.folder / "index"
 
     def comparison(self, other: str) -> Path:
-        """Folder of the page that compares this run with another one of that name."""
+        """Folder of the page that compares this run with a run or file named `other`."""
         return self.folder / "compare" / other
 
     def manifest(self, label: str) -> Path:
-        """The manifest of a step's product; the label is the step's name, a space and the product's name where it has one."""
+        """The manifest of a product with this label (see `Step.label`; JSON)."""
         return self.manifests / f"{label.replace(' ', '-')}.json"
 
     def maker(self, path: Path) -> str:
-        """The name of the step that makes a file of this run.
+        """Return the name of the step that makes a file of this run.
 
         Raises:
-            KeyError: No step makes it.
+            KeyError: when no step makes it.
         """
         return _MAKERS[path.relative_to(self.folder).parts[0]]

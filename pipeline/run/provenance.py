@@ -1,4 +1,4 @@
-"""What computed a result: the commit of the code, Python, and the packages that figures depend on."""
+"""Provenance of results: the commit of the code, and the versions of Python and of the packages that scores depend on."""
 
 import platform
 import subprocess
@@ -22,7 +22,7 @@ PACKAGES = (
 
 
 def versions() -> dict[str, str]:
-    """Name → version of Python and of those packages that are installed; none of them is imported."""
+    """Return the versions of Python and of the installed PACKAGES by name, without importing them."""
     found = {"Python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -33,7 +33,7 @@ def versions() -> dict[str, str]:
 
 
 def code_version() -> str:
-    """The git commit of the code; outside a checkout the installed package's version, or "unknown"."""
+    """Return the git description of the code; outside a checkout the installed package's version, or "unknown"."""
     top = Path(__file__).parents[2]
     try:
         answer = subprocess.run(

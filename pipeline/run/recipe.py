@@ -1,4 +1,4 @@
-"""A recipe: one YAML file that says everything about a run, validated whole before any work."""
+"""A recipe: one YAML file with all settings of a run, validated as a whole before any work."""
 
 import difflib
 import re
@@ -21,18 +21,20 @@ PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 def _plain_name(name: str) -> str:
     if not PLAIN_NAME.fullmatch(name):
-        raise ValueError("a model's name names its folder: 1 to 64 letters, digits, '.', '_' and '-', first a letter or digit")
+        raise ValueError(
+            "a model's name is used as a folder name: 1 to 64 letters, digits, '.', '_' or '-', starting with a letter or digit"
+        )
     return name
 
 
 class SplitSettings(Settings):
-    """How the training images are shared out by role (docs/house.md); the rest are classes.
+    """How the training images are split into roles (docs/house.md); all others are classes.
 
     Attributes:
-        validation: Share held back for the synthetic query set, between 0 and 1.
-        overlay: Share that is pasted into others, between 0 and 1.
-        learn_all: Whether the images of the other roles are learnt from, too, as the papers of MultiGrain, SVMax and IDEAL do.
-            Figures on the synthetic queries are then of images that have been learnt, and edits may paste one class into another.
+        validation: Share held out for the synthetic query set, between 0 and 1.
+        overlay: Share reserved for pasting into other images, between 0 and 1.
+        learn_all: Whether the images of the other roles are trained on, too, as in the papers of MultiGrain, SVMax and IDEAL.
+            Scores on the synthetic queries are then those of training images, and edits may paste one class into another.
     """
 
     validation: float = Field(0.2, gt=0, lt=1)
@@ -42,11 +44,13 @@ class SplitSettings(Settings):
     @model_validator(mode="after")
     def _something_is_left_to_learn(self) -> "SplitSettings":
         if self.validation + self.overlay >= 1:
-            raise ValueError(f"validation {self.validation} and overlay {self.overlay} leave no image to learn: together below 1")
+            raise ValueError(
+                f"validation {self.validation} and overlay {self.overlay} leave no image to train on: their sum must be below 1"
+            )
         return self
 
     def shares(self) -> dict[str, float]:
-        """What the synthetic queries and the choice of a variant depend on: the sizes of the roles, not what is learnt."""
+        """Return the sizes of the roles: all that the synthetic queries and the choice of a variant depend on."""
         return {"validation": self.validation, "overlay": self.overlay}
 
 
@@ -55,8 +59,8 @@ class QuerySettings(Settings):
 
     Attributes:
         count: Number of queries, at least 2.
-        copies: How many of them are made from validation references; the others copy nothing.
-        augmentation: The edits that make them.
+        copies: Number of queries made from validation references, 1 … count; the others copy nothing.
+        augmentation: The edits that make the queries.
     """
 
     count: int = Field(600, ge=2)
@@ -66,7 +70,7 @@ class QuerySettings(Settings):
     @model_validator(mode="after")
     def _copies_are_queries(self) -> "QuerySettings":
         if self.copies > self.count:
-            raise ValueError(f"copies {self.copies} are some of the queries: at most count, {self.count}")
+            raise ValueError(f"copies {self.copies} must be at most count, {self.count}: copies are some of the queries")
         return self
 
 
@@ -75,7 +79,7 @@ class ClassSettings(Settings):
 
     Attributes:
         folders: Folders of images, each image a class of its own.
-        procedural: Number of procedural pictures, for small collections.
+        procedural: Number of procedural pictures to add, at least 0; for small collections.
     """
 
     folders: tuple[Path, ...] = ()
@@ -94,18 +98,18 @@ AnyModel = Annotated[
 
 
 class Recipe(Settings):
-    """Everything about a run.
+    """All settings of a run.
 
     Attributes:
-        seed: Of every random draw.
+        seed: Seed of every random draw, at least 0.
         split: Roles of the training images.
-        extra_classes: Further images to learn from.
+        extra_classes: Further images to train on.
         queries: The synthetic query set.
-        models: Name → model, in the order in which their vectors are joined; a name is also that of a folder.
-        embedding: How models embed that have no settings of their own.
-        ensemble: ValidationVectors for the PCA.
-        normalization: ValidationVectors for the query normalisation.
-        baselines: Whether step 06 scores the two baselines as well.
+        models: Models by name, in the order in which their vectors are concatenated; the name is also that of their folder.
+        embedding: How models without embedding settings of their own embed.
+        ensemble: Candidates for the PCA and the models' weights.
+        normalization: Candidates for the query normalisation.
+        baselines: Whether step 06 also scores the two baselines.
     """
 
     seed: int = Field(0, ge=0)
@@ -120,24 +124,24 @@ class Recipe(Settings):
 
     @property
     def trained_models(self) -> dict[str, ModelSettings]:
-        """The models that step 01 trains, without those made by hand."""
+        """The models that step 01 trains, by name; without handmade ones."""
         return {name: model for name, model in self.models.items() if isinstance(model, ModelSettings)}
 
     @model_validator(mode="after")
     def _weights_of_models(self) -> "Recipe":
         unknown = [name for name in self.ensemble.weights or {} if name not in self.models]
         if unknown:
-            raise ValueError(f"ensemble.weights names {unknown[0]!r}, which is no model: {', '.join(self.models)}")
+            raise ValueError(f"ensemble.weights names {unknown[0]!r}, which is not a model: {', '.join(self.models)}")
         return self
 
 
 def refuse_pca_after_whitening(recipe: Recipe) -> None:
-    """Check that step 03 does not reduce vectors that a model has whitened.
+    """Check that step 03 does not reduce the dimensions of vectors that a model has whitened.
 
-    Not part of the recipe's validation, so that runs made before can be opened.
+    This is not part of the recipe's validation, so that older runs can still be opened.
 
     Raises:
-        UserError: It would, with the reason and the remedy.
+        UserError: when it would.
     """
     sizes = [model.descriptor.dimensions for model in recipe.trained_models.values()]
     joined = None if None in sizes else sum(size or 0 for size in sizes)
@@ -147,9 +151,9 @@ def refuse_pca_after_whitening(recipe: Recipe) -> None:
         if model.descriptor.whiten and embedding.whiten is not False and (joined is None or joined > fewest):
             raise UserError(
                 f"the model {name!r} whitens its vectors, of which ensemble.dimensions keeps {fewest}: after whitening all "
-                "variances are equal, and PCA would keep the directions that the sample underestimated. PCA comes first: give "
-                f"the model `embedding: {{whiten: false}}` and whiten what is kept by `ensemble: {{eigen_power: -0.5}}`, or "
-                "leave descriptor.whiten out."
+                "variances are equal, and PCA would keep the directions that the sample underestimated. PCA must come first: "
+                f"give the model `embedding: {{whiten: false}}` and whiten what is kept by `ensemble: {{eigen_power: -0.5}}`, "
+                "or remove descriptor.whiten."
             )
 
 
@@ -157,19 +161,17 @@ def read_recipe(path: Path) -> Recipe:
     """Read and validate a recipe.
 
     Raises:
-        UserError: The file is missing, is not YAML, or breaks a rule; every problem is listed with its key and, for an unknown
-            key, the nearest right one.
+        UserError: when the file is missing, is not YAML or breaks a rule; every problem is listed with its key and, for an
+            unknown key, the most similar valid one.
     """
     if not path.is_file():
-        raise UserError(
-            f"{path}: no such recipe. The recipes that come with the project are in {Path(__file__).parents[2] / 'recipes'}."
-        )
+        raise UserError(f"{path}: no such recipe. The project's own recipes are in {Path(__file__).parents[2] / 'recipes'}.")
     try:
         content = read_yaml(path)
-    except (yaml.YAMLError, ValueError) as error:  # numbers and dates that cannot be are ValueErrors
+    except (yaml.YAMLError, ValueError) as error:  # impossible numbers and dates raise ValueError
         raise UserError(f"{path} is not valid YAML: {error}") from error
     if not isinstance(content, dict):
-        raise UserError(f"{path} must hold keys and values, such as `seed: 0`; found {type(content).__name__}.")
+        raise UserError(f"{path} must be a mapping of keys to values, such as `seed: 0`; found {type(content).__name__}.")
     try:
         return Recipe.model_validate(content)
     except ValidationError as error:
@@ -178,7 +180,12 @@ def read_recipe(path: Path) -> Recipe:
 
 
 def scale_recipe(recipe: Recipe, share: float) -> Recipe:
-    """Return the recipe with a share of its classes and synthetic queries and at most 2 epochs a stage, to try it end to end."""
+    """Return the recipe with a share of its classes and synthetic queries, and at most 2 epochs per stage, for a quick trial.
+
+    Args:
+        recipe: The whole recipe.
+        share: Above 0 and at most 1.
+    """
     models: dict[str, ModelSettings | HandmadeModelSettings] = {}
     for name, model in recipe.models.items():
         if isinstance(model, HandmadeModelSettings):
@@ -200,7 +207,7 @@ def _problem(item: dict[str, Any]) -> str:
     where = ".".join(
         str(part) if str(part).isprintable() else repr(part) for part in item["loc"] if not str(part).startswith("[")
     )
-    if item["type"] == "value_error":  # of a whole section, the message says what was found
+    if item["type"] == "value_error":  # where the input is a whole section, the message itself says what was found
         return f"{where}: {item['ctx']['error']}" + (
             "" if isinstance(item["input"], dict) else f" (found {reprlib.repr(item['input'])})"
         )

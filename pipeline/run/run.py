@@ -18,12 +18,12 @@ DEFAULT_RECIPE = Path(__file__).parents[2] / "recipes" / "sample.yaml"
 
 @dataclass(frozen=True)
 class Run:
-    """What every step works on.
+    """A run, which every step works on.
 
     Attributes:
-        folder: Where the run keeps its results.
-        recipe: What it does and how, validated.
-        data: The data set, a folder in the ISC2021 layout.
+        folder: Folder of the run's results.
+        recipe: Its validated settings.
+        data: Its data set, a folder in the ISC2021 layout.
     """
 
     folder: Path
@@ -32,22 +32,22 @@ class Run:
 
     @property
     def paths(self) -> RunPaths:
-        """Where everything in the run folder lies."""
+        """The paths of the run's files."""
         return RunPaths(self.folder)
 
     def checkpoint(self, model: str) -> Path:
-        """The checkpoint of a model's last stage."""
+        """Return the path of the checkpoint of a model's last stage."""
         return self.paths.checkpoint(model, len(self.recipe.models[model].stages))
 
     def embedding(self, model: str) -> EmbeddingSettings:
-        """How a model embeds: by its own settings where it has some, otherwise by the recipe's."""
+        """Return a model's embedding settings: its own if it has any, otherwise the recipe's."""
         return self.recipe.models[model].embedding or self.recipe.embedding
 
     def require(self, path: Path) -> Path:
-        """Return `path`, a file or folder of this run that an earlier step makes.
+        """Return `path`, a file or folder of this run that an earlier step makes, after checking that it exists.
 
         Raises:
-            UserError: It does not exist; the message names the step that makes it and its command.
+            UserError: when it does not; the message names the step that makes it and the command.
         """
         if not path.exists():
             step = self.paths.maker(path)
@@ -57,16 +57,16 @@ class Run:
 
 
 def open_run(folder: Path | None = None, recipe: Path | None = None, data: Path | None = None, scale: float | None = None) -> Run:
-    """Open a run, and make it where it is new.
+    """Open a run, creating it if it is new.
 
     Args:
-        folder: The run folder. Without it the latest run, or, with `recipe` or `data`, the one named after the recipe.
-        recipe: Recipe of a new run, or a changed one for this run; it is copied into the folder.
-        data: The data set; a run that exists remembers its own.
-        scale: Share of the recipe's classes, above 0 and at most 1; a run that exists remembers its own.
+        folder: The run folder. None for the latest run or, with `recipe` or `data`, the one named after the recipe.
+        recipe: Recipe of a new run, or a changed recipe for this run; it is copied into the folder.
+        data: The data set. None for the one that the run records.
+        scale: Share of the recipe's classes, above 0 and at most 1. None for the one that the run records.
 
     Raises:
-        UserError: There is no such run, data set or recipe, or the recipe is not valid.
+        UserError: when there is no such run, data set or recipe, or the recipe is invalid.
     """
     if folder is None:
         folder = latest_run() if data is None and recipe is None else RUNS / (recipe or DEFAULT_RECIPE).stem
@@ -76,13 +76,15 @@ def open_run(folder: Path | None = None, recipe: Path | None = None, data: Path 
         raise UserError(f"{folder} is not a run yet: add --data DIR (in the ISC2021 layout), or start with: bash run_all.sh")
     data = data.resolve() if data is not None else Path(known["data"])
     if not data.is_dir():
-        raise UserError(f"{data}, the data set of {folder}, is not a folder. Name it with --data DIR.")
+        raise UserError(
+            f"{data}, the data set of {folder}, is not a folder. If it has been moved, name its new place: --data DIR."
+        )
     source = recipe or (paths.recipe if paths.recipe.is_file() else DEFAULT_RECIPE)
     share = known.get("scale", 1.0) if scale is None else scale
     if not 0 < share <= 1:
-        raise UserError(f"--scale {share}: a share of the recipe's classes above 0 and at most 1, such as 0.001.")
+        raise UserError(f"--scale {share}: give a share of the recipe's classes above 0 and at most 1, such as 0.001.")
     content = read_recipe(source)
-    if source != paths.recipe:  # a run that has been made before opens
+    if source != paths.recipe:  # an existing run must open
         refuse_pca_after_whitening(content)
     if is_first_process():
         _remember(paths, known, source, data, share)
@@ -90,29 +92,43 @@ def open_run(folder: Path | None = None, recipe: Path | None = None, data: Path 
 
 
 def open_existing_run(folder: Path | None = None, data: Path | None = None) -> Run:
-    """Open the run in this folder, or the latest one, and never make a new one; `data` says where its data set has moved to."""
+    """Open an existing run.
+
+    Args:
+        folder: The run folder. None for the latest run.
+        data: Where its data set has been moved to. None if it has not.
+
+    Raises:
+        UserError: when the folder is not a run, there is no run, or the data set or recipe cannot be used.
+    """
     folder = folder or latest_run()
     if not RunPaths(folder).description.is_file():
-        raise UserError(f"{folder} is not a run: it holds no run.json. Name a run's folder, or start one with: bash run_all.sh")
+        raise UserError(
+            f"{folder} is not a run: it has no run.json. Give the folder of a run, or start one with: bash run_all.sh"
+        )
     return open_run(folder, data=data)
 
 
 def run_of_checkpoint(checkpoint: Path) -> Run | None:
-    """The run that trained this checkpoint; None where it lies outside of runs."""
+    """Return the run that trained this checkpoint; None where it is outside of runs.
+
+    Raises:
+        UserError: when the run's data set or recipe cannot be used.
+    """
     folder = checkpoint.resolve().parent.parent.parent
     return open_run(folder) if RunPaths(folder).description.is_file() else None
 
 
 def known_runs() -> list[Path]:
-    """The folders under runs/ that are runs."""
+    """Return the folders under runs/ that are runs."""
     return [path.parent for path in RUNS.glob(f"*/{RunPaths(RUNS).description.name}")]
 
 
 def latest_run() -> Path:
-    """The folder under runs/ that was worked on last.
+    """Return the folder under runs/ that was worked on last.
 
     Raises:
-        UserError: There is none.
+        UserError: when there is none.
     """
     runs = known_runs()
     if not runs:
@@ -121,7 +137,7 @@ def latest_run() -> Path:
 
 
 def _remember(paths: RunPaths, known: dict[str, object], recipe: Path, data: Path, scale: float) -> None:
-    """Keep the recipe and the data set in the run folder, so that the next command needs to name neither."""
+    """Record the recipe and the data set in the run folder, so that the next command needs to name neither."""
     about: dict[str, object] = {"data": str(data)} | ({} if scale == 1 else {"scale": scale})
     text = recipe.read_text(encoding="utf-8")
     changed = not paths.recipe.is_file() or text != paths.recipe.read_text(encoding="utf-8", errors="replace")

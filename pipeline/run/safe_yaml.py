@@ -1,4 +1,4 @@
-"""YAML that a stranger may have written: what is nested, repeated or referred to without end is refused before it is built."""
+"""Safe YAML: untrusted documents with excessive nesting or aliases are rejected before they are built."""
 
 from collections.abc import Hashable, Iterator
 from pathlib import Path
@@ -6,21 +6,21 @@ from typing import Any
 
 import yaml
 
-LARGEST_FILE = 2**20  # bytes
-DEEPEST, MOST_VALUES = 50, 100_000  # values count as often as aliases repeat them
+MAX_FILE_BYTES = 2**20
+MAX_DEPTH, MAX_VALUES = 50, 100_000  # a value counts once for each alias that repeats it
 
 
 def read_yaml(path: Path) -> Any:
     """Read a YAML document of plain values.
 
     Raises:
-        yaml.YAMLError: It is not YAML, names a key twice, or unfolds beyond the bounds.
-        ValueError: It holds bytes that are no UTF-8, or a number or a date that cannot be.
+        yaml.YAMLError: when the document is not YAML, repeats a key or exceeds the bounds.
+        ValueError: when it is not UTF-8, or holds an impossible number or date.
     """
     with path.open("rb") as file:
-        text = file.read(LARGEST_FILE + 1).decode("utf-8")
-    if len(text) > LARGEST_FILE:
-        raise yaml.YAMLError(f"it is larger than {LARGEST_FILE // 2**10} KiB")
+        text = file.read(MAX_FILE_BYTES + 1).decode("utf-8")
+    if len(text) > MAX_FILE_BYTES:
+        raise yaml.YAMLError(f"it is larger than {MAX_FILE_BYTES // 2**10} KiB")
     _check_size(yaml.parse(text, yaml.SafeLoader))
     return yaml.load(text, _Loader)
 
@@ -28,7 +28,7 @@ def read_yaml(path: Path) -> Any:
 def _check_size(events: Iterator[yaml.Event]) -> None:
     """Count the values as if each alias were written out."""
     sizes: dict[str, int] = {}
-    open_: list[tuple[str | None, int]] = []  # anchor and size before, of the collections around
+    open_: list[tuple[str | None, int]] = []  # enclosing collections: anchor, and the count before each
     size = 0
     for event in events:
         if isinstance(event, (yaml.ScalarEvent, yaml.CollectionStartEvent)):
@@ -39,25 +39,25 @@ def _check_size(events: Iterator[yaml.Event]) -> None:
                 sizes[event.anchor] = 1
         elif isinstance(event, yaml.AliasEvent):
             if event.anchor in [anchor for anchor, _ in open_]:
-                raise yaml.YAMLError(f"{event.anchor!r} holds itself\n{event.start_mark}")
+                raise yaml.YAMLError(f"{event.anchor!r} contains itself\n{event.start_mark}")
             size += sizes.get(event.anchor or "", 1)
         elif isinstance(event, yaml.CollectionEndEvent):
             anchor, before = open_.pop()
             if anchor:
                 sizes[anchor] = size - before
-        if len(open_) > DEEPEST or size > MOST_VALUES:
-            bounds = f"deeper than {DEEPEST} levels or to more than {MOST_VALUES:,} values"
-            raise yaml.YAMLError(f"it unfolds {bounds}\n{event.start_mark}")
+        if len(open_) > MAX_DEPTH or size > MAX_VALUES:
+            bounds = f"more than {MAX_DEPTH} levels or {MAX_VALUES:,} values"
+            raise yaml.YAMLError(f"it expands to {bounds}\n{event.start_mark}")
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain values only, and no key twice."""
+    """A safe loader that rejects repeated keys."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
                 if key.value in seen:
-                    raise yaml.MarkedYAMLError(problem=f"the key {key.value!r} stands here again", problem_mark=key.start_mark)
+                    raise yaml.MarkedYAMLError(problem=f"the key {key.value!r} is repeated", problem_mark=key.start_mark)
                 seen.add(key.value)
         return super().construct_mapping(node, deep)

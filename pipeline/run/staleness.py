@@ -1,4 +1,4 @@
-"""Whether what the earlier steps made still belongs to the recipe and to the files it was made from."""
+"""Stale products: those of earlier steps that no longer match the recipe or the files they were made from."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from pipeline.run.step import Step
 
 
 def report_stale(run: Run, steps: Sequence[Step]) -> None:
-    """Print which of these steps were done with another recipe or other files, and what changed."""
+    """Print which of these steps are stale, what changed, and the command that repeats each."""
     for step in steps:
         found: list[str] = []
         for product in step.products(run):
@@ -20,13 +20,13 @@ def report_stale(run: Run, steps: Sequence[Step]) -> None:
         if found:
             others = f" and {len(found) - 1} more" if len(found) > 1 else ""
             print_once(
-                f"step {step.name} is stale ({found[0]}{others}): what it made before is used. "
-                f"Do it again: python pipeline/{step.name}.py --run {run.folder}"
+                f"step {step.name} is stale ({found[0]}{others}): its earlier results are used. "
+                f"Repeat it: python pipeline/{step.name}.py --run {run.folder}"
             )
 
 
 def _changes(before: Manifest, parameters: Any) -> list[str]:
-    """Since the manifest was written, except for parameters that only this or only that version of the code records."""
+    """Describe what changed since the manifest was written, ignoring parameters that only one version of the code records."""
     if not before:
         return []
     known, now = before.get("parameters"), to_json(parameters)
@@ -37,7 +37,7 @@ def _changes(before: Manifest, parameters: Any) -> list[str]:
 
 
 def _look_again(recorded: Any) -> Any:
-    """Recorded inputs with the files' present state; what is gone, or is not a file, stays as recorded."""
+    """Return the recorded inputs with the current state of their files; anything missing or not a file stays as recorded."""
     match recorded:
         case [str(path), int(), int()] if Path(path).is_file():
             return fingerprint(Path(path))

@@ -1,4 +1,4 @@
-"""What a step is, and how it is done: each of its products unless its manifest shows that nothing has changed."""
+"""Steps and their products; a product is made unless its manifest shows that nothing has changed."""
 
 import os
 import shutil
@@ -18,14 +18,14 @@ from pipeline.run.run import Run
 
 @dataclass(frozen=True)
 class Product:
-    """One thing that a step makes, with a manifest of its own.
+    """One result of a step, with a manifest of its own.
 
     Attributes:
-        inputs: Label → files, image sets or JSON values that it is made from; called only when the product is due.
-        outputs: Files that exist when it is made.
-        parameters: What of the recipe it depends on.
+        inputs: Returns by label the files, image sets or JSON values that it is made from; called only when the product is due.
+        outputs: Files that exist once it is made.
+        parameters: The settings that it depends on; JSON values or pydantic models.
         work: Makes it.
-        name: Which of the step's products; empty where the step makes one only.
+        name: Which of the step's products it is; empty for the only one.
         unfinished: Folders of unfinished work, which --force removes first.
     """
 
@@ -47,8 +47,8 @@ class Step:
 
     Attributes:
         name: Its number and verb, such as "03_ensemble"; the command is pipeline/<name>.py.
-        products: What it makes in a run, in order.
-        needs: Files of earlier steps that must exist before it starts.
+        products: Returns what it makes in a run, in order.
+        needs: Returns the files of earlier steps that must exist before it starts.
     """
 
     name: str
@@ -56,17 +56,24 @@ class Step:
     needs: Callable[[Run], list[Path]] = _nothing
 
     def label(self, product: Product) -> str:
-        """What messages and the manifest call a product."""
+        """Return a product's name in messages and manifests: the step's name and, after a space, the product's own."""
         return f"{self.name} {product.name}" if product.name else self.name
 
 
 def make_product(run: Run, step: Step, product: Product, force: bool = False) -> None:
-    """Do the product's work unless its manifest shows the same inputs and parameters and all its outputs exist.
+    """Make a product unless its manifest shows the same inputs and parameters, and all its outputs exist.
 
-    Another version of the code is reported, but does not make the product stale: `force` makes it again.
+    A different version of the code is reported, but does not make the product stale.
+
+    Args:
+        run: The run.
+        step: The step that the product belongs to.
+        product: What to make.
+        force: Make it even if nothing has changed, after removing unfinished work.
 
     Raises:
-        UserError: Another process works in the run folder.
+        UserError: when another process works in the run folder.
+        RuntimeError: when the work did not write all outputs.
     """
     label, inputs = step.label(product), product.inputs()
     state, before = describe_state(inputs, product.parameters), read_manifest(run, label)

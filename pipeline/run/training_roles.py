@@ -1,4 +1,4 @@
-"""Which training image plays which part in a run (docs/house.md, "Roles of the training images")."""
+"""The roles of the training images in a run (docs/house.md, "Roles of the training images")."""
 
 import hashlib
 from collections import Counter
@@ -14,20 +14,20 @@ from data.layout import TRAINING, TRAINING_LABELS, IscFolder, open_isc_folder
 from data.split import split_training
 from pipeline.run.run import RUNS, Run
 
-PROCEDURAL_SEED = 1  # other pictures than the built-in sample's, whose seed is 0
+PROCEDURAL_SEED = 1  # different from the built-in sample's seed 0, so that the pictures differ
 
 
 @dataclass(frozen=True)
 class TrainingRoles:
-    """Parts of the training images: disjoint, unless the recipe learns from all of them.
+    """The training images by role: disjoint, unless the recipe trains on all of them (`split.learn_all`).
 
     Attributes:
-        classes: The images that are learnt from, in fixed order: a stage with C classes uses the first C. With
-            `split.learn_all` those of the other roles follow.
-        labels: The class of each, [n] int64 of 0 … C − 1; None where every image is a class of its own.
-        overlays: Pasted into others by the edits.
-        references: What the copies among the synthetic queries are made from, and searched in.
-        distractors: What the other synthetic queries are made from.
+        classes: Images that are trained on, in fixed order: a stage with C classes uses the first C. With `split.learn_all`
+            the images of the other roles follow.
+        labels: Class of each of these, int64 [n] of 0 … C − 1; None where every image is a class of its own.
+        overlays: Images that the edits paste into others.
+        references: Images that the copies among the synthetic queries are made from and searched in.
+        distractors: Images that the other synthetic queries are made from.
     """
 
     classes: ImageSet
@@ -38,10 +38,10 @@ class TrainingRoles:
 
 
 def training_roles(run: Run) -> TrainingRoles:
-    """Share out the run's training images; extra classes follow its own ones, so that those keep their index.
+    """Assign the run's training images to roles; extra classes come last, so that the other classes keep their index.
 
     Raises:
-        UserError: A folder holds no image, two images have the same id, or labels and extra classes are given together.
+        UserError: when a folder holds no image, two images have the same id, or labels and extra classes are both given.
     """
     training = find_images(run.data / TRAINING)
     recipe = run.recipe
@@ -59,12 +59,16 @@ def training_roles(run: Run) -> TrainingRoles:
 
 
 def digest_labels(labels: NDArray[np.int64] | None) -> str | None:
-    """A digest of the class labels [n], which shows that they have changed; None where there are none."""
+    """Return the SHA-256 of the class labels, int64 [n], in hexadecimal, to detect changes; None where there are none."""
     return None if labels is None else hashlib.sha256(labels.tobytes()).hexdigest()
 
 
 def images_to_embed(run: Run) -> dict[str, ImageSet]:
-    """The images of each of the SETS: training, reference, query and synthetic (step 00's queries)."""
+    """Find the images of each of the SETS: training, reference, query and synthetic (the queries of step 00).
+
+    Raises:
+        UserError: when a folder is missing or holds no image.
+    """
     folder: IscFolder = open_isc_folder(run.data)
     return {
         "training": folder.training,
@@ -75,12 +79,14 @@ def images_to_embed(run: Run) -> dict[str, ImageSet]:
 
 
 def _labels(run: Run, training: ImageSet, classes: list[str], extra: list[ImageSet]) -> NDArray[np.int64] | None:
-    """Class of each image that is learnt, 0 … C − 1, from the data set's training_labels.csv; None where there is none."""
+    """Read the class of each trained image, 0 … C − 1, from the data set's training_labels.csv; None where there is none."""
     path = run.data / TRAINING_LABELS
     if not path.is_file():
         return None
     if extra:
-        raise UserError(f"{path} gives the training images' classes, but extra_classes have none: leave extra_classes out.")
+        raise UserError(
+            f"{path} labels the training images, but extra_classes have no labels: remove extra_classes from the recipe."
+        )
     # imported here: an up-to-date step must return at once
     from data.labels import read_labels
 
@@ -98,7 +104,7 @@ def _extra_classes(run: Run) -> list[ImageSet]:
 
 
 def _procedural(count: int) -> ImageSet:
-    """Procedural pictures, drawn once and shared by all runs."""
+    """Return procedural pictures, which are drawn once and shared by all runs."""
     folder = RUNS / "data" / f"procedural-{count}"
     if not folder.is_dir():
         # imported here: only the first run draws
@@ -130,5 +136,5 @@ def _joined(first: ImageSet, others: list[ImageSet]) -> ImageSet:
         paths += images.paths
     if len(set(ids)) != len(ids):
         double = next(image_id for image_id, count in Counter(ids).items() if count > 1)
-        raise UserError(f"the image id {double!r} stands in two folders of training classes. Rename one of the files.")
+        raise UserError(f"the image id {double!r} occurs in two folders of training classes. Rename one of the files.")
     return ImageSet(ids, paths)

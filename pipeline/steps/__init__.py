@@ -1,1 +1,1 @@
-"""The work of each numbered step, and what defines a step."""
+"""The definitions of the numbered steps, and the work of each."""

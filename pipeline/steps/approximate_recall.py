@@ -1,4 +1,4 @@
-"""`06_score.py --index`: the run's references in any Faiss index, and what it loses against exact search."""
+"""`06_score.py --index`: the run's references in any Faiss index, and its recall against exact search."""
 
 import faiss
 
@@ -12,7 +12,17 @@ from submissions.vectors.concatenated import open_concatenated
 
 
 def print_index_recall(run: Run, factory: str, probes: int | None, force: bool) -> None:
-    """Build the index where training vectors, references or factory string have changed; print its recall and speed."""
+    """Build an index unless it is up to date, and print its recall and speed.
+
+    Args:
+        run: The run, finished up to step 04.
+        factory: A string of Faiss's index factory.
+        probes: Number of inverted lists searched for each query; None for the square root of their number.
+        force: Build it even if nothing has changed.
+
+    Raises:
+        UserError: when an earlier step has not been done, Faiss rejects the string, or `probes` does not apply to the index.
+    """
     training, references = (run.require(run.paths.projected(part)) for part in ("training", "reference"))
     queries = run.require(run.paths.normalized_queries)
     report_stale(run, STEPS[: STEPS.index(SCORE)])
@@ -33,8 +43,8 @@ def print_index_recall(run: Run, factory: str, probes: int | None, force: bool) 
     index = open_index(folder, probes)
     recall = measure_recall(index, open_concatenated([queries]), searched, seed=run.recipe.seed)
     lists = faiss.try_extract_index_ivf(index)
-    looked = f", {lists.nprobe} of {lists.nlist} lists looked into" if lists is not None else ""
+    probed = f", {lists.nprobe} of {lists.nlist} lists searched" if lists is not None else ""
     print(
-        f"{factory}{looked}: recall at 1 {recall.at_1:.3f}, at 10 {recall.at_10:.3f} against exact search of {recall.queries} "
-        f"queries among {index.ntotal:,} references; {recall.queries / recall.seconds:.0f} queries/s; kept in {folder}"
+        f"{factory}{probed}: recall at 1 {recall.at_1:.3f}, at 10 {recall.at_10:.3f} against exact search of {recall.queries} "
+        f"queries among {index.ntotal:,} references; {recall.queries / recall.seconds:.0f} queries/s; stored in {folder}"
     )

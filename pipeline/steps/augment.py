@@ -7,7 +7,11 @@ from pipeline.run.training_roles import training_roles
 
 
 def make_queries(run: Run) -> None:
-    """Edit held-out training images into queries, with ground truth and the record of every edit."""
+    """Edit validation images into queries, and write their ground truth and a record of every edit.
+
+    Raises:
+        UserError: when there are too few images, or two have the same id.
+    """
     roles, settings = training_roles(run), run.recipe.queries
     make_query_set(
         references=roles.references,
@@ -22,7 +26,7 @@ def make_queries(run: Run) -> None:
 
 
 def draw_sheets(run: Run, images: int) -> None:
-    """Draw the contact sheets of the edits of this many training images."""
+    """Draw the contact sheets of the edits, applied to this many training images."""
     roles, paths = training_roles(run), run.paths
     edits, compositions = paths.contact_sheet_of_edits, paths.contact_sheet_of_compositions
     draw_contact_sheets(roles.classes, roles.overlays, images, run.recipe.seed, edits, compositions)

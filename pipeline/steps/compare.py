@@ -1,4 +1,4 @@
-"""Two submissions compared: the difference with its interval, and a page of the queries that were won and lost."""
+"""`06_score.py --compare`: the difference of two submissions with its interval, and a page of the copies won and lost."""
 
 from pathlib import Path
 
@@ -22,28 +22,28 @@ def compare(
     edits: Path | None = None,
     report: Path | None = None,
 ) -> None:
-    """Print both µAPs and their difference; write the page into `report`, or into the second's folder where it is a run.
+    """Print the µAP of two submissions and their difference, and write a page that compares them.
 
     Args:
-        paths: The two that are compared, each a run folder, a submission (.h5) or a matching track's .csv.
-        data: Data set whose images the page shows; without it that of the second run, or of the first.
-        ground_truth: CSV to score with; without it the data set's.
-        edits: CSV of the queries' edits; without it the data set's.
-        report: Where the page goes.
+        paths: Two runs (folders), submissions (.h5) or matching-track files (.csv).
+        data: Data set whose images the page shows; None for that of the second run, or of the first.
+        ground_truth: CSV to score with; None for the data set's.
+        edits: CSV of the queries' edits; None for the data set's.
+        report: Folder of the page; None for one in the second run. No page is written if the second path is a file.
 
     Raises:
-        UserError: More than two paths, several processes, nothing to score with, or a file that cannot be scored.
+        UserError: when there are more than two paths or several processes, there is no ground truth, or a file cannot be scored.
     """
     if process_count() > 1:
-        raise UserError("--compare runs on one process: start it without torchrun.")
+        raise UserError(f"--compare was started on {process_count()} processes, but uses one: start it without torchrun.")
     if len(paths) > 2:
-        raise UserError(f"--compare takes one or two runs or files, not {len(paths)}.")
+        raise UserError(f"--compare was given {len(paths)} runs or files; give one or two.")
     if report is not None:
         check_output_folder(report, "--report")
     images = _open_data(data, paths)
     truth_file = ground_truth or (images.ground_truth if images else None)
     if truth_file is None:
-        raise UserError("there is nothing to score with: name a ground truth with --ground-truth CSV.")
+        raise UserError("there is no ground truth to score against: give one with --ground-truth CSV.")
     truth = read_ground_truth(truth_file)
     sides = []
     for path, name in zip(paths, _names(paths), strict=True):
@@ -62,24 +62,24 @@ def compare(
 
 
 def _submission(path: Path) -> Path:
-    """The file to score: a run's submission, or the file itself."""
+    """Return the file to score: a run's submission, or the file itself."""
     if not path.is_dir():
         return path
     submission = RunPaths(path).submission
     if not submission.is_file():
-        raise UserError(f"{path} holds no {submission.name}. Finish the run: python pipeline/05_submit.py --run {path}")
+        raise UserError(f"{path} has no {submission.name}. Finish the run: python pipeline/05_submit.py --run {path}")
     return submission
 
 
 def _open_data(data: Path | None, paths: list[Path]) -> IscFolder | None:
-    """The data set that is named, or else that of the second run, or of the first."""
+    """Open the given data set, or else that of the second run or of the first; None where there is none."""
     known = [read_json(RunPaths(path).description).get("data") for path in reversed(paths)]
     folder = data or next((Path(name) for name in known if name), None)
     return open_isc_folder(folder) if folder is not None else None
 
 
 def _names(paths: list[Path]) -> list[str]:
-    """What the page calls the two: a run's folder, a file's name; with the parent folder where they are the same."""
+    """Return both names for the page: that of a run's folder or of a file, with the parent folder where they are equal."""
     whole = [path.resolve() for path in paths]
     names = [_name(path) for path in whole]
     if names[0] != names[1]:

@@ -1,6 +1,6 @@
-"""The seven steps in order: what each needs, reads, makes and depends on. The whole pipeline on one page.
+"""The whole pipeline on one page: for each of the seven steps its requirements, inputs, outputs and parameters.
 
-The functions that do the work are imported when there is work, so that a run in which nothing has changed takes seconds.
+The functions that do the work are imported only when there is work, so that an up-to-date run takes seconds.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from pipeline.run.training_roles import TrainingRoles, digest_labels, images_to_
 
 
 def run_step(run: Run, step: Step, force: bool = False) -> None:
-    """Do one of the STEPS: check what it needs, report what is stale before it, make what is not up to date.
+    """Do one of the STEPS: check its requirements, report stale earlier steps, make what is not up to date.
 
     Args:
         run: The run to work on.
@@ -26,7 +26,8 @@ def run_step(run: Run, step: Step, force: bool = False) -> None:
         force: Make its products again even if nothing has changed.
 
     Raises:
-        UserError: An earlier step has not been done.
+        UserError: when an earlier step has not been done, another process works in the run folder, or the work fails for a reason
+            that the user can fix.
     """
     for path in step.needs(run):
         run.require(path)
@@ -84,7 +85,7 @@ def _trained_model(run: Run, name: str, roles: Callable[[], TrainingRoles]) -> P
 
 
 def _whitening_images(settings: ModelSettings | HandmadeModelSettings) -> ImageSet | None:
-    """A folder of its own, where the recipe names one."""
+    """Return the images of a separate folder for the whitening, if the recipe names one."""
     folder = settings.whitening_images if isinstance(settings, ModelSettings) else None
     return None if folder is None else find_images(folder, naming="path")
 
@@ -194,7 +195,7 @@ def _scored(run: Run) -> list[Product]:
 
 
 def has_ground_truth(run: Run) -> bool:
-    """Whether the run's data set says which query copies which reference, so that there is something to score."""
+    """Whether the run's data set has a ground truth to score against."""
     return (run.data / GROUND_TRUTH).is_file()
 
 

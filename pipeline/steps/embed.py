@@ -1,6 +1,6 @@
-"""Step 02's work: images → a vectors file, by shards that are written as they finish.
+"""Step 02's work: embed images into a vectors file, in shards that are written as soon as they are finished.
 
-A killed run loses at most one shard; several processes share them.
+A killed run loses at most one shard per process.
 """
 
 import hashlib
@@ -30,14 +30,23 @@ from models.settings import EmbeddingSettings
 from pipeline.run.manifest import fingerprint
 from submissions.vectors.files import describe_vectors, iterate_vectors, write_vectors
 
-LONGEST_WAIT = timedelta(hours=24)  # of processes for each other
+BARRIER_TIMEOUT = timedelta(hours=24)  # processes wait for the slowest at most this long
 
 
 def embed_to_file(checkpoint: Path, images: ImageSet, settings: EmbeddingSettings, output: Path) -> None:
     """Embed all images into `output`; unreadable ones are reported and listed with their reasons in `<output>.unreadable.txt`.
 
-    Of n processes (torchrun) each embeds every n-th shard and the first one joins them. Shards have fixed bounds, so the file is
-    the same bit by bit for any number of processes.
+    With n processes (torchrun) each embeds every n-th shard, and the first one concatenates them. Shards have fixed bounds, so
+    that the file is bit-identical for any number of processes.
+
+    Args:
+        checkpoint: The network.
+        images: The images to embed.
+        settings: How they are embedded.
+        output: The vectors file to write.
+
+    Raises:
+        UserError: when the checkpoint cannot be loaded, a process is lost, or the disk is full.
     """
     rank, ranks = process_rank(), process_count()
     _report_device(choose_workers(settings.workers))
@@ -64,13 +73,16 @@ def embed_to_file(checkpoint: Path, images: ImageSet, settings: EmbeddingSetting
 
 
 def embed_folder(checkpoint: Path, folder: Path, output: Path, workers: int | None = None) -> None:
-    """Embed any folder outside a run; ids are the paths below it without their endings.
+    """Embed any folder outside a run; ids are the paths relative to it, without extension.
 
     Args:
         checkpoint: The network.
-        folder: Its images are embedded.
-        output: The vectors file.
-        workers: Processes that decode images; None for as many as there are cores.
+        folder: Folder of the images.
+        output: The vectors file to write.
+        workers: Processes that decode images; None for one per core.
+
+    Raises:
+        UserError: when the folder holds no image, the checkpoint cannot be loaded, or the disk is full.
     """
     settings = EmbeddingSettings(workers=workers)
     embed_to_file(checkpoint, find_images(folder, naming="path"), settings, output)
@@ -79,12 +91,12 @@ def embed_folder(checkpoint: Path, folder: Path, output: Path, workers: int | No
 
 @cache
 def _report_device(workers: int) -> None:
-    """Print what embeds, once for all files of a step."""
-    print_once(f"  embeds on {describe_device(best_device())}; {workers} workers decode images, {usable_cores()} cores")
+    """Print the device and the workers, once for all files of a step."""
+    print_once(f"  embedding on {describe_device(best_device())}; {workers} workers decode images, {usable_cores()} cores")
 
 
 def _is_whole(shard: Path) -> bool:
-    """Whether a shard has been written; a torn one is written again."""
+    """Whether a shard is complete; a truncated one is written again."""
     try:
         return bool(describe_vectors(shard).ids)
     except UserError:
@@ -104,17 +116,17 @@ def _embed_shard(loaded: Checkpoint, images: ImageSet, settings: EmbeddingSettin
 
 
 def _digest(checkpoint: Path, images: ImageSet, settings: EmbeddingSettings) -> str:
-    """What the shards were made from; shards of something else are never joined."""
+    """Return a digest of what the shards are made from, so that shards of anything else are never used."""
     made_from = [fingerprint(checkpoint), fingerprint(images), settings.what_makes_shards()]
     return hashlib.sha256(json.dumps(made_from).encode()).hexdigest()[:16]
 
 
 def _wait_for_all(ranks: int) -> None:
-    """Wait until every process has come here; torchrun ends all of them where one is lost."""
+    """Wait for all processes; torchrun ends all of them if one is lost."""
     if ranks > 1:
         with report_lost_process("embedding"):
             if not distributed.is_initialized():
-                distributed.init_process_group("gloo", timeout=LONGEST_WAIT)
+                distributed.init_process_group("gloo", timeout=BARRIER_TIMEOUT)
             distributed.barrier()
 
 

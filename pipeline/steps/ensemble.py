@@ -1,4 +1,4 @@
-"""Step 03's work: concatenated embeddings → chosen variant → projected sets, in blocks (ISC2021 paper, section 2.6)."""
+"""Step 03's work: choose the variant of the ensemble and project all sets with it, in blocks (ISC2021 paper, section 2.6)."""
 
 from collections.abc import Iterator
 
@@ -28,7 +28,7 @@ def join_models(run: Run) -> None:
     """Choose the variant, fit the projection on training vectors, write the projected sets.
 
     Raises:
-        UserError: Vectors of a model come from different checkpoints, a training image is a query or reference too, or there
+        UserError: when a model's vectors come from different checkpoints, a training image is also a query or reference, or there
             are too few training images.
     """
     paths, recipe = run.paths, run.recipe
@@ -41,8 +41,8 @@ def join_models(run: Run) -> None:
     sample = weighted.sample(recipe.ensemble.training_sample, recipe.seed)
     with prefix_errors(training.name):
         projection = fit_projection(sample, variant.dimensions).of_unweighted(weighted.weight_of_dimensions())
-    del sample  # larger than all that follows
-    paths.choice.unlink(missing_ok=True)  # written last: where it exists, the sets belong together
+    del sample  # larger than everything that follows
+    paths.choice.unlink(missing_ok=True)  # written last: where it exists, the projected sets are consistent
     for name in SETS:
         part = joined(run, name)
         write_vectors(paths.projected(name), part.ids, _projected(part, projection, variant), part.unreadable)
@@ -65,7 +65,11 @@ def joined(run: Run, name: str) -> ConcatenatedVectors:
 
 
 def _require_same_dimensions(run: Run) -> None:
-    """UserError where one set of a model was made by another checkpoint than its training vectors."""
+    """Check that all sets of each model have the dimensions of its training vectors.
+
+    Raises:
+        UserError: when they differ, so that they come from different checkpoints.
+    """
     for model in run.recipe.models:
         training, *others = (run.paths.embeddings(model, name) for name in SETS)
         wanted = describe_vectors(training).dimensions
@@ -73,13 +77,13 @@ def _require_same_dimensions(run: Run) -> None:
             found = describe_vectors(path).dimensions
             if found != wanted:
                 raise UserError(
-                    f"{path} has {found} dimensions, {training} has {wanted}: they were made by different checkpoints. Delete "
+                    f"{path} has {found} dimensions, but {training} has {wanted}: they come from different checkpoints. Delete "
                     f"both and embed again: python pipeline/02_embed.py --run {run.folder}"
                 )
 
 
 def _choice(run: Run, training: ConcatenatedVectors) -> tuple[Variant, pd.DataFrame]:
-    """The best candidate and the table of all; with a single one there is nothing to choose, and nothing is loaded."""
+    """Return the best candidate and the table of all; if there is only one, no vectors are loaded."""
     recipe = run.recipe
     models = list(recipe.models)
     only = only_candidate(recipe.ensemble, recipe.normalization, models)
@@ -91,8 +95,8 @@ def _choice(run: Run, training: ConcatenatedVectors) -> tuple[Variant, pd.DataFr
     for method in recipe.normalization.methods:
         if method not in usable:
             print(
-                f"  left out: {method} looks at {neighbours_needed(recipe.normalization, method)} training neighbours, there are "
-                f"{others}. Add training images or lower the neighbours of normalization in the recipe."
+                f"  skipped: {method} needs {neighbours_needed(recipe.normalization, method)} training neighbours, but there are "
+                f"{others}. Add training images or lower the numbers of neighbours under normalization in the recipe."
             )
     truth = read_ground_truth(run.paths.query_ground_truth)
     tables = []
@@ -105,9 +109,17 @@ def _choice(run: Run, training: ConcatenatedVectors) -> tuple[Variant, pd.DataFr
 def synthetic_candidates(
     run: Run, training: ConcatenatedVectors, roles: TrainingRoles, dimensions: int, weights: tuple[float, ...] = ()
 ) -> ValidationVectors:
-    """The vectors that the variant is chosen on: synthetic queries and held-out training images, no real query or reference.
+    """Project the vectors that the variant is chosen on: synthetic queries and training images, no real query or reference.
 
-    weights: of the models' vectors, none for equal ones.
+    Args:
+        run: The run.
+        training: All models' vectors of the training images.
+        roles: The training images by role.
+        dimensions: Number of PCA dimensions.
+        weights: Factor of each model's vectors; () if all are 1.
+
+    Raises:
+        UserError: when an image has no vector, or there are too few training images.
     """
     synthetic = joined(run, "synthetic")
     if weights:

@@ -11,7 +11,11 @@ from submissions.vectors.files import read_vectors, write_vectors
 
 @search_on_gpu()
 def normalize(run: Run) -> None:
-    """Write the queries' vectors [n, d] as the chosen variant normalises them."""
+    """Normalise the queries by the chosen variant and write them.
+
+    Raises:
+        UserError: when a training image is also a query, there are too few training images, or a file cannot be read.
+    """
     paths = run.paths
     variant, _ = read_choice(paths.choice)
     queries, training = (read_vectors(paths.projected(part)) for part in ("query", "training"))

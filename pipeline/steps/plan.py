@@ -1,4 +1,4 @@
-"""What a run's training will need, as a table."""
+"""`01_train.py --plan`: the memory, disk space and time that a run's training needs."""
 
 from rich.console import Console
 from rich.table import Table
@@ -8,19 +8,24 @@ from models.training.plan import StagePlan, plan_model, this_machine
 from pipeline.run.run import Run
 from pipeline.run.training_roles import training_roles
 
-GIB, WIDTH = 2**30, 140
+GIB = 2**30  # bytes
+CONSOLE_WIDTH = 140  # characters
 
 
 def print_plan(run: Run, processes: int) -> None:
-    """Print a row per model and stage, and whether this machine has the memory and the disk.
+    """Print a row for each model and stage, and whether this machine has enough memory and disk space.
+
+    Args:
+        run: The run.
+        processes: Number of processes that would share the training, at least 1.
 
     Raises:
-        UserError: `processes` is below 1, or a model cannot be trained at a stage's image size.
+        UserError: when `processes` is below 1, or a model cannot be trained at a stage's image size.
     """
     if processes < 1:
-        raise UserError(f"--processes {processes}: one at least.")
+        raise UserError(f"--processes {processes}: give at least 1.")
     roles = training_roles(run)
-    machine, console = this_machine(run.folder, processes), Console(width=WIDTH)
+    machine, console = this_machine(run.folder, processes), Console(width=CONSOLE_WIDTH)
     table = Table(
         title=f"{run.folder}: {len(roles.classes):,} training images, {machine.device}, {processes} process(es), memory in GiB"
     )
@@ -40,10 +45,12 @@ def print_plan(run: Run, processes: int) -> None:
                 table.add_row(*_cells(name, plan), "yes" if plan.memory < machine.memory else "no")
     console.print(table)
     if not plans:
-        console.print("all models are made by hand: there is nothing to train")
+        console.print("all models are handmade: there is nothing to train")
         return
     most, cache = max(plan.memory for plan in plans), sum(disk.values())
-    state = max(plan.state for plan in plans) + sum(plan.network // 2 for plan in plans)  # of one training; checkpoints of all
+    state = max(plan.state for plan in plans) + sum(
+        plan.network // 2 for plan in plans
+    )  # state of one training at a time, checkpoints of all
     hours = sum(plan.most_seconds for plan in plans) / 3600
     enough = "fits" if most < machine.memory else "does not fit: lower batch_size or image_size, or use more processes (torchrun)"
     console.print(f"memory: {_gib(most)} of {_gib(machine.memory)} GiB free in each process, {enough}")
@@ -54,7 +61,7 @@ def print_plan(run: Run, processes: int) -> None:
         f"{_gib(machine.disk)} GiB free, {enough}"
     )
     bound = "hours at most for network, classes, optimisers and edits"
-    console.print(f"time: {hours:.1f} {bound}; stages that reach their loss end earlier")
+    console.print(f"time: {hours:.1f} {bound}; a stage ends earlier once it reaches its target loss")
 
 
 def _cells(name: str, plan: StagePlan) -> list[str]:

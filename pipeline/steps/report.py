@@ -1,4 +1,4 @@
-"""The run's report: beside the scores its distributions, learning curves, steps and versions."""
+"""The run's report: scores, their distributions, learning curves, steps and versions."""
 
 from pathlib import Path
 from typing import Any
@@ -26,14 +26,20 @@ def write_run_report(
     submitted: tuple[Scores, RankedPairs, Interval],
     before: RankedPairs | None,
 ) -> Path:
-    """Write the run's report and return its page.
+    """Write the run's report.
 
     Args:
         run: The run.
         data: Its data set, which has a ground truth.
-        variants: Figures of every variant, as in scores.json.
-        submitted: Scores, ranking and µAP interval of the submission.
-        before: The ranking without normalisation; None where the submission is not normalised.
+        variants: Scores of every variant, as in scores.json.
+        submitted: Scores, ranked pairs and µAP interval of the submission.
+        before: Ranked pairs without normalisation; None where the submission is not normalised.
+
+    Returns:
+        The path of the report's page.
+
+    Raises:
+        UserError: when a file of an earlier step cannot be read, or the disk is full.
     """
     truth = read_ground_truth(data.ground_truth or "")
     scores, ranked, interval = submitted
@@ -61,7 +67,7 @@ def write_run_report(
 
 
 def read_curve(path: Path) -> pd.DataFrame:
-    """Read a model's learning curve, a row per epoch; empty where there is none."""
+    """Read a model's learning curve, a row per epoch; empty if there is none."""
     try:
         return pd.read_csv(path)
     except (FileNotFoundError, pd.errors.EmptyDataError):
@@ -69,7 +75,11 @@ def read_curve(path: Path) -> pd.DataFrame:
 
 
 def read_steps(manifests: Path) -> tuple[list[StepDone], dict[str, str]]:
-    """Read the run's steps before this one, in order, and every version that took part; several versions are joined by "and"."""
+    """Read the manifests of the steps before 06.
+
+    Returns:
+        The products in order, and the version of each package by name; several versions of a package are joined by "and".
+    """
     steps, used = [], {name: {number} for name, number in versions().items()}
     for path in sorted(path for path in manifests.glob("*.json") if not path.stem.startswith("06_score")):
         record = read_json(path)
@@ -92,6 +102,6 @@ def _distributions(run: Run, truth: GroundTruth, ranked: RankedPairs, before: Ra
 
 
 def threshold(ranked: RankedPairs) -> float | None:
-    """Return the lowest score that counts at 90 % precision; None where precision never reaches it."""
+    """Return the lowest score within 90 % precision; None where precision never reaches 90 %."""
     last = last_place_at_90(ranked)
     return -float(ranked.distances[last - 1]) if last else None

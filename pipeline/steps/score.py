@@ -1,4 +1,4 @@
-"""Step 06's work: every variant of the run, the baselines on the same images, scores.json and the report."""
+"""Step 06's work: score every variant of the run and the baselines on the same images, write scores.json and the report."""
 
 import hashlib
 import json
@@ -41,10 +41,10 @@ class Scored:
     """One row of the table of variants.
 
     Attributes:
-        name: What the table calls it.
-        scores: Its figures.
-        ranked: Its pairs, best first.
-        interval: Bootstrap interval of its µAP.
+        name: Name in the table.
+        scores: Its scores.
+        ranked: Its ranked pairs, best first.
+        interval: 95 % bootstrap interval of its µAP.
         submitted: Whether it is the submission.
     """
 
@@ -55,7 +55,7 @@ class Scored:
     submitted: bool = False
 
     def as_dict(self) -> dict[str, Any]:
-        """The row as scores.json holds it."""
+        """Return the row as it is written to scores.json."""
         bounds = {"micro_average_precision_95": [self.interval.low, self.interval.high]}
         return {"name": self.name, "submitted": self.submitted} | self.scores.as_dict() | bounds
 
@@ -67,10 +67,11 @@ def _scored(name: str, queries: Vectors, references: Vectors, truth: GroundTruth
 
 @search_on_gpu()
 def score_variants(run: Run) -> None:
-    """Write `scores.json` (the figures of the submission and of all variants), the details and the report.
+    """Write `scores.json` (scores of the submission and of all variants), the details and the report.
 
     Raises:
-        ValueError: The data set has no ground truth.
+        ValueError: when the data set has no ground truth.
+        UserError: when a file of an earlier step cannot be read, or does not match the ground truth.
     """
     data = open_isc_folder(run.data)
     if data.ground_truth is None:
@@ -92,14 +93,17 @@ def score_variants(run: Run) -> None:
 def score_file(
     path: Path, ground_truth: Path, output: Path | None = None, details: Path | None = None, edits: Path | None = None
 ) -> None:
-    """Score a submission or matching-track file and print its figures as JSON.
+    """Score a submission or matching-track file and print its scores as JSON.
 
     Args:
         path: The file, .h5 or .csv.
         ground_truth: CSV of query_id,reference_id.
-        output: Where the figures are written as well.
-        details: Folder for the precision-recall curve and, with `edits`, the recall by edit.
-        edits: CSV of query_id,edits.
+        output: File to write the scores to as well; None for none.
+        details: Folder for the precision-recall curve and, with `edits`, the recall by edit; None for none.
+        edits: CSV of query_id,edits; None where the edits are not known.
+
+    Raises:
+        UserError: when a file cannot be read, is invalid or does not match the ground truth.
     """
     truth = read_ground_truth(ground_truth)
     scores, ranked = ranked_file(path, truth)
@@ -114,10 +118,12 @@ def score_file(
 
 @search_on_gpu()
 def ranked_file(path: Path, truth: GroundTruth) -> tuple[Scores, RankedPairs]:
-    """Score a descriptor submission (.h5), its references shared out over processes (torchrun), or a matching-track file (.csv).
+    """Score a descriptor submission (.h5) or a matching-track file (.csv).
+
+    Under torchrun, the references of a submission are distributed over processes; all but the first exit after the search.
 
     Raises:
-        UserError: The file is not a valid submission, or holds none of the ground truth's queries.
+        UserError: when the file is invalid, or lacks queries or references of the ground truth.
     """
     if path.suffix.lower() == ".csv":
         return evaluate_matches(path, truth)
@@ -132,14 +138,14 @@ def _evaluated(
 ) -> tuple[Scores, RankedPairs]:
     if ranks == 1:
         return evaluate(queries, references, truth)
-    # named after what is searched, so that parts left by a killed run are those of the same search
+    # named after what is searched, so that leftovers of a killed run can only be parts of the same search
     searched = json.dumps([fingerprint(path), truth.query_ids, ranks]).encode()
     folder = path.parent / f".search-{path.stem}-{hashlib.sha256(searched).hexdigest()[:16]}"
 
     def shared_search(queries: NDArray[np.float32], references: NDArray[np.float32], count: int) -> ScoredPairs:
         pairs = search_pairs_on_ranks(queries, references, count, rank, ranks, folder)
         if pairs is None:
-            sys.exit(0)  # the first process merges, scores and reports
+            sys.exit(0)  # only the first process merges, scores and reports
         return pairs
 
     result = evaluate(queries, references, truth, shared_search)
@@ -148,7 +154,11 @@ def _evaluated(
 
 
 def write_details(folder: Path, ranked: RankedPairs, truth: GroundTruth, edits_file: Path | None) -> None:
-    """Write `precision_recall.csv` and, where the edits are known, `recall_by_edit.csv` and `recall_by_number_of_edits.csv`."""
+    """Write `precision_recall.csv` and, with an `edits_file`, `recall_by_edit.csv` and `recall_by_number_of_edits.csv`.
+
+    Raises:
+        UserError: when the CSV of edits cannot be read, or the disk is full.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     write_curve(folder / "precision_recall.csv", ranked)
     if edits_file is not None:
@@ -158,7 +168,7 @@ def write_details(folder: Path, ranked: RankedPairs, truth: GroundTruth, edits_f
 
 
 def _baselines(data: IscFolder, truth: GroundTruth) -> list[Scored]:
-    """The 64-bit perceptual hash, and 24 × 24 grey pixels whitened on the training images."""
+    """Score the 64-bit perceptual hash, and 24 × 24 grey pixels whitened on the training images."""
     hashes = [_as_vectors(part.ids, describe(part, perceptual_hash)) for part in (data.query, data.reference)]
     rows = [_scored("baseline: 64-bit perceptual hash", hashes[0], hashes[1], truth)]
     training, *parts = (
@@ -183,7 +193,7 @@ def _single_models(run: Run, truth: GroundTruth) -> list[Scored]:
 
 
 def _ensemble_variants(run: Run, truth: GroundTruth) -> list[Scored]:
-    """The ensemble without and with each normalisation, at the β that the synthetic queries chose for it."""
+    """Score the ensemble without and with each normalisation, at the β chosen for it on the synthetic queries."""
     variant, table = read_choice(run.paths.choice)
     queries, references, training = (read_vectors(run.paths.projected(part)) for part in ("query", "reference", "training"))
     betas = {method: best_beta(table, variant, method) for method in METHOD_NAMES}

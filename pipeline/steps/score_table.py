@@ -8,7 +8,7 @@ from rich.table import Table
 
 
 def print_scores(path: Path) -> None:
-    """Print the variants of a `scores.json`, the submitted one in bold."""
+    """Print the variants of a `scores.json` as a table, the submitted one in bold."""
     scores = json.loads(path.read_text(encoding="utf-8"))
     table = Table(title=f"{scores['queries']} queries, {scores['references']} references, {scores['true_pairs']} copies")
     for column in ("variant", "µAP", "recall at P90", "recall at rank 1"):

@@ -1,4 +1,4 @@
-"""Step 05's work: the submission, and the check of any submission against the challenge's rules."""
+"""Step 05's work: write the submission, and check any submission against the challenge's rules."""
 
 from pathlib import Path
 
@@ -11,25 +11,32 @@ from submissions.vectors.files import read_vectors
 
 
 def submit(run: Run) -> None:
-    """Write the run's submission and, from the file as it was written, the matching track's pairs."""
+    """Write the run's submission and, from the written file, the pairs of the matching track.
+
+    Raises:
+        UserError: when the submission would break a rule, or the disk is full.
+    """
     paths = run.paths
     write_submission(paths.submission, read_vectors(paths.normalized_queries), read_vectors(paths.projected("reference")))
     write_matches(paths.matches, *read_submission(paths.submission))
 
 
 def check_submission(path: Path, data: Path | None) -> None:
-    """Print that the file is valid.
+    """Validate a submission, and print that it is valid.
 
     Args:
         path: The submission.
-        data: Data set whose query and reference ids it must hold; without it ids are not compared.
+        data: Data set whose query and reference ids it must hold; None to skip the comparison of ids.
 
     Raises:
-        UserError: It is not; the message lists every broken rule.
+        UserError: when it is invalid; the message lists every problem.
     """
     expected = open_isc_folder(data) if data is not None else None
     ids = (expected.query.ids, expected.reference.ids) if expected else (None, None)
     problems = submission_problems(path, *ids)
     if problems:
         raise UserError(f"{path} is not a valid submission, {len(problems)} problem(s):\n  " + "\n  ".join(problems))
-    print(f"{path} is a valid submission" + ("" if expected else " (ids were not compared with images: add --data DIR)"))
+    print(
+        f"{path} is a valid submission"
+        + ("" if expected else " (its ids were not compared with those of a data set: add --data DIR)")
+    )

@@ -1,4 +1,4 @@
-"""`06_score.py --subsets`: µAP of every single model (ISC2021 paper, table 1) and of every ensemble of a run's members."""
+"""`06_score.py --subsets`: µAP of every single model (ISC2021 paper, table 1) and of every ensemble of a run's models."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from submissions.settings import METHOD_NAMES
 from submissions.vectors.concatenated import ConcatenatedVectors, open_concatenated
 from submissions.vectors.files import Vectors
 
-MOST_MODELS = 8  # 255 subsets
+MAX_MODELS = 8  # 255 subsets
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class SubsetScores:
     """One row of the table.
 
     Attributes:
-        models: The members.
-        plain: Figures without query normalisation.
-        normalized: Figures with the run's chosen one.
+        models: Names of the models.
+        plain: Scores without query normalisation.
+        normalized: Scores with the run's chosen normalisation.
     """
 
     models: tuple[str, ...]
@@ -42,10 +42,10 @@ class SubsetScores:
 
 @search_on_gpu()
 def print_subsets(run: Run) -> None:
-    """Print the table, best ensembles first.
+    """Print the scores of every subset as a table, best first.
 
     Raises:
-        UserError: The data set has no ground truth, or the run has more than 8 models.
+        UserError: when the data set has no ground truth, or the run has more than MAX_MODELS models.
     """
     rows = list(tqdm(score_subsets(run), desc="scoring subsets", unit="subset", leave=False))
     variant, _ = read_choice(run.paths.choice)
@@ -58,20 +58,22 @@ def print_subsets(run: Run) -> None:
 
 
 def score_subsets(run: Run) -> Iterator[SubsetScores]:
-    """Score each subset of the run's models, single ones first, each joined and projected as the run's variant is.
+    """Score each subset of the run's models, single models first, each concatenated and projected as in the run's variant.
 
-    The PCA is fitted again for every subset, on the training vectors alone. Dimensions are at most those that the members have
-    together; weights that the run may have chosen are those of the whole ensemble and do not count.
+    A PCA is fitted for every subset on the training vectors alone; it has at most as many dimensions as the models together.
+    Weights that the run may have chosen apply to the whole ensemble and are not used.
 
     Raises:
-        UserError: The data set has no ground truth, or the run has more than 8 models.
+        UserError: when the data set has no ground truth, or the run has more than MAX_MODELS models.
     """
     data = open_isc_folder(run.data)
     if data.ground_truth is None:
-        raise UserError(f"{run.data} has no public_ground_truth.csv, so there is nothing to score subsets of models by.")
+        raise UserError(f"{run.data} has no public_ground_truth.csv, so that subsets of models cannot be scored. Add the file.")
     models = list(run.recipe.models)
-    if len(models) > MOST_MODELS:
-        raise UserError(f"--subsets: {len(models)} models have {2 ** len(models) - 1} subsets; at most {MOST_MODELS} models.")
+    if len(models) > MAX_MODELS:
+        raise UserError(
+            f"--subsets: {len(models)} models have {2 ** len(models) - 1} subsets. Use a recipe with at most {MAX_MODELS} models."
+        )
     truth = read_ground_truth(data.ground_truth)
     variant, _ = read_choice(run.paths.choice)
     for chosen in chain.from_iterable(combinations(models, size) for size in range(1, len(models) + 1)):

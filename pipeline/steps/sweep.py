@@ -1,4 +1,4 @@
-"""`04_normalize.py --sweep`: µAP of every normalisation over β and k, on the synthetic queries only."""
+"""`04_normalize.py --sweep`: µAP of every normalisation for many β and k, on the synthetic queries only."""
 
 from collections.abc import Iterator
 
@@ -25,13 +25,19 @@ from submissions.scoring.metrics import evaluate
 from submissions.settings import PAPER_SIMILARITY_NEIGHBOURS, NormalizationSettings
 from submissions.vectors.files import Vectors
 
-BETAS = (0.25, 0.5, 1.0, 1.8, 2.5)
+BETAS = (0.25, 0.5, 1.0, 1.8, 2.5)  # strengths β, and α of score normalisation
 Rows = NDArray[np.float32]
 
 
 @search_on_gpu()
 def print_sweep(run: Run) -> None:
-    """Print a table, best first; PCA and neighbours come from training images that the synthetic queries were not made from."""
+    """Print µAP of every normalisation, best first.
+
+    PCA and neighbours come from training images that the synthetic queries were not made from.
+
+    Raises:
+        UserError: when an earlier step has not been done, or there are too few training images.
+    """
     roles = training_roles(run)
     variant, _ = read_choice(run.paths.choice)
     training = joined(run, "training")
@@ -52,7 +58,7 @@ def print_sweep(run: Run) -> None:
 
 
 def _candidates(queries: Rows, references: Rows, training: Rows) -> Iterator[tuple[str, Rows, Rows]]:
-    """(name, queries, references) of every candidate."""
+    """Yield name, queries [n, d] and references [m, d] of every normalisation."""
     yield "none", queries, references
     most = min(100, len(training))
     nearest = find_neighbours(queries, training, most)

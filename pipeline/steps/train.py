@@ -1,4 +1,4 @@
-"""Step 01's work: one model through its drip stages, validated on the synthetic queries."""
+"""Step 01's work: drip training of one model, validated on the synthetic queries."""
 
 from models.network.descriptor import check_backbone
 from models.settings import HandmadeModelSettings
@@ -10,10 +10,16 @@ from pipeline.steps.validate import synthetic_score
 
 
 def train(run: Run, name: str, roles: TrainingRoles) -> None:
-    """Train one model of the recipe, or go on where it stopped; of one made by hand only the whitening is fitted.
+    """Train one model of the recipe, or resume its training; for a handmade model only the whitening is fitted.
+
+    Args:
+        run: The run.
+        name: The model's name in the recipe.
+        roles: The training images by role.
 
     Raises:
-        UserError: A backbone of the recipe is unknown, that of another model too: it must not wait until this one has trained.
+        UserError: when the backbone of any model of the recipe is unknown, so that the error does not come after hours of
+            training another one.
     """
     for model in run.recipe.trained_models.values():
         check_backbone(model.descriptor.backbone)

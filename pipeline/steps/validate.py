@@ -19,14 +19,17 @@ from submissions.vectors.files import Vectors
 def synthetic_score(
     run: Run, roles: TrainingRoles, descriptor: Descriptor, image_size: int, settings: EmbeddingSettings
 ) -> float:
-    """Compute the µAP of the descriptor as it stands, without ensemble and normalisation.
+    """Compute the µAP 0…1 of a descriptor on the synthetic queries, without ensemble and normalisation.
 
     Args:
         run: The run whose synthetic queries are searched.
-        roles: Its validation references are searched in.
-        descriptor: The network; it is in training mode afterwards.
-        image_size: In pixels.
-        settings: How it embeds.
+        roles: The training images by role; the queries are searched in the validation references.
+        descriptor: The network; it is left in training mode.
+        image_size: Side of the square input in pixels.
+        settings: How images are embedded.
+
+    Raises:
+        UserError: when the synthetic queries are missing or their ground truth cannot be read.
     """
     checkpoint = Checkpoint(descriptor, image_size, {})
     found = _embedded(settings, checkpoint, find_images(run.paths.query_images))

@@ -202,7 +202,7 @@ def test_wrong_input_gives_one_message_and_exit_code_2(finished: Path, tmp_path:
         file["query"], file["reference"] = np.zeros((1, 257), np.float32), np.zeros((1, 257), np.float32)
         file["query_ids"], file["reference_ids"] = ["Q00000"], ["R000000"]
     message = fails(tmp_path, "06_score", "--submission", tmp_path / "wide.h5", "--ground-truth", truth)
-    assert "257 dimensions; at most 256" in message
+    assert "257 dimensions; 1…256" in message
     message = fails(tmp_path, "05_submit", "--check", tmp_path / "wide.h5", "--data", finished / "data")
     assert "images have no vector" in message
 
@@ -268,7 +268,7 @@ def test_a_stopped_run_all_leaves_no_step_behind(tmp_path: Path, number: int, co
         time.sleep(0.05)
     process.send_signal(number)
     _, message = process.communicate(timeout=60)
-    assert process.returncode == code and "stopped; the same command goes on" in message and "Traceback" not in message
+    assert process.returncode == code and "stopped; the same command continues" in message and "Traceback" not in message
     written = sorted(tmp_path.rglob("*"))
     time.sleep(0.5)
     assert sorted(tmp_path.rglob("*")) == written and not list(tmp_path.glob("runs/data/.sample.*.part"))

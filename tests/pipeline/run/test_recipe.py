@@ -52,18 +52,18 @@ def test_the_papers_seven_models() -> None:
         (MINIMAL + "    optimizer: {learning_rate: .inf}\n", "learning_rate: .*finite"),
         (MINIMAL + "    objective: {kind: arcface, scale: .nan}\n", "scale: .*finite"),
         (MINIMAL + "split: {validation: 0.6, overlay: 0.5}\n", "split: validation 0.6 and overlay 0.5 leave no image"),
-        (MINIMAL + "queries: {count: 10, copies: 20}\n", "queries: copies 20 are some of the queries: at most count, 10"),
+        (MINIMAL + "queries: {count: 10, copies: 20}\n", "queries: copies 20 must be at most count, 10"),
         (MINIMAL + "queries: {count: 1000000000000000}\n", "queries.count: at most"),
         (MINIMAL.replace("test_efficientnet", "test_efficientnet, dimensions: 1000000000000"), "dimensions: "),
-        (MINIMAL + MINIMAL, "the key 'models' stands here again"),
-        (MINIMAL + MINIMAL.replace("models:", ""), "the key 'small' stands here again"),
+        (MINIMAL + MINIMAL, "the key 'models' is repeated"),
+        (MINIMAL + MINIMAL.replace("models:", ""), "the key 'small' is repeated"),
         ("seed: " + "1" * 5000 + "\n", "not valid YAML"),
         ("seed: 2001-99-99\n", "not valid YAML"),
         ("[" * 100_000, "unfolds deeper"),
-        ("a: &a [*a]\n", "'a' holds itself"),
+        ("a: &a [*a]\n", "'a' contains itself"),
         ("#" * 2**21, "larger than 1024 KiB"),
         ("seed: 1\n", "models: Field required"),
-        ("- a\n", "must hold keys and values"),
+        ("- a\n", "must be a mapping"),
         ("a: [\n", "not valid YAML"),
     ],
 )
@@ -83,7 +83,7 @@ def test_a_models_name_is_a_plain_one(tmp_path: Path, name: str) -> None:
     path = tmp_path / "mine.yaml"
     model = {"descriptor": {"backbone": "test_efficientnet"}, "stages": [{"classes": 10}]}
     path.write_text(yaml.safe_dump({"models": {name: model}}))
-    with pytest.raises(UserError, match="a model's name names its folder"):
+    with pytest.raises(UserError, match="a model's name is used as a folder name"):
         read_recipe(path)
     path.write_text(yaml.safe_dump({"models": {"v2l-512_b.1": model}}))
     assert list(read_recipe(path).models) == ["v2l-512_b.1"]
@@ -128,7 +128,7 @@ def test_a_run_made_with_pca_after_whitening_still_opens(tmp_path: Path) -> None
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "recipe.yaml").write_text(WHITENING)
     run = open_run(tmp_path / "run", data=tmp_path)
-    with pytest.raises(UserError, match="PCA comes first"):
+    with pytest.raises(UserError, match="PCA must come first"):
         join_models(run)
 
 

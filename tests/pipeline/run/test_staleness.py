@@ -76,7 +76,7 @@ def test_a_changed_recipe_is_told_by_every_later_step(
     for later in ("04_normalize", "05_submit", "06_score"):
         report_stale(run, STEPS[: names.index(later)])
         said = capsys.readouterr().out
-        assert f"{reported}: what it made before is used. Do it again: python pipeline/{step}.py --run {run.folder}" in said
+        assert f"{reported}: its earlier results are used. Repeat it: python pipeline/{step}.py --run {run.folder}" in said
         assert said.count("\n") == 1
 
 

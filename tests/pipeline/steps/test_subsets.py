@@ -72,5 +72,5 @@ def test_the_command_prints_them(run: Run, monkeypatch: pytest.MonkeyPatch, caps
 
 def test_without_a_ground_truth_there_is_nothing_to_score_by(run: Run) -> None:
     (run.data / GROUND_TRUTH).unlink()
-    with pytest.raises(UserError, match="nothing to score subsets"):
+    with pytest.raises(UserError, match="subsets of models cannot be scored"):
         next(score_subsets(run))

@@ -99,6 +99,6 @@ def test_wrong_input_is_told(evaluate: Evaluate, tmp_path: Path) -> None:
     done = evaluate("--set", "holidays", "--root", tmp_path)
     assert done.returncode == 2 and "jpg/" in done.stderr and "Traceback" not in done.stderr
     done = evaluate("--set", "ukb", "--root", tmp_path, "--distractors", tmp_path)
-    assert done.returncode == 2 and "goes with --set copydays" in done.stderr
+    assert done.returncode == 2 and "only be used with --set copydays" in done.stderr
     done = evaluate("--set", "ukb", "--root", tmp_path, "--pooling-exponent", "nan")
     assert done.returncode == 2 and "--pooling-exponent nan" in done.stderr

@@ -273,7 +273,7 @@ def test_a_run_whose_data_set_was_moved_is_used_with_its_new_place(
     shutil.copytree(small_run, "run")
     Path("run/run.json").write_text(json.dumps({"data": str(pictures / "gone")}))
     arguments = ["--run", "run", "--queries", "queries", "--references", "references", "--false-alarms", "0.01"]
-    with pytest.raises(UserError, match="Name it with --data"):
+    with pytest.raises(UserError, match="name its new place: --data"):
         run_match(*arguments)
     run_match(*arguments, "--data", small_run.parent / "data")
     assert "(0.01 false alarms per query to be expected)" in capsys.readouterr().out

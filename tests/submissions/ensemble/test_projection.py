@@ -49,7 +49,7 @@ def test_fewer_training_vectors_than_dimensions() -> None:
     projection = fit_projection(correlated(10, 30))
     assert len(projection.axes) == 10
     assert np.isfinite(projection.apply(correlated(4, 30), 9, -0.5)).all()
-    with pytest.raises(UserError, match="cannot fit a PCA"):
+    with pytest.raises(UserError, match="too few to fit a PCA"):
         fit_projection(correlated(1, 4))
     with pytest.raises(UserError, match=r"10 training vectors of 30 dimensions .* of 10 dimensions, 16 are .* add training"):
         fit_projection(correlated(10, 30), 16)

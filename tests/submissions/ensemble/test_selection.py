@@ -130,5 +130,5 @@ def test_too_few_training_vectors_are_named_with_their_file(tmp_path: Path, cand
 @pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "dimensions,eigen_power,method,beta\n"])
 def test_a_broken_choice_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "choice.csv").write_text(text)
-    with pytest.raises(UserError, match=r"choice\.csv is not the choice that step 03 wrote .*do step 03 again"):
+    with pytest.raises(UserError, match=r"choice\.csv is not a choice that step 03 wrote .*run step 03 again"):
         read_choice(tmp_path / "choice.csv")

@@ -181,14 +181,14 @@ def test_wrong_input_is_told() -> None:
     vectors, labels = np.eye(4, dtype=np.float32), np.zeros(4, np.int64)
     with pytest.raises(UserError, match=r"vectors \[4, 4\] and 3 labels"):
         recall_at(vectors, labels[:3])
-    with pytest.raises(UserError, match="K of at least 1"):
+    with pytest.raises(UserError, match="values of at least 1"):
         recall_at(vectors, labels, (0, 1))
     with pytest.raises(UserError, match="do not have four images"):
         ukb_score(vectors, np.array([0, 0, 0, 1]))
     with pytest.raises(UserError, match="do not have 5 augmented copies"):
         in_aug_accuracy(vectors, labels)
-    with pytest.raises(UserError, match="not zero"):
+    with pytest.raises(UserError, match="vectors are zero"):
         mean_singular_value(np.zeros((3, 2)))
     for relevant, ignored in (([[]], [[0]]), ([[0]], [[0]]), ([[4]], [[]]), ([[0], [1]], [[], []])):
-        with pytest.raises(UserError, match=r"query 0|one each"):
+        with pytest.raises(UserError, match=r"query 0|one of each"):
             mean_average_precision(vectors[:1], vectors, relevant, ignored)

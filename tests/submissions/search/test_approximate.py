@@ -102,19 +102,19 @@ def test_recall_is_measured_against_exact_search(tmp_path: Path, sets: Sets) -> 
 def test_wrong_strings_and_files(tmp_path: Path, sets: Sets, monkeypatch: pytest.MonkeyPatch) -> None:
     training, references, _ = sets
     few = stored(tmp_path, 10, 5)
-    with pytest.raises(UserError, match="knows no index 'IVFFF'"):
+    with pytest.raises(UserError, match="cannot build an index 'IVFFF'"):
         build_index("IVFFF", training, references, tmp_path)
     with pytest.raises(UserError, match=r"10-5\.h5: 10 training vectors cannot train the index 'IVF32,Flat'"):
         build_index("IVF32,Flat", few, references, tmp_path)
-    with pytest.raises(UserError, match=r"'IDMap,Flat' cannot hold references by their row: .* Leave IDMap out"):
+    with pytest.raises(UserError, match=r"'IDMap,Flat' cannot number references by their row: .* Remove IDMap"):
         build_index("IDMap,Flat", training, references, tmp_path)
     with pytest.raises(UserError, match=r"3-6\.h5 holds no vector of a readable image"):
         build_index("Flat", training, stored(tmp_path, 3, 6, unreadable=3), tmp_path)
     build_index("Flat", training, references, tmp_path)
-    with pytest.raises(UserError, match="has no inverted lists to look into: leave --nprobe out"):
+    with pytest.raises(UserError, match=r"has no inverted lists.*omit --nprobe"):
         open_index(tmp_path, 3)
     (tmp_path / INDEX_FILE).write_bytes(b"x")
-    with pytest.raises(UserError, match=r"references\.faiss is not an index that can be read .* make it again"):
+    with pytest.raises(UserError, match=r"references\.faiss cannot be read as a Faiss index .* build it again"):
         open_index(tmp_path)
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 1000}))
     with pytest.raises(UserError, match=r"the index needs .* MiB, the disk has 0 MiB"):

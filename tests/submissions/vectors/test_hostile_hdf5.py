@@ -95,5 +95,5 @@ def test_a_projection_whose_parts_do_not_belong_together_is_refused(tmp_path: Pa
         del file["mean"]
         file["mean"] = np.zeros(2, "f4")
 
-    with pytest.raises(UserError, match="do not belong together"):
+    with pytest.raises(UserError, match="are inconsistent"):
         load_projection(write(tmp_path / "v.h5", shorter))
