@@ -1,1 +1,1 @@
-"""The work of the commands beside the steps: matching folders, evaluation, ONNX export, the choice of an exponent."""
+"""The work of the tools: matching folders, the explorer, evaluation, export, the choice of a pooling exponent."""

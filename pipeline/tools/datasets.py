@@ -1,4 +1,4 @@
-"""Data sets that the project makes itself: the built-in sample, and any folder of photos in the ISC2021 layout."""
+"""Making data sets in the ISC2021 layout: the built-in sample, from any folder of photos, from archives with classes."""
 
 import shutil
 from collections.abc import Callable
@@ -20,10 +20,10 @@ from data.readers.expected import TrainTest
 from data.readers.online_products import read_online_products
 
 SAMPLE_TRAINING, SAMPLE_REFERENCES, SAMPLE_QUERIES, SAMPLE_COPIES = 2000, 1000, 1000, 500
-COPIER = AugmentationSettings(family="query", intensity=0.7, extra=True)
-FEWEST_PHOTOS, MOST_COPIES = 100, 5000
+QUERY_EDITS_SETTINGS = AugmentationSettings(family="query", intensity=0.7, extra=True)
+MIN_PHOTOS, MAX_COPIES = 100, 5000
 DISTRACTORS = "distractors"
-PREFIXES = {TRAINING: "T", REFERENCE: "R", DISTRACTORS: "D"}  # of ids
+ID_PREFIXES = {TRAINING: "T", REFERENCE: "R", DISTRACTORS: "D"}
 ARCHIVES: dict[str, Callable[[Path], TrainTest]] = {
     "cub": read_cub,
     "cars": read_cars,
@@ -32,7 +32,12 @@ ARCHIVES: dict[str, Callable[[Path], TrainTest]] = {
 
 
 def make_sample(folder: Path, seed: int) -> None:
-    """Draw 2,000 training pictures, 1,000 references and 1,000 queries, 500 of them edited copies; the same for the same seed."""
+    """Draw 2,000 training pictures, 1,000 references and 1,000 queries, 500 of them edited copies.
+
+    Args:
+        folder: Folder of the data set.
+        seed: Seed of pictures and edits; equal seeds give equal data sets.
+    """
     pictures = {
         TRAINING: ("T", SAMPLE_TRAINING),
         REFERENCE: ("R", SAMPLE_REFERENCES),
@@ -47,16 +52,23 @@ def make_sample(folder: Path, seed: int) -> None:
 
 
 def make_from_photos(photos: Path, folder: Path, seed: int) -> None:
-    """Share out any pictures, half for training, three tenths as references, one fifth as distractors, and edit queries.
+    """Split any pictures into training (50 %), references (30 %) and distractors (20 %), and edit queries.
 
-    Pictures are linked, not copied; `sources.csv` says which id is which file.
+    Pictures are linked, not copied; `sources.csv` lists the file of each id.
+
+    Args:
+        photos: Folder of pictures.
+        folder: Folder of the data set.
+        seed: Seed of the split and the edits.
 
     Raises:
-        UserError: There are fewer than 100 pictures.
+        UserError: when there are fewer than MIN_PHOTOS pictures.
     """
     found = find_images(photos, naming="path")
-    if len(found) < FEWEST_PHOTOS:
-        raise UserError(f"{photos} holds {len(found)} pictures; at least {FEWEST_PHOTOS} are needed to train and to score.")
+    if len(found) < MIN_PHOTOS:
+        raise UserError(
+            f"{photos} holds {len(found)} pictures; at least {MIN_PHOTOS} are needed to train and to score. Add more."
+        )
     order = np.random.default_rng(seed).permutation(len(found))
     training, references = round(len(found) * 0.5), round(len(found) * 0.3)
     parts = {
@@ -68,19 +80,19 @@ def make_from_photos(photos: Path, folder: Path, seed: int) -> None:
 
 
 def make_from_archive(name: str, root: Path, folder: Path, seed: int) -> None:
-    """One of the ARCHIVES of metric learning: its training classes to learn, with labels, its test images to search.
+    """Make a data set from an archive of metric learning: its labelled training classes, and queries from its test images.
 
-    Images are linked, not copied; `sources.csv` says which id is which file. Of the test images four fifths are references, the
-    others distractors; queries are edited as for photos. The papers' figures are `evaluate.py`'s, on the archive itself.
+    Images are linked, not copied; `sources.csv` lists the file of each id. Of the test images 80 % are references, the others
+    distractors; queries are edited as for photos. The papers' own figures are measured by `evaluate.py` on the archive itself.
 
     Args:
         name: Key of ARCHIVES.
         root: The unpacked archive.
-        folder: Where the data set goes.
-        seed: Of the shares and the edits.
+        folder: Folder of the data set.
+        seed: Seed of the split and the edits.
 
     Raises:
-        UserError: `root` is not what the archive unpacks to.
+        UserError: when `root` is not what the archive unpacks to.
     """
     found = ARCHIVES[name](root)
     test = found.test.images
@@ -97,11 +109,11 @@ def make_from_archive(name: str, root: Path, folder: Path, seed: int) -> None:
 
 
 def _link_and_query(parts: dict[str, list[Path]], folder: Path, seed: int) -> dict[str, ImageSet]:
-    """Link every part but the distractors into its folder under new ids, and edit the queries; returns the parts as named."""
+    """Link every part except the distractors into its folder under new ids, and edit the queries; return the parts by name."""
     sources: list[tuple[str, Path]] = []
     sets: dict[str, ImageSet] = {}
     for name, files in parts.items():
-        ids = [f"{PREFIXES[name]}{number:06d}" for number in range(len(files))]
+        ids = [f"{ID_PREFIXES[name]}{number:06d}" for number in range(len(files))]
         paths = [path.resolve() for path in files]
         sets[name] = ImageSet(ids, paths)
         sources += zip(ids, paths, strict=True)
@@ -110,19 +122,19 @@ def _link_and_query(parts: dict[str, list[Path]], folder: Path, seed: int) -> di
             for image_id, path in zip(ids, paths, strict=True):
                 (folder / name / f"{image_id}{path.suffix.lower()}").symlink_to(path)
     pd.DataFrame(sources, columns=["id", "file"]).to_csv(folder / "sources.csv", index=False)
-    copies = min(len(sets[REFERENCE]), MOST_COPIES)
+    copies = min(len(sets[REFERENCE]), MAX_COPIES)
     _add_queries(folder, sets[DISTRACTORS], copies + min(len(sets[DISTRACTORS]), copies), copies, seed)
     return sets
 
 
 def _add_queries(folder: Path, distractors: ImageSet, count: int, copies: int, seed: int) -> None:
-    """Edited copies of references and edited distractors; overlay material comes from the distractors."""
+    """Write edited copies of references and edited distractors as queries; overlays come from the distractors."""
     made = folder / "made"
     make_query_set(
         references=find_images(folder / REFERENCE),
         distractors=distractors,
         overlays=distractors,
-        settings=COPIER,
+        settings=QUERY_EDITS_SETTINGS,
         seed=seed + 1,
         count=count,
         copies=copies,

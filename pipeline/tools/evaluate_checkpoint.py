@@ -1,4 +1,4 @@
-"""A checkpoint scored on a public data set: read the set, embed it by its protocol, compute its figures."""
+"""Evaluation of a checkpoint on a public data set: read the set, embed it by its protocol, compute its metrics."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -37,18 +37,18 @@ from submissions.scoring.retrieval import (
     ukb_score,
 )
 
-BATCH = 64
+BATCH_SIZE = 64
 Vectors = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class View:
-    """How images are shown to the descriptor.
+    """How images are presented to the descriptor.
 
     Attributes:
-        descriptor: The network, ready to run.
-        size: In pixels.
-        protocol: How an image becomes a tensor of that size.
+        descriptor: The network in evaluation mode, on its device.
+        size: Image size in pixels.
+        protocol: How an image is resized and cropped to that size.
     """
 
     descriptor: Descriptor
@@ -58,12 +58,12 @@ class View:
 
 @dataclass(frozen=True)
 class Source:
-    """What is evaluated on what.
+    """The files of an evaluation.
 
     Attributes:
-        checkpoint: The network's file, beside which its classifier may lie.
+        checkpoint: The network's file, which may have a classifier next to it.
         root: The unpacked data set.
-        distractors: Further images to search in; None for no others.
+        distractors: Folder of further images to search in; None for none.
     """
 
     checkpoint: Path
@@ -81,27 +81,27 @@ def evaluate_checkpoint(
     protocol: TestProtocol | None = None,
     pooling_exponent: float | None = None,
 ) -> None:
-    """Print a table of the set's figures.
+    """Print a table of the data set's metrics.
 
     Args:
         checkpoint_file: The network.
-        data_set: A key of READERS.
+        data_set: A key of EVALUATIONS.
         root: The unpacked archive.
-        distractors: With "copydays", further images to search in.
-        image_size: In pixels; None for the size that the network was trained at.
-        protocol: How an image becomes a tensor of that size; None for that of MultiGrain, section 4.1: the centre up to the size
-            that the network was trained at, the whole image above.
+        distractors: With "copydays", folder of further images to search in; None for none.
+        image_size: Image size in pixels; None for the training size.
+        protocol: How an image is resized and cropped; None for that of MultiGrain, section 4.1: the centre crop up to the
+            training size, the whole image above.
         pooling_exponent: GeM's p*; None for the trained one.
 
     Raises:
-        UserError: The checkpoint cannot be read, or the folder is not the set that it should be.
+        UserError: when the checkpoint cannot be read, or the folder is not the expected data set.
     """
     checkpoint = load_descriptor(checkpoint_file)
     descriptor = trained_network(checkpoint, checkpoint_file).eval().to(best_device(), memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
     descriptor.pool_with(pooling_exponent)
     size = image_size or checkpoint.image_size
     view = View(descriptor, size, protocol or ("center_crop" if size <= checkpoint.image_size else "long_side"))
-    figures = READERS[data_set](view, Source(checkpoint_file, root, distractors))
+    figures = EVALUATIONS[data_set](view, Source(checkpoint_file, root, distractors))
     exponent = float(descriptor.pooling.exponent.detach())
     print(f"{data_set}: {checkpoint_file}, {view.size} px, {view.protocol}, p {exponent:.2f}")
     table = Table()
@@ -113,10 +113,19 @@ def evaluate_checkpoint(
 
 
 def embedded(view: View, images: ImageSet, raw: bool = False) -> Vectors:
-    """Unit vectors [n, d], or raw embeddings, in the order of the images; zero where one cannot be read, which is reported."""
+    """Embed images.
+
+    Args:
+        view: The network and how images are presented to it.
+        images: The images, n of them.
+        raw: Return raw embeddings instead of unit vectors.
+
+    Returns:
+        float32 [n, d], in the order of the images; zero for unreadable ones, which are reported.
+    """
     device = next(view.descriptor.parameters()).device
     dataset = PreprocessedImages(images, view.size, view.protocol)
-    batches = SameShapeBatches(input_shapes(dataset), BATCH)
+    batches = SameShapeBatches(input_shapes(dataset), BATCH_SIZE)
     result: Tensor | None = None
     broken: list[int] = []
     with torch.inference_mode(), tqdm(total=len(images), desc="embedding", unit="image", leave=False) as bar:
@@ -129,12 +138,12 @@ def embedded(view: View, images: ImageSet, raw: bool = False) -> Vectors:
             bar.update(len(rows))
     if broken and not raw:
         first = images.paths[min(broken)]
-        print(f"{len(broken)} of {len(images)} images cannot be read and match nothing, the first is {first}")
+        print(f"{len(broken)} of {len(images)} images are unreadable and match nothing, the first is {first}")
     return result.numpy() if result is not None else np.zeros((0, view.descriptor.dimensions), np.float32)
 
 
 def _of_classes(view: View, labelled: LabelledImages, ks: Sequence[int] = (1, 2, 4, 8)) -> dict[str, float]:
-    """Recall@K at the papers' K (IDEAL, table 3), NMI and s."""
+    """Compute Recall@K at the papers' K (IDEAL, table 3), NMI and the mean singular value s with its bounds (SVMax)."""
     vectors = embedded(view, labelled.images)
     figures = {f"Recall@{k}": value for k, value in recall_at(vectors, labelled.labels, ks).items()}
     s, lower, upper = mean_singular_value(vectors)
@@ -152,13 +161,13 @@ def _of_groups(view: View, labelled: LabelledImages) -> dict[str, float]:
 
 
 def _of_class_folders(view: View, source: Source) -> dict[str, float]:
-    """With a classifier its classes must be these folders, by name and number as in training."""
+    """Also compute top-1 and top-5 accuracy if there is a classifier; its classes must be the folders, in the order of names."""
     labelled, checkpoint = read_class_folders(source.root), source.checkpoint
     figures = _of_classes(view, labelled)
     if has_classifier(checkpoint) and not view.descriptor.settings.domains:
         weight, bias = load_classifier(checkpoint)
         if len(weight) != len(labelled.names):
-            print(f"no top-1: the classifier knows {len(weight)} classes, {source.root} has {len(labelled.names)}")
+            print(f"no top-1: the classifier has {len(weight)} classes, but {source.root} has {len(labelled.names)}")
         else:
             raw, whitening = torch.from_numpy(embedded(view, labelled.images, raw=True)), view.descriptor.cpu().whitening()
             logits = raw @ weight.T + bias if whitening is None else compute_folded_logits(raw, whitening, weight, bias)
@@ -167,7 +176,7 @@ def _of_class_folders(view: View, source: Source) -> dict[str, float]:
     return figures
 
 
-READERS: dict[str, Callable[[View, Source], dict[str, float]]] = {
+EVALUATIONS: dict[str, Callable[[View, Source], dict[str, float]]] = {
     "holidays": lambda view, source: _of_ranking(view, read_holidays(source.root)),
     "copydays": lambda view, source: _of_ranking(view, read_copydays(source.root, distractors=source.distractors)),
     "ukb": lambda view, source: _of_groups(view, read_ukb(source.root)),

@@ -1,4 +1,4 @@
-"""A run's whole descriptor as one checkpoint: models, projection, threshold, training vectors to normalise queries against."""
+"""Export of a run's descriptor as one checkpoint: models, projection, threshold, training vectors for query normalisation."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -19,14 +19,20 @@ from pipeline.tools.match_calibration import calibrate_on_run
 from submissions.ensemble.projection import load_projection
 from submissions.ensemble.variant import read_choice
 
-MOST_BACKGROUND = 10_000  # training vectors: 5 MB of 256 dimensions
+MAX_BACKGROUND = 10_000  # training vectors stored for query normalisation
 
 
 def export_joined(run: Run, output: Path) -> None:
-    """Write the checkpoint; `match.py --checkpoint` then finds what it finds with the run, but for a smaller background.
+    """Write a run as one checkpoint, with which `match.py --checkpoint` works as with the run.
+
+    Only query normalisation may differ, because at most MAX_BACKGROUND training vectors are stored.
+
+    Args:
+        run: The run, finished up to step 03.
+        output: The .safetensors file to write.
 
     Raises:
-        UserError: A step has not been done, or a model is embedded at several scales.
+        UserError: when a step has not been done, or a model is embedded at several scales.
     """
     variant, _ = read_choice(run.require(run.paths.choice))
     projection = load_projection(run.require(run.paths.projection))
@@ -36,7 +42,7 @@ def export_joined(run: Run, output: Path) -> None:
         checkpoint = load_descriptor(path)
         if embedding.scales != (1.0,) or not isinstance(checkpoint.descriptor, Descriptor | HandmadeDescriptor):
             raise UserError(
-                f"{path} is embedded at several scales, which one checkpoint cannot hold: set embedding.scales to [1]."
+                f"{path} is embedded at several scales, which a checkpoint cannot store: set embedding.scales to [1]."
             )
         if embedding.pooling_exponent is not None:
             checkpoint.descriptor.pool_with(embedding.pooling_exponent)
@@ -46,7 +52,7 @@ def export_joined(run: Run, output: Path) -> None:
         members.append(MemberSettings(descriptor=checkpoint.descriptor.settings, image_size=size, flips=embedding.flip))
         parts.append(checkpoint.descriptor)
     training = extractor.normalizer.readable if extractor.normalizer else np.zeros((0, variant.dimensions), np.float32)
-    chosen = np.random.default_rng(run.recipe.seed).permutation(len(training))[:MOST_BACKGROUND]
+    chosen = np.random.default_rng(run.recipe.seed).permutation(len(training))[:MAX_BACKGROUND]
     background = torch.from_numpy(training[np.sort(chosen)] if variant.method != "none" else training[:0])
     settings = JoinedSettings(members=tuple(members), dimensions=variant.dimensions, background=len(background))
     joined = JoinedDescriptor(settings, list(parts))

@@ -1,4 +1,4 @@
-"""A run's descriptor, or one checkpoint, as an ONNX file."""
+"""Export of a run's descriptor, or of one checkpoint, as an ONNX file."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -14,13 +14,16 @@ from submissions.ensemble.variant import read_choice
 
 
 def export(output: Path, checkpoint: Path | None = None, run: Path | None = None, data: Path | None = None) -> None:
-    """Write the file and print how far its vectors are from torch's.
+    """Write an ONNX file and print how much its vectors differ from those of torch.
 
     Args:
-        output: The ONNX file.
-        checkpoint: The network to export; without it a run.
-        run: The run's folder; without it the latest one.
-        data: Where the run's data set has moved to.
+        output: The ONNX file to write.
+        checkpoint: The network to export; None for a run.
+        run: Folder of the run; None for the latest one.
+        data: Where the run's data set has been moved to; None if it has not.
+
+    Raises:
+        UserError: when the checkpoint or the run cannot be used, or the file's vectors differ too much from those of torch.
     """
     if checkpoint is not None:
         difference = export_checkpoint(checkpoint, output)
@@ -30,13 +33,13 @@ def export(output: Path, checkpoint: Path | None = None, run: Path | None = None
 
 
 def export_checkpoint(checkpoint: Path, output: Path) -> float:
-    """One network's own vectors."""
+    """Export a single network; return the largest absolute difference from torch in a coordinate."""
     notes = {"code": code_version(), "checkpoint": checkpoint.name}
     return export_onnx([(load_descriptor(checkpoint), EmbeddingSettings())], None, notes, output)
 
 
 def export_run(run: Run, output: Path) -> float:
-    """All models of the run, joined and projected as its references are."""
+    """Export all models of a run with its projection; return the largest absolute difference from torch in a coordinate."""
     checkpoints = [load_descriptor(path) for path in run_checkpoints(run)]
     projection = load_projection(run.require(run.paths.projection))
     variant, _ = read_choice(run.paths.choice)

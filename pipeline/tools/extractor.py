@@ -1,4 +1,4 @@
-"""What turns any image into a vector that can be searched: a whole run, one checkpoint, or an ONNX file."""
+"""Extractors turn any image into a vector that can be searched: from a whole run, one checkpoint, or an ONNX file."""
 
 import hashlib
 import json
@@ -39,9 +39,9 @@ class Normalizer:
     """Query normalisation as the run chose it.
 
     Attributes:
-        training: the vectors that queries move away from.
-        variant: method and β.
-        settings: how many neighbours are looked at.
+        training: The training vectors to normalise against.
+        variant: Method and β.
+        settings: How many neighbours the methods use.
     """
 
     training: Vectors
@@ -50,32 +50,40 @@ class Normalizer:
 
     @cached_property
     def readable(self) -> NDArray[np.float32]:
-        """Training vectors [n, d] of readable images only, selected once."""
+        """Training vectors [m, d] of readable images only, selected once."""
         return self.training.readable()
 
     def neighbours(self, queries: NDArray[np.float32]) -> Neighbours:
-        """Return the training vectors that the run's method looks at, for queries [n, d]."""
+        """Find the training vectors nearest to queries [n, d], as many as the run's method uses.
+
+        Raises:
+            UserError: when there are too few training vectors.
+        """
         with prefix_errors("the training vectors to normalise against"):
             return find_neighbours(queries, self.readable, neighbours_needed(self.settings, self.variant.method))
 
     def __call__(self, queries: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return queries [n, d] as they are searched."""
+        """Return the normalised queries [n, d].
+
+        Raises:
+            UserError: when there are too few training vectors.
+        """
         with prefix_errors("the training vectors to normalise against"):
             return normalize_by_variant(queries, self.readable, self.variant, self.settings)
 
 
 @dataclass(frozen=True)
 class Extractor:
-    """Networks and a projection that turn images into vectors, and the normalisation of those that are searched for.
+    """Networks and a projection that turn images into vectors, and the query normalisation.
 
     Attributes:
-        networks: applied side by side; their vectors are joined.
-        settings: how images are loaded and batched.
-        project: joined vectors [n, d] → vectors [n, dimensions] float32, unit length.
-        dimensions: of the vectors.
-        identity: a digest of everything that makes a reference's vector.
-        normalizer: query normalisation; None for a descriptor that has none.
-        tail: of unrelated pairs' distances, where the descriptor brings it along.
+        networks: The networks, whose vectors are concatenated.
+        settings: How images are loaded and batched.
+        project: Maps concatenated vectors [n, Σ d] to vectors [n, dimensions] float32 of unit length.
+        dimensions: Dimensions of the vectors.
+        identity: Digest of everything that a reference's vector depends on.
+        normalizer: Query normalisation; None for a descriptor without one.
+        tail: Tail of unrelated pairs' distances, if the descriptor's file contains it.
     """
 
     networks: list[Embedder]
@@ -87,7 +95,7 @@ class Extractor:
     tail: Tail | None = None
 
     def extract(self, images: ImageSet) -> Iterator[EmbeddedBlock]:
-        """Return vectors [m, dimensions] of files, block by block; rows of unreadable images are zero and marked."""
+        """Yield vectors [m, dimensions] of files block by block; rows of unreadable images are zero and flagged."""
         for block in embed_with_all(self.networks, images, self.settings):
             yield EmbeddedBlock(block.first, self.project(block.vectors), block.unreadable)
 
@@ -97,13 +105,17 @@ class Extractor:
         return Vectors(images.ids, np.concatenate([b.vectors for b in blocks]), np.concatenate([b.unreadable for b in blocks]))
 
     def extract_picture(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Return the vector [1, dimensions] of one picture [h, w, 3] uint8."""
+        """Return the vector [1, dimensions] of one RGB picture, uint8 [h, w, 3]."""
         squares = {size: resize_square(pixels, size) for size in square_sizes(self.networks)}
         tensors = {size: torch.from_numpy(square).permute(2, 0, 1)[None] for size, square in squares.items()}
         return self.project(np.concatenate([network.embed(tensors) for network in self.networks], axis=1))
 
     def normalize(self, queries: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return queries [n, dimensions] as they are searched."""
+        """Return the normalised queries [n, dimensions]; the queries themselves without a normalizer.
+
+        Raises:
+            UserError: when there are too few training vectors.
+        """
         return queries if self.normalizer is None else self.normalizer(queries)
 
 
@@ -111,7 +123,7 @@ def run_extractor(run: Run) -> Extractor:
     """Open a whole run: all models, projection and normalisation.
 
     Raises:
-        UserError: a step has not been done; the message names it.
+        UserError: when a step has not been done, which the message names, or a file cannot be read.
     """
     report_stale(run, STEPS[: STEPS.index(NORMALIZE)])
     checkpoints = run_checkpoints(run)
@@ -141,17 +153,25 @@ def run_extractor(run: Run) -> Extractor:
 
 
 def run_checkpoints(run: Run) -> list[Path]:
-    """Return the last checkpoint of each model, in the order in which their vectors are joined."""
+    """Return the last checkpoint of each model, in the order in which their vectors are concatenated.
+
+    Raises:
+        UserError: when a model has not been trained.
+    """
     return [run.require(run.checkpoint(name)) for name in run.recipe.models]
 
 
 def run_embeddings(run: Run) -> list[EmbeddingSettings]:
-    """Return how each model of the run embeds, in the same order."""
+    """Return the embedding settings of each model, in the same order as `run_checkpoints`."""
     return [run.embedding(name) for name in run.recipe.models]
 
 
 def checkpoint_extractor(checkpoint: Path) -> Extractor:
-    """Open one checkpoint: a network's own vectors, or a whole run's where `export.py` wrote them into one."""
+    """Open a checkpoint of a single network, or of a whole run that `export.py` wrote as one file.
+
+    Raises:
+        UserError: when the checkpoint is missing or damaged.
+    """
     settings = EmbeddingSettings()
     loaded = load_descriptor(checkpoint)
     network = load_embedder(checkpoint, settings)
@@ -168,7 +188,7 @@ def checkpoint_extractor(checkpoint: Path) -> Extractor:
 
 
 def _normalizer(joined: JoinedDescriptor, notes: dict[str, Any]) -> Normalizer:
-    """Query normalisation against the training vectors that lie in the checkpoint."""
+    """Return query normalisation against the training vectors stored in the checkpoint."""
     background = unit_length(joined.background.float().numpy())
     training = Vectors([str(row) for row in range(len(background))], background, np.zeros(len(background), bool))
     about = notes["variant"] | {"weights": tuple(notes["variant"]["weights"])}
@@ -176,7 +196,11 @@ def _normalizer(joined: JoinedDescriptor, notes: dict[str, Any]) -> Normalizer:
 
 
 def onnx_extractor(path: Path) -> Extractor:
-    """Open an ONNX file of `pipeline/export.py`: a run's projection is inside, its query normalisation is not."""
+    """Open an ONNX file written by `pipeline/export.py`; it contains a run's projection, but not its query normalisation.
+
+    Raises:
+        UserError: when the file is missing or is not such a file.
+    """
     network = open_onnx(path)
     return Extractor([network], EmbeddingSettings(), lambda vectors: vectors, network.dimensions, _digest([path], {}))
 

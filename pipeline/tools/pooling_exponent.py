@@ -25,20 +25,21 @@ from pipeline.run.run import run_of_checkpoint
 from pipeline.run.training_roles import training_roles
 from submissions.scoring.retrieval import in_aug_accuracy
 
-SEARCH_IMAGES, SGD_IMAGES = 2_000, 50_000  # the paper's
+SEARCH_IMAGES, SGD_IMAGES = 2_000, 50_000  # numbers of training images, as in the paper
 
 
 @dataclass(frozen=True)
 class ExponentSearch:
-    """How p* is looked for.
+    """How p* is chosen.
 
     Attributes:
-        method: "search": the candidate with the best IN-aug accuracy; "sgd": p learnt alone, by the checkpoint's classifier.
-        exponents: With "search", the candidates.
-        images: Training images to use; None for 2,000 with "search" and 50,000 with "sgd".
-        learning_rate: With "sgd".
-        seed: Of the choice of images and of their edits.
-        workers: Processes that read images; None for as many as there are cores.
+        method: "search": the candidate with the best IN-aug accuracy; "sgd": p is trained alone, with the checkpoint's
+            classifier.
+        exponents: Candidates, with "search".
+        images: Number of training images; None for 2,000 with "search" and 50,000 with "sgd".
+        learning_rate: Learning rate, with "sgd".
+        seed: Seed of the choice of images and of their edits.
+        workers: Processes that read images; None for one per core.
     """
 
     method: Literal["search", "sgd"] = "search"
@@ -52,17 +53,17 @@ class ExponentSearch:
 def choose_exponent(
     checkpoint_file: Path, how: ExponentSearch, data: Path | None = None, sizes: Sequence[int] | None = None
 ) -> None:
-    """Print what was measured at each size, p*, and how to embed with it.
+    """Print the measurements at each size, p*, and the recipe entry that embeds with it.
 
     Args:
         checkpoint_file: The trained network.
         how: The method and its settings.
-        data: Training images, a folder in the ISC2021 layout, of class folders or of images; without it those of the
+        data: Training images: a folder in the ISC2021 layout, of class folders or of images; None for those of the
             checkpoint's run.
-        sizes: Pixels to embed at; without it the size that the network was trained at.
+        sizes: Image sizes to embed at, in pixels; None for the training size.
 
     Raises:
-        UserError: The checkpoint or the images cannot be read, or "sgd" finds no classifier of the images' classes.
+        UserError: when the checkpoint or the images cannot be read, or "sgd" finds no classifier for the images' classes.
     """
     checkpoint = load_descriptor(checkpoint_file)
     descriptor = trained_network(checkpoint, checkpoint_file).to(best_device()).eval()
@@ -81,7 +82,7 @@ def choose_exponent(
 def _search(
     how: ExponentSearch, descriptor: Descriptor, training: ImageSet | LabelledImages, sizes: list[int]
 ) -> dict[int, float]:
-    """The best candidate at each size; the smallest of equal ones."""
+    """Return the best candidate at each size, the smallest among equals."""
     copies = in_aug(training, how.seed, how.images or SEARCH_IMAGES)
     exponents = sorted(set(how.exponents))
     scores: dict[int, dict[float, float]] = {}
@@ -110,19 +111,22 @@ def _learn(
     sizes: list[int],
     given: bool,
 ) -> dict[int, float]:
-    """Learn p in one pass at each size, each time from the trained one; `given` images must have the classifier's classes."""
+    """Train p in one pass at each size, each time from its trained value.
+
+    If `given` (the images come from --data), they must have as many classes as the classifier.
+    """
     try:
         classifier = load_classifier(checkpoint)
     except UserError as error:
-        raise UserError(f"--method sgd learns p by the classifier, but {error} Use --method search.") from error
+        raise UserError(f"--method sgd needs a classifier, but {error} Use --method search.") from error
     classes = len(classifier[0])
     if not isinstance(training, LabelledImages) or (given and len(training.names) != classes):
         found = (
             f"{len(training.names)} classes" if isinstance(training, LabelledImages) else f"no {TRAINING_LABELS} or class folders"
         )
         raise UserError(
-            f"the classifier of {checkpoint} knows {classes} classes; the training images have {found}. Name the set "
-            "that it learnt with --data DIR."
+            f"the classifier of {checkpoint} has {classes} classes, but the training images have {found}. Give the data set "
+            "that it was trained on with --data DIR."
         )
     rows = [row for row in sample_readable(training, how.seed, how.images or SGD_IMAGES) if training.labels[row] < classes]
     images = ImageSet([training.images.ids[row] for row in rows], [training.images.paths[row] for row in rows])
@@ -142,11 +146,11 @@ def _learn(
 
 
 def _training_images(checkpoint: Path, root: Path | None) -> ImageSet | LabelledImages:
-    """The images below `root`, or those that the checkpoint's run learnt from, each its own class where it has no classes."""
+    """Return the images below `root`, or the training images of the checkpoint's run, each its own class if it has no labels."""
     if root is None:
         run = run_of_checkpoint(checkpoint)
         if run is None:
-            raise UserError(f"{checkpoint} lies in no run; name the training images with --data DIR.")
+            raise UserError(f"{checkpoint} is not part of a run; give the training images with --data DIR.")
         roles = training_roles(run)
         labels = np.arange(len(roles.classes)) if roles.labels is None else roles.labels
         return LabelledImages(roles.classes, labels, [str(label) for label in np.unique(labels)])

@@ -77,7 +77,7 @@ def test_what_is_missing_is_told(run: Path, tmp_path: Path, capsys: pytest.Captu
         source = checkpoint if name.startswith("stage") else checkpoint.parent / name
         (earlier.parent / name).write_bytes(source.read_bytes())
     cases: list[tuple[Path, tuple[object, ...], str]] = [
-        (alone, (), "lies in no run; name the training images with --data"),
+        (alone, (), "is not part of a run; give the training images with --data"),
         (alone, ("--method", "sgd", "--data", run / "data"), "Use --method search"),
         (earlier, ("--method", "sgd", "--data", run / "data"), "stage-1.safetensors is followed by stage-2.safetensors"),
         (
