@@ -1,12 +1,12 @@
-"""Find copies of pictures in folders, group them, and deal with them.
+"""Find copies of pictures in folders, group them, and remove them if you wish.
 
 match.py A.jpg B.jpg                        are they copies? Exit code 0: yes, 1: no, 2: error.
-match.py --queries DIR …                    copies within the folders; with --references DIR … only copies of those.
+match.py --queries DIR …                    copies within the folders; with --references DIR …, only copies of those.
 match.py --apply move|hardlink|symlink|delete-to-trash   carry out the plan that a search wrote; --undo takes it back.
-match.py --leakage train val test           which pictures the sets share; cleaned lists of files.
-match.py A.jpg B.jpg --decide not-a-copy    what a person says holds in later searches; --decisions lists them.
-match.py --index DIR --add DIR …            keep a reference index; only contents that it lacks are embedded.
-match.py --index DIR --remove PATH …        take files, or all below a folder, out of it.
+match.py --leakage train val test           which pictures the sets share, and cleaned lists of files.
+match.py A.jpg B.jpg --decide not-a-copy    your judgement, which overrides later searches; --decisions lists them.
+match.py --index DIR --add DIR …            keep an index of references; only new contents are embedded.
+match.py --index DIR --remove PATH …        remove files, or everything below a folder, from it.
 match.py --index DIR --queries DIR          search it.
 """
 
@@ -18,7 +18,11 @@ from pipeline.tools.match_options import check, parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the command line says and return the exit code."""
+    """Do what the command line says and return the exit code.
+
+    Raises:
+        UserError: when options do not go together, or the work fails for a reason that the user can fix.
+    """
     options = parser(__doc__).parse_args(arguments)
     check(options)
     # imported here: --help must answer at once

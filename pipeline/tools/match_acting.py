@@ -1,4 +1,4 @@
-"""match.py --apply and --undo."""
+"""match.py --apply and --undo: carry out a plan, or undo it."""
 
 import os
 import tempfile
@@ -13,15 +13,26 @@ from submissions.copies.journal import Journal, Way
 from submissions.copies.plan import read_plan
 
 JOURNAL = "journal.jsonl"
-SHOWN = 20  # files that are named one by one
+MAX_PRINTED_FILES = 20  # files left alone that are listed one by one
 BUSY = "another match.py is carrying out or undoing a plan. Wait for it: two could each remove what the other keeps."
 
 
 def carry_out(folder: Path, plan: Path | None, way: Way, moved_to: Path | None, protected: Sequence[Path], output: Output) -> int:
-    """Carry out the plan in a folder of results; returns 0, or 1 where files were left alone.
+    """Carry out a plan.
+
+    Args:
+        folder: Folder of the results, which holds the plan and gets the journal.
+        plan: Another plan; None for that of `folder`.
+        way: What to do with the files.
+        moved_to: Destination of "move"; None for `folder`/moved.
+        protected: Files and folders that must not be touched.
+        output: Where messages go.
+
+    Returns:
+        The exit code: 0, or 1 if files were left alone.
 
     Raises:
-        UserError: there is no plan, it is spoilt, the disk is full, or another process is at it.
+        UserError: when there is no plan, it is invalid, the disk is full, or another process is carrying out a plan.
     """
     rows = read_plan(plan or folder / "plan.csv")
     with hold_lock_file(_lock(), BUSY):
@@ -36,7 +47,11 @@ def carry_out(folder: Path, plan: Path | None, way: Way, moved_to: Path | None, 
 
 
 def take_back(folder: Path, output: Output) -> int:
-    """Undo what the journal in a folder of results says was done; returns 0, or 1 where files were left alone."""
+    """Undo what the journal in a folder of results records; return the exit code: 0, or 1 if files were left alone.
+
+    Raises:
+        UserError: when the journal is damaged, the disk is full, or another process is carrying out a plan.
+    """
     with hold_lock_file(_lock(), BUSY):
         journal = Journal(folder / JOURNAL)
         try:
@@ -48,7 +63,7 @@ def take_back(folder: Path, output: Output) -> int:
 
 
 def _lock() -> Path:
-    """One lock for all plans of a user."""
+    """Return the path of the lock that all plans of a user share."""
     user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
     return Path(tempfile.gettempdir()) / f"image-copy-detection-{user}.lock"
 
@@ -58,8 +73,8 @@ def _report(outcome: Outcome, what: str, output: Output) -> None:
         output.record("done", {"action": what, "file": path})
     for path, reason in outcome.left:
         output.record("left", {"action": what, "file": path, "reason": reason})
-    for path, reason in outcome.left[:SHOWN]:
+    for path, reason in outcome.left[:MAX_PRINTED_FILES]:
         output.say(f"left alone: {path}: {reason}")
-    if len(outcome.left) > SHOWN:
-        output.say(f"… and {len(outcome.left) - SHOWN} more")
+    if len(outcome.left) > MAX_PRINTED_FILES:
+        output.say(f"… and {len(outcome.left) - MAX_PRINTED_FILES} more")
     output.say(f"{what}: {len(outcome.done)} files done, {len(outcome.left)} left alone")

@@ -1,4 +1,4 @@
-"""The tail of unrelated pairs' distances, from a run's own data or from a folder of pictures."""
+"""Calibration of the threshold: the tail of unrelated pairs' distances, from a run's own data or from any pictures."""
 
 import json
 
@@ -17,11 +17,12 @@ from submissions.vectors.files import Vectors, read_vectors
 def calibrate_on_run(run: Run, extractor: Extractor) -> Tail:
     """Fit the tail on the run's own data.
 
-    The synthetic queries of step 00 are compared with the held-out training images that they were not made from, normalised
-    against the other training images as the choice of the variant was.
+    The synthetic queries of step 00 are compared with the validation images that they were not made from, normalised against the
+    other training images, as in the choice of the variant.
 
     Raises:
-        UserError: steps 00 to 03 have not been done, or there are too few pairs.
+        UserError: when steps 00 to 03 have not been done, or there are too few pairs.
+        ValueError: when the extractor has no query normalisation, so that it is not a run's.
     """
     normalizer = extractor.normalizer
     if normalizer is None:
@@ -41,7 +42,11 @@ def calibrate_on_run(run: Run, extractor: Extractor) -> Tail:
 
 
 def calibrate_on_images(extractor: Extractor, images: ImageSet) -> Tail:
-    """Fit the tail on unedited pictures that are no copies of each other: each is compared with all others."""
+    """Fit the tail on unedited pictures that are not copies of each other: each is compared with all others.
+
+    Raises:
+        UserError: when there are too few pairs.
+    """
     vectors = extractor.extract_all(images)
     rows = np.arange(len(vectors))
     queries = Vectors(vectors.ids, extractor.normalize(vectors.vectors), vectors.unreadable)
@@ -49,7 +54,16 @@ def calibrate_on_images(extractor: Extractor, images: ImageSet) -> Tail:
 
 
 def fit_tail_of_readable(queries: Vectors, references: Vectors, own: NDArray[np.int64]) -> Tail:
-    """Fit the tail without the rows of unreadable images; `own` [n] is the related reference's row, −1 for none."""
+    """Fit the tail on readable images only.
+
+    Args:
+        queries: The queries, n of them.
+        references: The references.
+        own: int64 [n], row of the reference that each query is related to; −1 for none.
+
+    Raises:
+        UserError: when there are too few pairs.
+    """
     readable = np.flatnonzero(~references.unreadable)
     place = np.full(len(references) + 1, -1)  # the last one stands for "related to none"
     place[readable] = np.arange(len(readable))

@@ -1,4 +1,4 @@
-"""From matches to groups, the plan and their files."""
+"""Groups of copies from matches, the plan for their files, and the CSV files of both."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +15,7 @@ from submissions.copies.keeping import KeepRule
 from submissions.copies.plan import PlanRow, plan_group, write_plan
 from submissions.index.matches import Match
 
-READERS = 2  # threads that read facts
+READER_THREADS = 2
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,10 @@ class Grouped:
 
 def read_facts(paths: Sequence[Path]) -> dict[Path, Facts]:
     """Read the facts of many pictures."""
-    with ThreadPoolExecutor(READERS) as pool, tqdm(total=len(paths), desc="comparing files", unit="image", leave=False) as bar:
+    with (
+        ThreadPoolExecutor(READER_THREADS) as pool,
+        tqdm(total=len(paths), desc="comparing files", unit="image", leave=False) as bar,
+    ):
         found = {}
         for facts in pool.map(picture_facts, paths):
             found[facts.path] = facts

@@ -1,4 +1,4 @@
-"""Filling a stored index: pictures are embedded once per content, whatever they are called and wherever they lie."""
+"""Filling an index of references: each content is embedded once, whatever its files are called."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,17 +23,17 @@ from submissions.index.store import (
     vectors_by_digest,
 )
 
-BLOCK = 1024  # images embedded between two commits: what a kill loses at most
+IMAGES_PER_COMMIT = 1024  # the most that a kill can lose
 
 
 @dataclass(frozen=True)
 class Added:
-    """What came of adding pictures.
+    """The result of adding pictures.
 
     Attributes:
-        images: that were to be added.
-        embedded: contents that the index lacked.
-        closed: files that could not even be opened.
+        images: Number of pictures to add.
+        embedded: Number of contents that were new to the index.
+        closed: Files that could not be opened.
     """
 
     images: int
@@ -42,19 +42,23 @@ class Added:
 
 
 def indexed_path(path: Path) -> Path:
-    """Return the absolute path by which the index knows a file or a folder, which need not exist any more."""
+    """Return the absolute path by which the index knows a file or a folder, which need no longer exist."""
     if path.is_dir():
         return Path(os.path.realpath(path))
     return Path(os.path.realpath(path.parent)) / path.name  # a link to a file is known by its own name
 
 
 def add_pictures(store: Store, extractor: Extractor, paths: Sequence[Path]) -> Added:
-    """Add pictures as references; only contents that the index lacks are embedded."""
+    """Add pictures as references; only contents that are new to the index are embedded.
+
+    Raises:
+        UserError: when the index is damaged or cannot be written.
+    """
     embedded = 0
     closed: list[Path] = []
     with tqdm(total=len(paths), desc="adding references", unit="image", leave=False) as bar:
-        for start in range(0, len(paths), BLOCK):
-            part = paths[start : start + BLOCK]
+        for start in range(0, len(paths), IMAGES_PER_COMMIT):
+            part = paths[start : start + IMAGES_PER_COMMIT]
             digests = {path: digest_or_none(path) for path in part}
             known = digests_of_files(store, part)
             closed += [path for path, digest in digests.items() if digest is None]
@@ -70,7 +74,7 @@ def add_pictures(store: Store, extractor: Extractor, paths: Sequence[Path]) -> A
 
 
 def forget_missing(store: Store, paths: Iterable[Path]) -> None:
-    """Remove every file from the index that is not among these."""
+    """Remove every file from the index that is not among `paths`."""
     there = set(paths)
     gone = [path for path in stored_files(store) if path not in there]
     if gone:
@@ -81,23 +85,28 @@ def know_queries(store: Store, extractor: Extractor, paths: Sequence[Path]) -> d
     """Embed the queries whose contents the index knows neither as references nor from an earlier search.
 
     Returns:
-        The digest of every query that can be opened.
+        The SHA-256 of every query that can be opened, by path.
+
+    Raises:
+        UserError: when the index is damaged or cannot be written.
     """
     digests: dict[Path, bytes] = {}
     with tqdm(total=len(paths), desc="embedding queries", unit="image", leave=False) as bar:
-        for start in range(0, len(paths), BLOCK):
-            part = {path: digest for path in paths[start : start + BLOCK] if (digest := digest_or_none(path)) is not None}
+        for start in range(0, len(paths), IMAGES_PER_COMMIT):
+            part = {
+                path: digest for path in paths[start : start + IMAGES_PER_COMMIT] if (digest := digest_or_none(path)) is not None
+            }
             digests |= part
             lacking = set(part.values()) - vectors_by_digest(store, set(part.values())).keys()
             first = {digest: path for path, digest in reversed(part.items()) if digest in lacking}
             if first:
                 keep_queries(store, list(_contents(extractor, first)))
-            bar.update(min(BLOCK, len(paths) - start))
+            bar.update(min(IMAGES_PER_COMMIT, len(paths) - start))
     return digests
 
 
 def digest_or_none(path: Path) -> bytes | None:
-    """Return the digest of the file's bytes; None where it cannot be opened, which stops no one from going on."""
+    """Return the SHA-256 of a file's bytes; None where it cannot be opened."""
     try:
         return digest_of(path)
     except UserError:

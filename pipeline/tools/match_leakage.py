@@ -1,4 +1,4 @@
-"""match.py --leakage: which pictures sets share; and similar folders as a short table."""
+"""match.py --leakage: the pictures that sets share; and folders that share pictures, as a short table."""
 
 import csv
 import os
@@ -10,8 +10,8 @@ from pipeline.tools.match_output import Output
 from submissions.copies.shares import Share, clean_lists, shared_pictures
 from submissions.index.matches import Match
 
-SHOWN = 10  # lines of a table that are printed
-LEAST_SHARED = 2  # pictures that two folders must share to be called similar
+MAX_PRINTED_FOLDERS = 10
+MIN_SHARED_PICTURES = 2  # that two folders must share to be listed
 
 
 def report_leakage(
@@ -20,11 +20,14 @@ def report_leakage(
     """Write leakage.csv and a cleaned list for each set, and print the table of sets × sets.
 
     Args:
-        folder: of the results.
-        pairs: matches among all pictures.
+        folder: Folder of the results.
+        pairs: Matches among all pictures.
         digests: SHA-256 of every picture.
-        sets: folders, from the one that may lose pictures to the one that may not.
-        output: where messages go.
+        sets: Folders of the sets; each may lose pictures that have a copy in a later one.
+        output: Where messages go.
+
+    Raises:
+        UserError: when the disk is full.
     """
     set_of = _below(sets)
     shares = shared_pictures(pairs, digests, set_of)
@@ -45,16 +48,20 @@ def report_leakage(
 
 
 def report_folders(folder: Path, pairs: Sequence[Match], digests: Mapping[Path, bytes], output: Output) -> None:
-    """Write folders.csv, which folders hold the same pictures, and print the most similar ones."""
+    """Write folders.csv, which lists folders that share pictures, and print those that share most.
+
+    Raises:
+        UserError: when the disk is full.
+    """
     shares = [
         share
         for share in shared_pictures(pairs, digests, lambda path: path.parent)
-        if share.first != share.second and min(share.copies_of_first, share.copies_of_second) >= LEAST_SHARED
+        if share.first != share.second and min(share.copies_of_first, share.copies_of_second) >= MIN_SHARED_PICTURES
     ]
     _write(folder / "folders.csv", shares)
     if shares:
         output.say(f"folders that hold the same pictures: {folder / 'folders.csv'}")
-    for share in shares[:SHOWN]:
+    for share in shares[:MAX_PRINTED_FOLDERS]:
         _record("folders", share, output)
         output.say(
             f"  {share.first}: {share.copies_of_first} of {share.size_of_first} ({share.share_of_first:.0%}) also in "

@@ -1,4 +1,4 @@
-"""Which network match.py works with, and from which score on it calls a pair a copy."""
+"""The network that match.py uses, and the rule by which it calls a pair a copy."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ from submissions.index.matches import Rule
 
 @dataclass(frozen=True)
 class Model:
-    """What turns pictures into vectors.
+    """The network that turns pictures into vectors.
 
     Attributes:
-        extractor: the networks.
-        run: the run they come from; None for a checkpoint or an ONNX file.
+        extractor: Networks, projection and query normalisation.
+        run: The run they come from; None for a checkpoint or an ONNX file.
     """
 
     extractor: Extractor
@@ -28,12 +28,16 @@ class Model:
 
 
 def open_model(run: Path | None, data: Path | None, checkpoint: Path | None, onnx: Path | None) -> Model:
-    """Open a checkpoint or an ONNX file where one is named, otherwise a run, by default the latest one.
+    """Open a checkpoint or an ONNX file if one is given, otherwise a run.
 
-    Where no run is named and there is none, it is the descriptor that ships with the project.
+    Args:
+        run: Folder of the run; None for the latest run or, if there is none, the descriptor that ships with the project.
+        data: Where the run's data set has been moved to; None if it has not.
+        checkpoint: A .safetensors file; None for none.
+        onnx: An .onnx file of `export.py`; None for none.
 
     Raises:
-        UserError: there is no such file or run.
+        UserError: when the file or run is missing or cannot be used.
     """
     if checkpoint is not None:
         return Model(checkpoint_extractor(checkpoint), None)
@@ -49,14 +53,14 @@ def make_rule(model: Model, threshold: float | None, rate: float, most: int, unr
     """Make the rule by which a pair counts as a copy.
 
     Args:
-        model: opened.
-        threshold: the lowest score of a copy; None to have it calibrated.
-        rate: false alarms to expect per query that copies nothing.
-        most: references per query at most.
-        unrelated: pictures to calibrate on, no copies of each other, instead of the run's.
+        model: The network.
+        threshold: Lowest score of a copy; None to calibrate it.
+        rate: Expected false alarms per query that copies nothing, between 0 and 1.
+        most: Maximum number of references per query.
+        unrelated: Sources of pictures to calibrate on, not copies of each other; () for the run's own.
 
     Raises:
-        UserError: the run cannot be calibrated and no threshold is given.
+        UserError: when calibration fails and no threshold is given.
     """
     return Rule(threshold, _tail(model, unrelated, threshold is not None), rate, most)
 

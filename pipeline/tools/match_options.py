@@ -1,4 +1,4 @@
-"""match.py's options, and which of them make no sense together."""
+"""match.py's options, and which of them cannot be combined."""
 
 import argparse
 import os
@@ -8,8 +8,8 @@ from data.errors import UserError
 from pipeline.run.cli import add_data_option, named_path
 from submissions.copies.keeping import KEEP_RULES
 
-WAYS = ("move", "hardlink", "symlink", "delete-to-trash")
-SOURCE = "SOURCE"
+APPLY_CHOICES = ("move", "hardlink", "symlink", "delete-to-trash")
+SOURCE = "SOURCE"  # metavariable of the help
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
@@ -27,9 +27,11 @@ def parser(description: str | None) -> argparse.ArgumentParser:
 
 
 def _add_sources(options: argparse._ArgumentGroup) -> None:
-    options.add_argument("--queries", type=named_path, nargs="+", metavar=SOURCE, default=[], help="may be copies")
-    options.add_argument("--references", type=named_path, nargs="+", metavar=SOURCE, default=[], help="may have been copied")
-    options.add_argument("--protect", type=named_path, nargs="+", metavar=SOURCE, default=[], help="searched, never touched")
+    options.add_argument("--queries", type=named_path, nargs="+", metavar=SOURCE, default=[], help="pictures that may be copies")
+    options.add_argument(
+        "--references", type=named_path, nargs="+", metavar=SOURCE, default=[], help="pictures that may have been copied"
+    )
+    options.add_argument("--protect", type=named_path, nargs="+", metavar=SOURCE, default=[], help="searched, but never touched")
     options.add_argument(
         "--leakage", type=named_path, nargs="+", metavar="SET", default=[], help="copies within and across train, val, test, …"
     )
@@ -37,20 +39,29 @@ def _add_sources(options: argparse._ArgumentGroup) -> None:
 
 
 def _add_index(options: argparse._ArgumentGroup) -> None:
-    options.add_argument("--index", type=named_path, metavar="DIR", help="a reference index to keep; made when it is new")
+    options.add_argument("--index", type=named_path, metavar="DIR", help="an index of references; created if it is new")
     options.add_argument("--add", type=named_path, nargs="+", metavar=SOURCE, default=[], help="with --index: add pictures")
-    options.add_argument("--remove", type=named_path, nargs="+", metavar="PATH", default=[], help="with --index: take out")
+    options.add_argument(
+        "--remove", type=named_path, nargs="+", metavar="PATH", default=[], help="with --index: remove files or folders"
+    )
 
 
 def _add_model(options: argparse._ArgumentGroup) -> None:
     options.add_argument("--run", type=named_path, metavar="DIR", help="run folder; without it the latest run under runs/")
     add_data_option(options)
-    options.add_argument("--checkpoint", type=named_path, metavar="FILE", help="use this .safetensors, no run")
-    options.add_argument("--onnx", type=named_path, metavar="FILE", help="use this .onnx (export.py), no run")
-    options.add_argument("--false-alarms", type=float, default=0.001, metavar="RATE", help="per query; default 0.001")
+    options.add_argument("--checkpoint", type=named_path, metavar="FILE", help="use this .safetensors instead of a run")
+    options.add_argument("--onnx", type=named_path, metavar="FILE", help="use this .onnx (export.py) instead of a run")
+    options.add_argument(
+        "--false-alarms", type=float, default=0.001, metavar="RATE", help="expected per query that copies nothing; default 0.001"
+    )
     options.add_argument("--threshold", type=float, metavar="SCORE", help="lowest score of a copy, instead of --false-alarms")
     options.add_argument(
-        "--unrelated", type=named_path, nargs="+", metavar=SOURCE, default=[], help="calibrate on these, no copies of each other"
+        "--unrelated",
+        type=named_path,
+        nargs="+",
+        metavar=SOURCE,
+        default=[],
+        help="calibrate on these pictures, which must not be copies of each other",
     )
     options.add_argument(
         "--verify",
@@ -59,40 +70,45 @@ def _add_model(options: argparse._ArgumentGroup) -> None:
         const=10,
         default=0,
         metavar="K",
-        help="look again at each query's K nearest references (default 10): do they show the same thing, and where?",
+        help="confirm each query's K nearest references (default 10) by local features, and locate the shared region",
     )
-    options.add_argument("--matching-track", type=named_path, metavar="FILE", help="write the pairs as the competition's CSV too")
-    options.add_argument("--exact", action="store_true", help="compare with every reference, in a large index too")
-    options.add_argument("--most", type=int, default=10, metavar="N", help="references per query at most; default 10")
+    options.add_argument(
+        "--matching-track", type=named_path, metavar="FILE", help="also write the pairs as the competition's CSV"
+    )
+    options.add_argument("--exact", action="store_true", help="compare with every reference, even in a large index")
+    options.add_argument("--most", type=int, default=10, metavar="N", help="maximum number of references per query; default 10")
 
 
 def _add_groups(options: argparse._ArgumentGroup) -> None:
-    options.add_argument("--keep", choices=KEEP_RULES, default="largest", help="which file of a group; default largest")
-    options.add_argument("--group-size", type=int, default=200, metavar="N", help="largest group; default 200")
+    options.add_argument("--keep", choices=KEEP_RULES, default="largest", help="which file of a group to keep; default largest")
+    options.add_argument("--group-size", type=int, default=200, metavar="N", help="maximum size of a group; default 200")
     options.add_argument(
-        "--decide", choices=("copy", "not-a-copy", "undecided"), help="say it of two pictures, for later searches"
+        "--decide", choices=("copy", "not-a-copy", "undecided"), help="decide about two pictures, for all later searches"
     )
-    options.add_argument("--decisions", action="store_true", help="list what was decided")
-    options.add_argument("--apply", choices=WAYS, help="carry out OUTPUT/plan.csv, which a search wrote")
-    options.add_argument("--plan", type=named_path, metavar="FILE", help="with --apply: another plan")
+    options.add_argument("--decisions", action="store_true", help="list all decisions")
+    options.add_argument("--apply", choices=APPLY_CHOICES, help="carry out OUTPUT/plan.csv, which a search wrote")
+    options.add_argument("--plan", type=named_path, metavar="FILE", help="with --apply: use this plan instead")
     options.add_argument("--to", type=named_path, metavar="DIR", help="with --apply move; default: OUTPUT/moved")
-    options.add_argument("--undo", action="store_true", help="take back what --apply did")
+    options.add_argument("--undo", action="store_true", help="undo what --apply did")
 
 
 def check(options: argparse.Namespace) -> None:
-    """Refuse options that make no sense together.
+    """Reject options that cannot be combined, and values out of range.
 
     Raises:
-        UserError: says which ones and why.
+        UserError: with the options, the reason and the remedy.
     """
     changes = bool(options.add or options.remove)
     acts = options.apply is not None or options.undo
     if options.leakage and (options.queries or options.references or options.index is not None):
-        raise UserError("--leakage names its sets itself: it goes without --queries, --references and --index.")
+        raise UserError("--leakage takes the sets itself: omit --queries, --references and --index.")
     if options.leakage and len(set(map(os.path.realpath, options.leakage))) < 2:
-        raise UserError("--leakage compares at least two different sets: --leakage train val test.")
+        raise UserError("--leakage needs at least two different sets, such as: --leakage train val test.")
     if options.decide is not None and len(options.pictures) != 2:
-        raise UserError(f"--decide {options.decide} is said of two pictures: match.py A.jpg B.jpg --decide {options.decide}.")
+        raise UserError(
+            f"--decide {options.decide} needs two pictures, got {len(options.pictures)}: "
+            f"match.py A.jpg B.jpg --decide {options.decide}."
+        )
     if options.decisions or options.decide is not None:
         return
     if options.pictures:
@@ -100,38 +116,41 @@ def check(options: argparse.Namespace) -> None:
     elif acts:
         _check_acting(options, changes)
     elif changes and options.index is None:
-        raise UserError("--add and --remove change an index: name it with --index DIR.")
+        raise UserError("--add and --remove change an index: give it with --index DIR.")
     elif not options.queries and not options.leakage and not changes:
         raise UserError(
-            "name two pictures, or the images to search for with --queries DIR (or change an index: --index, --add, --remove)."
+            "nothing to do: give two pictures, or the pictures to search with --queries DIR, or change an index with --index DIR "
+            "and --add or --remove."
         )
     if options.references and options.index is not None:
-        raise UserError("--references makes an index of its own; to search a kept one, add the folder: --index DIR --add DIR.")
+        raise UserError("--references cannot be combined with --index: add the folder to the index with --index DIR --add DIR.")
     if options.checkpoint is not None and options.onnx is not None:
-        raise UserError("--checkpoint and --onnx exclude each other: one network describes the images.")
+        raise UserError("--checkpoint and --onnx cannot be combined: give one network.")
     if not 0 < options.false_alarms < 1:
-        raise UserError(f"--false-alarms {options.false_alarms}: a rate per query between 0 and 1, such as 0.001.")
+        raise UserError(f"--false-alarms {options.false_alarms}: give a rate per query between 0 and 1, such as 0.001.")
     if options.threshold is not None and not options.threshold <= 0:
-        raise UserError(f"--threshold {options.threshold}: a score is −‖q − r‖², 0 for the very same vector; such as -0.5.")
+        raise UserError(f"--threshold {options.threshold}: scores are −‖q − r‖², at most 0; give a number such as -0.5.")
     if options.most < 1:
-        raise UserError(f"--most {options.most}: at least 1.")
+        raise UserError(f"--most {options.most}: give at least 1.")
     if options.verify < 0:
-        raise UserError(f"--verify {options.verify}: how many references of each query to look at again, such as 10.")
+        raise UserError(f"--verify {options.verify}: give the number of references to confirm for each query, such as 10.")
     if options.group_size < 2:
-        raise UserError(f"--group-size {options.group_size}: at least 2.")
+        raise UserError(f"--group-size {options.group_size}: give at least 2.")
 
 
 def _check_two(options: argparse.Namespace, other_work: bool) -> None:
     if len(options.pictures) != 2:
-        raise UserError(f"{len(options.pictures)} pictures are named; compare two, or search folders with --queries DIR.")
+        raise UserError(f"got {len(options.pictures)} pictures; give two to compare, or search folders with --queries DIR.")
     if other_work or options.queries or options.references or options.index is not None:
-        raise UserError("two pictures are compared by themselves: without --queries, --references, --index, --apply and --undo.")
+        raise UserError("two pictures are compared without --queries, --references, --index, --apply and --undo: omit these.")
 
 
 def _check_acting(options: argparse.Namespace, changes: bool) -> None:
     if options.apply is not None and options.undo:
-        raise UserError("--apply and --undo exclude each other.")
+        raise UserError("--apply and --undo cannot be combined: give one of them.")
     if options.queries or options.references or changes:
-        raise UserError("a plan is made first and carried out by a second command: --apply and --undo take no folders to search.")
+        raise UserError(
+            "--apply and --undo take no folders: search first, which writes a plan, and carry it out with a second command."
+        )
     if options.to is not None and options.apply != "move":
-        raise UserError("--to says where --apply move puts the files; the others need none.")
+        raise UserError("--to is the destination of --apply move: omit it, or add --apply move.")

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.tools.extractor import Extractor
-from pipeline.tools.match_index import BLOCK, know_queries
+from pipeline.tools.match_index import IMAGES_PER_COMMIT, know_queries
 from submissions.index.matches import Match, Matches, Rule
 from submissions.index.search import SearchIndex, content_numbers, nearest, open_search, vectors_of
 from submissions.index.store import (
@@ -23,19 +23,20 @@ from submissions.index.store import (
     vectors_by_digest,
 )
 
-DEEPEST = 2000  # references looked at for one query where the nearest ones are ruled out
+QUERIES_PER_BLOCK = IMAGES_PER_COMMIT
+MAX_DEPTH = 2000  # references examined for one query where the nearest ones are excluded
 T = TypeVar("T")
 Hit = tuple[int, float]  # number of a content and the squared distance
 
 
 @dataclass(frozen=True)
 class Exclusions:
-    """Pairs that are never reported, however alike they are, and pairs that always are.
+    """Pairs that are never reported, whatever their score, and pairs that always are.
 
     Attributes:
-        rejected: pairs of digests that a person has called no copies.
-        accepted: for a digest, those that a person has called its copies.
-        folders: with --no-self: pictures below the same one of these are not compared.
+        rejected: Pairs of digests that the user decided are not copies.
+        accepted: By digest, the digests that the user decided are its copies.
+        folders: With --no-self: pictures below the same one of these folders are not compared.
     """
 
     rejected: frozenset[frozenset[bytes]] = frozenset()
@@ -43,11 +44,11 @@ class Exclusions:
     folders: Sequence[Path] = ()
 
     def folder_of(self, path: Path) -> int | None:
-        """Return the number of the folder that a picture lies below; None below none of them."""
+        """Return the index of the first of `folders` that contains a picture; None if none does."""
         return next((n for n, folder in enumerate(self.folders) if folder == path or folder in path.parents), None)
 
     def same_folder(self, one: Path, other: Path) -> bool:
-        """Whether the two lie below the same folder of --no-self."""
+        """Whether two pictures are below the same one of `folders`."""
         place = self.folder_of(one)
         return place is not None and place == self.folder_of(other)
 
@@ -57,9 +58,9 @@ class Found:
     """What a search found.
 
     Attributes:
-        matches: the pairs and counts.
-        digests: SHA-256 of every picture that took part, by its path.
-        candidates: all pairs that were looked at again, best first; empty without --verify.
+        matches: The pairs and counts.
+        digests: SHA-256 of every picture involved, by its path.
+        candidates: All verified pairs, best first; empty without --verify.
     """
 
     matches: Matches
@@ -72,12 +73,13 @@ class Search:
     """One search: the store's Faiss index, the rule, and what is excluded.
 
     Attributes:
-        store: the open index.
-        extractor: normalises queries.
-        rule: from which score on a pair is a copy, and how many references a query may have.
-        exclusions: pairs that are never reported.
-        candidates: report so many of each query's nearest references whatever they score; 0 for those that the rule takes.
-        exact: compare every query with every reference, in a large index too.
+        store: The open index.
+        extractor: Embeds and normalises the queries.
+        rule: When a pair counts as a copy, and the maximum number of references per query.
+        exclusions: Pairs that are never, and pairs that are always reported.
+        candidates: Number of nearest references of each query to report whatever their score, for verification; 0 to follow the
+            rule.
+        exact: Compare every query with every reference, even in a large index.
     """
 
     store: Store
@@ -89,21 +91,25 @@ class Search:
 
     @cached_property
     def index(self) -> SearchIndex:
-        """The Faiss index of the store's present state."""
+        """The Faiss index of the store's current state."""
         return open_search(self.store, self.exact)
 
     @cached_property
     def threshold(self) -> float | None:
-        """The lowest score of a copy among as many references as there are."""
+        """The lowest score of a copy, given the number of references; None without one."""
         return self.rule.threshold(self.index.ntotal)
 
     @property
     def wanted(self) -> int:
-        """References reported per query."""
+        """Maximum number of references reported per query."""
         return self.candidates or self.rule.most
 
     def queries(self, paths: Sequence[Path]) -> Found:
-        """Find the references that these pictures copy."""
+        """Find the references that these pictures copy.
+
+        Raises:
+            UserError: when the index is damaged or cannot be written, or there are too few training vectors to normalise against.
+        """
         digests = know_queries(self.store, self.extractor, paths)
         unreadable = [path for path in paths if path not in digests]
         pairs: list[Match] = []
@@ -122,18 +128,25 @@ class Search:
         return Found(self._matches(pairs, len(paths), missing), known | digests)
 
     def near(self, vectors: NDArray[np.float32], digest: bytes = b"") -> list[list[Match]]:
-        """Find the references that pictures copy which lie in no file.
+        """Find the references that pictures copy, given their vectors instead of files.
 
         Args:
-            vectors: [n, d], before query normalisation.
-            digest: SHA-256 of the picture's bytes, where there is one picture and they are known.
+            vectors: float32 [n, d], before query normalisation.
+            digest: SHA-256 of the picture's bytes, if there is one picture and its bytes are known.
+
+        Returns:
+            The matches of each vector, best first.
         """
         query = Path("<picture>")
         hits = self._hits(self.extractor.normalize(vectors), [lambda content: True] * len(vectors))
         return [self._judged(query, digest, found)[: self.wanted] for found in hits]
 
     def within(self) -> Found:
-        """Find the pictures of the index that are copies of each other; each pair once, with the better of its two scores."""
+        """Find the pictures of the index that are copies of each other; each pair once, with the higher of its two scores.
+
+        Raises:
+            UserError: when the index is damaged, or there are too few training vectors to normalise against.
+        """
         best: dict[tuple[Path, Path], Match] = {}
         for part in _blocks(content_numbers(self.index).tolist()):
             chosen = [(number, path) for number in part for path in self._representatives(number)]
@@ -155,14 +168,14 @@ class Search:
         return Matches(_ordered(pairs), self.threshold, queries, index.ntotal, unreadable, exact=index.exact)
 
     def _representatives(self, content: int) -> list[Path]:
-        """The first file of a content; with --no-self the first one below each folder."""
+        """Return the first file of a content; with --no-self the first one below each folder."""
         chosen: dict[int | None, Path] = {}
         for path in files_of_content(self.store, content):
             chosen.setdefault(self.exclusions.folder_of(path), path)
         return list(chosen.values())
 
     def _allowed(self, query: Path, digest: bytes) -> Callable[[int], bool]:
-        """Whether a content has a file that may be reported beside the query."""
+        """Return a function that tells whether a content has a file that may be reported for the query."""
         rejected, folders = self.exclusions.rejected, self.exclusions.folders
 
         def allowed(content: int) -> bool:
@@ -176,7 +189,7 @@ class Search:
         return allowed
 
     def _hits(self, queries: NDArray[np.float32], allowed: Sequence[Callable[[int], bool]]) -> list[list[Hit]]:
-        """The nearest allowed contents of each query [n, d]; looks deeper where the nearest ones are ruled out."""
+        """Return the nearest allowed contents of each query [n, d]; searches deeper where the nearest ones are excluded."""
         limit = np.inf if self.threshold is None or self.candidates else -self.threshold
         wanted, depth = self.wanted, self.wanted + 1  # a query may find itself
         result: list[list[Hit]] = [[] for _ in queries]
@@ -189,13 +202,13 @@ class Search:
                 result[row] = [hit for hit in near if allowed[row](hit[0])][:wanted]
                 if len(result[row]) < wanted and len(near) == depth:
                     deeper.append(row)
-            if depth >= min(self.index.ntotal, DEEPEST):
+            if depth >= min(self.index.ntotal, MAX_DEPTH):
                 break
-            rows, depth = np.array(deeper, np.int64), min(4 * depth, self.index.ntotal, DEEPEST)
+            rows, depth = np.array(deeper, np.int64), min(4 * depth, self.index.ntotal, MAX_DEPTH)
         return result
 
     def _judged(self, query: Path, digest: bytes, hits: list[Hit]) -> list[Match]:
-        """Files of the hits; those with the query's very bytes are copies for certain, however far normalisation moved it."""
+        """Return matches with the files of the hits; byte-identical files score 0, however far normalisation moved the query."""
         twins = [Match(query, path, 0.0, 0.0) for path in self._files(query, self._content_of(digest))]
         found = {match.reference for match in twins}
         distances = np.array([distance for _, distance in hits])
@@ -210,7 +223,7 @@ class Search:
         return twins + self._accepted(query, digest, {match.reference for match in twins + others}) + others
 
     def _accepted(self, query: Path, digest: bytes, known: set[Path]) -> list[Match]:
-        """Files that a person has called copies of the query, where the search did not find them."""
+        """Return matches with files that the user decided are copies of the query, unless they are already found."""
         chosen = self.exclusions.accepted.get(digest, frozenset())
         scores = PairScores(self.store, self.extractor).scores([(digest, other) for other in chosen])
         return [
@@ -230,7 +243,7 @@ class Search:
 
 
 class PairScores:
-    """Scores of any two pictures that the index knows, as a search would give them."""
+    """Scores of any two pictures that the index knows, as in a search; vectors are read once."""
 
     def __init__(self, store: Store, extractor: Extractor) -> None:
         self._store, self._extractor = store, extractor
@@ -238,7 +251,13 @@ class PairScores:
         self._normalized: dict[bytes, NDArray[np.float64]] = {}
 
     def scores(self, pairs: Sequence[tuple[bytes, bytes]]) -> NDArray[np.float64]:
-        """Return −‖q − r‖² of each pair of digests, the better of its two directions; −∞ where one cannot be read."""
+        """Return −‖q − r‖² of each pair of digests, float64 [pairs], the higher of its two directions.
+
+        −∞ stands for a pair with an unreadable or unknown picture.
+
+        Raises:
+            UserError: when the index is damaged.
+        """
         self._read({digest for pair in pairs for digest in pair} - self._raw.keys())
         result = np.full(len(pairs), -np.inf)
         for row, (one, other) in enumerate(pairs):
@@ -265,8 +284,8 @@ def _squared(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
 
 
 def _blocks(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    for start in range(0, len(items), BLOCK):
-        yield items[start : start + BLOCK]
+    for start in range(0, len(items), QUERIES_PER_BLOCK):
+        yield items[start : start + QUERIES_PER_BLOCK]
 
 
 def _ordered(pairs: Iterable[Match]) -> list[Match]:

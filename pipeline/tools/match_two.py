@@ -1,4 +1,4 @@
-"""Two files, one answer."""
+"""match.py A.jpg B.jpg: whether two files are copies of each other."""
 
 import os
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ from submissions.index.store import digest_of
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is to be said of two pictures.
+    """The result of comparing two pictures.
 
     Attributes:
-        score: −‖q − r‖², the better of the two directions; 0 for the same bytes.
-        threshold: the lowest score of a copy.
-        copy: whether they are copies.
-        reason: why, in words.
+        score: −‖q − r‖², the higher of the two directions; 0 for byte-identical files.
+        threshold: Lowest score of a copy.
+        copy: Whether they are copies.
+        reason: What decided, in words.
     """
 
     score: float
@@ -33,10 +33,10 @@ class Verdict:
 
 
 def same_bytes(first: Path, second: Path) -> Verdict | None:
-    """Return the verdict on two files that hold the same bytes, for which no network is needed; None for others.
+    """Return the verdict on byte-identical files, which needs no network; None for other files.
 
     Raises:
-        UserError: one of them cannot be read.
+        UserError: when one of them cannot be read.
     """
     one, other = digest_of(first), digest_of(second)
     if one != other:
@@ -46,20 +46,27 @@ def same_bytes(first: Path, second: Path) -> Verdict | None:
 
 
 def compare(model: Model, rule: Rule, first: Path, second: Path, verified: bool = False) -> Verdict:
-    """Compare two pictures, each as the other's query; with `verified` by what they show, too.
+    """Compare two pictures, each as the query of the other.
+
+    Args:
+        model: The network.
+        rule: When a pair counts as a copy.
+        first: One picture.
+        second: The other.
+        verified: Also compare them by local features, which override the score.
 
     Raises:
-        UserError: one of them cannot be read as a picture, or nothing says from which score on they are copies.
+        UserError: when one of them cannot be decoded, or there is no threshold.
     """
     threshold = rule.threshold(1)
     if threshold is None and verified:
-        threshold = 0.0  # the same vectors, or what the pictures show
+        threshold = 0.0  # only equal vectors, or agreeing features
     if threshold is None:
-        raise UserError("nothing says from which score on two pictures are copies: add --threshold SCORE or --unrelated DIR.")
+        raise UserError("this network has no calibrated threshold for copies: add --threshold SCORE or --unrelated DIR.")
     found = model.extractor.extract_all(ImageSet([str(first), str(second)], [first, second]))
     for path, bad in zip((first, second), found.unreadable, strict=True):
         if bad:
-            raise UserError(f"{path} cannot be read as a picture.")
+            raise UserError(f"{path} cannot be decoded as a picture. Give another file.")
     queries = model.extractor.normalize(found.vectors).astype(np.float64)
     references = found.vectors.astype(np.float64)[::-1]
     score = -float(((queries - references) ** 2).sum(axis=1).min())
@@ -70,7 +77,7 @@ def compare(model: Model, rule: Rule, first: Path, second: Path, verified: bool 
 
 
 def report(verdict: Verdict, first: Path, second: Path, output: Output) -> int:
-    """Print the verdict and return the exit code: 0 copies, 1 none."""
+    """Print the verdict and return the exit code: 0 for copies, 1 otherwise."""
     word = "copy" if verdict.copy else "no copy"
     output.record(
         "verdict",

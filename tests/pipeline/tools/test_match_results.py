@@ -155,10 +155,10 @@ def test_two_files_give_one_answer(album: Path, checkpoint: Path, capsys: pytest
     answer = json.loads(printed.out)
     assert answer["type"] == "verdict" and answer["copy"] is True and answer["score"] <= 0
     assert run_match(checkpoint, first, copy, "--quiet") == 0 and capsys.readouterr().out == ""
-    for wrong, message in ((album / "none.jpg", "cannot be read"), (Path(__file__), "cannot be read as a picture")):
+    for wrong, message in ((album / "none.jpg", "cannot be read"), (Path(__file__), "cannot be decoded as a picture")):
         with pytest.raises(UserError, match=message):
             run_match(checkpoint, first, wrong)
-    with pytest.raises(UserError, match="from which score on"):
+    with pytest.raises(UserError, match="no calibrated threshold"):
         main(["--checkpoint", str(checkpoint), str(first), str(copy)])
 
 
@@ -242,7 +242,7 @@ def test_decisions_hold_by_content_and_can_be_taken_back(
         (["a.jpg", "b.jpg", "--decide", "copy", "--index", "none"], "holds no index"),
         (["--leakage", "album"], "at least two"),
         (["--leakage", "album", "album/../album"], "at least two"),
-        (["--leakage", "album/a", "album/b", "--queries", "album"], "names its sets itself"),
+        (["--leakage", "album/a", "album/b", "--queries", "album"], "takes the sets itself"),
     ],
 )
 def test_wrong_decisions_and_sets_are_refused(album: Path, arguments: list[str], message: str) -> None:
@@ -286,9 +286,9 @@ def test_queries_are_embedded_once(album: Path, checkpoint: Path, monkeypatch: p
     [
         (["--apply", "move", "--undo"], "exclude each other"),
         (["--apply", "move", "--queries", "album"], "take no folders"),
-        (["--apply", "hardlink", "--to", "x"], "--to says"),
+        (["--apply", "hardlink", "--to", "x"], "--to is the destination"),
         (["--apply", "move"], "there is no plan"),
-        (["a.jpg", "b.jpg", "--queries", "album"], "compared by themselves"),
+        (["a.jpg", "b.jpg", "--queries", "album"], "compared without --queries"),
         (["--queries", "album", "--group-size", "1"], "at least 2"),
         (["--queries", "@none.txt"], "cannot be read"),
     ],

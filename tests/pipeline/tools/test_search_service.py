@@ -111,9 +111,9 @@ def test_the_interface_is_described(client: TestClient) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--serve"], "name it with --index"),
-        (["--index", "x"], "go with --serve"),
-        (["--serve", "--index", "x", "--threshold", "1"], "0 for the very same vector"),
+        (["--serve"], "give one with --index"),
+        (["--index", "x"], "need --serve"),
+        (["--serve", "--index", "x", "--threshold", "1"], "at most 0"),
     ],
 )
 def test_wrong_options_are_refused(arguments: list[str], message: str) -> None:
