@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# From photos to a scored submission: every step in order, what is done is skipped.
+# From photos to a scored submission: every step in order; steps that are up to date are skipped.
 set -euo pipefail
 
 usage() {
@@ -9,13 +9,13 @@ Usage: bash run_all.sh [--data DIR | --photos DIR] [--recipe FILE] [--run DIR] [
   (nothing)       make the built-in sample of procedural pictures and run on it; with --run alone, continue that run
   --data DIR      a folder in the ISC2021 layout: training_images/ reference_images/ query_images/
                   and, to be scored, public_ground_truth.csv
-  --photos DIR    any folder of pictures: shared out into training, references and queries, edited copies made
+  --photos DIR    any folder of pictures: split into training, references and queries, with edited copies
   --recipe FILE   what to train and how (default: recipes/sample.yaml)
-  --run DIR       where results go (default: runs/<name of the data>)
-  --scale SHARE   this share of the recipe's classes and at most 2 epochs a stage, to prove it end to end: --scale 0.001
+  --run DIR       folder of the results (default: runs/<name of the data>)
+  --scale SHARE   for a quick trial: this share of the recipe's classes, and at most 2 epochs per stage, such as 0.001
   --help          this text
 
-A stopped run goes on where it was: give the same command again.
+A stopped run continues where it stopped: repeat the command.
 HELP
 }
 
@@ -33,15 +33,15 @@ while [ $# -gt 0 ]; do
     *) fail "unknown option $1; see bash run_all.sh --help" ;;
   esac
 done
-[ -z "$data" ] || [ -z "$photos" ] || fail "--data and --photos exclude each other; see bash run_all.sh --help"
+[ -z "$data" ] || [ -z "$photos" ] || fail "--data and --photos cannot be combined: give one; see bash run_all.sh --help"
 
 here=$(cd "$(dirname "$0")" && pwd)
 python=${PYTHON:-python}
 export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-PASSIVE}  # spinning threads starve each other on busy machines
 
-export COPY_DETECTION_SESSION=$$  # names this script as the one that works in the run folder, between the steps too
+export COPY_DETECTION_SESSION=$$  # reserves the run folder for this script, also between the steps
 
-# A step runs in the background with job control, so that a signal to this script reaches the step at once, once, and alone.
+# A step runs in the background with job control, so that a signal to this script is forwarded to the step at once and only once.
 set -m
 step="" stopped=""
 forward() {
@@ -63,12 +63,12 @@ run_step() {
 }
 
 if [ -n "$photos" ]; then
-  [ -d "$photos" ] || fail "$photos is not a folder. Name a folder that holds pictures."
+  [ -d "$photos" ] || fail "$photos is not a folder. Give a folder of pictures."
   name=$(basename "$(cd "$photos" && pwd)")
   data=runs/data/$name
   run_step make_data --photos "$photos" --output "$data"
 elif [ -z "$data" ] && [ -n "$run" ] && [ -f "$run/run.json" ]; then
-  :  # a run that exists remembers its data set
+  :  # an existing run records its data set
 elif [ -z "$data" ]; then
   data=runs/data/sample
   run_step make_data --output "$data"

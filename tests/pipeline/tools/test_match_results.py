@@ -284,7 +284,7 @@ def test_queries_are_embedded_once(album: Path, checkpoint: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--apply", "move", "--undo"], "exclude each other"),
+        (["--apply", "move", "--undo"], "cannot be combined"),
         (["--apply", "move", "--queries", "album"], "take no folders"),
         (["--apply", "hardlink", "--to", "x"], "--to is the destination"),
         (["--apply", "move"], "there is no plan"),
