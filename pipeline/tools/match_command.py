@@ -16,7 +16,7 @@ from pipeline.tools.match_leakage import report_folders, report_leakage
 from pipeline.tools.match_model import Model
 from pipeline.tools.match_output import Output
 from pipeline.tools.match_search import Exclusions, Found, PairScores, Search
-from submissions.copies.groups import BOUND
+from submissions.copies.groups import MAX_GROUP_SIZE
 from submissions.copies.keeping import KeepRule
 from submissions.formats.matching_track import write_pairs
 from submissions.index.decisions import decisions
@@ -56,7 +56,7 @@ class Grouping:
     """
 
     keep: KeepRule = "largest"
-    bound: int = BOUND
+    bound: int = MAX_GROUP_SIZE
 
 
 @dataclass(frozen=True)

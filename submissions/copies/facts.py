@@ -1,4 +1,4 @@
-"""What a person compares when choosing which copy to keep: size, format, date, sharpness."""
+"""Facts of a picture file that matter when choosing which copy to keep: size, format, date, sharpness."""
 
 import io
 import os
@@ -17,8 +17,8 @@ from data.decode import decode_rgb
 from data.errors import ImageError, UserError
 from data.formats import SIGNATURE_BYTES, detect_format, readable_formats
 
-SMALL_SIDE = 256  # pixels, at which sharpness and flatness are measured
-FLAT_LEVELS = 2.0  # grey levels around a plane, below which a picture shows nothing
+MEASURED_SIDE = 256  # pixels of the long side at which sharpness and flatness are measured
+MAX_FLAT_DEVIATION = 2.0  # grey levels: standard deviation around a plane below which a picture counts as flat
 
 
 @dataclass(frozen=True)
@@ -26,18 +26,18 @@ class Facts:
     """One picture file.
 
     Attributes:
-        path: absolute; a member of an archive has the archive's path in front.
-        width: pixels; 0 where the picture cannot be read.
-        height: pixels; 0 where the picture cannot be read.
-        size: bytes of the file.
-        modified: nanoseconds since 1970.
-        taken: the date in its EXIF data, `YYYY-MM-DD HH:MM:SS`; empty where there is none.
-        tags: number of EXIF entries.
-        form: the format by its content, such as JPEG.
-        sharpness: variance of the Laplacian at a long side of 256 pixels; higher is sharper.
-        flat: it shows nothing: one colour, or a plain gradient.
-        linked: the path is a link to a file.
-        archived: the path lies inside an archive.
+        path: Absolute path; a member of an archive is prefixed with the archive's path.
+        width: Width in pixels; 0 if the picture cannot be decoded.
+        height: Height in pixels; 0 if the picture cannot be decoded.
+        size: Size of the file in bytes.
+        modified: Modification time in nanoseconds since 1970.
+        taken: Date in the EXIF data, `YYYY-MM-DD HH:MM:SS`; empty if there is none.
+        tags: Number of EXIF entries.
+        form: Format by its content, such as JPEG.
+        sharpness: Variance of the Laplacian at a long side of 256 pixels; higher is sharper.
+        flat: Whether the picture has no content: a single colour or a plain gradient.
+        linked: Whether the path is a symbolic link.
+        archived: Whether the path is inside an archive.
     """
 
     path: Path
@@ -88,7 +88,7 @@ def is_flat(pixels: NDArray[np.uint8]) -> bool:
     plane = np.stack([np.ones(rows.size), rows.ravel() / height, columns.ravel() / width], axis=1)
     values = pixels.reshape(-1, 3).astype(np.float64)
     fitted, *_ = np.linalg.lstsq(plane, values, rcond=None)
-    return bool((values - plane @ fitted).std(axis=0).max() < FLAT_LEVELS)
+    return bool((values - plane @ fitted).std(axis=0).max() < MAX_FLAT_DEVIATION)
 
 
 def _header(content: bytes) -> tuple[int, int, str, int]:
@@ -116,10 +116,10 @@ def _date(stamp: str) -> str:
 
 def _look(content: bytes) -> tuple[float, bool]:
     try:
-        pixels = decode_rgb(content, short_side=SMALL_SIDE)
+        pixels = decode_rgb(content, short_side=MEASURED_SIDE)
     except ImageError:
         return 0.0, False
-    scale = SMALL_SIDE / max(pixels.shape[:2])
+    scale = MEASURED_SIDE / max(pixels.shape[:2])
     if scale < 1:
         size = max(1, round(pixels.shape[1] * scale)), max(1, round(pixels.shape[0] * scale))
         pixels = np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA))

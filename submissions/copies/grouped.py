@@ -1,4 +1,4 @@
-"""Groups of files from pairs of files that match: identical bytes are one content, pictures that show nothing are kept apart."""
+"""Groups of files from matching pairs: byte-identical files count as one content, flat pictures are separated."""
 
 import csv
 from collections import defaultdict
@@ -16,7 +16,7 @@ from submissions.copies.plan import PlanRow
 from submissions.index.matches import Match
 
 PairScorer = Callable[[Sequence[tuple[bytes, bytes]]], NDArray[np.float64]]
-COLUMNS = [
+GROUP_COLUMNS = [
     *("group", "file", "suggestion", "reason", "score", "width", "height", "bytes", "format", "taken", "sharpness"),
     *("weakest_score", "weakest_first", "weakest_second"),
 ]
@@ -27,8 +27,8 @@ class FileLink:
     """Two files whose contents match.
 
     Attributes:
-        first: a file.
-        second: another file.
+        first: A file.
+        second: Another file.
         score: −‖q − r‖².
     """
 
@@ -42,8 +42,8 @@ class FileGroup:
     """Files that are copies of each other.
 
     Attributes:
-        files: in the order of their paths.
-        weakest: the least sure pair that holds the group together; None where all files hold the same bytes.
+        files: The files, ordered by path.
+        weakest: The link with the lowest score of those that merged the group; None if all files are byte-identical.
     """
 
     files: list[Path]
@@ -52,13 +52,13 @@ class FileGroup:
 
 @dataclass(frozen=True)
 class FileCut:
-    """A pair that matches but joins nothing, because the groups around it don't match, or would be too large.
+    """A pair that matches but merges nothing, because its groups do not match each other or would be too large together.
 
     Attributes:
-        link: the most certain pair between the two groups.
-        matching: pairs of contents between the groups that match.
-        compared: pairs of contents between the groups.
-        reason: "ends" or "bound".
+        link: The pair with the highest score between the two groups.
+        matching: Number of pairs of contents between the groups that match.
+        compared: Number of all pairs of contents between the groups.
+        reason: "ends" or "bound", as in `groups.Cut`.
     """
 
     link: FileLink
@@ -69,12 +69,12 @@ class FileCut:
 
 @dataclass(frozen=True)
 class FileGroups:
-    """What grouping files came to.
+    """The result of grouping files.
 
     Attributes:
         groups: All groups, largest first.
-        cuts: The links that were cut.
-        flat: Pictures that show nothing.
+        cuts: The links that merged nothing.
+        flat: Pictures without content: a single colour or a plain gradient.
     """
 
     groups: list[FileGroup]
@@ -92,17 +92,17 @@ def group_files(
     rejected: frozenset[frozenset[bytes]] = frozenset(),
     accepted: Mapping[bytes, frozenset[bytes]] | None = None,
 ) -> FileGroups:
-    """Group the files that the pairs connect, by the rule of `groups.py`; a content counts once, however many files hold it.
+    """Group the files that the pairs connect, by the rule of `groups.py`; a content counts once, however many files have it.
 
     Args:
-        pairs: matches.
+        pairs: The matches.
         digests: SHA-256 of every file that was searched.
-        score_pairs: the scores of other pairs of contents.
-        threshold: the lowest score of a copy.
-        flat: files of pictures that show nothing: they belong together only where their bytes agree.
-        bound: largest number of contents in a group.
-        rejected: pairs of digests that a person has called no copies.
-        accepted: for a digest, those that a person has called its copies.
+        score_pairs: Returns the scores of other pairs of contents.
+        threshold: Lowest score of a copy.
+        flat: Files of pictures without content, which are grouped only with byte-identical files.
+        bound: Maximum number of contents in a group.
+        rejected: Pairs of digests that the user decided are not copies.
+        accepted: By digest, the digests that the user decided are its copies.
     """
     called = accepted or {}
     flat = sorted(set(flat))
@@ -145,10 +145,14 @@ def group_files(
 
 
 def write_groups_csv(path: Path, groups: Sequence[FileGroup], rows: Iterable[PlanRow]) -> None:
-    """Write every group with its files, what is suggested for each, and the weakest link that holds the group."""
+    """Write every group as CSV: its files, the suggestion for each, and the group's weakest link.
+
+    Raises:
+        UserError: when the disk is full.
+    """
     with whole_file(path) as temporary, temporary.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
+        writer.writerow(GROUP_COLUMNS)
         for row in rows:
             weakest = groups[row.group - 1].weakest
             held = [f"{weakest.score:.6g}", weakest.first, weakest.second] if weakest else ["", "", ""]
@@ -157,7 +161,11 @@ def write_groups_csv(path: Path, groups: Sequence[FileGroup], rows: Iterable[Pla
 
 
 def write_cuts_csv(path: Path, cuts: Iterable[FileCut]) -> None:
-    """Write the pairs that match but join no group, most certain first, with the counts that decided."""
+    """Write the pairs that match but merge no groups as CSV, highest score first, with the counts that decided.
+
+    Raises:
+        UserError: when the disk is full.
+    """
     with whole_file(path) as temporary, temporary.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["first", "second", "score", "matching", "compared", "reason"])

@@ -2,21 +2,21 @@
 
 Copies are not transitive: A matches a collage of A and B, and so does B, but A does not match B. The rule:
 
-1. Contents start alone. Matching pairs are taken in the order of their scores, highest first.
-2. Two groups that a pair connects are joined if more than half of all pairs between them match by themselves. Of a chain
+1. Every content starts as its own group. Matching pairs are considered in the order of their scores, highest first.
+2. Two groups that a pair connects are merged if more than half of all pairs between them match by themselves. Of a chain
    A – collage – B only the higher-scoring link stays: of the two pairs between {A, collage} and {B}, one matches, which is half.
 3. A group grows to at most `bound` contents.
 
-A link that joins nothing is reported as a cut, with the counts that decided.
+A link that merges nothing is reported as a cut, with the counts that decided.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-BOUND = 200
-JOINED_SHARE = 0.5
-Matching = Callable[[Sequence[tuple[int, int]]], Sequence[bool]]
+MAX_GROUP_SIZE = 200  # contents
+MIN_MATCHING_SHARE = 0.5  # groups are merged if more than this share of the pairs between them match
+Matching = Callable[[Sequence[tuple[int, int]]], Sequence[bool]]  # which of these pairs of contents match
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class Link:
     """Two contents that match.
 
     Attributes:
-        first: number of a content.
-        second: number of another content.
-        score: −‖q − r‖²; 0 is the highest, for equal vectors.
+        first: Number of a content.
+        second: Number of another content.
+        score: −‖q − r‖², at most 0.
     """
 
     first: int
@@ -39,8 +39,8 @@ class Group:
     """Contents that are copies of each other.
 
     Attributes:
-        members: numbers of the contents, in order.
-        weakest: the least sure of the links that hold the group together; None in a group of one content.
+        members: Numbers of the contents, ascending.
+        weakest: The link with the lowest score of those that merged the group; None in a group of one content.
     """
 
     members: list[int]
@@ -49,13 +49,13 @@ class Group:
 
 @dataclass(frozen=True)
 class Cut:
-    """The highest-scoring link between two groups that were not joined.
+    """The highest-scoring link between two groups that were not merged.
 
     Attributes:
-        link: the pair that matches.
-        matching: pairs between the two groups that match.
-        compared: all pairs between the two groups.
-        reason: "ends": no more than half of the pairs match; "bound": the group would be too large.
+        link: The matching pair.
+        matching: Number of pairs between the two groups that match; 0 with the reason "bound".
+        compared: Number of all pairs between the two groups.
+        reason: "ends": at most half of the pairs match; "bound": the merged group would be too large.
     """
 
     link: Link
@@ -66,24 +66,24 @@ class Cut:
 
 @dataclass(frozen=True)
 class Grouping:
-    """What grouping contents came to.
+    """The result of grouping contents.
 
     Attributes:
-        groups: Largest first.
-        cuts: The links that were cut, highest score first.
+        groups: The groups, largest first.
+        cuts: The links that merged nothing, highest score first.
     """
 
     groups: list[Group]
     cuts: list[Cut]
 
 
-def group_copies(links: Iterable[Link], matching: Matching, bound: int = BOUND) -> Grouping:
-    """Join the contents that the links connect, by the rule above.
+def group_copies(links: Iterable[Link], matching: Matching, bound: int = MAX_GROUP_SIZE) -> Grouping:
+    """Group the contents that the links connect, by the rule above.
 
     Args:
-        links: pairs that match, in any order.
-        matching: which of some other pairs of contents match; asked about pairs that are not among the links.
-        bound: largest number of contents in a group.
+        links: Matching pairs, in any order.
+        matching: Tells which of other pairs match; called only for pairs that are not among the links.
+        bound: Maximum number of contents in a group.
     """
     ordered = sorted(links, key=lambda link: (-link.score, link.first, link.second))
     pairs = _Pairs(ordered, matching)
@@ -91,7 +91,7 @@ def group_copies(links: Iterable[Link], matching: Matching, bound: int = BOUND) 
     weakest: dict[int, Link] = {}  # by the first member of a group
     refused: dict[tuple[int, ...], Cut] = {}
     grown = True
-    while grown:  # a group that has grown may be joined by a link that was refused before
+    while grown:  # a group that has grown may be merged by a link that was refused before
         grown = False
         for link in ordered:
             one, other = group_of[link.first], group_of[link.second]
@@ -110,7 +110,7 @@ def group_copies(links: Iterable[Link], matching: Matching, bound: int = BOUND) 
 
 
 class _Pairs:
-    """Which pairs of contents match; each pair is asked about once."""
+    """Caches which pairs of contents match, so that each pair is compared once."""
 
     def __init__(self, links: Iterable[Link], matching: Matching) -> None:
         self._known = {_pair(link.first, link.second): True for link in links}
@@ -129,7 +129,7 @@ def _refusal(link: Link, one: list[int], other: list[int], pairs: _Pairs, bound:
     if len(one) + len(other) > bound:
         return Cut(link, 0, compared, "bound")
     found = pairs.count(one, other)
-    return None if found > JOINED_SHARE * compared else Cut(link, found, compared, "ends")
+    return None if found > MIN_MATCHING_SHARE * compared else Cut(link, found, compared, "ends")
 
 
 def _groups(group_of: dict[int, list[int]], weakest: dict[int, Link]) -> list[Group]:
@@ -139,7 +139,7 @@ def _groups(group_of: dict[int, list[int]], weakest: dict[int, Link]) -> list[Gr
 
 
 def _cuts(links: list[Link], group_of: dict[int, list[int]], refused: dict[tuple[int, ...], Cut]) -> list[Cut]:
-    """Return the highest-scoring link between any two groups as they are in the end, with the counts that refused it."""
+    """Return the highest-scoring link between any two final groups, with the counts that refused it."""
     cuts: dict[tuple[int, ...], Cut] = {}
     for link in links:
         one, other = group_of[link.first], group_of[link.second]
@@ -153,5 +153,5 @@ def _pair(first: int, second: int) -> tuple[int, int]:
 
 
 def _key(one: list[int], other: list[int]) -> tuple[int, ...]:
-    """Two groups at their present sizes: a group that has grown is looked at again."""
+    """Return a key for two groups at their current sizes, so that a group that has grown is considered again."""
     return min((one[0], len(one), other[0], len(other)), (other[0], len(other), one[0], len(one)))

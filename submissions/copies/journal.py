@@ -1,6 +1,6 @@
-"""The journal: what is done to which file, written before it is done, so that after a kill it can be finished or undone.
+"""The journal of a plan: every step is recorded before it is done, so that after a kill it can be finished or undone.
 
-One JSON object per line. A step begins with a line of state "begin" that says everything needed to finish or undo it, and ends
+One JSON object per line. A step begins with a line of state "begin", which has everything needed to finish or undo it, and ends
 with a line of state "done", "left" (nothing was done) or "undone".
 """
 
@@ -21,13 +21,13 @@ class Step:
     """What is done to one file.
 
     Attributes:
-        number: of the step in its journal, from 1.
-        way: what happens to the file.
-        file: where it lay.
-        place: where it goes.
-        kept: the file that is kept instead.
-        sha256: hexadecimal digest of the file's bytes.
-        note: a file beside the trash that says where it came from; empty where there is none.
+        number: Number of the step in its journal, from 1.
+        way: What is done to the file.
+        file: Its old path.
+        place: Its new path.
+        kept: The file that is kept instead.
+        sha256: Hexadecimal SHA-256 of the file's bytes.
+        note: Path of the .trashinfo note with its old path; empty if there is none.
     """
 
     number: int
@@ -40,13 +40,13 @@ class Step:
 
 
 class Journal:
-    """An open journal; every line is on the disk before the next thing is done."""
+    """An open journal; every line is flushed to disk before the step continues."""
 
     def __init__(self, path: Path) -> None:
-        """Open a journal, or begin one.
+        """Open a journal, creating it if it is new.
 
         Raises:
-            UserError: the file is no journal.
+            UserError: when the file is not a journal.
         """
         self.path = path
         self.steps: dict[int, Step] = {}
@@ -56,7 +56,7 @@ class Journal:
         self._file = path.open("a", encoding="utf-8")
 
     def begin(self, way: Way, file: Path, place: Path, kept: Path, sha256: str, note: Path | None = None) -> Step:
-        """Write down what will be done next."""
+        """Record a step before it is done, and return it."""
         number = max(self.steps, default=0) + 1
         step = Step(number, way, os.fspath(file), os.fspath(place), os.fspath(kept), sha256, os.fspath(note or ""))
         self.steps[number] = step
@@ -65,12 +65,12 @@ class Journal:
         return step
 
     def end(self, step: Step, state: State, reason: str = "") -> None:
-        """Write down how a step ended."""
+        """Record how a step ended."""
         self._write({"state": state, "number": step.number} | ({"reason": reason} if reason else {}))
         self.states[step.number] = state
 
     def in_state(self, state: State) -> list[Step]:
-        """Return the steps that stand so, in the order in which they began."""
+        """Return the steps in this state, in the order in which they began."""
         return [step for number, step in sorted(self.steps.items()) if self.states[number] == state]
 
     def close(self) -> None:

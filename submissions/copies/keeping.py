@@ -1,4 +1,4 @@
-"""Which picture of a group to keep, and why."""
+"""The choice of the picture of a group to keep, with the reason."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -12,16 +12,16 @@ KEEP_RULES: tuple[KeepRule, ...] = ("largest", "oldest", "folder-order")
 
 
 def choose_kept(members: Sequence[Facts], rule: KeepRule, folders: Sequence[Path] = ()) -> tuple[Facts, str]:
-    """Choose the picture to keep and say why, in words.
+    """Choose the picture to keep and give the reason in words.
 
-    Ties are broken by pixels, bytes, EXIF entries, date, and in the end by the path. Links and members of archives are chosen
-    only where a group holds nothing else.
+    Ties are broken by pixels, bytes, EXIF entries, date, and finally by path. Links and members of archives are chosen only if
+    the group contains nothing else.
 
     Args:
-        members: at least one.
-        rule: "largest": most pixels; "oldest": by the date it was taken, otherwise by the file's; "folder-order": the first of
-            the folders that holds one.
-        folders: in order of preference, for "folder-order".
+        members: Facts of the group's files, at least one.
+        rule: "largest": most pixels; "oldest": earliest date taken, or file date where EXIF has none; "folder-order": in the
+            first of `folders`.
+        folders: Folders in order of preference, for "folder-order".
     """
     real = [facts for facts in members if not facts.linked and not facts.archived] or list(members)
     orders: dict[KeepRule, Callable[[Facts], Any]] = {
@@ -59,7 +59,7 @@ def _largest_first(facts: Facts) -> tuple[int, int, int, str]:
 
 
 def _date(facts: Facts) -> str:
-    """Comparable text; a date of the camera and one of the file compare as dates."""
+    """Return the date taken or, where EXIF has none, the file date, as text that sorts by time."""
     return facts.taken or _file_date(facts)
 
 

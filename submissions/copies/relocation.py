@@ -1,4 +1,4 @@
-"""Moving one file so that nothing is ever overwritten or lost, also across disks and with a kill at any moment."""
+"""Moving one file without ever overwriting or losing anything, also across disks and with a kill at any moment."""
 
 import errno
 import glob
@@ -7,19 +7,24 @@ import os
 import shutil
 from pathlib import Path
 
-NO_LINKS = {errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EACCES}
+HARD_LINK_UNSUPPORTED = {errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EACCES}
 
 
 def relocate(file: Path, place: Path, sha256: str) -> None:
-    """Move a file to a place where nothing lies yet; can be called again after a kill.
+    """Move a file to a free path; can be called again after a kill.
 
-    The file is first linked (or, on another disk, copied and compared) and only then removed from where it was: at every moment
-    one of the two paths holds it whole.
+    The file is first hard-linked (on another disk: copied and compared) and only then removed from its old path, so that at every
+    moment one of the two paths has the complete file.
+
+    Args:
+        file: The file to move.
+        place: Its new path.
+        sha256: Hexadecimal SHA-256 of the file's bytes.
 
     Raises:
-        FileExistsError: another file lies at the place.
-        FileNotFoundError: the file is gone.
-        OSError: it cannot be moved; it lies where it was.
+        FileExistsError: when `place` is another file.
+        FileNotFoundError: when the file is gone.
+        OSError: when it cannot be moved; it then stays at its old path.
     """
     if os.path.lexists(place):
         if not os.path.lexists(file) and digest_of_file(place) == sha256:
@@ -37,7 +42,7 @@ def relocate(file: Path, place: Path, sha256: str) -> None:
 
 
 def digest_of_file(path: Path) -> str:
-    """Return the SHA-256 of a regular file in hexadecimal digits; empty for anything else, links included."""
+    """Return the hexadecimal SHA-256 of a regular file; empty for anything else, including links."""
     if path.is_symlink() or not path.is_file():
         return ""
     with path.open("rb") as file:
@@ -49,7 +54,7 @@ def _link_or_copy(file: Path, place: Path, sha256: str) -> None:
         os.link(file, place, follow_symlinks=False)  # fails where something lies, so it overwrites nothing
         return
     except OSError as error:
-        if error.errno not in NO_LINKS:
+        if error.errno not in HARD_LINK_UNSUPPORTED:
             raise
     for old in place.parent.glob(f".{glob.escape(place.name)}.*.part"):
         old.unlink()  # of a process that was killed
@@ -73,7 +78,7 @@ def _rename_to_free_place(copied: Path, place: Path) -> None:
         os.link(copied, place)
         copied.unlink()
     except OSError as error:
-        if error.errno not in NO_LINKS:
+        if error.errno not in HARD_LINK_UNSUPPORTED:
             raise
         if os.path.lexists(place):  # a disk without hard links: looked at just before
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(place)) from error

@@ -1,4 +1,4 @@
-"""How far sets or folders of pictures hold the same: train and test sets that leak, folders that repeat each other."""
+"""Pictures that sets or folders share: leakage between train and test sets, duplicate folders."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,15 +10,15 @@ from submissions.index.matches import Match
 
 @dataclass(frozen=True)
 class Share:
-    """Two sets and the pictures of each that have a copy in the other; of one set with itself: within it.
+    """The overlap of two sets, or of a set with itself.
 
     Attributes:
-        first: name or folder of one set.
-        second: name or folder of the other, or the same.
-        copies_of_first: pictures of the first with a copy in the second.
-        copies_of_second: pictures of the second with a copy in the first.
-        size_of_first: pictures of the first.
-        size_of_second: pictures of the second.
+        first: Folder of one set.
+        second: Folder of the other set, or of the same.
+        copies_of_first: Number of pictures of the first with a copy in the second.
+        copies_of_second: Number of pictures of the second with a copy in the first.
+        size_of_first: Number of pictures of the first.
+        size_of_second: Number of pictures of the second.
     """
 
     first: Path
@@ -42,12 +42,15 @@ class Share:
 def copies_in_sets(
     pairs: Iterable[Match], digests: Mapping[Path, bytes], set_of: Callable[[Path], Path | None]
 ) -> dict[Path, set[Path]]:
-    """Return for every picture of a set the sets that hold a copy of it, its own set among them only for another file.
+    """Find the sets that contain a copy of each picture; its own set counts only if another file in it is a copy.
 
     Args:
-        pairs: matches between files; each stands for all files with the same bytes.
+        pairs: Matches between files; each represents all byte-identical files.
         digests: SHA-256 of every picture.
-        set_of: the set that a picture belongs to; None for none.
+        set_of: Returns the set that a picture belongs to; None for none.
+
+    Returns:
+        The sets with a copy, by picture.
     """
     files: dict[bytes, list[Path]] = defaultdict(list)
     for path, digest in digests.items():
@@ -66,12 +69,12 @@ def copies_in_sets(
 
 
 def shared_pictures(pairs: Iterable[Match], digests: Mapping[Path, bytes], set_of: Callable[[Path], Path | None]) -> list[Share]:
-    """Count the pictures that any two sets share, the largest share first; sets that share nothing are left out.
+    """Count the pictures that any two sets share, largest share first; sets that share nothing are omitted.
 
     Args:
-        pairs: matches.
+        pairs: Matches between files; each represents all byte-identical files.
         digests: SHA-256 of every picture.
-        set_of: the set that a picture belongs to; None for none.
+        set_of: Returns the set that a picture belongs to; None for none.
     """
     sizes: dict[Path, int] = defaultdict(int)
     for path in digests:
@@ -96,8 +99,11 @@ def clean_lists(
 ) -> Mapping[Path, list[Path]]:
     """Return for each set the pictures that have no copy in a later set.
 
-    A picture of the training set that also lies in the test set leaves the training set: name the sets from the one that may
-    lose pictures to the one that may not.
+    Args:
+        pairs: Matches between files; each represents all byte-identical files.
+        digests: SHA-256 of every picture.
+        sets: The sets, such as train, val, test: each loses the pictures that have a copy in a later one.
+        set_of: Returns the set that a picture belongs to; None for none.
     """
     order = {name: place for place, name in enumerate(sets)}
     copied = copies_in_sets(pairs, digests, set_of)

@@ -1,4 +1,4 @@
-"""The desktop's trash: by the freedesktop.org specification on Linux, `~/.Trash` on macOS, elsewhere a folder beside the plan."""
+"""The desktop's trash: as specified by freedesktop.org on Linux, `~/.Trash` on macOS, elsewhere a given folder."""
 
 import os
 import sys
@@ -8,11 +8,11 @@ from urllib.parse import quote
 
 
 def trash_of(file: Path, spare: Path) -> Path:
-    """Return the trash folder on the disk that a file lies on, so that putting it there copies nothing.
+    """Return the trash folder on the same disk as a file, so that moving the file there copies nothing.
 
     Args:
-        file: a file that is there.
-        spare: the folder to use where the system has no trash that can be filled like a folder.
+        file: An existing file.
+        spare: Folder to use if the system has no trash that is a plain folder.
     """
     if sys.platform == "win32":
         return spare
@@ -27,7 +27,7 @@ def trash_of(file: Path, spare: Path) -> Path:
 
 
 def trash_place(file: Path, trash: Path) -> tuple[Path, Path | None]:
-    """Return a free path in the trash for a file, and that of the note that goes with it; None where the trash keeps no notes."""
+    """Return a free path in the trash for a file, and the path of its .trashinfo note; None if the trash has no notes."""
     noted = sys.platform.startswith("linux")
     folder = trash / "files" if noted else trash
     number = 1
@@ -40,7 +40,7 @@ def trash_place(file: Path, trash: Path) -> tuple[Path, Path | None]:
 
 
 def write_note(note: Path, file: Path) -> None:
-    """Write where a file in the trash came from, so that the desktop can put it back."""
+    """Write the original path of a file in the trash, so that the desktop can restore it."""
     note.parent.mkdir(parents=True, exist_ok=True)
     stamp = datetime.now().isoformat(timespec="seconds")
     note.write_text(f"[Trash Info]\nPath={quote(os.fsencode(file))}\nDeletionDate={stamp}\n", encoding="ascii")

@@ -1,10 +1,10 @@
 """A score threshold for a stated false-alarm rate, from pairs of images that are known to be unrelated.
 
-The tail of unrelated pairs' squared distances is taken to fall off exponentially (peaks over a threshold, the generalised
-Pareto distribution with shape 0): far enough out, each unit of distance towards 0 makes a pair rarer by the same factor. A rate
-per query that is rarer than any pair seen can then be stated, and it follows the number of references: a query among ten times
-as many references has ten times as many chances of a false alarm. Where the true tail is bounded (vectors spread evenly over
-the sphere), the exponential one overestimates it: the threshold is then stricter than stated.
+The lower tail of unrelated pairs' squared distances is modelled as exponential (peaks over a threshold: the generalised Pareto
+distribution with shape 0): each unit of distance towards 0 makes a pair rarer by the same factor. This extrapolates to rates per
+query that are rarer than any pair observed. The rate scales with the number of references: among ten times as many references, a
+query has ten times as many chances of a false alarm. Where the true tail is bounded (vectors spread evenly over the sphere), the
+exponential tail overestimates it, and the threshold is stricter than stated.
 """
 
 import math
@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from data.errors import UserError
 from submissions.search.exact import exact_distances
 
-TAIL_SHARE = 0.005  # the nearest pairs that the tail is fitted on
-TAIL_LEAST = 100  # but at least so many of them
-MOST_REFERENCES = 20_000
-QUERY_BLOCK = 256
+TAIL_SHARE = 0.005  # share of the pairs, the nearest ones, that the tail is fitted on
+MIN_TAIL_PAIRS = 100  # but at least this many
+MAX_REFERENCES = 20_000  # more are sampled
+QUERIES_PER_BLOCK = 256
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class Tail:
     """The exponential tail of the squared distances of unrelated pairs (peaks over a threshold).
 
     Attributes:
-        start: Squared distance below which the tail describes them.
-        scale: By how much the pairs below `start` are nearer on average.
-        share: Share of all pairs that lie below `start`, 0…1.
-        pairs: How many unrelated pairs there were in all.
+        start: Squared distance below which the tail applies.
+        scale: Mean of `start` minus the squared distance, over the pairs below `start`.
+        share: Share of all pairs below `start`, 0…1.
+        pairs: Number of all unrelated pairs.
     """
 
     start: float
@@ -39,41 +39,54 @@ class Tail:
     pairs: int
 
     def threshold(self, rate: float, references: int) -> float:
-        """The squared distance below which a query that copies nothing finds a reference with probability `rate` (0…1).
+        """Return the squared distance below which a query that copies nothing finds a reference with probability `rate`.
 
-        At most `start`, beyond which the tail says nothing; never below 0.
+        Args:
+            rate: Expected false alarms per query, between 0 and 1.
+            references: Number of references searched.
+
+        Returns:
+            Between 0 and `start`, beyond which the tail does not apply.
         """
         wanted = rate / max(references, 1)
         return float(min(self.start, max(0.0, self.start - self.scale * math.log(self.share / wanted))))
 
     def false_alarms(self, distances: NDArray[np.float64], references: int) -> NDArray[np.float64]:
-        """False alarms to expect per query when everything at these squared distances [m] or nearer is taken for a copy."""
+        """Return the expected false alarms per query if all pairs at these squared distances or nearer counted as copies.
+
+        Args:
+            distances: float64 [m], squared distances.
+            references: Number of references searched.
+
+        Returns:
+            float64 [m]; beyond `start` the value at `start`.
+        """
         nearer = np.maximum(self.start - distances, 0)
         return references * self.share * np.exp(-nearer / self.scale)
 
 
 def fit_tail(queries: NDArray[np.float32], references: NDArray[np.float32], own: NDArray[np.int64]) -> Tail:
-    """Fit the tail on all pairs of queries and references that are not related.
+    """Fit the tail on all unrelated pairs of queries and references.
 
     Args:
-        queries: [n, d] float32.
-        references: [m, d] float32.
-        own: [n], the row of the reference that a query is related to, −1 for none.
+        queries: float32 [n, d].
+        references: float32 [m, d]; a sample of MAX_REFERENCES is used if there are more.
+        own: int64 [n], row of the reference that each query is related to; −1 for none.
 
     Raises:
-        UserError: There are too few pairs.
+        UserError: when there are too few pairs.
     """
-    if len(references) > MOST_REFERENCES:
-        chosen = np.sort(np.random.default_rng(0).choice(len(references), MOST_REFERENCES, replace=False))
+    if len(references) > MAX_REFERENCES:
+        chosen = np.sort(np.random.default_rng(0).choice(len(references), MAX_REFERENCES, replace=False))
         place = np.full(len(references) + 1, -1)
-        place[chosen] = np.arange(MOST_REFERENCES)
+        place[chosen] = np.arange(MAX_REFERENCES)
         references, own = references[chosen], place[own]
     pairs = len(queries) * len(references) - int((own >= 0).sum())
-    kept = max(TAIL_LEAST, int(TAIL_SHARE * pairs))
+    kept = max(MIN_TAIL_PAIRS, int(TAIL_SHARE * pairs))
     if pairs < 2 * kept:
         raise UserError(
-            f"a threshold is calibrated on at least {2 * TAIL_LEAST} pairs of unrelated images, there are {pairs}. "
-            "Add training images, or name a threshold with --threshold."
+            f"calibration of a threshold needs at least {2 * MIN_TAIL_PAIRS} pairs of unrelated images, but there are {pairs}. "
+            "Add training images, or give a threshold with --threshold."
         )
     nearest = _nearest(queries, references, own, kept + 1)
     start = float(nearest[-1])
@@ -84,11 +97,11 @@ def fit_tail(queries: NDArray[np.float32], references: NDArray[np.float32], own:
 def _nearest(
     queries: NDArray[np.float32], references: NDArray[np.float32], own: NDArray[np.int64], count: int
 ) -> NDArray[np.float64]:
-    """The `count` smallest squared distances of unrelated pairs, in order."""
+    """Return the `count` smallest squared distances of unrelated pairs, ascending."""
     columns = np.arange(len(references))
     best = np.zeros(0)
-    for first in range(0, len(queries), QUERY_BLOCK):
-        block, related = queries[first : first + QUERY_BLOCK], own[first : first + QUERY_BLOCK]
+    for first in range(0, len(queries), QUERIES_PER_BLOCK):
+        block, related = queries[first : first + QUERIES_PER_BLOCK], own[first : first + QUERIES_PER_BLOCK]
         squares = np.einsum("nd,nd->n", block, block)[:, None] + np.einsum("md,md->m", references, references)
         near = squares - 2 * (block @ references.T)
         near[related[:, None] == columns] = np.inf

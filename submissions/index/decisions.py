@@ -1,4 +1,4 @@
-"""What a person has decided about pairs of pictures; kept by the hash of their contents, so that names may change."""
+"""The user's decisions about pairs of pictures, stored by the hashes of their contents, so that files may be renamed."""
 
 import os
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ Pair = frozenset[bytes]
 
 @dataclass(frozen=True)
 class Decision:
-    """One pair of contents.
+    """A decision about one pair of contents.
 
     Attributes:
         first: SHA-256 of one picture's bytes.
-        second: SHA-256 of the other's.
-        copy: whether they are copies of each other.
-        decided: when, local time.
-        names: what the two files were called when it was decided.
+        second: SHA-256 of the other picture's bytes.
+        copy: Whether they are copies of each other.
+        decided: Local date and time of the decision, `YYYY-MM-DD HH:MM:SS`.
+        names: Paths of the two files at that time.
     """
 
     first: bytes
@@ -30,12 +30,12 @@ class Decision:
 
     @property
     def pair(self) -> Pair:
-        """The two digests, in no order."""
+        """The two digests, unordered."""
         return frozenset((self.first, self.second))
 
 
 def decide(store: Store, pictures: tuple[Path, Path], digests: tuple[bytes, bytes], copy: bool) -> None:
-    """Remember a decision; one made before about the same pair is replaced."""
+    """Store a decision, replacing an earlier one about the same pair."""
     (first, one), (second, other) = sorted(zip(digests, map(os.fsencode, pictures), strict=True))
     now = datetime.now().isoformat(sep=" ", timespec="seconds")
     store.database.execute(
@@ -44,7 +44,7 @@ def decide(store: Store, pictures: tuple[Path, Path], digests: tuple[bytes, byte
 
 
 def decisions(store: Store) -> list[Decision]:
-    """Return all decisions, the oldest first."""
+    """Return all decisions, oldest first."""
     rows = store.database.execute(
         "SELECT first, second, copy, decided, first_name, second_name FROM decisions ORDER BY decided, rowid"
     )
@@ -55,6 +55,6 @@ def decisions(store: Store) -> list[Decision]:
 
 
 def take_back(store: Store, digests: tuple[bytes, bytes]) -> bool:
-    """Forget the decision about a pair; False where there was none."""
+    """Delete the decision about a pair; return False if there was none."""
     done = store.database.execute("DELETE FROM decisions WHERE first = ? AND second = ?", tuple(sorted(digests)))
     return done.rowcount > 0

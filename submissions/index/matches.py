@@ -1,4 +1,4 @@
-"""What was matched: pairs of files, and the rule by which a pair counts as a copy."""
+"""Matches: pairs of files, and the rule by which a pair counts as a copy."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +19,11 @@ class Match:
     """A pair of files.
 
     Attributes:
-        query: the file that was searched for.
-        reference: the file that was found.
+        query: The file that was searched for.
+        reference: The file that was found.
         score: −‖q − r‖².
-        false_alarms: to expect per query at this score; None where nothing is known of them.
-        evidence: what the two share, where it was looked for and found.
+        false_alarms: Expected false alarms per query at this score; None where they are not calibrated.
+        evidence: What the two pictures share; None if they were not verified or too few features agree.
     """
 
     query: Path
@@ -38,13 +38,13 @@ class Matches:
     """What a search found.
 
     Attributes:
-        pairs: best first.
-        threshold: the lowest score of a copy; None: none was calibrated.
-        queries: how many there were.
-        references: different contents that were searched.
-        unreadable: files that match nothing.
-        verified: whether pairs were looked at again; without a threshold only confirmed ones are listed then.
-        exact: whether every query was compared with every reference; scores are exact in either case.
+        pairs: The pairs, best first.
+        threshold: Lowest score of a copy; None where it is not calibrated.
+        queries: Number of queries.
+        references: Number of different contents searched.
+        unreadable: Files that cannot be decoded and match nothing.
+        verified: Whether pairs were verified by local features; without a threshold only confirmed ones are listed then.
+        exact: Whether every query was compared with every reference; scores are exact in either case.
     """
 
     pairs: list[Match]
@@ -66,10 +66,10 @@ class Rule:
     """When a pair counts as a copy.
 
     Attributes:
-        score: the lowest score of a copy; None to follow the tail.
-        tail: of unrelated pairs' distances; None where there is none.
-        rate: false alarms to expect per query that copies nothing.
-        most: references per query at most.
+        score: Lowest score of a copy; None to calibrate it by the tail.
+        tail: Tail of unrelated pairs' distances; None where it is not known.
+        rate: Expected false alarms per query that copies nothing, between 0 and 1.
+        most: Maximum number of references per query.
     """
 
     score: float | None
@@ -78,7 +78,7 @@ class Rule:
     most: int
 
     def threshold(self, references: int) -> float | None:
-        """Return the lowest score of a copy among so many references; None where nothing decides it."""
+        """Return the lowest score of a copy among this number of references; None without a score and a tail."""
         if self.score is not None or self.tail is None:
             return self.score
         return 0.0 - self.tail.threshold(self.rate, references)

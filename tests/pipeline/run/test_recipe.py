@@ -59,7 +59,7 @@ def test_the_papers_seven_models() -> None:
         (MINIMAL + MINIMAL.replace("models:", ""), "the key 'small' is repeated"),
         ("seed: " + "1" * 5000 + "\n", "not valid YAML"),
         ("seed: 2001-99-99\n", "not valid YAML"),
-        ("[" * 100_000, "unfolds deeper"),
+        ("[" * 100_000, "expands to more than 50 levels"),
         ("a: &a [*a]\n", "'a' contains itself"),
         ("#" * 2**21, "larger than 1024 KiB"),
         ("seed: 1\n", "models: Field required"),
@@ -96,7 +96,7 @@ def test_aliases_that_unfold_without_end_are_refused_at_once(tmp_path: Path, mer
         nine = ", ".join([f"*l{level - 1}"] * 9)
         levels.append(f"l{level}: &l{level} {{<<: [{nine}]}}" if merged else f"l{level}: &l{level} [{nine}]")
     (tmp_path / "bomb.yaml").write_text("\n".join(levels))
-    with pytest.raises(UserError, match="to more than 100,000 values"):
+    with pytest.raises(UserError, match="expands to more than .* 100,000 values"):
         read_recipe(tmp_path / "bomb.yaml")
 
 

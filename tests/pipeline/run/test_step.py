@@ -103,4 +103,4 @@ def test_an_output_torn_by_a_power_cut_is_made_again(run: Run, capsys: pytest.Ca
     make(run, work)
     work.output.write_text(left)
     make(run, work)
-    assert work.calls == 2 and "out.txt is not whole" in capsys.readouterr().out and work.output.read_text() == "done"
+    assert work.calls == 2 and "out.txt is incomplete" in capsys.readouterr().out and work.output.read_text() == "done"

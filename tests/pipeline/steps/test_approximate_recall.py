@@ -29,10 +29,10 @@ def test_an_index_is_kept_until_references_or_factory_change(tmp_path: Path, cap
         return capfd.readouterr().out
 
     first = reported("IVF4,Flat")
-    assert "index: starting" in first and "IVF4,Flat, 2 of 4 lists looked into: recall at 1" in first
+    assert "index: starting" in first and "IVF4,Flat, 2 of 4 lists searched: recall at 1" in first
     again = reported("IVF4,Flat", 4)
     assert again.startswith("06_score index: up to date")
-    assert "4 of 4 lists looked into: recall at 1 1.000, at 10 1.000 against exact search of 20 queries among 300" in again
+    assert "4 of 4 lists searched: recall at 1 1.000, at 10 1.000 against exact search of 20 queries among 300" in again
     assert "parameter factory changed" in reported("IVF4,SQ8")
     stored(tmp_path / "ensemble/reference.h5", 310, 1)
     changed = reported("IVF4,SQ8")

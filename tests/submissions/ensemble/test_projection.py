@@ -51,7 +51,9 @@ def test_fewer_training_vectors_than_dimensions() -> None:
     assert np.isfinite(projection.apply(correlated(4, 30), 9, -0.5)).all()
     with pytest.raises(UserError, match="too few to fit a PCA"):
         fit_projection(correlated(1, 4))
-    with pytest.raises(UserError, match=r"10 training vectors of 30 dimensions .* of 10 dimensions, 16 are .* add training"):
+    with pytest.raises(
+        UserError, match=r"10 training vectors with 30 dimensions .* at most 10 dimensions, but 16 are .* add training"
+    ):
         fit_projection(correlated(10, 30), 16)
     for rows in (40, 14):  # more images alone would not help
         with pytest.raises(UserError, match=rf"{rows} training vectors of 12 dim.* at most 12, or join more or longer models"):

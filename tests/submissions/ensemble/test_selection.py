@@ -118,7 +118,9 @@ def test_real_queries_and_references_cannot_reach_the_choice(tmp_path: Path) -> 
 
 
 def test_too_few_training_vectors_are_named_with_their_file(tmp_path: Path, candidates: ValidationVectors) -> None:
-    with pytest.raises(UserError, match=r"training\.h5 without the 100 validation images: .* at 300 .* there are 200 training v"):
+    with pytest.raises(
+        UserError, match=r"training\.h5 without the 100 validation images: .* needs 300 .* there are only 200 training v"
+    ):
         choose_variant(candidates, TRUTH, EnsembleSettings(), NormalizationSettings(methods="method2", direction_neighbours=300))
     training = open_concatenated([tmp_path / "training.h5"])
     with pytest.raises(UserError, match=r"training\.h5 without the 296 validation images: 4 training vectors of 8 dimensions"):

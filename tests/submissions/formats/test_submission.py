@@ -79,9 +79,9 @@ def test_unreadable_images_lie_far_apart(tmp_path: Path) -> None:
         ("query", np.array([[0, 0, 0, 1], [1e30, 0, 0, 0]], np.float32), "query: 1 rows have a norm above 1e+15"),
         ("query", h5py.Empty("f4"), "query has the shape []"),
         ("query", np.zeros((2, 4, 1), np.float32), "query has the shape [2, 4, 1]"),
-        ("query_ids", np.int64(3), "query_ids is int64 []; expected a list of strings"),
-        ("query_ids", np.arange(2), "query_ids is int64 [2]; expected a list of strings"),
-        ("query_ids", np.array([[b"Q0"], [b"Q1"]]), "query_ids is |S2 [2, 1]; expected a list of strings"),
+        ("query_ids", np.int64(3), "query_ids is int64 []; expected strings [images]"),
+        ("query_ids", np.arange(2), "query_ids is int64 [2]; expected strings [images]"),
+        ("query_ids", np.array([[b"Q0"], [b"Q1"]]), "query_ids is |S2 [2, 1]; expected strings [images]"),
         ("query_ids", np.array([b"\xff\xfe", b"Q1"]), "an id is not UTF-8 text"),
     ],
 )

@@ -53,7 +53,7 @@ def test_too_few_pairs_are_refused() -> None:
 
 
 def test_a_sample_of_many_references_keeps_related_pairs_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("submissions.index.calibration.MOST_REFERENCES", 150)
+    monkeypatch.setattr("submissions.index.calibration.MAX_REFERENCES", 150)
     rng = np.random.default_rng(4)
     references = unit(rng, 300)
     tail = fit_tail(references, references, np.arange(300))

@@ -31,7 +31,7 @@ def test_rows_and_ids_must_agree(tmp_path: Path) -> None:
     [
         (["a", "b"], np.array([[1, np.nan], [1, 1]], np.float32), r"hold NaN or infinity, or .*, the first is row 0 \('a'\)"),
         (["a", "b"], np.array([[1, 1], [0, 0]], np.float32), r"zero without being flagged unreadable, .* row 1 \('b'\)"),
-        (["a", "b"], np.array([[1, 1], [1e30, 0]], np.float32), r"v\.h5: 1 of the rows .* beyond 1e\+15, .* row 1 \('b'\)"),
+        (["a", "b"], np.array([[1, 1], [1e30, 0]], np.float32), r"v\.h5: 1 of the rows .* above 1e\+15, .* row 1 \('b'\)"),
         (["a", "a"], np.zeros((2, 2), np.float32), "repeated ids"),
         (["a"], np.zeros((2, 2), np.float32), "1 ids but 2 vectors"),
         (["a", "b"], np.zeros((2, 2)), "expected float32"),
