@@ -96,7 +96,7 @@ def test_aliases_that_unfold_without_end_are_refused_at_once(tmp_path: Path, mer
         nine = ", ".join([f"*l{level - 1}"] * 9)
         levels.append(f"l{level}: &l{level} {{<<: [{nine}]}}" if merged else f"l{level}: &l{level} [{nine}]")
     (tmp_path / "bomb.yaml").write_text("\n".join(levels))
-    with pytest.raises(UserError, match="expands to more than .* 100,000 values"):
+    with pytest.raises(UserError, match=r"expands to more than .* 100,000 values"):
         read_recipe(tmp_path / "bomb.yaml")
 
 
