@@ -230,8 +230,8 @@ def test_later_steps_say_that_an_earlier_one_is_stale(finished: Path, tmp_path: 
     old, new = RECIPE, RECIPE.replace("dimensions: [8, 16]", "dimensions: 64")
     (tmp_path / "new.yaml").write_text(new)
     message = fails(tmp_path, "03_ensemble", "--run", copy, "--recipe", "new.yaml")
-    assert "training.h5 and 1 more without the 10 validation images: 39 training vectors of 32 dimensions" in message
-    stale = "step 03_ensemble is stale (parameter ensemble changed): its earlier results are used. Repeat it again: python pipeline/03"
+    assert "training.h5 and 1 more without the 10 validation images: a PCA of 39 training vectors with 32 dimensions" in message
+    stale = "step 03_ensemble is stale (parameter ensemble changed): its earlier results are used. Repeat it: python pipeline/03"
     for name in ("04_normalize", "05_submit", "06_score"):
         assert stale in step(tmp_path, name, "--run", copy)
     (copy / "recipe.yaml").write_text(old)
