@@ -1,1 +1,1 @@
-"""The explorer: a local page that shows what a run answers to a picture and its edits."""
+"""The explorer: a local page that shows a run's nearest references of a picture and of its edits; and the search service."""

@@ -1,4 +1,4 @@
-"""What the page is answered: the nearest references of a picture, the threshold, and what normalisation did to the query."""
+"""The page's answers: the nearest references of a picture, the threshold, and the effect of query normalisation."""
 
 import time
 from dataclasses import dataclass
@@ -23,8 +23,8 @@ from submissions.index.calibration import Tail
 from submissions.index.search import nearest
 from submissions.vectors.files import Vectors, read_vectors
 
-SHOWN = 12  # nearest references
-SHOWN_TRAINING = 3
+SHOWN_REFERENCES = 12
+SHOWN_TRAINING_IMAGES = 3
 Kind = Literal["reference", "training", "query"]
 
 
@@ -33,15 +33,15 @@ class Explorer:
     """An opened run.
 
     Attributes:
-        title: What the page calls the run.
-        extractor: Embeds and normalises a picture as the run does.
+        title: Title of the page.
+        extractor: Embeds and normalises a picture as in the run.
         references: The run's reference vectors.
-        index: Over the rows of `references`.
+        index: Exact search over the readable references; ids are rows of `references`.
         tail: Calibration of the threshold; None where it failed.
-        uncalibrated: Why there is no `tail`; empty where there is one.
-        rate: False alarms per query that the threshold is set for, 0…1.
-        pictures: The images of each kind by their id, as far as they exist.
-        others: Images that edits may paste; None where there are none.
+        uncalibrated: Why there is no `tail`; empty if there is one.
+        rate: Expected false alarms per query for which the threshold is set, between 0 and 1.
+        pictures: The images of each kind, as far as they exist.
+        others: Images that edits may paste; None for none.
     """
 
     title: str
@@ -55,12 +55,20 @@ class Explorer:
     others: OverlaySource | None
 
     def threshold(self) -> float | None:
-        """The lowest score of a copy."""
+        """Return the lowest score of a copy; None where it is not calibrated."""
         return None if self.tail is None else -self.tail.threshold(self.rate, self.index.ntotal)
 
 
 def open_explorer(run: Run, rate: float) -> Explorer:
-    """UserError names the step that the run lacks. Without enough pairs to calibrate there is no threshold."""
+    """Open a run for exploration; without enough pairs to calibrate, there is no threshold.
+
+    Args:
+        run: The run, finished up to step 03.
+        rate: Expected false alarms per query for which the threshold is set, between 0 and 1.
+
+    Raises:
+        UserError: when a step has not been done, which the message names, or the data set is missing.
+    """
     extractor = run_extractor(run)
     references = read_vectors(run.require(run.paths.projected("reference")))
     try:
@@ -82,13 +90,13 @@ def open_explorer(run: Run, rate: float) -> Explorer:
 
 
 def open_folder_explorer(extractor: Extractor, title: str, images: ImageSet, rate: float) -> Explorer:
-    """Search any pictures with a descriptor outside a run; they are embedded first. The threshold is the descriptor's own.
+    """Open any pictures as references, without a run; they are embedded first. The threshold is the descriptor's own.
 
     Args:
         extractor: The descriptor.
-        title: What the page calls it.
-        images: The references; the page offers the same pictures to begin with.
-        rate: False alarms per query that the threshold is set for, 0…1.
+        title: Title of the page.
+        images: The references; the page also offers them as queries.
+        rate: Expected false alarms per query for which the threshold is set, between 0 and 1.
     """
     references = extractor.extract_all(images)
     return Explorer(
@@ -97,7 +105,7 @@ def open_folder_explorer(extractor: Extractor, title: str, images: ImageSet, rat
         references=references,
         index=reference_index(references),
         tail=extractor.tail,
-        uncalibrated="" if extractor.tail else "the descriptor brings no calibration along",
+        uncalibrated="" if extractor.tail else "the descriptor's file contains no calibration",
         rate=rate,
         pictures={"reference": images, "training": ImageSet([], []), "query": images},
         others=FileOverlays(images),
@@ -105,7 +113,7 @@ def open_folder_explorer(extractor: Extractor, title: str, images: ImageSet, rat
 
 
 def reference_index(references: Vectors) -> faiss.Index:
-    """Exact search over the readable references, by their row."""
+    """Build an exact index of the readable references, with their rows as ids."""
     index = faiss.IndexIDMap2(faiss.IndexFlatL2(references.vectors.shape[1]))
     rows = np.flatnonzero(~references.unreadable)
     index.add_with_ids(np.ascontiguousarray(references.vectors[rows]), rows)
@@ -113,13 +121,27 @@ def reference_index(references: Vectors) -> faiss.Index:
 
 
 def answer(explorer: Explorer, picture: NDArray[np.uint8], edit: str | None, intensity: float, draw: int) -> dict[str, Any]:
-    """Everything the page shows of one picture [h, w, 3], JSON-able; edit None: as it is."""
+    """Compute everything that the page shows for one picture.
+
+    Args:
+        explorer: The opened run.
+        picture: uint8 [h, w, 3].
+        edit: Name of the edit to apply first; None for none.
+        intensity: Position of the edit's slider, 0…1.
+        draw: Number of the edit's random draw.
+
+    Returns:
+        JSON-serialisable values.
+
+    Raises:
+        UserError: when the edit is unknown or cannot be applied.
+    """
     started = time.perf_counter()
     made = None if edit is None else edited(picture, edit, intensity, draw, explorer.others)
     pixels = picture if made is None else made.image
     query = explorer.extractor.extract_picture(pixels)
     searched = explorer.extractor.normalize(query)
-    found = nearest(explorer.index, searched, SHOWN)
+    found = nearest(explorer.index, searched, SHOWN_REFERENCES)
     rows, distances = found.contents[0].tolist() if found.contents.size else [], found.distances.ravel()
     alarms = explorer.tail.false_alarms(distances, explorer.index.ntotal).tolist() if explorer.tail else [None] * len(rows)
     before = _scores(query[0], explorer.references.vectors[rows])
@@ -144,12 +166,17 @@ def answer(explorer: Explorer, picture: NDArray[np.uint8], edit: str | None, int
 
 
 def _normalization(explorer: Explorer, query: NDArray[np.float32], searched: NDArray[np.float32]) -> dict[str, Any] | None:
-    """similarity: C, the mean cosine to the nearest training images; moved: ‖q' − q‖; first: what was nearest before."""
+    """Describe the effect of query normalisation; None without it.
+
+    Returns:
+        Among others similarity (C, the mean cosine to the nearest training images), moved (‖q' − q‖), length (‖q'‖) and first
+        (the nearest reference before normalisation).
+    """
     normalizer = explorer.extractor.normalizer
     if normalizer is None or normalizer.variant.method == "none":
         return None
     near = normalizer.neighbours(query)
-    cosines, rows = near.cosines[0, :SHOWN_TRAINING].tolist(), near.rows[0, :SHOWN_TRAINING].tolist()
+    cosines, rows = (part[0, :SHOWN_TRAINING_IMAGES].tolist() for part in (near.cosines, near.rows))
     considered = near.cosines[0, : normalizer.settings.similarity_neighbours]
     first = nearest(explorer.index, query, 1)
     return {
@@ -165,7 +192,7 @@ def _normalization(explorer: Explorer, query: NDArray[np.float32], searched: NDA
         "training": [
             {"id": image_id, "cosine": cosine}
             for image_id, cosine in zip(_training_ids(normalizer, rows), cosines, strict=True)
-            if len(explorer.pictures["training"])  # a descriptor in one file brings vectors along, no pictures
+            if len(explorer.pictures["training"])  # a descriptor in one file contains vectors, but no pictures
         ],
     }
 
@@ -175,6 +202,6 @@ def _training_ids(normalizer: Normalizer, rows: list[int]) -> list[str]:
 
 
 def _scores(query: NDArray[np.float32], references: NDArray[np.float32]) -> list[float]:
-    """−‖q − r‖² in float64."""
+    """Return −‖q − r‖² of a query [d] and references [m, d], computed in float64."""
     difference = query.astype(np.float64) - references.astype(np.float64)
     return [float(score) for score in -np.einsum("md,md->m", difference, difference)]

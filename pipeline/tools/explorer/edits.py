@@ -1,4 +1,4 @@
-"""The edits that the page offers: every row of the tables, or a composition as training draws it."""
+"""The edits that the page offers: every row of the tables, or a random composition as in training."""
 
 from typing import Any, Literal
 
@@ -17,13 +17,17 @@ from data.loader import resize_square, shrink
 COMPOSITION = "composition"
 EDITS: dict[str, Edit] = {edit.name: edit for edit in (*QUERY_TABLE, *EXTRA_TABLE)}
 SEED = 0
-DRAWS = 9  # compared where the table's intensity says only how often an edit is drawn
-COMPARED_SIDE = 48  # pixels a side
+DRAWS = 9  # random draws that are ordered by strength, for edits whose parameters do not depend on the intensity
+COMPARED_SIDE = 48  # pixels of the squares that draws are compared at
 Grade = Literal["intensity", "draws", "none"]
 
 
 def offered(others: OverlaySource | None) -> list[dict[str, Any]]:
-    """name, group, what the slider does to the edit (`grade_of`), whether it can be applied here."""
+    """List the edits for the page.
+
+    Returns:
+        For each edit its name, group, grade (what the slider changes, see `grade_of`) and whether it is usable with `others`.
+    """
     rows = [
         {
             "name": edit.name,
@@ -37,10 +41,10 @@ def offered(others: OverlaySource | None) -> list[dict[str, Any]]:
 
 
 def grade_of(edit: Edit) -> Grade:
-    """What makes the edit stronger: "intensity", "draws" or "none".
+    """Return what the slider changes.
 
-    The table's intensity where the parameters depend on it; the mildest to the strongest of some draws where it is only a
-    probability; nothing for an edit that has one form.
+    "intensity" if the edit's parameters depend on it; "draws", from the mildest to the strongest of DRAWS random draws, if the
+    intensity only affects the edit's probability; "none" for an edit without random parameters.
     """
 
     def drawn(intensity: float, draw: int) -> tuple[EditFunction, Parameters]:
@@ -52,27 +56,27 @@ def grade_of(edit: Edit) -> Grade:
 
 
 def edited(image: Image, name: str, intensity: float, draw: int, others: OverlaySource | None) -> Edited:
-    """The image with one edit, or with a composition of several.
+    """Apply one edit, or a random composition of several.
 
     Args:
-        image: [h, w, 3] uint8; it is shrunk to the size that edits are tuned at.
-        name: Of the edit, or COMPOSITION.
-        intensity: 0…1.
-        draw: Which of its random parameters.
-        others: Images that it may paste.
+        image: uint8 [h, w, 3]; it is reduced to TUNED_SIDE first.
+        name: Name of the edit, or COMPOSITION.
+        intensity: Position of the slider, 0…1.
+        draw: Number of the random draw.
+        others: Images that the edit may paste; None for none.
 
     Raises:
-        UserError: There is no such edit, or it pastes other images and there are none.
+        UserError: when there is no such edit, or it pastes other images and there are none.
     """
     image = shrink(image, TUNED_SIDE)
     if name == COMPOSITION:
         settings = AugmentationSettings(intensity=intensity, extra=True)
         return edit_image(image, settings, generator_for(SEED, draw, name), others)
     if name not in EDITS:
-        raise UserError(f"There is no edit {name!r}.")
+        raise UserError(f"There is no edit {name!r}. /api/about lists them all.")
     edit = EDITS[name]
     if edit.needs_overlay and others is None:
-        raise UserError(f"{name} pastes other images: the run's training images, which are not there.")
+        raise UserError(f"{name} pastes other images, but the run's training images are missing. Choose another edit.")
     if grade_of(edit) != "draws":
         return _once(image, edit, intensity, draw, others)
     tries = [_once(image, edit, 1.0, DRAWS * draw + number, others) for number in range(DRAWS)]

@@ -1,4 +1,4 @@
-"""Pictures that were sent: decoded once, kept in memory only, the least recently used forgotten."""
+"""Uploaded pictures: decoded once and cached in memory only; the least recently used are dropped."""
 
 import base64
 import hashlib
@@ -16,42 +16,52 @@ from data.decode import decode_rgb
 from data.errors import ImageError, UserError
 from data.loader import shrink
 
-KEPT = 32
-KEPT_SIDE = 2 * TUNED_SIDE
-SHOWN_SIDE = 240
-NO_PICTURE = "Send the image again: the explorer keeps only the last ones."
+MAX_PICTURES = 32
+CACHED_SIDE = 2 * TUNED_SIDE  # pixels of the long side
+SHOWN_SIDE = 240  # pixels of the long side
+NO_PICTURE = "Send the image again: the explorer keeps only the most recent ones."
 
 
 @dataclass(frozen=True)
 class Pictures:
-    """The last pictures that were sent, in memory only. Names are digests of the bytes: what the sender calls a file is ignored.
+    """The most recently used uploads, in memory only; threads may share it.
 
     Attributes:
-        kept: Name → pixels [h, w, 3], the most recently used last.
+        kept: Pixels, uint8 [h, w, 3], by name, the most recently used last. Names are SHA-256 digests of the bytes; the uploaded
+            file's own name is ignored.
+        changing: Guards `kept`.
     """
 
     kept: OrderedDict[str, NDArray[np.uint8]] = field(default_factory=OrderedDict)
     changing: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, content: bytes) -> str:
-        """Decode and keep; returns the name. UserError says what is wrong with the bytes."""
+        """Decode and cache a picture, and return its name.
+
+        Raises:
+            UserError: when the bytes cannot be decoded as a picture.
+        """
         name = hashlib.sha256(content).hexdigest()
         with self.changing:
             picture = self.kept.get(name)
         if picture is None:
             try:
-                picture = shrink(decode_rgb(content, short_side=TUNED_SIDE), KEPT_SIDE)
+                picture = shrink(decode_rgb(content, short_side=TUNED_SIDE), CACHED_SIDE)
             except ImageError as error:
                 raise UserError(f"The file {error.problem}.") from error
         with self.changing:
             self.kept[name] = picture
             self.kept.move_to_end(name)
-            while len(self.kept) > KEPT:
+            while len(self.kept) > MAX_PICTURES:
                 self.kept.popitem(last=False)
         return name
 
     def get(self, name: str) -> NDArray[np.uint8]:
-        """The picture [h, w, 3]. UserError when it is not kept."""
+        """Return a picture, uint8 [h, w, 3].
+
+        Raises:
+            UserError: when it is no longer cached.
+        """
         with self.changing:
             if name not in self.kept:
                 raise UserError(NO_PICTURE)
@@ -60,12 +70,12 @@ class Pictures:
 
 
 def jpeg(pixels: NDArray[np.uint8], long_side: int = SHOWN_SIDE) -> bytes:
-    """The picture [h, w, 3] as a JPEG, its long side at most `long_side`."""
+    """Encode a picture, uint8 [h, w, 3], as JPEG, with its long side reduced to at most `long_side` pixels."""
     target = io.BytesIO()
     Image.fromarray(shrink(pixels, long_side)).save(target, "JPEG", quality=85)
     return target.getvalue()
 
 
 def data_url(pixels: NDArray[np.uint8], long_side: int = TUNED_SIDE) -> str:
-    """The picture as text that an <img> shows."""
+    """Encode a picture as a data URL for an <img>, with its long side reduced to at most `long_side` pixels."""
     return "data:image/jpeg;base64," + base64.b64encode(jpeg(pixels, long_side)).decode()

@@ -1,4 +1,4 @@
-"""explore.py's work: open the run, serve the page on this machine alone."""
+"""explore.py's work: open the run and serve the page, or the search service, on 127.0.0.1 only."""
 
 import socket
 from pathlib import Path
@@ -23,17 +23,17 @@ def explore(folder: Path | None, data: Path | None, port: int, false_alarms: flo
     """Serve the explorer's page until Ctrl-C.
 
     Args:
-        folder: The run folder; without it the latest run.
-        data: The run's data set, where it has been moved.
-        port: Port of 127.0.0.1; 0 takes a free one.
-        false_alarms: Rate per query that the threshold is calibrated for, between 0 and 1.
-        references: A folder of pictures to search in instead of a run's, with the descriptor that ships with the project.
+        folder: The run folder; None for the latest run.
+        data: Where the run's data set has been moved to; None if it has not.
+        port: Port on 127.0.0.1; 0 for any free one.
+        false_alarms: Expected false alarms per query for which the threshold is set, between 0 and 1.
+        references: Folder of pictures to search in instead of a run's, with the descriptor that ships with the project.
 
     Raises:
-        UserError: The run lacks a step, the port cannot be used, or the rate lies outside its range.
+        UserError: when a step of the run has not been done, the port cannot be used, or the rate is out of range.
     """
     if not 0 < false_alarms < 1:
-        raise UserError(f"--false-alarms {false_alarms}: a rate per query between 0 and 1, such as 0.001.")
+        raise UserError(f"--false-alarms {false_alarms}: give a rate per query between 0 and 1, such as 0.001.")
     listener = open_listener(port)
     with listener:
         if references is not None:
@@ -41,8 +41,8 @@ def explore(folder: Path | None, data: Path | None, port: int, false_alarms: flo
             explorer = open_folder_explorer(extractor, str(references), images, false_alarms)
         elif folder is None and not known_runs():
             raise UserError(
-                "there is no run. Name pictures to search in with --references DIR: they are described by what ships with the "
-                "project. Or start a run: bash run_all.sh"
+                "there is no run. Give pictures to search in with --references DIR, which uses the descriptor that ships with the "
+                "project, or start a run: bash run_all.sh"
             )
         else:
             explorer = open_explorer(open_existing_run(folder, data), false_alarms)
@@ -51,10 +51,16 @@ def explore(folder: Path | None, data: Path | None, port: int, false_alarms: flo
 
 
 def serve(index: Path, model: Model, rule: Rule, port: int) -> None:
-    """Serve the search of a kept index until Ctrl-C.
+    """Serve the search of an index until Ctrl-C.
+
+    Args:
+        index: Folder of the index.
+        model: The network that its vectors were made with.
+        rule: When a pair counts as a copy.
+        port: Port on 127.0.0.1; 0 for any free one.
 
     Raises:
-        UserError: the port is taken, or there is no index that the model made.
+        UserError: when the port cannot be used, or there is no index of this network.
     """
     listener = open_listener(port)
     with listener:
@@ -66,16 +72,16 @@ def serve(index: Path, model: Model, rule: Rule, port: int) -> None:
 
 
 def open_listener(port: int) -> socket.socket:
-    """A listening socket that only this machine reaches; port 0 takes a free one.
+    """Open a listening socket on 127.0.0.1; port 0 takes any free one.
 
     Raises:
-        UserError: The port cannot be used.
+        UserError: when the port cannot be used.
     """
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((HOST, port))
-        listener.listen()  # at once: until then another explorer could take the port as well
+        listener.listen()  # right away: until then another explorer could bind the same port
     except (OSError, OverflowError) as error:
         listener.close()
         raise UserError(f"port {port} of {HOST} cannot be used ({error}). Choose another one with --port.") from error

@@ -27,7 +27,7 @@ from pipeline.tools.explorer import app as application
 from pipeline.tools.explorer.answers import Explorer, answer, open_explorer, open_folder_explorer
 from pipeline.tools.explorer.app import make_app
 from pipeline.tools.explorer.edits import EDITS, edited, offered
-from pipeline.tools.explorer.pictures import KEPT, Pictures
+from pipeline.tools.explorer.pictures import MAX_PICTURES, Pictures
 from pipeline.tools.explorer.serving import explore, open_listener
 from pipeline.tools.export_checkpoint import export_joined
 from pipeline.tools.extractor import checkpoint_extractor, run_extractor
@@ -313,7 +313,7 @@ def test_a_removed_image_is_said(explorer: Explorer, tmp_path: Path) -> None:
 
 def test_pictures_are_forgotten_in_order_of_use() -> None:
     pictures = Pictures()
-    names = [pictures.add(encoded(Image.new("L", (16, 16), shade))) for shade in range(KEPT)]
+    names = [pictures.add(encoded(Image.new("L", (16, 16), shade))) for shade in range(MAX_PICTURES)]
     pictures.get(names[0])
     pictures.add(encoded(Image.new("L", (16, 16), 200)))
     assert pictures.get(names[0]).shape == (16, 16, 3)
