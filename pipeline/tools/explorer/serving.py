@@ -41,8 +41,8 @@ def explore(folder: Path | None, data: Path | None, port: int, false_alarms: flo
             explorer = open_folder_explorer(extractor, str(references), images, false_alarms)
         elif folder is None and not known_runs():
             raise UserError(
-                "there is no run. Give pictures to search in with --references DIR, which uses the descriptor that ships with the "
-                "project, or start a run: bash run_all.sh"
+                "there is no run. Give pictures to search in with --references DIR, for which the shipped descriptor is used, or "
+                "start a run: bash run_all.sh"
             )
         else:
             explorer = open_explorer(open_existing_run(folder, data), false_alarms)
