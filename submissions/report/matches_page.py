@@ -15,7 +15,7 @@ from submissions.report.rendering import render
 from submissions.report.thumbnails import Thumbnails
 
 MAX_MATCHES = 300  # shown on the page
-MAX_GROUPS, MAX_FILES_PER_GROUP = 200, 12  # shown on the page
+MAX_GROUPS, MAX_GROUP_FILES = 200, 12  # shown on the page
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def _group_cards(groups: FileGroups, rows: Sequence[PlanRow], thumbnail: Thumbna
         weakest = group.weakest
         names = f"{text_of(weakest.first)} and {text_of(weakest.second)}" if weakest else ""
         pictures: list[tuple[str | None, str, str, str]] = [
-            (thumbnail(str(row.file)), row.action, text_of(row.file), _facts(row)) for row in planned[number][:MAX_FILES_PER_GROUP]
+            (thumbnail(str(row.file)), row.action, text_of(row.file), _facts(row)) for row in planned[number][:MAX_GROUP_FILES]
         ]
         cards.append(GroupCard(number, len(group.files), weakest.score if weakest else None, names, pictures))
     return cards
