@@ -56,7 +56,7 @@ def test_fewer_training_vectors_than_dimensions() -> None:
     ):
         fit_projection(correlated(10, 30), 16)
     for rows in (40, 14):  # more images alone would not help
-        with pytest.raises(UserError, match=rf"{rows} training vectors of 12 dim.* at most 12, or join more or longer models"):
+        with pytest.raises(UserError, match=rf"{rows} training vectors with 12 dim.* at most 12, or add models"):
             fit_projection(correlated(rows, 12), 16)
 
 

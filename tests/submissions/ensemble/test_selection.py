@@ -123,7 +123,7 @@ def test_too_few_training_vectors_are_named_with_their_file(tmp_path: Path, cand
     ):
         choose_variant(candidates, TRUTH, EnsembleSettings(), NormalizationSettings(methods="method2", direction_neighbours=300))
     training = open_concatenated([tmp_path / "training.h5"])
-    with pytest.raises(UserError, match=r"training\.h5 without the 296 validation images: 4 training vectors of 8 dimensions"):
+    with pytest.raises(UserError, match=r"training\.h5 without the 296 validation images: a PCA of 4 training vectors with 8"):
         project_validation(training, ids(60), ids(296), training, 8, 1000, 0)
     with pytest.raises(UserError, match=r"training\.h5: 1 images have no vector, the first is 'T300'"):
         project_validation(training, ids(301), ids(60), training, 8, 1000, 0)
