@@ -32,26 +32,39 @@ def whole_file(path: Path) -> Iterator[Path]:
         UserError: the disk is full.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _remove_leftovers(path.parent)
-    handle, name = tempfile.mkstemp(prefix=_prefix(path), suffix=f".part{path.suffix}", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
-    temporary.chmod(0o666 & ~_umask())
+    temporary = None
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(path.parent)
+        handle, name = tempfile.mkstemp(prefix=_prefix(path), suffix=f".part{path.suffix}", dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
+        temporary.chmod(0o666 & ~_umask())
         yield temporary
         _flush(temporary)
         temporary.replace(path)
         _flush(path.parent)
     except BaseException as error:
-        size = temporary.stat().st_size if temporary.is_file() else 0
-        temporary.unlink(missing_ok=True)
-        if os.strerror(errno.ENOSPC) in str(error):  # h5py and others raise errors without an errno
-            raise UserError(
-                f"{path} cannot be written: the disk is full after {size / 2**20:.1f} MiB of it. Files already finished are "
-                "complete: make room and run the same command again."
-            ) from error
+        size = temporary.stat().st_size if temporary is not None and temporary.is_file() else 0
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+        if is_disk_full(error) and not isinstance(error, UserError):
+            raise disk_full(path, size) from error
         raise
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Return whether an error says that the disk is full; h5py, safetensors and others raise errors without an errno."""
+    return getattr(error, "errno", None) == errno.ENOSPC or os.strerror(errno.ENOSPC) in str(error)
+
+
+def disk_full(path: Path, size: int | None = None) -> UserError:
+    """Return the error to raise where the disk is full; `size` is how many bytes of `path` it took."""
+    after = "" if size is None else f" after {size / 2**20:.1f} MiB of it"
+    return UserError(
+        f"{path} cannot be written: the disk is full{after}. Files already finished are complete: make room and run the same "
+        "command again."
+    )
 
 
 def open_regular(path: Path) -> BufferedReader:
@@ -71,23 +84,32 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
     Its files are flushed to disk before the rename. An existing folder is moved aside just before, so `path` is missing only for
     an instant.
+
+    Raises:
+        UserError: the disk is full.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _remove_leftovers(path.parent)
-    temporary = Path(tempfile.mkdtemp(prefix=_prefix(path), suffix=".part", dir=path.parent))
-    temporary.chmod(0o777 & ~_umask())
+    temporary = None
+    old = path.with_name(f"{_prefix(path)}old.part")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(path.parent)
+        temporary = Path(tempfile.mkdtemp(prefix=_prefix(path), suffix=".part", dir=path.parent))
+        temporary.chmod(0o777 & ~_umask())
         yield temporary
         _flush_below(temporary)
-        old = temporary.with_name(f"{_prefix(path)}old.part")
         if path.exists():
             path.replace(old)
         temporary.replace(path)
         _flush(path.parent)
         shutil.rmtree(old, ignore_errors=True)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
+    except BaseException as error:
+        if old.exists() and not path.exists():
+            old.replace(path)
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+        if is_disk_full(error) and not isinstance(error, UserError):
+            raise disk_full(path) from error
         raise
 
 

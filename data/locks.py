@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 
 from data.errors import UserError
-from data.files import HOST
+from data.files import HOST, disk_full, is_disk_full
 from data.process import is_running
 
 SESSION_VARIABLE = (
@@ -108,6 +108,8 @@ def _connect(path: Path, wait: float) -> sqlite3.Connection:
     except (FileExistsError, NotADirectoryError) as error:
         raise UserError(f"{path.parent} is a file. Name a folder.") from error
     except (OSError, sqlite3.OperationalError) as error:
+        if is_disk_full(error):
+            raise disk_full(path) from error
         raise UserError(f"{path.parent} cannot be written ({error}).") from error
 
 
@@ -122,6 +124,8 @@ def _go_on_without(place: Path, error: sqlite3.DatabaseError) -> None:
     Raises:
         UserError: The error is another one.
     """
+    if _code(error) == sqlite3.SQLITE_FULL:
+        raise disk_full(place) from error
     if _code(error) != sqlite3.SQLITE_IOERR:
         raise UserError(
             f"{place} cannot be locked ({error}). Make it writable; if its lock file {LOCK_NAME} is damaged, delete that."

@@ -1,18 +1,19 @@
 """Shared parts of the command line: the options of every step, and errors reported as one message with an exit code."""
 
 import argparse
-import errno
 import io
 import os
 import signal
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
 from data.errors import UserError
+from data.files import is_disk_full
 from pipeline.run.run import Run, open_run
 
 
@@ -109,12 +110,12 @@ def _end_like_ctrl_c_on_sigterm() -> None:
 def _outside_cause(error: Exception) -> str | None:
     """Return a message if a library's error means that memory, disk space or permissions are lacking; else None."""
     problem = str(error)
-    if "DataLoader worker" in problem:
+    if "DataLoader worker" in problem or isinstance(error, BrokenProcessPool):
         return (
-            f"a worker process that reads images died ({problem.strip()}), usually for lack of memory: lower `workers` in the "
-            "recipe. The same command continues from what is finished."
+            f"a worker process that reads images died ({problem.strip()}), usually for lack of memory: end what else uses it, or "
+            "lower `workers` in the recipe. The same command continues from what is finished."
         )
-    if getattr(error, "errno", None) == errno.ENOSPC or os.strerror(errno.ENOSPC) in problem:
+    if is_disk_full(error):
         return f"the disk is full ({problem}). Finished files are complete: make room and repeat the command."
     if isinstance(error, (PermissionError, NotADirectoryError, IsADirectoryError)):
         return f"{error.filename2 or error.filename} cannot be used: {error.strerror}. Choose another path or correct this one."

@@ -163,8 +163,8 @@ def write_details(folder: Path, ranked: RankedPairs, truth: GroundTruth, edits_f
     write_curve(folder / "precision_recall.csv", ranked)
     if edits_file is not None:
         edits = read_edits(edits_file)
-        recall_by_edit(ranked, truth, edits).to_csv(folder / "recall_by_edit.csv", index=False)
-        recall_by_number(ranked, truth, edits).to_csv(folder / "recall_by_number_of_edits.csv", index=False)
+        write_text(folder / "recall_by_edit.csv", recall_by_edit(ranked, truth, edits).to_csv(index=False))
+        write_text(folder / "recall_by_number_of_edits.csv", recall_by_number(ranked, truth, edits).to_csv(index=False))
 
 
 def _baselines(data: IscFolder, truth: GroundTruth) -> list[Scored]:

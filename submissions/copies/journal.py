@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from data.errors import UserError
+from data.files import disk_full, is_disk_full
 
 Way = Literal["move", "hardlink", "symlink", "delete-to-trash"]
 State = Literal["begin", "done", "left", "undone"]
@@ -53,7 +54,7 @@ class Journal:
         self.states: dict[int, State] = {}
         path.parent.mkdir(parents=True, exist_ok=True)
         self._read()
-        self._file = path.open("a", encoding="utf-8")
+        self._file = path.open("ab", buffering=0)  # nothing is left to be written when it is closed on a full disk
 
     def begin(self, way: Way, file: Path, place: Path, kept: Path, sha256: str, note: Path | None = None) -> Step:
         """Record a step before it is done, and return it."""
@@ -78,9 +79,16 @@ class Journal:
         self._file.close()
 
     def _write(self, line: dict[str, Any]) -> None:
-        self._file.write(json.dumps(line) + "\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        rest, size = json.dumps(line).encode() + b"\n", self._file.seek(0, os.SEEK_END)
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) :]
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            self._file.truncate(size)  # no half line is left
+            if is_disk_full(error):
+                raise disk_full(self.path) from error
+            raise
 
     def _read(self) -> None:
         if not self.path.exists():

@@ -6,6 +6,8 @@ from datetime import datetime
 from pathlib import Path
 from urllib.parse import quote
 
+from data.files import write_text
+
 
 def trash_of(file: Path, spare: Path) -> Path:
     """Return the trash folder on the same disk as a file, so that moving the file there copies nothing.
@@ -41,9 +43,8 @@ def trash_place(file: Path, trash: Path) -> tuple[Path, Path | None]:
 
 def write_note(note: Path, file: Path) -> None:
     """Write the original path of a file in the trash, so that the desktop can restore it."""
-    note.parent.mkdir(parents=True, exist_ok=True)
     stamp = datetime.now().isoformat(timespec="seconds")
-    note.write_text(f"[Trash Info]\nPath={quote(os.fsencode(file))}\nDeletionDate={stamp}\n", encoding="ascii")
+    write_text(note, f"[Trash Info]\nPath={quote(os.fsencode(file))}\nDeletionDate={stamp}\n")
 
 
 def _home_trash() -> Path:

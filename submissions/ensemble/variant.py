@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from data.errors import UserError
+from data.files import write_text
 from submissions.settings import Method
 
 
@@ -42,7 +43,7 @@ def row_of_variant(variant: Variant) -> dict[str, Any]:
 
 def write_choice(path: Path, variant: Variant, table: pd.DataFrame) -> None:
     """Write every candidate as CSV, the chosen one first."""
-    table.assign(chosen=[True, *[False] * (len(table) - 1)]).to_csv(path, index=False)
+    write_text(path, table.assign(chosen=[True, *[False] * (len(table) - 1)]).to_csv(index=False))
 
 
 def read_choice(path: Path) -> tuple[Variant, pd.DataFrame]:

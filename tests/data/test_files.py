@@ -47,6 +47,40 @@ def test_a_full_disk_names_the_file(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_a_full_disk_names_the_folder_and_keeps_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message named nothing, and where the second of two renames failed there was neither folder."""
+    target = tmp_path / "report"
+    with whole_folder(target) as temporary:
+        (temporary / "old").touch()
+    full = pytest.raises(UserError, match=r"report cannot be written: the disk is full\. .*make room")
+    with full, whole_folder(target):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    replace = Path.replace
+
+    def fail_for_the_new(path: Path, place: Path) -> Path:
+        if place == target and not (path / "old").exists():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return replace(path, place)
+
+    monkeypatch.setattr(Path, "replace", fail_for_the_new)
+    with full, whole_folder(target):
+        pass
+    assert [path.name for path in tmp_path.rglob("*")] == ["report", "old"]
+
+
+def test_a_full_disk_is_named_before_a_byte_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even a temporary name or a folder could be made: a traceback."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for name in ("mkstemp", "mkdtemp"):
+        monkeypatch.setattr(f"data.files.tempfile.{name}", fail)
+    for write in (whole_file, whole_folder):
+        with pytest.raises(UserError, match="vectors cannot be written: the disk is full"), write(tmp_path / "vectors"):
+            pass
+
+
 WRITER = """
 import os, sys
 from pathlib import Path

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from data.errors import UserError
-from data.locks import LOCK_NAME, SESSION_VARIABLE, hold_folder, hold_lock_file
+from data.locks import LOCK_NAME, SESSION_VARIABLE, _go_on_without, hold_folder, hold_lock_file
 
 TOP = Path(__file__).parents[2]
 HOLD = """
@@ -130,3 +131,11 @@ def test_a_lock_file_is_held_by_one_process(tmp_path: Path) -> None:
         pass
     with hold_lock_file(tmp_path / ".lock", "busy"):
         pass
+
+
+def test_a_full_disk_is_named(tmp_path: Path) -> None:
+    """The message asked for a writable folder and a whole lock file."""
+    full = sqlite3.OperationalError("database or disk is full")
+    full.sqlite_errorcode = sqlite3.SQLITE_FULL
+    with pytest.raises(UserError, match=r"the disk is full.*make room"):
+        _go_on_without(tmp_path, full)

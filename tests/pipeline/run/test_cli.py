@@ -4,6 +4,7 @@ import os
 import runpy
 import subprocess
 import sys
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,7 @@ def test_errors_become_one_message_and_exit_codes(capsys: pytest.CaptureFixture[
     ("error", "reported"),
     [
         (RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. "), "lower `workers` in the recipe"),
+        (BrokenProcessPool("A process in the process pool was terminated abruptly"), "usually for lack of memory"),
         (OSError(errno.ENOSPC, "No space left on device", "events.out"), "the disk is full"),
         (IsADirectoryError(errno.EISDIR, "Is a directory", "v.part", None, "v"), "v cannot be used: Is a directory"),
     ],
