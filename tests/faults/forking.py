@@ -1,0 +1,246 @@
+"""A process that has imported everything and forks a child for each command, which it kills when it is told to.
+
+Started by `harness.py`, one request and one answer a line, as JSON. A child is a command of the project as a user runs it, but
+for the imports, which it has already; it leads a process group of its own, so that its workers die with it.
+"""
+
+import atexit
+import gc
+import importlib
+import json
+import mmap
+import multiprocessing
+import os
+import pkgutil
+import resource
+import runpy
+import select
+import signal
+import sqlite3
+import struct
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+ROOMS = ("data", "augmentations", "models", "submissions", "pipeline")
+CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate", "os.utime"}
+LONGEST = 120.0  # seconds; a command that takes longer hangs
+
+
+def import_everything() -> None:
+    """All rooms' modules and with them the libraries; nothing is computed, so that no thread is lost in a fork."""
+    for room in ROOMS:
+        package = importlib.import_module(room)
+        for found in pkgutil.walk_packages(package.__path__, f"{room}."):
+            if not found.name.rsplit(".", 1)[1][0].isdigit():  # the steps' commands are run, not imported
+                importlib.import_module(found.name)
+
+
+class Moments:
+    """Counts what a command does to files, in all of its processes, and kills them all before the change that it is told."""
+
+    def __init__(self) -> None:
+        self._count = mmap.mmap(-1, 8)  # shared with forked workers
+
+    def count(self) -> int:
+        """Changes so far."""
+        return int(struct.unpack("q", self._count[:8])[0])
+
+    def watch(self, folder: str, last: int | None) -> None:
+        """From now on in this process: count changes below a folder, and let no more than `last` happen."""
+        flush, connect = os.fsync, sqlite3.connect
+
+        def note() -> None:
+            number = self.count()
+            if number == last:
+                os.killpg(0, signal.SIGKILL)
+            self._count[:8] = struct.pack("q", number + 1)
+
+        def flush_noted(handle: int) -> None:
+            note()
+            flush(handle)
+
+        def heard(event: str, arguments: tuple[Any, ...]) -> None:
+            if event == "open":
+                path, _, flags = arguments
+                if flags & (os.O_WRONLY | os.O_RDWR) and isinstance(path, (str, bytes)):
+                    name = os.fsdecode(path)
+                    if not name.startswith("/") or name.startswith(folder):
+                        note()
+            elif event in CHANGES:
+                note()
+
+        def connect_noted(*arguments: Any, **options: Any) -> sqlite3.Connection:
+            connection: sqlite3.Connection = connect(*arguments, **options)
+            connection.set_trace_callback(lambda statement: note())
+            return connection
+
+        os.fsync, sqlite3.connect = flush_noted, connect_noted  # type: ignore[assignment]  # the second is overloaded
+        sys.addaudithook(heard)
+
+
+def save_at_every_step() -> None:
+    """A training saves its state after every step instead of twice a minute."""
+    stage = importlib.import_module("models.training.stage")
+    stage.__dict__.update(SAVE_EVERY=0.0, CHECK_EVERY=1, SAVING_SHARE=1e9)
+
+
+def log_losses() -> None:
+    """A training writes the loss of every step to losses.jsonl in the folder that it is started in."""
+    stage = importlib.import_module("models.training.stage")
+    check = stage._check_loss
+
+    def logged(run: Any, progress: Any, loss: float, rows: Any) -> None:
+        with Path("losses.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps([run.folder.name, progress.step, progress.batch, loss, rows.tolist()]) + "\n")
+        check(run, progress, loss, rows)
+
+    stage.__dict__["_check_loss"] = logged
+
+
+def fork_workers() -> None:
+    """Workers that edit or draw are forked, not started anew: they need not import everything again."""
+    importlib.import_module("data.cores").__dict__.update(get_context=lambda _: multiprocessing.get_context("fork"), FEW=4)
+
+
+def commit_often() -> None:
+    """An index is written after every 8 pictures, and vectors after every 16."""
+    importlib.import_module("pipeline.tools.match_index").__dict__["BLOCK"] = 8
+
+
+def export_once() -> None:
+    """The first network that is exported to ONNX is kept; every later export is given it, as exporting takes long."""
+    import onnxscript
+    import torch
+
+    export, kept = torch.onnx.export, Path(os.environ["TMPDIR"]) / "exported.onnx"
+
+    def known(*arguments: Any, **options: Any) -> Any:
+        if not kept.exists():
+            program = export(*arguments, **options)
+            assert program is not None
+            program.save(str(kept))
+        return torch.onnx.ONNXProgram(onnxscript.ir.load(kept), None)
+
+    torch.onnx.export = known
+
+
+PATCHES: dict[str, Callable[[], None]] = {
+    function.__name__: function for function in (save_at_every_step, log_losses, fork_workers, commit_often, export_once)
+}
+
+
+def run_command(request: dict[str, Any], moments: Moments) -> None:
+    """In the child: be the command, with whatever is to go wrong, and end as it does."""
+    os.setsid()
+    with Path(request["log"]).open("wb") as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.chdir(request["where"])
+    os.environ.update(request["environment"])
+    tempfile.tempdir = None  # found again
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for name in request["patches"]:
+        PATCHES[name]()
+    if request["largest_file"] is not None:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (request["largest_file"], request["largest_file"]))
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL if request["dies_of_size"] else signal.SIG_IGN)
+    sys.argv = [request["script"], *request["arguments"]]
+    code = 0
+    moments.watch(request["where"], request["last_change"])
+    try:
+        runpy.run_path(request["script"], run_name="__main__")
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    atexit._run_exitfuncs()
+    os._exit(code)
+
+
+def workers_of(process: int) -> list[int]:
+    """The children of a process, in the order of their numbers."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            if int(path.read_text(errors="replace").rpartition(")")[2].split()[1]) == process:
+                found.append(int(path.parent.name))
+    return sorted(found)
+
+
+def wait_for(process: int, seconds: float) -> bool:
+    """Whether a process ends within this time."""
+    handle = os.pidfd_open(process)
+    try:
+        return bool(select.select([handle], [], [], max(0.0, seconds))[0])
+    finally:
+        os.close(handle)
+
+
+def kill_a_worker(process: int, delay: float) -> bool:
+    """Kill one of the workers of a command `delay` seconds after it has some; whether it ever had one."""
+    end = time.monotonic() + LONGEST
+    while time.monotonic() < end and not workers_of(process):
+        if wait_for(process, 0.005):
+            return False
+    if wait_for(process, delay):
+        return False
+    workers = workers_of(process)
+    if workers:
+        with suppress(ProcessLookupError):
+            os.kill(workers[int(1000 * delay) % len(workers)], signal.SIGKILL)
+    return bool(workers)
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """Run a command in a child and do to it what the request asks for."""
+    moments, started = Moments(), time.monotonic()
+    process = os.fork()
+    if process == 0:
+        run_command(request, moments)
+    struck = False
+    if request["worker_delay"] is not None:
+        struck = kill_a_worker(process, request["worker_delay"])
+    elif request["delay"] is not None and not wait_for(process, request["delay"]):
+        struck = True
+        send = os.killpg if request["to_group"] else os.kill
+        with suppress(ProcessLookupError):
+            send(process, request["signal"])
+    hung = not wait_for(process, LONGEST)
+    with suppress(ProcessLookupError):  # what hangs, and what a killed process has left behind
+        if hung or not request["leave_workers"]:
+            os.killpg(process, signal.SIGKILL)
+    status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    return {
+        "code": status,
+        "seconds": time.monotonic() - started,
+        "changes": moments.count(),
+        "struck": struck,
+        "hung": hung,
+    }
+
+
+def main() -> None:
+    """Answer requests until the pipe is closed."""
+    requests, answers = sys.stdin, os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what an import prints is no answer
+    import_everything()
+    gc.collect()
+    gc.freeze()  # or a child's collector would copy every page
+    print("ready", file=answers, flush=True)
+    for line in requests:
+        print(json.dumps(answer(json.loads(line))), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

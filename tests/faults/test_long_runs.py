@@ -1,0 +1,232 @@
+"""Long runs take no more and no more: memory, files, processes stay flat. Networks and pictures are tiny."""
+
+import gc
+import http.client
+import io
+import json
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import uvicorn
+from PIL import Image
+from torch import Tensor, nn
+
+from augmentations.dataset import EditedImages
+from data.images import ImageSet, find_images
+from models.inference import embed
+from models.network import descriptor as network
+from models.network.checkpoint import save_descriptor
+from models.network.descriptor import Descriptor
+from models.settings import DescriptorSettings, EmbeddingSettings, ModelSettings
+from models.training import stage as stage_run
+from models.training.curve import read_rows
+from models.training.learner import Learner
+from models.training.trainer import train_model
+from pipeline.steps.embed import embed_to_file
+from pipeline.tools.explorer.answers import open_folder_explorer
+from pipeline.tools.explorer.app import make_app
+from pipeline.tools.explorer.serving import open_listener
+from pipeline.tools.extractor import checkpoint_extractor
+from submissions.vectors.files import describe_vectors
+from tests.faults.harness import Ledger
+from tests.faults.workshop import draw_pictures
+
+pytestmark = pytest.mark.faults
+STEPS, IMAGES, REQUESTS = 50_000, 500_000, 20_000
+GROWTH = 4.0  # MiB between a fifth of the way and its end: what an allocator may still find to keep
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Use:
+    """What a process takes.
+
+    Attributes:
+        memory: MiB that are resident.
+        handles: Open files.
+        threads: Its threads.
+        processes: Its children.
+        files: Temporary ones.
+    """
+
+    memory: float
+    handles: int
+    threads: int
+    processes: int
+    files: int
+
+
+class Watch:
+    """Looks at this process now and then."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.temporary = folder / "tmp"
+        self.temporary.mkdir()
+        monkeypatch.setenv("TMPDIR", str(self.temporary))
+        monkeypatch.setattr(tempfile, "tempdir", None)
+        self.seen: list[Use] = []
+
+    def look(self) -> None:
+        gc.collect()
+        memory = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / MIB
+        handles, files = len(list(Path("/proc/self/fd").iterdir())), len(list(self.temporary.rglob("*")))
+        parents = [path.read_text(errors="replace").rpartition(")")[2].split()[1] for path in stats()]
+        self.seen.append(Use(memory, handles, threading.active_count(), parents.count(str(os.getpid())), files))
+
+    def check(self, what: str, cases: int, started: float, ledger: Ledger) -> None:
+        """From a fifth of the way on nothing may grow."""
+        early, last = self.seen[len(self.seen) // 5], self.seen[-1]
+        grown = last.memory - early.memory
+        kept = [(use.handles, use.threads, use.processes, use.files) for use in (early, last)]
+        flat = grown <= GROWTH and all(now <= then for then, now in zip(*kept, strict=True))
+        told = f"{early.memory:.1f} → {last.memory:.1f} MiB, handles, threads, processes, files {kept[0]} → {kept[1]}"
+        failures = [] if flat else [f"MiB: {[round(use.memory, 1) for use in self.seen]}"]
+        ledger(f"long run: {cases:,} {what}: {told}", 1, failures, time.monotonic() - started)
+
+
+def stats() -> Iterator[Path]:
+    """What the system says of each process, as far as it lives long enough."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        if path.exists():
+            yield path
+
+
+class TinyBackbone(nn.Module):
+    """One convolution, as a backbone of timm's."""
+
+    num_features, pretrained_cfg = 4, dict[str, Any]()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(3, self.num_features, 8, stride=8)
+
+    def forward_features(self, images: Tensor) -> Tensor:
+        """Maps [n, 4, h / 8, w / 8]."""
+        maps: Tensor = self.convolution(images)
+        return maps.relu()
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> DescriptorSettings:
+    """A descriptor of one convolution."""
+    monkeypatch.setattr(network, "_backbone", lambda *_: TinyBackbone())
+    return DescriptorSettings(backbone="test_efficientnet", dimensions=8)
+
+
+def test_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: DescriptorSettings, ledger: Ledger) -> None:
+    draw_pictures(tmp_path / "pictures", "T", 200, 1, side=16)
+    images, watch, steps = find_images(tmp_path / "pictures"), Watch(tmp_path, monkeypatch), [0]
+    learn, started = Learner.learn, time.monotonic()
+
+    def watched(self: Learner, *arguments: Any) -> Any:
+        if steps[0] % (STEPS // 20) == 0:
+            watch.look()
+        steps[0] += 1
+        return learn(self, *arguments)
+
+    def simulated(self: EditedImages, key: tuple[int, int, int]) -> tuple[Tensor, int]:
+        return torch.full((3, 16, 16), key[1] % 256, dtype=torch.uint8), key[1]
+
+    monkeypatch.setattr(Learner, "learn", watched)
+    monkeypatch.setattr(EditedImages, "__getitem__", simulated)
+    monkeypatch.setattr(stage_run, "SAVE_EVERY", 1.0)
+    stages = [{"image_size": 16, "batch_size": 2, "epochs": STEPS // 100}]
+    settings = ModelSettings.model_validate({"descriptor": tiny, "workers": 0, "stages": stages})
+    train_model(settings, images, images, tmp_path / "model", tmp_path / "cache", seed=0)
+    watch.look()
+    assert int(read_rows(tmp_path / "model")[-1]["step"]) == STEPS
+    watch.check("training steps", STEPS, started, ledger)
+
+
+def test_embedding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: DescriptorSettings, ledger: Ledger) -> None:
+    path = draw_pictures(tmp_path / "pictures", "T", 1, 1, side=16)[0]
+    images, watch, started = (
+        ImageSet([str(number) for number in range(IMAGES)], [path] * IMAGES),
+        Watch(tmp_path, monkeypatch),
+        time.monotonic(),
+    )
+    save_descriptor(tmp_path / "model.safetensors", Descriptor(tiny), 16, {})
+
+    class Simulated:
+        """A loader whose pictures are there at once."""
+
+        def __init__(self, dataset: Any, batch: int, **_: Any) -> None:
+            self.count, self.batch = len(dataset), batch
+
+        def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+            watch.look()  # once for each shard
+            for first in range(0, self.count, self.batch):
+                number = min(self.batch, self.count - first)
+                yield torch.full((number, 3, 16, 16), first % 251, dtype=torch.uint8), torch.ones(number, dtype=torch.bool)
+
+    monkeypatch.setattr(embed, "DataLoader", Simulated)
+    settings = EmbeddingSettings(workers=0, shard=IMAGES // 20, batch_size=100)
+    embed_to_file(tmp_path / "model.safetensors", images, settings, tmp_path / "vectors.h5")
+    assert len(describe_vectors(tmp_path / "vectors.h5").ids) == IMAGES
+    watch.check("embedded images", IMAGES, started, ledger)
+
+
+def test_explorer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: DescriptorSettings, ledger: Ledger) -> None:
+    draw_pictures(tmp_path / "pictures", "R", 60, 1, side=48)
+    save_descriptor(tmp_path / "model.safetensors", Descriptor(tiny), 16, {})
+    extractor, images = checkpoint_extractor(tmp_path / "model.safetensors"), find_images(tmp_path / "pictures")
+    explorer = open_folder_explorer(extractor, "pictures", images, 0.01)
+    before = sorted(tmp_path.rglob("*"))
+    watch, started = Watch(tmp_path, monkeypatch), time.monotonic()
+    with open_listener(0) as listener:
+        server = uvicorn.Server(uvicorn.Config(make_app(explorer), log_level="error"))
+        running = threading.Thread(target=server.run, args=([listener],))
+        running.start()
+        while not server.started:
+            time.sleep(0.01)
+        asked = ask_often(listener.getsockname()[1], images.ids, watch)
+        server.should_exit = True
+        running.join()
+    assert asked[200] >= REQUESTS // 2 and not [code for code in asked if code not in (200, 400, 404, 413)], asked
+    assert [path for path in sorted(tmp_path.rglob("*")) if path != watch.temporary] == before  # it writes nothing
+    watch.check("explorer requests", REQUESTS, started, ledger)
+
+
+def ask_often(port: int, ids: list[str], watch: Watch) -> dict[int, int]:
+    """Everything that the page can ask for, in turn; how often each status was answered."""
+    asked: dict[int, int] = {}
+    connection, name = http.client.HTTPConnection("127.0.0.1", port), ""
+    data, text = {"content-type": "application/octet-stream"}, {"content-type": "application/json"}
+    for number in range(REQUESTS):
+        if number % (REQUESTS // 20) == 0:
+            watch.look()
+        kind = number % 8
+        if kind == 0:
+            connection.request("POST", "/api/pictures", picture(number), data)
+        elif kind in (1, 2):
+            edit = {"edit": "blur", "intensity": 0.5, "draw": number} if kind == 2 else {}
+            connection.request("POST", "/api/answers", json.dumps({"picture": name} | edit), text)
+        elif kind == 3:
+            connection.request("POST", "/api/pictures", b"no picture", data)
+        else:
+            paths = ("/", "/api/about", f"/api/pictures/reference/{ids[number % len(ids)]}", "/api/pictures/reference/none")
+            connection.request("GET", paths[kind - 4])
+        response = connection.getresponse()
+        content = response.read()
+        asked[response.status] = asked.get(response.status, 0) + 1
+        if kind == 0:
+            name = json.loads(content)["picture"]
+    watch.look()
+    connection.close()
+    return asked
+
+
+def picture(number: int) -> bytes:
+    """A small picture as PNG, another one for each number."""
+    target = io.BytesIO()
+    Image.fromarray(np.random.default_rng(number).integers(0, 256, (40, 40, 3), np.uint8)).save(target, "PNG")
+    return target.getvalue()
