@@ -1,1 +1,1 @@
-"""What turns an image into a vector, and how it learns to."""
+"""The networks that turn an image into a vector, and their training."""

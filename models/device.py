@@ -1,4 +1,4 @@
-"""Where the work runs and in which precision, and what is reported when it has no GPU or no memory."""
+"""Device, precision and determinism, and error messages for a missing GPU or exhausted memory."""
 
 import os
 from collections.abc import Iterator
@@ -9,15 +9,20 @@ import torch
 from data.errors import UserError
 from data.process import process_rank_on_machine, processes_on_machine
 
-os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # deterministic products want it; read when cuBLAS starts
-OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "alloc_failed")  # CUDA, CPU, cuDNN and cuBLAS
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # required for deterministic products; read when cuBLAS starts
+OUT_OF_MEMORY_PHRASES = (
+    "out of memory",
+    "can't allocate memory",
+    "not enough memory",
+    "alloc_failed",
+)  # CUDA, CPU, cuDNN and cuBLAS
 
 
 def best_device() -> torch.device:
-    """This process's GPU where there is one, otherwise the CPU. Of the processes of a machine, process i has GPU i.
+    """Return the GPU of this process (local rank i uses GPU i), or the CPU if there is no GPU.
 
     Raises:
-        UserError: More processes than GPUs.
+        UserError: This machine runs more processes than it has GPUs.
     """
     if not torch.cuda.is_available():
         return torch.device("cpu")
@@ -27,12 +32,12 @@ def best_device() -> torch.device:
             f"{processes_on_machine()} processes were started on this machine, which has {gpus} GPU(s) to use: every process "
             f"needs one of its own. Start at most {gpus} (torchrun --nproc-per-node {gpus}), or check CUDA_VISIBLE_DEVICES."
         )
-    torch.cuda.set_device(own)  # what names no GPU, such as torch.cuda.synchronize(), means this one
+    torch.cuda.set_device(own)  # the default of calls that name no GPU, such as torch.cuda.synchronize()
     return torch.device("cuda", own)
 
 
 def describe_device(device: torch.device) -> str:
-    """The GPU's name, or "the CPU" with the reason why no GPU is used."""
+    """Return the GPU's name, or "the CPU" with the reason why no GPU is used."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     if torch.version.cuda is None:
@@ -46,7 +51,7 @@ def describe_device(device: torch.device) -> str:
 
 @contextmanager
 def choose_algorithms(deterministic: bool) -> Iterator[None]:
-    """Inside, torch takes deterministic algorithms only, or the fastest ones that cuDNN finds by trying.
+    """Let torch use deterministic algorithms only within the block, or otherwise the fastest that cuDNN's benchmark finds.
 
     Raises:
         UserError: An operation of the network has no deterministic algorithm on its device.
@@ -70,11 +75,14 @@ def choose_algorithms(deterministic: bool) -> Iterator[None]:
 
 @contextmanager
 def report_lack_of_memory(work: str, remedy: str) -> Iterator[None]:
-    """Raise a UserError that names `work` and `remedy` where memory runs out inside, on a GPU or the CPU.
+    """Turn an out-of-memory error in the block, on a GPU or the CPU, into a UserError.
 
     Args:
-        work: What was being done, with its sizes, as it continues "memory ran out".
+        work: What was being done, with its sizes, as the continuation of "memory ran out".
         remedy: What the user can change, as a sentence.
+
+    Raises:
+        UserError: Memory ran out.
     """
     try:
         yield
@@ -85,14 +93,14 @@ def report_lack_of_memory(work: str, remedy: str) -> Iterator[None]:
 
 
 def is_lack_of_memory(error: BaseException) -> bool:
-    """Whether torch or NumPy had too little memory, on whichever device."""
+    """Whether the error means that torch or NumPy ran out of memory, on any device."""
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
-    return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in OUT_OF_MEMORY)
+    return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in OUT_OF_MEMORY_PHRASES)
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager[object]:
-    """Mixed precision: "32" (none), "bf16" or "16"."""
+    """Return the autocast context for a precision: "32" (none), "bf16" or "16"."""
     if precision == "32":
         return nullcontext()
     return torch.autocast(device.type, torch.bfloat16 if precision == "bf16" else torch.float16)

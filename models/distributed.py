@@ -1,4 +1,4 @@
-"""What the processes of a training exchange: rows of a batch, sums, log-sum-exps. With one process, all of it is the identity."""
+"""Collective operations of the training processes: gathered rows, sums, log-sum-exps. With one process, each is the identity."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,33 +11,39 @@ from data.errors import UserError
 from data.process import process_count, process_rank
 from models.device import is_lack_of_memory
 
-LOST = ("connection", "peer", "timed out", "timeout", "nccl", "gloo")  # in what NCCL and gloo say of a process that is gone
+LOST_PROCESS_PHRASES = (
+    "connection",
+    "peer",
+    "timed out",
+    "timeout",
+    "nccl",
+    "gloo",
+)  # in NCCL's and gloo's errors about a lost process
 
 
 def group_size() -> int:
-    """Number of processes that train together; 1 until they have joined one group."""
+    """Return the number of processes that train together; 1 before the process group is initialised."""
     joined = distributed.is_available() and distributed.is_initialized()
     return process_count() if joined else 1
 
 
 def group_rank() -> int:
-    """Number of this process among them, from 0."""
+    """Return the rank of this process among them, from 0."""
     return process_rank() if group_size() > 1 else 0
 
 
 def shard_rows(classes: int, rank: int, processes: int) -> range:
-    """The consecutive classes that process `rank` of `processes` holds; the first processes hold one more where needed."""
+    """Return the consecutive classes that process `rank` of `processes` holds; the first processes may hold one more."""
     share, rest = divmod(classes, processes)
     start = rank * share + min(rank, rest)
     return range(start, start + share + (rank < rest))
 
 
 def gather_rows(local: Tensor) -> Tensor:
-    """Rows of all processes, in the order of the processes: [n, …] → [n of all, …]; n may differ between processes.
+    """Gather the rows of all processes in rank order: [n, …] → [Σ n, …]; n may differ between processes.
 
-    Backward gives the gradient for this process's own rows of a loss that every process computes from all rows, times the
-    number of processes. Data parallelism then averages the backbone's gradients over the processes, which results in that
-    loss's own gradient.
+    The loss computed from the result is assumed to be the same on every process. Backward returns its gradient for this process's
+    own rows, times the number of processes: averaging over processes, as data parallelism does, then yields the exact gradient.
     """
     if group_size() == 1:
         return local
@@ -46,14 +52,14 @@ def gather_rows(local: Tensor) -> Tensor:
 
 
 def sum_over_processes(local: Tensor) -> Tensor:
-    """The elementwise sum over processes, in place and without gradient."""
+    """Sum a tensor over processes, in place and without gradient."""
     if group_size() > 1:
         distributed.all_reduce(local)
     return local
 
 
 def log_sum_over_processes(local: Tensor) -> Tensor:
-    """log Σ exp over processes of their log-sum-exps [n], without gradient; −∞ stands for an empty sum."""
+    """Combine the log-sum-exps [n] of all processes into one [n], without gradient; −∞ stands for an empty sum."""
     if group_size() == 1:
         return local
     highest = local.clone()
@@ -64,23 +70,30 @@ def log_sum_over_processes(local: Tensor) -> Tensor:
 
 @contextmanager
 def report_lost_process(work: str) -> Iterator[None]:
-    """Raise a UserError instead of the library's error when another process that shares `work` ("training") has gone."""
+    """Turn an error of the library about a lost process into a UserError.
+
+    Args:
+        work: What the processes do together, such as "training".
+
+    Raises:
+        UserError: Another process was lost in the block.
+    """
     try:
         yield
     except RuntimeError as error:
         said = str(error)
-        lost = isinstance(error, distributed.DistError) or any(word in said.lower() for word in LOST)
+        lost = isinstance(error, distributed.DistError) or any(word in said.lower() for word in LOST_PROCESS_PHRASES)
         if process_count() == 1 or not lost or is_lack_of_memory(error):
             raise
         raise UserError(
             f"a process of the {work} was lost (noticed by process {process_rank()} of {process_count()}: "
-            f"{(said.splitlines() or [type(error).__name__])[0]}). Its own message stands above, if it left one. Give the same "
-            f"command again: {work} goes on from what is saved."
+            f"{(said.splitlines() or [type(error).__name__])[0]}). Its own message is above, if it left one. Run the same "
+            f"command again: {work} continues from the saved state."
         ) from error
 
 
 def share_buffers(module: nn.Module) -> None:
-    """The first process's buffers, such as batch normalisation's running statistics, for all processes, in place."""
+    """Broadcast rank 0's buffers, such as batch normalisation's running statistics, to all processes, in place."""
     if group_size() > 1:
         for buffer in module.buffers():
             distributed.broadcast(buffer, 0)

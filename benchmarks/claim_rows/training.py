@@ -18,7 +18,7 @@ from data.images import ImageSet
 from data.labels import LabelledImages
 from data.loader import CleanImages
 from data.procedural.shapes import write_disjoint_shapes
-from models.network.checkpoint import load_descriptor, trained_network
+from models.network.checkpoint import load_descriptor, require_trained_network
 from models.network.descriptor import Descriptor
 from models.settings import ModelSettings
 from models.training.curve import read_rows
@@ -104,7 +104,7 @@ def train(bench: Bench, name: str, seed: int, batch: int = BATCH, **changed: Any
     path = train_model(
         model, shapes.train.images, shapes.overlays, folder, bench.folder / "cache", seed, labels=shapes.train.labels
     )
-    return Trained(trained_network(load_descriptor(path), path).eval(), folder, read_rows(folder))
+    return Trained(require_trained_network(load_descriptor(path), path).eval(), folder, read_rows(folder))
 
 
 def vectors_of(

@@ -1,4 +1,4 @@
-"""Images → vectors, in blocks, in the order of the images."""
+"""Embedding of images: vectors in blocks, in the order of the images."""
 
 import os
 from collections.abc import Iterator
@@ -26,9 +26,9 @@ class EmbeddedBlock:
     """Vectors of consecutive images.
 
     Attributes:
-        first: Row of the block's first image.
-        vectors: [m, d] float32, unit length; zero where the image cannot be read.
-        unreadable: [m] bool, which images cannot be read.
+        first: Index of the block's first image.
+        vectors: float32 [m, d], unit length; zero where the image cannot be read.
+        unreadable: bool [m], whether the image cannot be read.
     """
 
     first: int
@@ -37,7 +37,16 @@ class EmbeddedBlock:
 
 
 def embed_images(checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSettings) -> Iterator[EmbeddedBlock]:
-    """Embed every image at settings.image_size (default: the size it was trained at), a batch at a time."""
+    """Embed images batch by batch on the best device.
+
+    Args:
+        checkpoint: The descriptor.
+        images: The images, embedded in order.
+        settings: How to embed; image_size None is the size that the descriptor was trained at.
+
+    Raises:
+        UserError: A vector is not finite, memory runs out, or there are more processes than GPUs.
+    """
     device = best_device()
     descriptor = checkpoint.descriptor.eval().to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
     sizes = image_sizes(settings, checkpoint.image_size)
@@ -50,7 +59,7 @@ def embed_images(checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSe
         worker_init_fn=_lower_priority,
     )
     work = f"while a batch of {settings.batch_size} images of {max(sizes)} px was embedded"
-    remedy = "Lower batch_size (of `embedding` in the recipe), image_size or scales, or end what else uses the memory."
+    remedy = "Lower batch_size (of `embedding` in the recipe), image_size or scales, or stop other programs that use memory."
 
     def embed(loaded: tuple[Tensor, Tensor]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         pixels, readable = loaded
@@ -65,7 +74,7 @@ def embed_images(checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSe
     with (
         descriptor.pooled_with(settings.pooling_exponent),
         descriptor.whitened_with(settings.whiten),
-    ):  # a validated descriptor goes on learning
+    ):  # restored, because a validated descriptor continues training
         for vectors, unreadable in map_in_parallel(embed, loader, device):
             check_finite(vectors, images, first)
             yield EmbeddedBlock(first, vectors, unreadable)
@@ -73,7 +82,11 @@ def embed_images(checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSe
 
 
 def check_finite(vectors: NDArray[np.float32], images: ImageSet, first: int) -> None:
-    """UserError names the first image, of those from row `first` on, whose vector [d] holds NaN or infinity."""
+    """Check that all vectors [m, d], of the images from index `first` on, are finite.
+
+    Raises:
+        UserError: A vector contains NaN or infinity; the message names the first such image.
+    """
     broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(broken):
         raise UserError(
@@ -84,7 +97,15 @@ def check_finite(vectors: NDArray[np.float32], images: ImageSet, first: int) -> 
 
 @torch.inference_mode()
 def embed_batch(descriptor: nn.Module, pixels: Tensor, sizes: list[int], flip: bool = False, precision: str = "32") -> Tensor:
-    """Unit vectors [n, d] of normalised images [n, 3, s, s]: the unit mean over the sizes and, with `flip`, mirror images."""
+    """Embed normalised images [n, 3, s, s] as unit vectors [n, d].
+
+    Args:
+        descriptor: The network.
+        pixels: Normalised images.
+        sizes: Input sizes in pixels; the vector is the unit mean over all of them.
+        flip: Whether mirror images are part of the mean.
+        precision: "32", "bf16" or "16".
+    """
     with autocast(pixels.device, precision):
         return average_vectors(
             [descriptor(view.contiguous(memory_format=torch.channels_last)) for view in make_views(pixels, sizes, flip)]
@@ -92,24 +113,24 @@ def embed_batch(descriptor: nn.Module, pixels: Tensor, sizes: list[int], flip: b
 
 
 def image_sizes(settings: EmbeddingSettings, trained_at: int) -> list[int]:
-    """The sizes in pixels that each image is embedded at."""
+    """Return the input sizes in pixels at which each image is embedded; `trained_at` is the default of settings.image_size."""
     size = settings.image_size or trained_at
     return [max(16, round(size * scale)) for scale in settings.scales]
 
 
 def make_views(pixels: Tensor, sizes: list[int], flip: bool) -> list[Tensor]:
-    """Images [n, 3, s, s] at all sizes and, with `flip`, mirrored too."""
+    """Return images [n, 3, s, s] resized to each of `sizes` and, with `flip`, also mirrored."""
     views = [pixels if size == pixels.shape[2] else _resize(pixels, size) for size in sizes]
     return views + ([view.flip(3) for view in views] if flip else [])
 
 
 def average_vectors(vectors: list[Tensor]) -> Tensor:
-    """The unit mean [n, d] of unit vectors, each [n, d]."""
+    """Return the unit mean [n, d] of several sets of unit vectors, each [n, d]."""
     return vectors[0] if len(vectors) == 1 else nn.functional.normalize(torch.stack(vectors).sum(dim=0))
 
 
 def _lower_priority(_: int) -> None:
-    """Workers decode ahead in what time the network leaves: where both share the cores, the network goes first."""
+    """Give data-loading workers a lower priority than the network, which shares the cores with them."""
     os.nice(10)
 
 

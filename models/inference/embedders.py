@@ -1,4 +1,4 @@
-"""A trained network as a plain function of pixels, whatever runs it."""
+"""Networks as plain functions of pixels, independent of what runs them."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,18 +19,18 @@ from models.inference.embed import EmbeddedBlock, check_finite, embed_batch, ima
 from models.network.checkpoint import load_descriptor
 from models.settings import EmbeddingSettings
 
-LOADED_WITHOUT_WORKERS = 64  # so many images are decoded faster than worker processes start
+MAX_IMAGES_WITHOUT_WORKERS = 64  # decoding so few takes less time than starting worker processes
 Squares = Mapping[int, Tensor]  # size → uint8 [n, 3, size, size], the same images at several sizes
 
 
 @dataclass(frozen=True)
 class Embedder:
-    """A network that is ready to embed, whatever file it came from.
+    """A network that is ready to embed, whatever file it was loaded from.
 
     Attributes:
-        sizes: Sides in pixels of the squares that it takes.
-        dimensions: d of its vectors.
-        embed: The images at each of `sizes` → vectors [n, d] float32, unit length.
+        sizes: Input sizes in pixels.
+        dimensions: Dimension d of its vectors.
+        embed: Maps the images at each of `sizes` to unit vectors float32 [n, d].
     """
 
     sizes: tuple[int, ...]
@@ -39,7 +39,15 @@ class Embedder:
 
 
 def load_embedder(checkpoint: Path, settings: EmbeddingSettings) -> Embedder:
-    """A checkpoint on the best device, with a run's way of embedding. UserError when the file is no checkpoint."""
+    """Load a checkpoint on the best device.
+
+    Args:
+        checkpoint: The file.
+        settings: How to embed, usually a run's.
+
+    Raises:
+        UserError: The file is missing or not a checkpoint, or there are more processes than GPUs.
+    """
     loaded = load_descriptor(checkpoint)
     device = best_device()
     descriptor = loaded.descriptor.eval().to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
@@ -56,8 +64,14 @@ def load_embedder(checkpoint: Path, settings: EmbeddingSettings) -> Embedder:
 
 
 def embed_with_all(networks: list[Embedder], images: ImageSet, settings: EmbeddingSettings) -> Iterator[EmbeddedBlock]:
-    """All networks' vectors side by side [m, Σ dimensions]; an image is decoded once for all networks of the same size."""
-    workers = choose_workers(settings.workers) if len(images) > LOADED_WITHOUT_WORKERS else 0
+    """Embed images with several networks; the vectors are concatenated, [m, Σ dimensions].
+
+    An image is decoded once for all networks of the same input size.
+
+    Raises:
+        UserError: A vector is not finite.
+    """
+    workers = choose_workers(settings.workers) if len(images) > MAX_IMAGES_WITHOUT_WORKERS else 0
     sizes = square_sizes(networks)
     loaders = [DataLoader(CleanImages(images, size), settings.batch_size, num_workers=workers) for size in sizes]
     first = 0
@@ -72,5 +86,5 @@ def embed_with_all(networks: list[Embedder], images: ImageSet, settings: Embeddi
 
 
 def square_sizes(networks: list[Embedder]) -> list[int]:
-    """Every size of square that the networks look at."""
+    """Return all input sizes of the networks in pixels, ascending."""
     return sorted({size for network in networks for size in network.sizes})

@@ -16,13 +16,13 @@ DESCRIPTION, VECTORS = "description", "vectors"
 
 
 class OnnxDescription(Settings):
-    """What an ONNX file says of itself in its metadata.
+    """The description in an ONNX file's metadata.
 
     Attributes:
-        sizes: Sides in pixels of the squares that its inputs take.
-        dimensions: d of its vectors.
-        preprocessing: How an image becomes such a square, in words.
-        notes: What it was made from.
+        sizes: Input sizes in pixels, one input for each.
+        dimensions: Dimension d of its vectors.
+        preprocessing: How an image becomes an input, in words.
+        notes: What the file was made from.
     """
 
     sizes: tuple[int, ...]
@@ -32,13 +32,17 @@ class OnnxDescription(Settings):
 
 
 def input_name(size: int) -> str:
-    """The file's input for squares of `size` pixels."""
+    """Return the name of the input for squares of `size` pixels."""
     return f"pixels_{size}"
 
 
 def open_onnx(path: Path) -> Embedder:
-    """The file on a GPU where ONNX Runtime has one, else on the CPU. UserError when the file is another thing."""
-    # imported here: only who runs such a file needs the runtime
+    """Open an ONNX file on a GPU if ONNX Runtime supports it, otherwise on the CPU.
+
+    Raises:
+        UserError: The file is missing, cannot be run, or was not written by pipeline/export.py.
+    """
+    # imported here: only these files need the runtime
     import onnx
     import onnxruntime
     from onnx.external_data_helper import _get_all_tensors, uses_external_data
@@ -52,9 +56,9 @@ def open_onnx(path: Path) -> Embedder:
     try:
         content = path.read_bytes()
         if any(uses_external_data(tensor) for tensor in _get_all_tensors(onnx.load_model_from_string(content))):
-            raise ValueError("it keeps weights in other files, which are not looked for")
+            raise ValueError("it keeps weights in external files, which is not supported")
         session = onnxruntime.InferenceSession(content, options, providers=providers)
-    except Exception as error:  # the runtime raises kinds of its own
+    except Exception as error:  # the runtime raises its own kinds of errors
         raise UserError(
             f"{path} is not an ONNX file that can be run: {(str(error) or type(error).__name__).splitlines()[0]}"
         ) from error

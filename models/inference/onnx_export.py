@@ -1,4 +1,4 @@
-"""One or several trained descriptors as one ONNX file: bytes of square images in, unit vectors out."""
+"""Export of one or several descriptors as one ONNX file: uint8 squares in, unit vectors out."""
 
 import json
 import warnings
@@ -21,8 +21,8 @@ from models.network.checkpoint import Checkpoint
 from models.network.descriptor import Descriptor
 from models.settings import EmbeddingSettings
 
-TOLERANCE = 1e-4  # largest difference of a coordinate between the file and torch
-OPSET = 18
+MAX_DIFFERENCE = 1e-4  # of a vector's coordinate between ONNX Runtime and torch
+OPSET_VERSION = 18
 PREPROCESSING = (
     "Decode to 8-bit RGB with the EXIF orientation applied, 16 bits scaled to 8 and transparency on white. Resize to size x size "
     "without keeping the shape: by pixel areas (OpenCV INTER_AREA) where the image's short side is longer than size, else "
@@ -34,7 +34,7 @@ Model = tuple[Checkpoint, EmbeddingSettings]
 
 @dataclass(frozen=True)
 class LinearMap:
-    """A fitted projection: (vectors [n, D] − mean) @ axes, then unit length.
+    """A fitted projection: (vectors [n, D] − mean) @ axes, then L2 normalisation.
 
     Attributes:
         mean: [D] float32.
@@ -46,7 +46,12 @@ class LinearMap:
 
 
 class Exported(nn.Module):
-    """Squares of bytes, one tensor [n, 3, s, s] for each size → unit vectors [n, d], as a run embeds them, always in float32."""
+    """Maps uint8 squares, one tensor [n, 3, s, s] per size, to unit vectors [n, d] as a run does, always in float32.
+
+    Args:
+        models: Checkpoints, each with the way it embeds; changed in place.
+        projection: Applied to the concatenated vectors; None for none.
+    """
 
     mean: Tensor
     axes: Tensor
@@ -65,7 +70,7 @@ class Exported(nn.Module):
             self.register_buffer("axes", torch.from_numpy(projection.axes))
 
     def forward(self, *squares: Tensor) -> Tensor:
-        """Unit vectors [n, d] of uint8 squares [n, 3, s, s], one tensor for each of `sizes`."""
+        """Return unit vectors [n, d] of uint8 squares [n, 3, s, s], one tensor for each of `sizes`."""
         parts = [
             self._describe(descriptor, squares[self.sizes.index(max(sizes))], sizes, flip)  # type: ignore[arg-type]  # a ModuleList's items are typed as Module
             for descriptor, (sizes, flip) in zip(self.descriptors, self.views, strict=True)
@@ -79,10 +84,19 @@ class Exported(nn.Module):
 
 
 def export_onnx(models: Sequence[Model], projection: LinearMap | None, notes: dict[str, Any], path: Path) -> float:
-    """Write the descriptors, side by side and projected where there is a projection, as one ONNX file with a dynamic batch.
+    """Write descriptors as one ONNX file with a dynamic batch size, and verify it against torch before it gets its name.
 
-    The file is compared with torch before it takes its name; returns the largest difference of a coordinate. UserError where
-    the difference exceeds TOLERANCE or the network cannot be exported.
+    Args:
+        models: Checkpoints, each with the way it embeds; their vectors are concatenated.
+        projection: Applied to the concatenated vectors; None for none.
+        notes: JSON values to store in the file's description.
+        path: The file to write.
+
+    Returns:
+        The largest difference of a coordinate between the file and torch.
+
+    Raises:
+        UserError: The network cannot be exported, or the difference exceeds MAX_DIFFERENCE.
     """
     module = Exported(models, projection).eval().cpu()
     names = [input_name(size) for size in module.sizes]
@@ -90,7 +104,7 @@ def export_onnx(models: Sequence[Model], projection: LinearMap | None, notes: di
     batch = torch.export.Dim("batch")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the exporter's own, of its own code
+            warnings.simplefilter("ignore")  # deprecation warnings of the exporter's own code
             program = torch.onnx.export(
                 module,
                 example,
@@ -98,10 +112,10 @@ def export_onnx(models: Sequence[Model], projection: LinearMap | None, notes: di
                 input_names=names,
                 output_names=[VECTORS],
                 dynamic_shapes={"squares": tuple({0: batch} for _ in example)},
-                opset_version=OPSET,
+                opset_version=OPSET_VERSION,
                 verbose=False,
             )
-    except Exception as error:  # the exporter raises many kinds for a layer that it does not know
+    except Exception as error:  # the exporter raises many kinds of errors for unsupported layers
         raise UserError(f"the network cannot be exported to ONNX: {str(error).splitlines()[0]}") from error
     if program is None:
         raise RuntimeError("torch.onnx.export gave no program")
@@ -113,16 +127,16 @@ def export_onnx(models: Sequence[Model], projection: LinearMap | None, notes: di
     with whole_file(path) as temporary:
         program.save(str(temporary), external_data=False)
         difference = largest_difference(module, temporary)
-        if not difference <= TOLERANCE:
+        if not difference <= MAX_DIFFERENCE:
             raise UserError(
-                f"the exported network differs from torch by {difference:.1e}, more than {TOLERANCE:g}; nothing was written."
+                f"the exported network differs from torch by {difference:.1e}, more than {MAX_DIFFERENCE:g}; nothing was written."
             )
     return difference
 
 
 @torch.inference_mode()
 def largest_difference(module: Exported, path: Path) -> float:
-    """Between the file and torch, over batches of 1, 2 and 5 pictures."""
+    """Return the largest difference of a coordinate between file and torch, over batches of 1, 2 and 5 pictures."""
     network = open_onnx(path)
     differences = []
     for count in (1, 2, 5):
@@ -133,7 +147,7 @@ def largest_difference(module: Exported, path: Path) -> float:
 
 
 def _draw_pictures(size: int, count: int) -> Tensor:
-    """Smooth random pictures uint8 [count, 3, size, size] with all values: plain noise would look alike to a network."""
+    """Draw smooth random pictures uint8 [count, 3, size, size]; noise would give nearly equal vectors."""
     generator = torch.Generator().manual_seed(size + count)
     coarse = torch.rand(count, 3, 5, 5, generator=generator)
     return (nn.functional.interpolate(coarse, (size, size), mode="bilinear") * 255).round().to(torch.uint8)

@@ -1,4 +1,4 @@
-"""Batches side by side on a processor, whose cores one small network's layers cannot fill together."""
+"""Concurrent batches on a CPU, whose cores the layers of one small network cannot keep busy."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -9,14 +9,14 @@ import torch
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-MAX_CONCURRENT = 4  # batches at once: each keeps its activations
+MAX_CONCURRENT = 4  # batches; each has its own activations in memory
 
 
 def map_in_parallel(work: Callable[[Item], Result], items: Iterable[Item], device: torch.device) -> Iterator[Result]:
-    """Yield work(item) of every item, in their order.
+    """Yield work(item) for every item, in order.
 
-    On a CPU several run at once, each on its share of torch's threads, until the last result is taken; on a GPU, which queues
-    its work itself, one after the other.
+    On a CPU, up to MAX_CONCURRENT items are processed concurrently, each with its share of torch's threads; until the generator
+    is exhausted, torch's number of threads is reduced. On a GPU, which queues its work, items are processed one after the other.
     """
     threads = torch.get_num_threads()
     together = min(threads, MAX_CONCURRENT) if device.type == "cpu" else 1

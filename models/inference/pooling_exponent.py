@@ -1,7 +1,7 @@
-"""The choice of p*, GeM's exponent at test time: vectors at several p to compare, or p learnt alone.
+"""The choice of p*, GeM's exponent at test time: from vectors at several p, or by training p alone.
 
-MultiGrain, ICLR submission, section 3.5 and appendix G. The backbone's maps don't depend on p: they are computed
-once for each image and size.
+MultiGrain, ICLR submission, section 3.5 and appendix G. The backbone's feature maps do not depend on p: they are computed once
+for each image and size.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,10 +27,10 @@ class LearningSettings:
     """How p* is learnt by SGD, with the paper's values (MultiGrain).
 
     Attributes:
-        batch_size: Images a step.
-        learning_rate: At the first step; it falls as (1 − i / steps)^power over the one pass.
-        momentum: Of SGD.
-        power: Of that fall.
+        batch_size: Images per step.
+        learning_rate: Initial learning rate, which decays as (1 − i / steps)^power over one epoch.
+        momentum: Momentum of SGD.
+        power: Exponent of the decay.
     """
 
     batch_size: int = 4
@@ -41,12 +41,12 @@ class LearningSettings:
 
 @dataclass(frozen=True)
 class LearntExponent:
-    """What learning p* came to; cross entropies are means over the second half of the pass.
+    """The result of learning p*; cross-entropies are means over the second half of the epoch.
 
     Attributes:
         value: p*.
-        loss_before: Cross entropy at the p that the pass began with.
-        loss: Cross entropy at p as it moved.
+        loss_before: Cross-entropy at the initial p.
+        loss: Cross-entropy at p while it was trained.
     """
 
     value: float
@@ -57,7 +57,11 @@ class LearntExponent:
 def embed_at_exponents(
     descriptor: Descriptor, images: Pixels, exponents: Sequence[float], batch_size: int = 64, workers: int = 0
 ) -> dict[float, NDArray[np.float32]]:
-    """p → unit vectors [n, d] of all images with GeM at p; the descriptor stays as it was, but for being in eval mode."""
+    """Embed all images with GeM at several exponents; afterwards the descriptor is unchanged except for its evaluation mode.
+
+    Returns:
+        For each p, unit vectors float32 [n, d].
+    """
     found: dict[float, list[Tensor]] = {exponent: [] for exponent in exponents}
     with descriptor.pooling.temporary_exponent(), torch.no_grad():
         for features in _extract_features(descriptor, DataLoader(images, batch_size, num_workers=workers)):
@@ -76,10 +80,21 @@ def learn_exponent(
     seed: int = 0,
     workers: int = 0,
 ) -> LearntExponent:
-    """One pass of SGD on p alone, over the images in a seeded order, by the cross entropy of the classifier.
+    """Train p alone for one epoch of SGD on a classifier's cross-entropy.
 
-    classifier: weight [c, d] and bias [c] of raw embeddings; labels [n] in 0 … c − 1. The descriptor stays as it was, but for
-    being in eval mode. UserError: a rate so large that p leaves the numbers above 0.
+    Afterwards the descriptor is unchanged except for its evaluation mode.
+
+    Args:
+        descriptor: The network; p starts at its own exponent.
+        classifier: Weight [c, d] and bias [c] of the classifier of raw embeddings.
+        images: n training images.
+        labels: int64 [n], class indices 0…c−1.
+        settings: Hyperparameters; None for the paper's.
+        seed: Seed of the order of the images.
+        workers: Data-loading workers.
+
+    Raises:
+        UserError: The learning rate is so large that p does not stay positive and finite.
     """
     settings = settings or LearningSettings()
     exponent = descriptor.pooling.exponent
@@ -111,7 +126,7 @@ def learn_exponent(
 
 
 def _extract_features(descriptor: Descriptor, loader: DataLoader[tuple[Tensor, bool]]) -> Iterator[Tensor]:
-    """The backbone's maps, batch by batch, without gradient."""
+    """Yield the backbone's feature maps batch by batch, without gradient."""
     descriptor.eval()
     device = descriptor.pooling.exponent.device
     for pixels, _ in tqdm(loader, desc="embedding", unit="batch", leave=False):
@@ -121,6 +136,6 @@ def _extract_features(descriptor: Descriptor, loader: DataLoader[tuple[Tensor, b
 
 
 def _classification_loss(descriptor: Descriptor, features: Tensor, classifier: tuple[Tensor, Tensor], classes: Tensor) -> Tensor:
-    """Cross entropy of the classifier on raw embeddings, at the descriptor's p."""
+    """Compute the classifier's cross-entropy on raw embeddings at the descriptor's current p."""
     weight, bias = (part.to(features.device) for part in classifier)
     return functional.cross_entropy(functional.linear(descriptor.describe_features(features, raw=True), weight, bias), classes)

@@ -1,4 +1,4 @@
-"""What every descriptor is, a trained network, one made by hand or several joined: images in, unit vectors out."""
+"""The interface of all descriptors, whether trained, handmade or joined: images in, unit vectors out."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -9,14 +9,14 @@ from data.settings import Settings
 
 
 class ImageDescriptor(nn.Module):
-    """Images [n, 3, h, w], 0…1 less `mean` and divided by `std` → unit vectors [n, dimensions] float32.
+    """Maps RGB images [n, 3, h, w], normalised as (pixels in 0…1 − mean) / std, to unit vectors [n, dimensions] float32.
 
     Attributes:
-        settings: What it was built from; a checkpoint stores them.
-        dimensions: Of the vectors.
-        mean: By colour channel.
-        std: By colour channel.
-        whitens: Whether a descriptor that has a whitening applies it.
+        settings: The settings it was built from; a checkpoint stores them.
+        dimensions: Dimension d of the vectors.
+        mean: Mean per colour channel, for pixels in 0…1.
+        std: Standard deviation per colour channel, for pixels in 0…1.
+        whitens: Whether the whitening, if there is one, is applied.
     """
 
     settings: Settings
@@ -26,20 +26,20 @@ class ImageDescriptor(nn.Module):
     whitens: bool = True
 
     def pool_with(self, exponent: float | None) -> None:
-        """Set GeM's exponent where there is such a pooling; other descriptors stay as they are."""
+        """Set GeM's exponent p permanently; None, or a descriptor without GeM, changes nothing."""
 
     def pooled_with(self, exponent: float | None) -> AbstractContextManager[None]:
-        """Set GeM's exponent, likewise, temporarily."""
+        """Set GeM's exponent p within the block; None, or a descriptor without GeM, changes nothing."""
         return nullcontext()
 
     def whiten_with(self, whiten: bool | None) -> None:
-        """Set whether vectors are whitened, where the descriptor whitens and `whiten` is given."""
+        """Set permanently whether vectors are whitened; None changes nothing."""
         if whiten is not None:
             self.whitens = whiten
 
     @contextmanager
     def whitened_with(self, whiten: bool | None) -> Iterator[None]:
-        """Set it, likewise, within the block."""
+        """Set within the block whether vectors are whitened; None changes nothing."""
         before = self.whitens
         self.whiten_with(whiten)
         try:
@@ -48,6 +48,6 @@ class ImageDescriptor(nn.Module):
             self.whitens = before
 
     def __call__(self, images: Tensor, raw: bool = False) -> Tensor:
-        """Return unit vectors [n, dimensions]; raw: what an objective or a whitening learns from."""
+        """Return unit vectors [n, dimensions], or with `raw` the embeddings that an objective or a whitening is fitted on."""
         result: Tensor = super().__call__(images, raw=raw) if raw else super().__call__(images)
         return result

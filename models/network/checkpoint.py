@@ -1,4 +1,4 @@
-"""Checkpoints: weights in safetensors, what they are in the file's own description."""
+"""Checkpoints: safetensors files whose metadata describes the descriptor."""
 
 import json
 from dataclasses import dataclass
@@ -30,12 +30,12 @@ About = TypeVar("About", DescriptorSettings, HandmadeSettings, JoinedSettings)
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A descriptor that was read from a file.
+    """A descriptor read from a file.
 
     Attributes:
         descriptor: The network with its weights, on the CPU.
-        image_size: Side in pixels that it was made for.
-        notes: Whatever its making noted.
+        image_size: Input size in pixels that it was trained at.
+        notes: JSON values noted when it was saved, such as stage, loss and validation µAP.
     """
 
     descriptor: ImageDescriptor
@@ -44,7 +44,13 @@ class Checkpoint:
 
 
 class _Description(Settings, Generic[About]):
-    """What a checkpoint says of itself."""
+    """The metadata of a checkpoint.
+
+    Attributes:
+        descriptor: Settings of the descriptor.
+        image_size: Input size in pixels that it was trained at.
+        notes: JSON values noted when it was saved.
+    """
 
     descriptor: About
     image_size: int = Field(ge=SMALLEST_IMAGE, le=LARGEST_IMAGE)
@@ -52,7 +58,17 @@ class _Description(Settings, Generic[About]):
 
 
 def save_descriptor(path: Path, descriptor: ImageDescriptor, image_size: int, notes: dict[str, Any]) -> None:
-    """Write weights and description; whole or not at all."""
+    """Write a checkpoint atomically.
+
+    Args:
+        path: The file.
+        descriptor: The network to save.
+        image_size: Input size in pixels that it was trained at.
+        notes: JSON values to store beside it.
+
+    Raises:
+        UserError: The disk is full.
+    """
     description = {"descriptor": descriptor.settings.model_dump(mode="json"), "image_size": image_size, "notes": notes}
     weights = {name: tensor.contiguous() for name, tensor in descriptor.state_dict().items()}
     with whole_file(path) as temporary:
@@ -63,7 +79,7 @@ def load_descriptor(path: Path) -> Checkpoint:
     """Build the descriptor that the file describes and load its weights, on the CPU.
 
     Raises:
-        UserError: The file is missing or no checkpoint, or not all weights are finite.
+        UserError: The file is missing or not a checkpoint of this project, or not all weights are finite.
     """
     if not path.is_file():
         raise UserError(f"{path}: no such checkpoint. Train one with step 01.")
@@ -74,25 +90,33 @@ def load_descriptor(path: Path) -> Checkpoint:
     except (SafetensorError, OSError) as error:
         raise UserError(f"{path} is not a safetensors file ({error}). Train the model again (step 01).") from error
     if "description" not in metadata:
-        raise UserError(f"{path} holds weights without a description; it is not a checkpoint of this project.")
+        raise UserError(
+            f"{path} contains weights without a description; it is not a checkpoint of this project. Name one that step 01 wrote."
+        )
     description = _read_description(path, metadata["description"])
     with prefix_errors(path):
         descriptor = build_descriptor(description.descriptor)
     try:
-        descriptor.load_state_dict(weights)  # which makes float32 of halves
+        descriptor.load_state_dict(weights)  # converts half precision to float32
     except RuntimeError as error:
-        raise UserError(f"{path} does not fit its own description, perhaps made with another timm: {error}") from error
+        raise UserError(
+            f"{path} does not match its own description, perhaps because it was made with another version of timm: {error}"
+        ) from error
     broken = [name for name, tensor in weights.items() if not torch.isfinite(tensor).all()]
     if broken:
         raise UserError(
-            f"{path} holds NaN or infinite weights ({broken[0]}): its training diverged or the file is damaged. Take an earlier "
-            "stage's checkpoint, or train again with a lower learning rate."
+            f"{path} contains NaN or infinite weights ({broken[0]}): its training diverged or the file is damaged. Use an "
+            "earlier stage's checkpoint, or train again with a lower learning rate."
         )
     return Checkpoint(descriptor, description.image_size, description.notes)
 
 
 def build_descriptor(settings: DescriptorSettings | HandmadeSettings | JoinedSettings) -> ImageDescriptor:
-    """The descriptor that these settings describe, without its weights."""
+    """Build the descriptor that the settings describe, without loading weights.
+
+    Raises:
+        UserError: timm does not know the backbone or cannot build it.
+    """
     match settings:
         case HandmadeSettings():
             return HandmadeDescriptor(settings)
@@ -102,10 +126,16 @@ def build_descriptor(settings: DescriptorSettings | HandmadeSettings | JoinedSet
             return Descriptor(settings, load_weights=False)
 
 
-def trained_network(checkpoint: Checkpoint, path: Path) -> Descriptor:
-    """The checkpoint's descriptor where it is one trained network; UserError for what is made by hand or joined of several."""
+def require_trained_network(checkpoint: Checkpoint, path: Path) -> Descriptor:
+    """Return the checkpoint's descriptor if it is a single trained network.
+
+    Raises:
+        UserError: It is a handmade or joined descriptor.
+    """
     if not isinstance(checkpoint.descriptor, Descriptor):
-        raise UserError(f"{path} is no single trained network, which this needs. Name a checkpoint that step 01 trained.")
+        raise UserError(
+            f"{path} is a {type(checkpoint.descriptor).__name__}, not a single trained network. Name a checkpoint of step 01."
+        )
     return checkpoint.descriptor
 
 
@@ -124,5 +154,5 @@ def _read_description(
         first = error.errors()[0]
         problem = f"{'.'.join(map(str, first['loc'])) or 'description'}: {first['msg']}"
     except (ValueError, RecursionError) as error:
-        problem = f"no JSON ({error})"
-    raise UserError(f"{path} describes itself wrongly, {problem}. It was not written by this project, or is damaged.")
+        problem = f"it is not JSON ({error})"
+    raise UserError(f"{path} has an invalid description: {problem}. It was not written by this project, or is damaged.")

@@ -1,4 +1,4 @@
-"""Image → vector: a timm backbone, GeM, a linear layer without bias, unit length (ISC2021 paper, 2.2)."""
+"""The trained descriptor: timm backbone → GeM → linear layer without bias → L2 normalisation (ISC2021 paper, 2.2)."""
 
 import difflib
 import pickle
@@ -25,11 +25,18 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 class Descriptor(ImageDescriptor):
-    """Images [n, 3, h, w], normalised with `mean` and `std` → unit vectors [n, dimensions] float32.
+    """Maps images [n, 3, h, w], normalised with `mean` and `std`, to unit vectors [n, dimensions] float32.
 
-    With settings.domains (IDEAL, sections 4.1 and 4.3) every image is seen in its four rotations, each by its own quarter of the
-    projection, and the four vectors are joined. With settings.whiten (MultiGrain, section 3.4) Φ(e) = S (e / ‖e‖ − µ) comes
-    before unit length.
+    With settings.domains (IDEAL, sections 4.1 and 4.3), each image is embedded in its four rotations, each by its own quarter of
+    the projection, and the four vectors are concatenated. With settings.whiten (MultiGrain, section 3.4),
+    Φ(e) = S (e / ‖e‖ − µ) is applied before the final L2 normalisation.
+
+    Args:
+        settings: The architecture.
+        load_weights: Whether the backbone starts from settings.weights; otherwise from random weights.
+
+    Raises:
+        UserError: timm cannot build the backbone, or its weights cannot be fetched or read.
     """
 
     whitening_mean: Tensor
@@ -51,11 +58,14 @@ class Descriptor(ImageDescriptor):
         self.std = settings.std or tuple(self.backbone.pretrained_cfg.get("std", IMAGENET_STD))
 
     def forward(self, images: Tensor, raw: bool = False) -> Tensor:
-        """raw: what an objective learns from, before whitening and unit length: [n, d], or with domains [4, n, d / 4]."""
+        """Return unit vectors [n, d], or with `raw` the embeddings before whitening and normalisation.
+
+        Raw embeddings are [n, d], or with domains [4, n, d / 4].
+        """
         return self.describe_features(self.features(images), raw)
 
     def train(self, mode: bool = True) -> "Descriptor":
-        """Switch to training; with settings.frozen_statistics the backbone's batch normalisations stay as they are."""
+        """Set training mode; with settings.frozen_statistics the backbone's batch normalisations stay in evaluation mode."""
         super().train(mode)
         if mode and self.settings.frozen_statistics:
             for module in self.backbone.modules():
@@ -64,28 +74,28 @@ class Descriptor(ImageDescriptor):
         return self
 
     def pool_with(self, exponent: float | None) -> None:
-        """Set GeM's exponent for good; None leaves it as it is."""
+        """Set GeM's exponent p permanently; None changes nothing."""
         self.pooling.set_exponent(exponent)
 
     def pooled_with(self, exponent: float | None) -> AbstractContextManager[None]:
-        """Set GeM's exponent temporarily: a descriptor that is validated goes on learning with its own."""
+        """Set GeM's exponent p within the block, for validation during training."""
         return self.pooling.temporary_exponent(exponent)
 
     def features(self, images: Tensor) -> Tensor:
-        """The backbone's maps of images [n, 3, h, w]: [n, c, h', w'], or with domains [4 n, c, h', w']."""
+        """Return the backbone's feature maps of images [n, 3, h, w]: [n, c, h', w'], or with domains [4 n, c, h', w']."""
         if not self.settings.domains:
             return self._maps(images)
         if images.shape[2] == images.shape[3]:
             return self._maps(rotate_to_all_domains(images))
         maps = [self._maps(torch.rot90(images, domain, dims=(2, 3))) for domain in range(len(DOMAINS))]
-        return torch.cat([part.mT if domain % 2 else part for domain, part in enumerate(maps)])  # pooling sees no difference
+        return torch.cat([part.mT if domain % 2 else part for domain, part in enumerate(maps)])  # equal for pooling
 
     def _maps(self, images: Tensor) -> Tensor:
         maps: Tensor = self.backbone.forward_features(images)
         return maps
 
     def describe_features(self, features: Tensor, raw: bool = False) -> Tensor:
-        """The rest of the way, from features to what `forward` gives; the pooling exponent counts here only."""
+        """Compute what `forward` returns from the feature maps; only this part depends on the pooling exponent."""
         pooled = self.pooling(features)
         with torch.autocast(features.device.type, enabled=False):
             if self.settings.domains:
@@ -99,17 +109,17 @@ class Descriptor(ImageDescriptor):
             return functional.normalize(embeddings)
 
     def drop_whitening(self) -> None:
-        """Become, for good, the same descriptor without its whitening."""
+        """Remove the whitening permanently."""
         if self.settings.whiten:
             self.settings = self.settings.model_copy(update={"whiten": False})
             del self.whitening_mean, self.whitening_matrix
 
     def whitening(self) -> Whitening | None:
-        """The whitening Φ that comes before unit length; None where there is none."""
+        """Return the whitening Φ applied before normalisation; None if there is none."""
         return Whitening(self.whitening_matrix, self.whitening_mean) if self.settings.whiten else None
 
     def _heads(self, pooled: Tensor) -> Tensor:
-        """[4 n, c] → [4, n, d / 4]: domain by domain, each through its own head only, or all through the shared one."""
+        """Project [4 n, c] to [4, n, d / 4]: each domain through its own head, or all through the shared one."""
         weight = self.projection.weight
         heads = weight.chunk(len(DOMAINS)) if self.settings.domains == "split" else [weight] * len(DOMAINS)
         parts = pooled.unflatten(0, (len(DOMAINS), -1))
@@ -117,27 +127,31 @@ class Descriptor(ImageDescriptor):
 
 
 def check_backbone(name: str) -> None:
-    """UserError with the nearest names when timm has no such backbone."""
+    """Check that timm has the backbone.
+
+    Raises:
+        UserError: It has not; the message suggests the nearest names.
+    """
     if not name.startswith("hf-hub:") and not timm.is_model(name.split(".")[0]):
         near = difflib.get_close_matches(name, timm.list_models(), n=3)
         hint = f" Did you mean {' or '.join(near)}?" if near else " See timm.list_models()."
-        raise UserError(f"timm knows no backbone {name!r}.{hint}")
+        raise UserError(f"timm has no backbone {name!r}.{hint}")
 
 
 @torch.no_grad()
 def check_image_sizes(descriptor: Descriptor, sizes: Iterable[int]) -> None:
-    """Check, before training rather than after it, that the backbone makes maps to pool of images of each size in pixels.
+    """Check before training that the backbone produces feature maps at each input size in pixels.
 
     Raises:
-        UserError: It cannot take images of a size, or gives no maps.
+        UserError: It does not accept images of a size, produces no maps [n, c, h, w], or memory runs out.
     """
     device, was_training = next(descriptor.parameters()).device, descriptor.training
     descriptor.eval()
     for size in sorted(set(sizes)):
         try:
             with report_lack_of_memory(
-                f"in the first look at one image of {size} px ({descriptor.settings.backbone})",
-                "Lower image_size, take a smaller backbone, or end what else uses the memory.",
+                f"while one image of {size} px was embedded as a test ({descriptor.settings.backbone})",
+                "Lower image_size, choose a smaller backbone, or stop other programs that use memory.",
             ):
                 descriptor(torch.zeros(1, 3, size, size, device=device))
         except (AssertionError, RuntimeError, ValueError, IndexError) as error:
@@ -154,13 +168,14 @@ def _backbone(settings: DescriptorSettings, load_weights: bool) -> Any:
     pretrained = load_weights and settings.weights == "pretrained"
     try:
         backbone = timm.create_model(name, pretrained=pretrained, num_classes=0, global_pool="", **(settings.model_args or {}))
-    except Exception as error:  # the hub's client raises many kinds, from OSError to its own
+    except Exception as error:  # the hub's client raises many kinds of errors
         if not pretrained and not name.startswith("hf-hub:"):
             given = f" with model_args {settings.model_args}" if settings.model_args else ""
             raise UserError(f"timm cannot build the backbone {name!r}{given}: {error}") from error
         raise UserError(
-            f"the weights of {name!r} cannot be fetched ({type(error).__name__}: {error}). Without a network, download them "
-            "elsewhere and name the local file: `weights: path/to/file.safetensors` in the recipe; or train from `weights: none`."
+            f"the weights of {name!r} cannot be fetched ({type(error).__name__}: {error}). Without a network connection, "
+            "download them elsewhere and name the local file (`weights: path/to/file.safetensors` in the recipe), or train from "
+            "`weights: none`."
         ) from error
     if load_weights and is_local(settings.weights):
         _load_local(backbone, Path(settings.weights))
@@ -171,23 +186,25 @@ def _backbone(settings: DescriptorSettings, load_weights: bool) -> Any:
 
 def _load_local(backbone: nn.Module, path: Path) -> None:
     if not path.is_file():
-        raise UserError(f"{path}: no such weights file.")
+        raise UserError(
+            f"{path}: no such weights file. Name a .pth, .pt or .safetensors file, or use weights: none or pretrained."
+        )
     try:
         state: Any = load_file(path) if path.suffix == ".safetensors" else torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise UserError(
-            f"{path} is refused: it is damaged, or holds Python objects beside tensors, which could run code when it is read. "
-            "Take the weights as .safetensors."
+            f"{path} is refused: it is damaged, or contains Python objects besides tensors, which could run code when loaded. "
+            "Convert the weights to .safetensors."
         ) from error
-    except Exception as error:  # damaged files raise many kinds
-        raise UserError(f"{path} is not a weights file that can be read: {error}") from error
+    except Exception as error:  # damaged files raise many kinds of errors
+        raise UserError(f"{path} cannot be read as a weights file: {error}") from error
     state = state.get("state_dict", state) if isinstance(state, dict) else state
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
-        raise UserError(f"{path} holds no weights by name (a state_dict of tensors).")
+        raise UserError(f"{path} contains no state_dict (tensors by name). Save one with torch.save(model.state_dict(), path).")
     own = backbone.state_dict()
     fitting = {key: value.float() for key, value in state.items() if key in own and value.shape == own[key].shape}
     if len(fitting) < len(own):
         missing = next(key for key in own if key not in fitting)
         if len(fitting) < 0.9 * len(own):
-            raise UserError(f"{path} fits {len(fitting)} of the {len(own)} tensors of the backbone; {missing!r} is missing.")
+            raise UserError(f"{path} matches only {len(fitting)} of the backbone's {len(own)} tensors; {missing!r} is missing.")
     backbone.load_state_dict(fitting, strict=False)

@@ -1,6 +1,6 @@
-"""Descriptors made by hand: they look at other things than a trained network does, so that they fail on other images.
+"""Handmade descriptors: they use other cues than a trained network, so they fail on other images.
 
-Nothing of them is learnt but a whitening of their features on training images (models/training/handmade.py).
+Only a whitening of their features is learnt, on training images (models/training/handmade.py).
 """
 
 import math
@@ -14,13 +14,13 @@ from data.errors import UserError
 from models.network.base import ImageDescriptor
 from models.settings import HandmadeKind, HandmadeSettings
 
-GREY = (0.299, 0.587, 0.114)
-SMALLEST_VARIANCE = 1e-6  # along an axis, as a share of the largest
-CELLS = 4  # by which energies are averaged: 4 × 4 of them
+GREY_WEIGHTS = (0.299, 0.587, 0.114)  # of red, green and blue
+SMALLEST_VARIANCE = 1e-6  # along an axis, as a fraction of the largest
+CELLS_PER_SIDE = 4  # energies are averaged in 4 × 4 cells
 
 
 class HandmadeDescriptor(ImageDescriptor):
-    """Features of one kind, whitened, as unit vectors."""
+    """Maps images [n, 3, h, w] in 0…1 to unit vectors [n, dimensions]: whitened features of one kind."""
 
     whitening_mean: Tensor
     whitening_matrix: Tensor
@@ -36,9 +36,9 @@ class HandmadeDescriptor(ImageDescriptor):
         self.register_buffer("whitening_matrix", torch.eye(count)[: self.dimensions])
 
     def forward(self, images: Tensor, raw: bool = False) -> Tensor:
-        """raw: the features [n, f] as unit vectors, before whitening.
+        """Return unit vectors [n, d], or with `raw` the features [n, f] as unit vectors before whitening.
 
-        Of the image and its mirror image together: copies are mirrored often, and nothing here learns that they are the same.
+        The features of the image and its mirror image are added: copies are often mirrored, and nothing here can learn that.
         """
         features = functional.normalize(self.features(images.float()) + self.features(images.float().flip(3)))
         if raw:
@@ -46,10 +46,10 @@ class HandmadeDescriptor(ImageDescriptor):
         return functional.normalize((features - self.whitening_mean) @ self.whitening_matrix.T)
 
     def whiten(self, features: Tensor) -> None:
-        """Fit the whitening on `raw` features [n, f] of training images; the axes of largest variance are kept.
+        """Fit the whitening on `raw` features [n, f] of training images, keeping the axes of largest variance.
 
         Raises:
-            UserError: There are too few images for the dimensions.
+            UserError: There are no more images than dimensions.
         """
         if len(features) <= self.dimensions:
             raise UserError(
@@ -65,10 +65,10 @@ class HandmadeDescriptor(ImageDescriptor):
 
 
 class GaborEnergies(nn.Module):
-    """Energies of Gabor filters at 4 wavelengths (4 to 32 of 64 pixels) × 8 directions in 4 × 4 cells: [n, 512].
+    """Energies of Gabor filters at 4 wavelengths (4 to 32 of 64 pixels) × 8 orientations in 4 × 4 cells: [n, 512].
 
-    Of the grey image with its mean taken off and divided by its deviation; every wavelength is 4 pixels of an image that is
-    halved so often. A square root lessens what single strong edges say.
+    The grey image is standardised first (mean 0, standard deviation 1). The wavelength is always 4 pixels, of an image that is
+    halved from octave to octave. A square root reduces the influence of single strong edges.
     """
 
     size, octaves, directions, reach = 64, 4, 8, 6
@@ -79,26 +79,26 @@ class GaborEnergies(nn.Module):
         self.register_buffer("filters", _gabor_filters(self.directions, wavelength=4.0, sigma=2.2, reach=self.reach))
 
     def forward(self, images: Tensor) -> Tensor:
-        """Features [n, 512] of images [n, 3, h, w], 0…1."""
-        image = _standardized(_grey(_resized(images, self.size)))
+        """Return features [n, 512] of images [n, 3, h, w] in 0…1."""
+        image = _standardize(_to_grey(_resize(images, self.size)))
         energies = []
         for _ in range(self.octaves):
             padded = functional.pad(image, (self.reach,) * 4, mode="reflect")
-            even, odd = functional.conv2d(padded, self.filters, stride=2).chunk(2, dim=1)  # energies are smooth
+            even, odd = functional.conv2d(padded, self.filters, stride=2).chunk(2, dim=1)  # stride 2: energies are smooth
             amplitude = (even**2 + odd**2 + 1e-12).sqrt()
-            energies.append(functional.avg_pool2d(amplitude, amplitude.shape[2] // CELLS).flatten(1))
+            energies.append(functional.avg_pool2d(amplitude, amplitude.shape[2] // CELLS_PER_SIDE).flatten(1))
             image = functional.avg_pool2d(image, 2)
         return torch.cat(energies, dim=1).sqrt()
 
 
 class GreyPixels(nn.Module):
-    """24 × 24 grey pixels, their mean taken off and divided by their deviation: [n, 576]."""
+    """24 × 24 grey pixels, standardised to mean 0 and standard deviation 1: [n, 576]."""
 
     size = 24
 
     def forward(self, images: Tensor) -> Tensor:
-        """Features [n, 576] of images [n, 3, h, w], 0…1."""
-        return _standardized(_grey(_resized(images, self.size))).flatten(1)
+        """Return features [n, 576] of images [n, 3, h, w] in 0…1."""
+        return _standardize(_to_grey(_resize(images, self.size))).flatten(1)
 
 
 class ColourLayout(nn.Module):
@@ -107,13 +107,13 @@ class ColourLayout(nn.Module):
     size = 8
 
     def forward(self, images: Tensor) -> Tensor:
-        """Features [n, 192] of images [n, 3, h, w], 0…1."""
-        small = _resized(images, self.size)
-        grey = _grey(small)
+        """Return features [n, 192] of images [n, 3, h, w] in 0…1."""
+        small = _resize(images, self.size)
+        grey = _to_grey(small)
         return torch.cat([grey - 0.5, small[:, 2:] - grey, small[:, :1] - grey], dim=1).flatten(1)
 
 
-IMAGE_SIZE = 64  # of the squares that all of them are given
+IMAGE_SIZE = 64  # input size of all kinds, pixels
 _FEATURES: dict[HandmadeKind, Callable[[], nn.Module]] = {
     "gabor": GaborEnergies,
     "pixels": GreyPixels,
@@ -122,7 +122,7 @@ _FEATURES: dict[HandmadeKind, Callable[[], nn.Module]] = {
 
 
 def _gabor_filters(directions: int, wavelength: float, sigma: float, reach: int) -> Tensor:
-    """Even filters, then odd ones, [2 · directions, 1, 2 · reach + 1, 2 · reach + 1], none of which answers to flat areas."""
+    """Return even, then odd filters [2 · directions, 1, 2 · reach + 1, 2 · reach + 1], which do not respond to flat areas."""
     places = torch.arange(-reach, reach + 1, dtype=torch.float64)
     down, right = torch.meshgrid(places, places, indexing="ij")
     envelope = torch.exp(-(down**2 + right**2) / (2 * sigma**2))
@@ -137,18 +137,18 @@ def _gabor_filters(directions: int, wavelength: float, sigma: float, reach: int)
     return torch.stack([*even, *odd])[:, None].float()
 
 
-def _grey(images: Tensor) -> Tensor:
-    """[n, 3, h, w] → [n, 1, h, w]."""
-    return (images * images.new_tensor(GREY)[:, None, None]).sum(dim=1, keepdim=True)
+def _to_grey(images: Tensor) -> Tensor:
+    """Convert RGB [n, 3, h, w] to grey [n, 1, h, w]."""
+    return (images * images.new_tensor(GREY_WEIGHTS)[:, None, None]).sum(dim=1, keepdim=True)
 
 
-def _standardized(images: Tensor) -> Tensor:
-    """Each image with mean 0 and deviation 1; a flat one stays near 0."""
+def _standardize(images: Tensor) -> Tensor:
+    """Scale each image to mean 0 and standard deviation 1; a flat image stays near 0."""
     centred = images - images.mean(dim=(2, 3), keepdim=True)
     return centred / (centred.square().mean(dim=(2, 3), keepdim=True).sqrt() + 0.01)
 
 
-def _resized(images: Tensor, size: int) -> Tensor:
+def _resize(images: Tensor, size: int) -> Tensor:
     if images.shape[2:] == (size, size):
         return images
     return functional.interpolate(images, (size, size), mode="bilinear", antialias=True, align_corners=False)

@@ -1,4 +1,4 @@
-"""Several descriptors and their projection as one: what an ensemble is outside of a run."""
+"""Several descriptors and a projection of their vectors as one descriptor: an ensemble outside of a run."""
 
 import torch
 from torch import Tensor, nn
@@ -9,10 +9,10 @@ from models.settings import JoinedSettings
 
 
 class JoinedDescriptor(ImageDescriptor):
-    """The members' vectors side by side, less a mean, through a projection, as unit vectors.
+    """Concatenates the members' vectors, subtracts a mean, applies a projection and normalises: unit vectors [n, dimensions].
 
-    Each member sees the image at its own size, and with `flips` its mirror image too: its vector is the unit mean of both.
-    `background` [n, dimensions] are training images' vectors, in half precision; nothing here looks at them.
+    Each member embeds the image at its own size and, with `flips`, its mirror image too: the vector is the unit mean of both.
+    The buffer `background` float16 [n, dimensions] stores vectors of training images for query normalisation, not used here.
     """
 
     background: Tensor
@@ -30,7 +30,10 @@ class JoinedDescriptor(ImageDescriptor):
         self.register_buffer("background", torch.zeros(settings.background, self.dimensions, dtype=torch.float16))
 
     def forward(self, images: Tensor, raw: bool = False) -> Tensor:
-        """raw: the members' vectors [n, Σ d] side by side, before the projection."""
+        """Return unit vectors [n, d], or with `raw` the members' concatenated vectors [n, Σ d] before the projection.
+
+        `images` [n, 3, h, w] are in 0…1; each member normalises them itself.
+        """
         vectors = torch.cat([self._vectors(number, images) for number in range(len(self.members))], dim=1)
         if raw:
             return vectors
@@ -38,7 +41,7 @@ class JoinedDescriptor(ImageDescriptor):
             return functional.normalize((vectors - self.projection_mean) @ self.projection_axes.T)
 
     def _vectors(self, number: int, images: Tensor) -> Tensor:
-        """Unit vectors of one member [n, d]."""
+        """Return the unit vectors [n, d] of one member."""
         member, about = self.members[number], self.settings.members[number]
         if images.shape[2:] != (about.image_size, about.image_size):
             size = (about.image_size, about.image_size)

@@ -6,14 +6,18 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-EPSILON = 1e-6
+EPSILON = 1e-6  # ε, the lower bound of activations
 
 
 class GeM(nn.Module):
     """e_c = ((1/|Ω|) Σ_u max(x_cu, ε)^p)^{1/p} (MultiGrain, equation 1): [n, c, h, w] → [n, c], always in float32.
 
-    Powers are of each channel's share of its largest value: ε^p of a dead channel is 0 in float32 from p = 8 on, and the
-    gradient of its root NaN.
+    Each channel is divided by its maximum before the power: from p = 8 on, ε^p of a dead channel would underflow to 0 in float32
+    and the gradient of its root would be NaN.
+
+    Args:
+        exponent: Initial p, above 0.
+        trainable: Whether p is trained.
     """
 
     def __init__(self, exponent: float = 3.0, trainable: bool = True) -> None:
@@ -21,21 +25,25 @@ class GeM(nn.Module):
         self.exponent = nn.Parameter(torch.tensor(float(exponent)), requires_grad=trainable)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Pool maps [n, c, h, w] over their positions."""
+        """Pool feature maps [n, c, h, w] over their positions to [n, c]."""
         with torch.autocast(features.device.type, enabled=False):
             values = features.float().clamp(min=EPSILON)
-            largest = values.detach().amax(dim=(2, 3), keepdim=True)  # which the result does not depend on
+            largest = values.detach().amax(dim=(2, 3), keepdim=True)  # the result does not depend on it
             means = (values / largest).pow(self.exponent).mean(dim=(2, 3))
             return largest[:, :, 0, 0] * means.pow(1 / self.exponent)
 
     def set_exponent(self, exponent: float | None) -> None:
-        """Replace p for good, for a network that only embeds from here on; None leaves it as it is."""
+        """Set p permanently; None changes nothing."""
         if exponent is not None:
             self.exponent.data.fill_(exponent)
 
     @contextmanager
     def temporary_exponent(self, exponent: float | None = None) -> Iterator[None]:
-        """Set p, where one is given, and let the block change it; afterwards value, gradient and trainability are restored."""
+        """Set p within the block, which may change it further; then restore value, gradient and trainability.
+
+        Args:
+            exponent: p at the beginning of the block; None for the current one.
+        """
         stored = self.exponent
         value, gradient, trainable = stored.detach().clone(), stored.grad, stored.requires_grad
         self.set_exponent(exponent)

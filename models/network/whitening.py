@@ -8,13 +8,13 @@ from torch.nn import functional
 
 from data.errors import UserError
 
-VARIANCE_FLOOR = 1e-6  # least variance along an axis, as a share of the largest
-ROUNDING_VARIANCE = 1e-12  # variance that rounding alone can leave in unit vectors
+VARIANCE_FLOOR = 1e-6  # minimum variance along an axis, as a fraction of the largest
+ROUNDING_VARIANCE = 1e-12  # variance of unit vectors that rounding alone can cause
 
 
 @dataclass(frozen=True)
 class Whitening:
-    """Φ(e) = S (e/‖e‖ − µ).
+    """The PCA whitening Φ(e) = S (e/‖e‖ − µ) (MultiGrain, section 3.4).
 
     Attributes:
         matrix: S [d, d].
@@ -25,23 +25,28 @@ class Whitening:
     mean: Tensor
 
     def __call__(self, embeddings: Tensor) -> Tensor:
-        """Φ of embeddings [n, d]: [n, d], not of unit length."""
+        """Return Φ(e) [n, d] of embeddings [n, d]; the result is not of unit length."""
         return whiten(embeddings, self.matrix, self.mean)
 
 
 def whiten(embeddings: Tensor, matrix: Tensor, mean: Tensor) -> Tensor:
-    """Φ(e) = S (e/‖e‖ − µ) of embeddings [n, d], with matrix S [d, d] and mean µ [d] (MultiGrain, section 3.4)."""
+    """Return Φ(e) = S (e/‖e‖ − µ) of embeddings [n, d], with `matrix` S [d, d] and `mean` µ [d] (MultiGrain, section 3.4)."""
     return (functional.normalize(embeddings) - mean) @ matrix.T
 
 
 def fit_whitening(embeddings: Tensor) -> Whitening:
-    """From unlabelled embeddings [n, d]; the variance along an axis counts as 1e-6 of the largest at least.
+    """Fit the whitening on unlabelled embeddings [n, d].
 
-    The floor keeps S invertible, so that folding stays exact, where dimensions are dead (channels that never fire) or few images
-    vary. UserError: n ≤ d, or embeddings that are all the same.
+    Variances below VARIANCE_FLOOR of the largest are raised to it. This keeps S invertible, so that folding stays exact, even
+    with dead channels or little variation among the images.
+
+    Raises:
+        UserError: n ≤ d, or all embeddings are the same.
     """
     if len(embeddings) <= embeddings.shape[1]:
-        raise UserError(f"{len(embeddings)} embeddings cannot whiten {embeddings.shape[1]} dimensions; whiten with more images.")
+        raise UserError(
+            f"{len(embeddings)} embeddings cannot whiten {embeddings.shape[1]} dimensions; use more images than dimensions."
+        )
     unit = functional.normalize(embeddings.double())
     mean = unit.mean(0)
     values, axes = torch.linalg.eigh((unit - mean).T @ (unit - mean) / len(unit))
@@ -51,7 +56,17 @@ def fit_whitening(embeddings: Tensor) -> Whitening:
 
 
 def compute_folded_logits(embeddings: Tensor, whitening: Whitening, weight: Tensor, bias: Tensor) -> Tensor:
-    """Logits [n, c] of the classifier (weight [c, d], bias [c]) from Φ(e): ‖e‖ (⟨S^{−T} w, Φ(e)⟩ + ⟨w, µ⟩) + bias."""
+    """Compute a classifier's logits from whitened embeddings: ‖e‖ (⟨S^{−T} w, Φ(e)⟩ + ⟨w, µ⟩) + b (MultiGrain, section 3.4).
+
+    Args:
+        embeddings: Raw embeddings e [n, d].
+        whitening: Φ.
+        weight: w [c, d] of the classifier of raw embeddings.
+        bias: b [c].
+
+    Returns:
+        Logits [n, c], equal to those of the classifier on e.
+    """
     folded = torch.linalg.solve(whitening.matrix.T.double(), weight.T.double()).T
     inside = whitening(embeddings).double() @ folded.T + weight.double() @ whitening.mean.double()
     logits: Tensor = embeddings.norm(dim=1, keepdim=True) * inside + bias

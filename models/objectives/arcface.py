@@ -1,6 +1,6 @@
-"""ArcFace over many classes, chunk by chunk, with a class matrix that several processes may share.
+"""ArcFace over many classes, computed in chunks, with a class matrix that may be sharded over several processes.
 
-The logits [n, C] never exist whole; each process holds a part of the matrix.
+The logits [n, C] never exist all at once; each process holds a part of the matrix.
 
 J. Deng et al., ArcFace (2019): the logit of the right class is s · cos(θ + m), with the usual monotone continuation
 s · (cos θ − m sin m) past θ > π − m; all others are s · cos θ.
@@ -17,19 +17,31 @@ from models.distributed import gather_rows, group_rank, group_size, log_sum_over
 from models.objectives.base import ClassMatrix, Objective, ObjectiveOutput, seeded_generator
 
 WEIGHT_RANGE = 4096.0  # largest softmax weight in half precision: far below float16's end at 65,504, small ones above its start
-SEED_BLOCK = 65_536  # rows of the initial class matrix that are drawn together, whatever the number of processes
+ROWS_PER_SEED = 65_536  # rows of the initial class matrix drawn with one generator, whatever the number of processes
 
 
 class ArcFace(Objective):
-    """Cross entropy with an additive angular margin over `classes` classes; `matrix` [of this process, d] holds the prototypes.
+    """Cross-entropy over all classes with an additive angular margin (J. Deng et al., ArcFace, 2019).
 
-    It takes this process's embeddings and labels; the loss, the mean over the images of all processes, is the same on each.
-    Its gradient for the embeddings is scaled for data parallelism (see `gather_rows`), that for the process's own part of the
-    matrix is exact. Under autocast the products of embeddings and matrix are in half precision, all sums in float32.
+    Each process passes its own embeddings and labels; the loss, the mean over the images of all processes, is the same on each.
+    Its gradient for the embeddings is scaled for data parallelism (see `gather_rows`); that for the process's own part of the
+    matrix is exact. Under autocast, products of embeddings and matrix are computed in half precision and summed in float32.
 
-    With `negatives` each step compares with a random share of the classes and the batch's own (X. An et al., Partial
-    FC, 2021): an approximation, without correction for what is left out, so that the loss is lower than the exact one. Its
-    logs then hold share_of_classes, and only rows that were drawn have a gradient.
+    With `negatives`, each step compares with a random subset of the classes besides the batch's own (X. An et al., Partial FC,
+    2021): an approximation without correction for the classes left out, so the loss is lower than the exact one. The logs then
+    include share_of_classes, and only the rows drawn have a nonzero gradient.
+
+    Attributes:
+        matrix: Prototypes [classes of this process, d], of any norm.
+
+    Args:
+        dimensions: d.
+        classes: Number of classes C, over all processes.
+        margin: m in radians.
+        scale: Factor s of the logits.
+        chunk: Number of classes whose logits are computed at a time.
+        negatives: Fraction of the classes that each step compares with; None for all.
+        seed: Seed of the initial matrix and of the subsets.
     """
 
     takes_local_batch = True
@@ -44,19 +56,19 @@ class ArcFace(Objective):
         self.rows = shard_rows(classes, group_rank(), group_size())
         self.matrix = nn.Parameter(_draw_prototypes(self.rows, classes, dimensions, seed))
         self.register_buffer("step", torch.zeros((), dtype=torch.long))
-        self._steps: int | None = None  # as `step`, read from the device only where a state was loaded
+        self._steps: int | None = None  # the value of `step`, read from the device only after a state was loaded
         self.register_load_state_dict_post_hook(_forget_steps)  # type: ignore[no-untyped-call]  # torch leaves it untyped
 
     def class_matrix(self) -> ClassMatrix:
-        """This process's part, which drip training rebuilds."""
+        """Return this process's part of the class matrix, which drip training rebuilds."""
         return ClassMatrix(self.matrix, self.rows)
 
     def compute_loss(
         self, embeddings: Tensor, labels: Tensor, instances: Tensor, product_dtype: torch.dtype | None
     ) -> ObjectiveOutput:
-        """Mean cross entropy over the batch of all processes; logs the mean cosine to the right class's prototype."""
+        """Compute the mean cross-entropy over the batch of all processes; logs the mean cosine to the own class's prototype."""
         unit = gather_rows(functional.normalize(embeddings))
-        own_part = gather_rows(labels) - self.rows.start  # outside 0 … rows of this process: a class of another one
+        own_part = gather_rows(labels) - self.rows.start  # outside 0…len(matrix)−1: another process holds the class
         matrix, own_part = self._sample(own_part) if self.negatives else (self.matrix, own_part)
         logs = {"share_of_classes": len(matrix) / max(1, len(self.matrix))} if self.negatives else {}
         sums = _ClassSums.apply(  # type: ignore[no-untyped-call]  # torch's apply has no types
@@ -68,7 +80,10 @@ class ArcFace(Objective):
         return ObjectiveOutput(loss, {"cosine_to_own_class": own.detach().mean(), **logs})
 
     def _sample(self, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """A seeded share of this process's rows with the batch's own, and the labels [n] as rows of it; −1: held elsewhere."""
+        """Draw a subset of this process's rows that includes the batch's own; return it and the labels [n] as its rows.
+
+        A label of −1 stands for a class that another process holds.
+        """
         steps = int(self.step) if self._steps is None else self._steps
         if self.training:
             self.step += 1
@@ -83,22 +98,22 @@ class ArcFace(Objective):
 
 
 def _forget_steps(objective: nn.Module, _: object) -> None:
-    """After a state is loaded the number of steps is that of the state."""
+    """Discard the cached number of steps after a state was loaded."""
     objective._steps = None  # type: ignore[assignment]  # nn.Module's attributes are typed as modules and tensors
 
 
 def angular_margin(cosine: Tensor, margin: float) -> Tensor:
-    """cos(θ + m) of cos θ, any shape; m in radians; past θ > π − m the monotone continuation cos θ − m sin m."""
+    """Return cos(θ + m) from cos θ of any shape, m in radians; for θ > π − m the monotone continuation cos θ − m sin m."""
     cosine = cosine.clamp(-1 + 1e-7, 1 - 1e-7)
     shifted = cosine * math.cos(margin) - (1 - cosine * cosine).sqrt() * math.sin(margin)
     return torch.where(cosine > math.cos(math.pi - margin), shifted, cosine - margin * math.sin(margin))
 
 
 class _ClassSums(torch.autograd.Function):
-    """cos θ of the own class [n] and log Σ_{j ≠ own} exp(s cos θ_j) [n], in chunks that backward computes again.
+    """cos θ of the own class [n] and log Σ_{j ≠ own} exp(s cos θ_j) [n], in chunks that backward recomputes.
 
-    A row w counts as w / ‖w‖, so its gradient loses the part along w. Beside the matrix only one chunk exists at a time.
-    labels are rows of `matrix`; one outside it stands for a class that another process holds.
+    A row w is used as w / ‖w‖, so the component along w is removed from its gradient. Only one chunk exists at
+    a time. Labels are rows of `matrix`; a label outside it stands for a class that another process holds.
     """
 
     @staticmethod
@@ -129,7 +144,7 @@ class _ClassSums(torch.autograd.Function):
         learns = ctx.needs_input_grad[1]  # not where the rows are a teacher's
         to_embeddings, to_matrix = torch.zeros_like(embeddings), torch.empty_like(matrix if learns else matrix[:0])
         largest = to_total.abs().max().clamp(min=torch.finfo(torch.float32).tiny) * (ctx.scale / WEIGHT_RANGE)
-        total = total.clamp(min=torch.finfo(torch.float32).min)  # where no other class was drawn
+        total = total.clamp(min=torch.finfo(torch.float32).min)  # −∞ if no other class was drawn
         for start in range(0, len(matrix), ctx.chunk):
             part = slice(start, start + ctx.chunk)
             weights = _logits_of_others(embeddings, matrix, lengths, inside, rows, ctx.scale, start, ctx.chunk, ctx.product_dtype)
@@ -149,7 +164,7 @@ class _ClassSums(torch.autograd.Function):
 
 
 def _multiply(left: Tensor, right: Tensor, product_dtype: torch.dtype | None) -> Tensor:
-    """left @ right in float32, or from half-precision factors with float32 sums."""
+    """Return left @ right in float32, or from factors rounded to `product_dtype`."""
     if product_dtype is None:
         return left @ right
     if left.is_cuda:
@@ -158,7 +173,7 @@ def _multiply(left: Tensor, right: Tensor, product_dtype: torch.dtype | None) ->
 
 
 def _remove_part_along(gradient: Tensor, unit: Tensor) -> Tensor:
-    """The gradient for w / ‖w‖, passed on to w up to the factor 1 / ‖w‖; overwrites `gradient`."""
+    """Turn the gradient for w / ‖w‖ into that for w, except for the factor 1 / ‖w‖; overwrites `gradient`."""
     return gradient.addcmul_(unit, torch.linalg.vecdot(gradient, unit)[:, None], value=-1)
 
 
@@ -173,7 +188,7 @@ def _logits_of_others(
     chunk: int,
     product_dtype: torch.dtype | None,
 ) -> Tensor:
-    """s · cos θ of one chunk of classes [n, ≤ chunk]; −∞ at each image's own class."""
+    """Compute the logits s · cos θ of one chunk of classes [n, ≤ chunk]; −∞ at each image's own class."""
     part = matrix[start : start + chunk]
     logits = _multiply(embeddings, part.T, product_dtype).mul_(scale / lengths[start : start + chunk])
     columns = (rows - start).clamp(0, len(part) - 1)
@@ -184,11 +199,11 @@ def _logits_of_others(
 
 
 def _draw_prototypes(rows: range, classes: int, dimensions: int, seed: int) -> Tensor:
-    """Rows `rows` [len(rows), d] of a random matrix [classes, d] of unit rows, the same whatever part is asked for."""
+    """Draw rows `rows` of a random matrix [classes, d] of unit rows, independent of which rows are requested."""
     parts = []
-    for start in range(0, classes, SEED_BLOCK):
-        if start < rows.stop and start + SEED_BLOCK > rows.start:
+    for start in range(0, classes, ROWS_PER_SEED):
+        if start < rows.stop and start + ROWS_PER_SEED > rows.start:
             generator = seeded_generator(seed, start)
-            block = torch.randn(min(SEED_BLOCK, classes - start), dimensions, generator=generator)
+            block = torch.randn(min(ROWS_PER_SEED, classes - start), dimensions, generator=generator)
             parts.append(block[max(0, rows.start - start) : rows.stop - start])
     return functional.normalize(torch.cat(parts)) if parts else torch.zeros(0, dimensions)

@@ -1,4 +1,4 @@
-"""The contract that every objective keeps, so that training asks it instead of looking at its type."""
+"""The interface of all objectives, through which training learns what differs between them."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class ObjectiveOutput:
-    """What one batch gives.
+    """The result of an objective for one batch.
 
     Attributes:
         loss: Scalar to minimise, float32.
@@ -25,8 +25,8 @@ class ClassMatrix:
     """The part of a class matrix [C, d] that this process holds; drip training rebuilds it at the start of a stage.
 
     Attributes:
-        parameter: Prototypes [len(classes), d] of this process, of any length.
-        classes: Indices of the classes that they stand for, consecutive.
+        parameter: This process's prototypes [len(classes), d], of any norm.
+        classes: The consecutive class indices of its rows.
     """
 
     parameter: nn.Parameter
@@ -34,19 +34,21 @@ class ClassMatrix:
 
     @torch.no_grad()
     def set_prototypes(self, classes: Tensor, prototypes: Tensor) -> None:
-        """Replace the rows of `classes` [m] by `prototypes` [m, d]; this process must hold all of them."""
+        """Replace the rows of `classes` int64 [m], all held by this process, by `prototypes` [m, d]."""
         self.parameter[classes.to(self.parameter.device) - self.classes.start] = prototypes.to(self.parameter)
 
 
 class Objective(nn.Module):
-    """Maps a batch of embeddings to a loss; subclasses fill `compute_loss` and override the answers that differ for them.
+    """Maps a batch of embeddings to a loss; subclasses implement `compute_loss` and override the other methods where they differ.
 
-    `takes_local_batch` says what `forward` is given where several processes train: False, the batch of all processes,
-    the same on each; True, this process's own part, from which the objective exchanges what it needs.
+    Attributes:
+        takes_local_batch: What `forward` receives when several processes train. False: the gathered batch of all processes, the
+            same on each. True: this process's own part, and the objective communicates by itself.
+        measures: Whether the next batch computes figures that are only logged and make a GPU synchronise.
     """
 
     takes_local_batch: bool = False
-    measures: bool = True  # whether figures that are logged only, and make a GPU wait, are computed for the next batch
+    measures: bool = True
 
     if TYPE_CHECKING:  # nn.Module's own call is untyped
 
@@ -54,15 +56,15 @@ class Objective(nn.Module):
             """As forward."""
 
     def forward(self, embeddings: Tensor, labels: Tensor, instances: Tensor | None = None) -> ObjectiveOutput:
-        """The loss of a batch, in float32 whatever the autocast around it.
+        """Compute the loss of a batch in float32, whatever autocast surrounds it.
 
         Args:
-            embeddings: [n, d], as the descriptor's last layer gives them, of any length.
-            labels: [n], class indices 0 … C − 1.
-            instances: [n], which image each embedding was made from; without it, each from an image of its own.
+            embeddings: [n, d], the raw output of the descriptor's last layer, of any norm.
+            labels: int64 [n], class indices 0…C−1.
+            instances: int64 [n], index of the image that each embedding comes from; None if all images are different.
 
         Raises:
-            UserError: The batch lacks what the objective compares, such as two images of one class.
+            UserError: The batch does not contain what the objective compares, such as two images of one class.
         """
         device = embeddings.device.type
         product_dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
@@ -74,26 +76,32 @@ class Objective(nn.Module):
     def compute_loss(
         self, embeddings: Tensor, labels: Tensor, instances: Tensor, product_dtype: torch.dtype | None
     ) -> ObjectiveOutput:
-        """As `forward`, on embeddings [n, d] float32 with autocast off.
+        """Compute the loss with autocast disabled; called by `forward`.
 
-        product_dtype: The precision of the autocast around `forward`, None where there was none; large matrix products
-        may use it.
+        Args:
+            embeddings: [n, d] float32, of any norm.
+            labels: int64 [n], class indices.
+            instances: int64 [n], image indices.
+            product_dtype: Precision of the autocast around `forward`, which large matrix products may use; None without autocast.
+
+        Raises:
+            UserError: As for `forward`.
         """
         raise NotImplementedError
 
     def class_matrix(self) -> ClassMatrix | None:
-        """The class matrix that drip training rebuilds and processes share; None where there is none."""
+        """Return the class matrix, which drip training rebuilds and processes share; None if there is none."""
         return None
 
     def linear_classifier(self) -> nn.Linear | None:
-        """The classifier of raw embeddings, kept beside the last checkpoint; None where there is none."""
+        """Return the linear classifier of raw embeddings, saved beside the last checkpoint; None if there is none."""
         return None
 
     def parameter_rates(self) -> dict[str, float]:
-        """Learning rates of parameters that have their own, by the name in `named_parameters`."""
+        """Return the learning rates of parameters that have their own, by their name in `named_parameters`."""
         return {}
 
 
 def seeded_generator(seed: int, number: int, device: torch.device | None = None) -> torch.Generator:
-    """A generator on `device` (CPU without one) for the draw `number` of a seed, so that a resumed training repeats no draw."""
+    """Return a generator on `device` (None: CPU) for draw `number` of a seed, so that a resumed training repeats none."""
     return torch.Generator(device or "cpu").manual_seed(seed * 1_000_003 + number)

@@ -1,4 +1,4 @@
-"""IDEAL: losses within one domain only, each on its own part of the embedding (IDEAL, equation 2)."""
+"""IDEAL's loss: the sum of one loss per domain, each on its own part of the embedding (IDEAL, equation 2)."""
 
 import torch
 from torch import Tensor
@@ -7,6 +7,19 @@ from models.objectives.base import Objective, ObjectiveOutput
 
 
 def sum_over_domains(objective: Objective, embeddings: Tensor, labels: Tensor, instances: Tensor) -> ObjectiveOutput:
-    """Sum of the objective over the domains' embeddings [domains, n, d / domains]; logs are those of the first domain."""
+    """Sum an objective over the domains.
+
+    Args:
+        objective: Applied to each domain separately.
+        embeddings: [domains, n, d / domains].
+        labels: int64 [n], class indices.
+        instances: int64 [n], image indices.
+
+    Returns:
+        The summed loss, with the logs of the first domain.
+
+    Raises:
+        UserError: The batch does not contain what the objective compares.
+    """
     outputs = [objective(domain, labels, instances) for domain in embeddings]
     return ObjectiveOutput(torch.stack([output.loss for output in outputs]).sum(), outputs[0].logs)

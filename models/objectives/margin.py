@@ -8,15 +8,24 @@ from torch.nn import functional
 
 from models.distributed import gather_rows, group_rank
 from models.objectives.base import Objective, ObjectiveOutput, seeded_generator
-from models.objectives.pairs import positive_pairs
+from models.objectives.pairs import find_positive_pairs
 
 
 class MarginLoss(Objective):
-    """Mean of max(0, α + y (D − β)) over all positive pairs (y = 1) and one negative for each (y = −1); β is learnt.
+    """The mean of max(0, α + y (D − β)) over all positive pairs (y = 1) and one negative pair for each (y = −1); β is learnt.
 
-    D are distances of unit vectors. Where several processes train, an anchor's negative comes from its own process's part of the
-    batch (MultiGrain, section 4.1), and the mean is over all processes' pairs. Each step draws its negatives from a generator
-    made of `seed` and the buffer `step`, so that a resumed training draws what an uninterrupted one would.
+    D are distances of unit vectors. If several processes train, an anchor's negative comes from its own process's part of the
+    batch (MultiGrain, section 4.1), and the mean is over the pairs of all processes. Each step draws its negatives with a
+    generator derived from `seed` and the buffer `step`, so that a resumed training draws what an uninterrupted one would.
+
+    Args:
+        margin: α.
+        beta: Initial β.
+        beta_learning_rate: Learning rate of β.
+        cutoff: As for `negative_weights`.
+        farthest: As for `negative_weights`.
+        log_cap: As for `negative_weights`.
+        seed: Seed of the draws.
     """
 
     takes_local_batch = True
@@ -40,13 +49,17 @@ class MarginLoss(Objective):
         self.register_buffer("step", torch.zeros((), dtype=torch.long))
 
     def parameter_rates(self) -> dict[str, float]:
-        """β has its own."""
+        """Return the learning rate of β."""
         return {"beta": self.beta_learning_rate}
 
     def compute_loss(
         self, embeddings: Tensor, labels: Tensor, instances: Tensor, product_dtype: torch.dtype | None
     ) -> ObjectiveOutput:
-        """Positive pairs share a label; logs β. UserError: a batch without a positive pair."""
+        """Compute the loss, where positive pairs share a label; logs β.
+
+        Raises:
+            UserError: No two images of the batch share a label.
+        """
         if self.training:
             self.step += 1
         rows = gather_rows(embeddings)
@@ -54,13 +67,13 @@ class MarginLoss(Objective):
         labels = gather_rows(labels)
         unit = functional.normalize(rows)
         distances = (2 - 2 * unit @ unit.T).clamp(min=1e-8).sqrt()  # √0 has no finite gradient
-        anchors, positives = positive_pairs(labels)
+        anchors, positives = find_positive_pairs(labels)
         near = (self.margin + distances[anchors, positives] - self.beta).relu()
         others = (labels[:, None] != labels[None]) & (processes[:, None] == processes[None])
         weights = negative_weights(
             distances.detach(), others, embeddings.shape[1], cutoff=self.cutoff, farthest=self.farthest, log_cap=self.log_cap
         )[anchors]
-        drawable = weights.sum(1) > 0  # an anchor whose process has no other class in the batch has no negative
+        drawable = weights.sum(1) > 0  # an anchor has no negative if its process has no other class in the batch
         anchors, weights = anchors[drawable], weights[drawable]
         if len(anchors) == 0:
             return ObjectiveOutput(near.mean(), {"beta": self.beta.detach()})
@@ -73,19 +86,23 @@ class MarginLoss(Objective):
 def negative_weights(
     distances: Tensor, others: Tensor, dimensions: int, *, cutoff: float | None, farthest: float | None, log_cap: float | None
 ) -> Tensor:
-    """Weights [n, n] ∝ min(τ, 1/q(D)) of j as a negative of i, 0 where j cannot be one; the largest of a row is 1.
+    """Return the sampling weights of negatives, ∝ min(τ, 1/q(D)) (MultiGrain, section 3; C.-Y. Wu et al., 2017).
 
-    q(z) ∝ z^(d−2) (1 − z²/4)^((d−3)/2) is the density of distances between random unit vectors [d]; in logarithms, since in
-    high dimension 1/q spans hundreds of powers of ten. As in the code of Wu et al., distances below `cutoff` count as
-    that, which is the cap τ, none is drawn from beyond `farthest`, and where all are beyond, each is as likely.
+    q(z) ∝ z^(d−2) (1 − z²/4)^((d−3)/2) is the density of distances between random unit vectors of dimension d. It is evaluated in
+    logarithms, because 1/q spans hundreds of orders of magnitude in high dimensions. As in the code of Wu et al., distances below
+    `cutoff` count as `cutoff`, which gives the cap τ; none is drawn beyond `farthest`; and if all are beyond, all are equally
+    likely.
 
     Args:
         distances: D [n, n] of unit vectors, 0…2.
-        others: [n, n] bool, which j may be a negative of i.
+        others: bool [n, n], whether j may be a negative of i.
         dimensions: d.
-        cutoff: Distance 0…2 below which all weigh the same; None for no such distance.
-        farthest: Distance 0…2 beyond which none is drawn, where a row has a nearer one; None for any distance.
+        cutoff: Distance in 0…2 below which all weights are equal; None for no such distance.
+        farthest: Distance in 0…2 beyond which none is drawn if the row has a nearer one; None for no limit.
         log_cap: Logarithm of a further cap on the weights, relative to the weight at distance √2; None for no cap.
+
+    Returns:
+        Weights [n, n] of j as a negative of i, 0 where j cannot be one; the largest of each row is 1.
     """
     z = distances.clamp(max(cutoff or 0.0, 1e-4), 2 - 1e-4)
     log_weights = -_log_density(z, dimensions)

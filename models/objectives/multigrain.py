@@ -1,4 +1,4 @@
-"""Cross entropy over classes, and MultiGrain's joint objective of it and the margin loss between copies of one image."""
+"""Softmax cross-entropy, and MultiGrain's joint objective with the margin loss between copies of one image."""
 
 import torch
 from torch import Tensor, nn
@@ -10,31 +10,34 @@ from models.objectives.margin import MarginLoss
 
 
 class Softmax(Objective):
-    """Mean cross entropy of a linear classifier [classes, dimensions] with bias on the raw embeddings."""
+    """Mean cross-entropy of a linear classifier [classes, dimensions] with bias on the raw embeddings."""
 
     def __init__(self, dimensions: int, classes: int) -> None:
         super().__init__()
         self.classifier = nn.Linear(dimensions, classes)
 
     def linear_classifier(self) -> nn.Linear:
-        """The classifier that is trained."""
+        """Return the classifier that is trained."""
         return self.classifier
 
     def compute_loss(
         self, embeddings: Tensor, labels: Tensor, instances: Tensor, product_dtype: torch.dtype | None
     ) -> ObjectiveOutput:
-        """Mean over the batch; logs cross_entropy."""
+        """Compute the mean over the batch; logs cross_entropy."""
         loss = functional.cross_entropy(self.classifier(embeddings), labels)
         return ObjectiveOutput(loss, {"cross_entropy": loss.detach()})
 
 
 class MultiGrain(Objective):
-    """λ · cross entropy / |B| + (1 − λ) · margin loss / |P| (MultiGrain, equation 5); positive pairs share an instance.
+    """λ · cross-entropy / |B| + (1 − λ) · margin loss / |P| (MultiGrain, equation 5); positive pairs share an instance.
 
-    A part whose weight is 0 is left out: λ = 1 needs no repeated images, λ = 0 has no classifier. It is given this process's part
-    of a batch, because negatives come from there alone; the loss is that of all parts.
+    A term of weight 0 is left out: λ = 1 needs no repeated images, λ = 0 has no classifier. The objective takes the local batch,
+    because negatives come from it alone; the loss is that of the whole batch.
 
-    `weight` is λ; `softmax` is None where it is 0.
+    Args:
+        weight: λ, 0…1.
+        softmax: The cross-entropy term; None if λ = 0.
+        margin: The margin loss.
     """
 
     takes_local_batch = True
@@ -44,17 +47,21 @@ class MultiGrain(Objective):
         self.weight, self.softmax, self.margin = weight, softmax, margin
 
     def linear_classifier(self) -> nn.Linear | None:
-        """The classifier, where cross entropy has a weight."""
+        """Return the classifier; None if λ = 0."""
         return self.softmax.linear_classifier() if self.softmax is not None else None
 
     def parameter_rates(self) -> dict[str, float]:
-        """The margin loss's β has its own."""
+        """Return the learning rate of the margin loss's β."""
         return {f"margin.{name}": rate for name, rate in self.margin.parameter_rates().items()}
 
     def compute_loss(
         self, embeddings: Tensor, labels: Tensor, instances: Tensor, product_dtype: torch.dtype | None
     ) -> ObjectiveOutput:
-        """The weighted sum; logs both parts. UserError: no two embeddings of one instance, where λ < 1."""
+        """Compute the weighted sum; logs both terms.
+
+        Raises:
+            UserError: λ < 1 and no two embeddings of the batch share an instance.
+        """
         loss = embeddings.new_zeros(())
         logs: dict[str, Tensor | float] = {}
         if self.softmax is not None:

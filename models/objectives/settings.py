@@ -1,7 +1,6 @@
-"""What a recipe may say of an objective, with the papers' values as defaults; each settings class builds its objective.
+"""Settings of the objectives, with the papers' values as defaults; each class builds its objective.
 
-Settings are read without torch: `build` imports the module that it needs and hands it plain values, as an objective does not
-know its settings.
+Reading settings does not import torch: `build` imports the module that it needs and passes plain values to the objective.
 """
 
 import math
@@ -22,12 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ClassRows:
-    """Memory that an objective with one row per class takes in one process.
+    """The class-dependent memory of an objective in one process.
 
     Attributes:
-        held: Rows [held, d] of the class matrix or classifier, each with a gradient.
-        copied: Rows that each step copies beside them, each with a gradient.
-        compared: Classes whose logits [n, compared] exist at once.
+        held: Number of rows of the class matrix or classifier [held, d] in this process, each with a gradient.
+        copied: Number of rows that each step copies in addition, each with a gradient.
+        compared: Number of classes whose logits [n, compared] exist at once.
     """
 
     held: int = 0
@@ -48,19 +47,25 @@ class ObjectiveSettings(Settings):
         """Build the objective.
 
         Args:
-            dimensions: d of the embeddings [n, d] that it is given.
+            dimensions: Dimension d of its embeddings [n, d].
             classes: Number of classes C.
-            seed: Of everything that it draws.
+            seed: Seed of its initialisation and random draws.
         """
         raise NotImplementedError
 
     @property
     def positives(self) -> Literal["class", "instance"] | None:
-        """What the two images of a positive pair share; None where the objective compares no pairs."""
+        """What the two images of a positive pair have in common; None if the objective compares no pairs."""
         return None
 
     def class_rows(self, classes: int, batch: int, processes: int) -> ClassRows:
-        """Rows that one of `processes` needs for `classes` classes and batches of `batch` images."""
+        """Return the memory of one process.
+
+        Args:
+            classes: Number of classes C.
+            batch: Images per batch, over all processes.
+            processes: Number of processes that train together.
+        """
         return ClassRows()
 
 
@@ -78,10 +83,10 @@ class ArcFaceSettings(ObjectiveSettings):
 
     Attributes:
         margin: m in radians, 0…π.
-        scale: s of the logits.
-        chunk: Classes that are compared at a time, to bound memory.
-        negatives: Share of the classes, drawn at random, that each step compares with (X. An et al., Partial FC, 2021), an
-            approximation; None for all.
+        scale: Factor s of the logits.
+        chunk: Number of classes whose logits are computed at a time, which bounds memory.
+        negatives: Fraction of the classes, drawn at random, that each step compares with (X. An et al., Partial FC, 2021), an
+            approximation; None for all classes.
     """
 
     kind: Literal["arcface"] = "arcface"
@@ -91,7 +96,7 @@ class ArcFaceSettings(ObjectiveSettings):
     negatives: float | None = Field(None, gt=0, lt=1)
 
     def build(self, dimensions: int, classes: int, seed: int) -> "ArcFace":
-        """As in ObjectiveSettings."""
+        """Build the objective; see `ObjectiveSettings.build`."""
         from models.objectives.arcface import ArcFace
 
         return ArcFace(
@@ -99,7 +104,7 @@ class ArcFaceSettings(ObjectiveSettings):
         )
 
     def class_rows(self, classes: int, batch: int, processes: int) -> ClassRows:
-        """The class matrix, of which each process holds a part."""
+        """Return the memory of the class matrix, of which each process holds a part."""
         held = -(-classes // processes)
         copied = min(held, math.ceil(self.negatives * held) + batch) if self.negatives else 0
         return ClassRows(held, copied, self.chunk)
@@ -109,8 +114,8 @@ class ContrastiveSettings(PairwiseSettings):
     """Contrastive loss on distances of unit vectors, 0…2.
 
     Attributes:
-        positive_margin: Positive pairs further apart than this count.
-        negative_margin: Negative pairs nearer than this count.
+        positive_margin: Positive pairs contribute only beyond this distance.
+        negative_margin: Negative pairs contribute only below this distance.
     """
 
     kind: Literal["contrastive"] = "contrastive"
@@ -118,7 +123,7 @@ class ContrastiveSettings(PairwiseSettings):
     negative_margin: float = Field(1.0, gt=0, le=2)
 
     def build(self, dimensions: int, classes: int, seed: int) -> "PairObjective":
-        """As in ObjectiveSettings."""
+        """Build the objective; see `ObjectiveSettings.build`."""
         from models.objectives.pairs import PairObjective, contrastive_loss
 
         return PairObjective(contrastive_loss(self.positive_margin, self.negative_margin))
@@ -128,14 +133,14 @@ class TripletSettings(PairwiseSettings):
     """Triplet loss on distances of unit vectors, 0…2.
 
     Attributes:
-        margin: By how much a negative must be further from the anchor than a positive.
+        margin: How much farther from the anchor a negative must be than a positive.
     """
 
     kind: Literal["triplet"] = "triplet"
     margin: float = Field(0.2, gt=0, le=2)
 
     def build(self, dimensions: int, classes: int, seed: int) -> "PairObjective":
-        """As in ObjectiveSettings."""
+        """Build the objective; see `ObjectiveSettings.build`."""
         from models.objectives.pairs import PairObjective, triplet_loss
 
         return PairObjective(triplet_loss(self.margin))
@@ -145,11 +150,11 @@ class MultiSimilaritySettings(PairwiseSettings):
     """Multi-similarity loss on cosines (X. Wang et al., 2019).
 
     Attributes:
-        alpha: α, weight of positive pairs.
-        beta: β, weight of negative pairs.
-        base: λ, the cosine that both are measured from.
-        mining: ε: only negatives whose cosine is above the least of a positive less ε, and positives whose cosine is below the
-            largest of a negative plus ε, count; None for all pairs.
+        alpha: α, the scale of positive pairs.
+        beta: β, the scale of negative pairs.
+        base: λ, the cosine from which both are measured.
+        mining: ε of the pair mining: of an anchor's pairs, only negatives with a cosine above the smallest positive one − ε and
+            positives with a cosine below the largest negative one + ε count. None for all pairs.
     """
 
     kind: Literal["multi_similarity"] = "multi_similarity"
@@ -159,7 +164,7 @@ class MultiSimilaritySettings(PairwiseSettings):
     mining: float | None = Field(0.1, ge=0, le=2)
 
     def build(self, dimensions: int, classes: int, seed: int) -> "PairObjective":
-        """As in ObjectiveSettings."""
+        """Build the objective; see `ObjectiveSettings.build`."""
         from models.objectives.pairs import MultiSimilarityLoss, PairObjective
 
         return PairObjective(MultiSimilarityLoss(self.alpha, self.beta, self.base, self.mining))
@@ -169,15 +174,14 @@ class NPairSettings(PairwiseSettings):
     """N-pair loss (SVMax, equation A1).
 
     Attributes:
-        normalize: Whether inner products are of unit vectors; otherwise of raw embeddings, for which the paper's bounds do
-            not hold.
+        normalize: Whether embeddings are normalised first; the paper's bounds do not hold for raw embeddings.
     """
 
     kind: Literal["npair"] = "npair"
     normalize: bool = True
 
     def build(self, dimensions: int, classes: int, seed: int) -> "PairObjective":
-        """As in ObjectiveSettings."""
+        """Build the objective; see `ObjectiveSettings.build`."""
         from models.objectives.pairs import NPairLoss, PairObjective
 
         return PairObjective(NPairLoss(), self.normalize)
@@ -194,7 +198,7 @@ class AngularSettings(PairwiseSettings):
     angle: float = Field(45.0, gt=0, lt=90)
 
     def build(self, dimensions: int, classes: int, seed: int) -> "PairObjective":
-        """As in ObjectiveSettings."""
+        """Build the objective; see `ObjectiveSettings.build`."""
         from models.objectives.pairs import PairObjective, angular_loss
 
         return PairObjective(angular_loss(self.angle))
@@ -205,13 +209,13 @@ class MarginSettings(PairwiseSettings):
 
     Attributes:
         margin: α, half the gap between the distances of positive and negative pairs.
-        beta: Initial value of β, the learnt distance between both.
-        beta_learning_rate: β's own learning rate.
-        cutoff: Distances below it weigh as it does in the sampling, which caps the weights: τ = 1/q(cutoff). MultiGrain takes
-            the default of Wu et al., .5; None for no cap.
-        farthest: No negative is drawn from beyond this distance, where an anchor has a nearer one; Wu et al. take 1.4, None for
-            any distance.
-        log_cap: A further cap on the weights, e^log_cap times the weight at distance √2, the commonest in high dimension.
+        beta: Initial value of β, the learnt boundary distance between positive and negative pairs.
+        beta_learning_rate: Learning rate of β.
+        cutoff: Distances below this count as this in the sampling, which caps the weights at τ = 1/q(cutoff). MultiGrain uses the
+            default of Wu et al., 0.5; None for no cap.
+        farthest: No negative beyond this distance is drawn if the anchor has a nearer one. Wu et al. use 1.4; None for no limit.
+        log_cap: A further cap on the weights: e^log_cap times the weight at distance √2, the most frequent in high dimensions.
+            None for no such cap.
     """
 
     kind: Literal["margin"] = "margin"
@@ -223,7 +227,7 @@ class MarginSettings(PairwiseSettings):
     log_cap: float | None = Field(None, ge=0)
 
     def build(self, dimensions: int, classes: int, seed: int) -> "MarginLoss":
-        """As in ObjectiveSettings."""
+        """Build the objective; see `ObjectiveSettings.build`."""
         from models.objectives.margin import MarginLoss
 
         return MarginLoss(**self.model_dump(exclude={"kind"}), seed=seed)
@@ -235,13 +239,13 @@ class SoftmaxSettings(ObjectiveSettings):
     kind: Literal["softmax"] = "softmax"
 
     def build(self, dimensions: int, classes: int, seed: int) -> "Softmax":
-        """As in ObjectiveSettings."""
+        """Build the objective; see `ObjectiveSettings.build`."""
         from models.objectives.multigrain import Softmax
 
         return Softmax(dimensions, classes)
 
     def class_rows(self, classes: int, batch: int, processes: int) -> ClassRows:
-        """The classifier, whole in each process."""
+        """Return the memory of the classifier, complete in each process."""
         return ClassRows(held=classes)
 
 
@@ -268,7 +272,7 @@ class MultiGrainSettings(ObjectiveSettings):
     log_cap: float | None = Field(None, ge=0)
 
     def build(self, dimensions: int, classes: int, seed: int) -> "MultiGrain":
-        """As in ObjectiveSettings."""
+        """Build the objective; see `ObjectiveSettings.build`."""
         from models.objectives.multigrain import MultiGrain
 
         softmax = SoftmaxSettings().build(dimensions, classes, seed) if self.weight > 0 else None
@@ -277,30 +281,30 @@ class MultiGrainSettings(ObjectiveSettings):
 
     @property
     def positives(self) -> Literal["class", "instance"] | None:
-        """Copies of one image, where the margin loss has a weight."""
+        """Copies of one image, if the margin loss has a weight above 0."""
         return "instance" if self.weight < 1 else None
 
     def class_rows(self, classes: int, batch: int, processes: int) -> ClassRows:
-        """The classifier, whole in each process, where it has a weight."""
+        """Return the memory of the classifier, complete in each process, if it has a weight above 0."""
         return ClassRows(held=classes if self.weight > 0 else 0)
 
 
 PairSettings = ContrastiveSettings | TripletSettings | MultiSimilaritySettings | NPairSettings | AngularSettings
 AnyObjectiveSettings = ArcFaceSettings | PairSettings | MarginSettings | SoftmaxSettings | MultiGrainSettings
-ObjectiveChoice = Annotated[AnyObjectiveSettings, Field(discriminator="kind")]  # as a recipe names one
+ObjectiveChoice = Annotated[AnyObjectiveSettings, Field(discriminator="kind")]  # selected by `kind` in a recipe
 PAIRWISE: tuple[str, ...] = tuple(
     settings().kind for settings in get_args(AnyObjectiveSettings) if issubclass(settings, PairwiseSettings)
 )  # kinds that compare images of one class
 
 
 class SvmaxSettings(Settings):
-    """The SVMax regulariser, beside any objective.
+    """The SVMax regulariser, which is added to any objective (SVMax, equations A7 and A8).
 
     Attributes:
         form: "bounded", λ exp((U − s) / (U − L)), or "unbounded", −λ s.
-        weight: λ; the paper takes 1 with contrastive, 0.1 with triplet, 0.01 in the unbounded form.
-        normalize: Whether s is that of unit rows; None for yes in the bounded form, whose bounds assume it, and no in the
-            unbounded one. The paper's table A1 has both forms on raw embeddings.
+        weight: λ; the paper uses 1 with contrastive and 0.1 with triplet loss, 0.01 in the unbounded form.
+        normalize: Whether s is computed from unit rows. None for yes in the bounded form, whose bounds assume it, and no in the
+            unbounded one. The paper's table A1 uses raw embeddings for both.
     """
 
     form: Literal["bounded", "unbounded"] = "bounded"
@@ -309,5 +313,5 @@ class SvmaxSettings(Settings):
 
     @property
     def of_unit_rows(self) -> bool:
-        """Whether s is that of unit rows."""
+        """Whether s is computed from unit rows."""
         return self.form == "bounded" if self.normalize is None else self.normalize

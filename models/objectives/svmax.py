@@ -1,4 +1,4 @@
-"""SVMax: a large mean singular value of a batch's embedding matrix keeps its vectors apart (A. Taha et al., SVMax)."""
+"""SVMax: maximising the mean singular value of a batch's embeddings prevents collapse (A. Taha et al., SVMax)."""
 
 import math
 from typing import Any
@@ -14,14 +14,16 @@ from models.objectives.settings import SvmaxSettings
 
 
 class Svmax(Objective):
-    """`objective` with the regulariser that `settings` ask for.
+    """An objective with the SVMax regulariser.
 
-    Bounded: loss + λ exp((U − s)/(U − L)), of unit rows unless the settings say otherwise; unbounded: loss − λ s, of rows as they
-    are unless they do (SVMax, equations A8 and A7). Without settings the loss is the objective's own.
+    Bounded form: loss + λ exp((U − s)/(U − L)), by default of unit rows; unbounded form: loss − λ s, by default of raw rows
+    (SVMax, equations A8 and A7). The mean singular value s of the whole batch's unit rows [b, d] and its bounds L and U
+    are logged for every regularised batch, and otherwise whenever `measures` is set. If the objective takes the local batch,
+    the other processes' rows are gathered to compute s.
 
-    The mean singular value s of the whole batch's unit rows [b, d] and its bounds L and U are logged with every batch that
-    `measures` asks for, and with every batch that they regularise; where the
-    objective takes this process's part of a batch, the other parts are gathered to compute s.
+    Args:
+        objective: The objective to regularise.
+        settings: The regulariser; None only logs s.
     """
 
     def __init__(self, objective: Objective, settings: SvmaxSettings | None = None) -> None:
@@ -30,22 +32,26 @@ class Svmax(Objective):
         self.takes_local_batch = objective.takes_local_batch
 
     def class_matrix(self) -> ClassMatrix | None:
-        """The objective's."""
+        """Return the objective's class matrix."""
         return self.objective.class_matrix()
 
     def linear_classifier(self) -> nn.Linear | None:
-        """The objective's."""
+        """Return the objective's classifier."""
         return self.objective.linear_classifier()
 
     def parameter_rates(self) -> dict[str, float]:
-        """The objective's."""
+        """Return the objective's learning rates, under this module's parameter names."""
         return {f"objective.{name}": rate for name, rate in self.objective.parameter_rates().items()}
 
     def compute_loss(
         self, embeddings: Tensor, labels: Tensor, instances: Tensor, product_dtype: torch.dtype | None
     ) -> ObjectiveOutput:
-        """The objective's loss and logs with the regulariser's. UserError: a batch of one image, or one dimension."""
-        if self.settings is None and not self.measures:  # an eigenvalue problem for a log alone
+        """Compute the regularised loss; logs s, L and U besides the objective's own figures.
+
+        Raises:
+            UserError: The batch has one image, or the embeddings have one dimension.
+        """
+        if self.settings is None and not self.measures:  # not worth an eigenvalue problem
             return self.objective.compute_loss(embeddings, labels, instances, product_dtype)
         rows = gather_rows(embeddings) if self.takes_local_batch else embeddings
         lower, upper = singular_bounds(*rows.shape)
@@ -67,47 +73,47 @@ class Svmax(Objective):
 
 
 def mean_singular_value(matrix: Tensor) -> Tensor:
-    """The mean of the min(b, d) singular values of [b, d], a scalar; the gradient of a collapsed batch is finite too."""
+    """Return the mean of the min(b, d) singular values of a matrix [b, d], a scalar with a finite gradient even on collapse."""
     nuclear_norm: Tensor = _NuclearNorm.apply(matrix)  # type: ignore[no-untyped-call]  # torch's apply has no types
     return nuclear_norm / min(matrix.shape)
 
 
 def singular_bounds(batch: int, dimensions: int) -> tuple[float, float]:
-    """L = √b / k and U = √(b / k), k = min(b, d), of the mean singular value of unit rows [b, d].
+    """Return the bounds L = √b / k and U = √(b / k), k = min(b, d), of the mean singular value of unit rows [b, d].
 
     Raises:
-        UserError: A batch of one image, or vectors of one dimension.
+        UserError: The batch has one image, or the vectors have one dimension.
     """
     if batch < 2 or dimensions < 2:
         raise UserError(
-            f"The singular values of {batch} × {dimensions} embeddings say nothing: SVMax needs two images a batch and two "
-            "dimensions at least. Make the batch larger."
+            f"SVMax needs batches of at least two images and vectors of at least two dimensions; got {batch} × {dimensions}. "
+            "Raise batch_size or dimensions."
         )
     k = min(batch, dimensions)
     return math.sqrt(batch) / k, math.sqrt(batch / k)
 
 
 def npair_bounds(batch: int) -> tuple[float, float]:
-    """Lower and upper bound of the N-pair loss of unit vectors, one positive pair of each class (SVMax, equation A2)."""
+    """Return lower and upper bound of the N-pair loss for unit vectors and one positive pair per class (SVMax, equation A2)."""
     negatives = batch - 2
     return math.log(math.exp(2) + negatives) - 2, math.log(math.exp(2) * negatives + 1)
 
 
 def angular_bounds(batch: int, angle: float = 45.0) -> tuple[float, float]:
-    """Lower and upper bound of the angular loss of unit vectors at an angle in degrees (SVMax, equations A5 and A6).
+    """Return lower and upper bound of the angular loss for unit vectors, `angle` in degrees (SVMax, equations A5 and A6).
 
-    The upper bound is the paper's and holds where anchor and positive agree; at 45° f reaches 6, not 4, where a·p = −1/2.
+    The upper bound is the paper's and holds only if anchor and positive coincide: at 45°, f reaches 6 instead of 4 at a·p = −1/2.
     """
     negatives, tangent = batch - 2, math.tan(math.radians(angle)) ** 2
     return math.log1p(math.exp(-10 * tangent - 2) * negatives), math.log1p(math.exp(6 * tangent - 2) * negatives)
 
 
 class _NuclearNorm(torch.autograd.Function):
-    """Σ of the singular values; the gradient is U Vᵀ over the singular values above rounding, the smallest subgradient.
+    """The sum of the singular values; its gradient is the smallest subgradient, U Vᵀ over the numerically nonzero ones.
 
-    svdvals' own gradient takes an arbitrary basis of the null space, so that a collapsed batch would be pushed at random.
-    Computed from the eigenvalues s² of the smaller Gram matrix, several times faster than an SVD; float64 makes up for the
-    squares.
+    The gradient of torch.linalg.svdvals uses an arbitrary basis of the null space, which would push a collapsed batch in random
+    directions. The values are computed from the eigenvalues s² of the smaller Gram matrix, several times faster than an SVD;
+    float64 compensates for the squaring.
     """
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""The descriptor that ships with the project; docs/model_card.md says how it was made and what it finds."""
+"""The descriptor that ships with the project, described in docs/model_card.md."""
 
 from pathlib import Path
 

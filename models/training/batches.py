@@ -1,4 +1,4 @@
-"""Which images make up the batches of a stage."""
+"""The batches of a stage: which images, in which order."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -12,42 +12,42 @@ from augmentations.sampling import pk_batches, repeated_batches
 from models.settings import ModelSettings, SamplingSettings, StageSettings
 from models.training.state import Progress
 
-REPETITIONS_OF_A_PASS = 1_000_000  # more than any pass has of one image
+MAX_REPETITIONS_PER_PASS = 1_000_000  # more than any pass has of one image
 
 
 class Batches(Protocol):
-    """Keys of this process's part of each batch, over several epochs in one stream."""
+    """A stream over several epochs of this process's part of each batch, as lists of keys."""
 
     def batches_per_epoch(self) -> int:
-        """How many batches each epoch has."""
+        """Return the number of batches per epoch."""
 
     def __iter__(self) -> Iterator[list[Key]]: ...
 
 
-class Continued:
-    """The same batches without the first ones of the first epoch, which are done."""
+class RemainingBatches:
+    """The same batches without the first `done` ones, for a resumed epoch."""
 
     def __init__(self, batches: Batches, done: int) -> None:
         self.batches, self.done = batches, done
 
     def batches_per_epoch(self) -> int:
-        """Of a whole epoch, those that are done included."""
+        """Return the number of batches of a complete epoch, including those that are done."""
         return self.batches.batches_per_epoch()
 
     def __iter__(self) -> Iterator[list[Key]]:
         return islice(iter(self.batches), self.done, None)
 
 
-class FixedLength:
-    """Epochs of `iterations` batches each, of whatever number of passes over the images that takes, the last one perhaps cut off.
+class FixedLengthEpochs:
+    """Epochs of `iterations` batches each, from as many passes over the images as that takes; the last pass may be cut off.
 
-    A pass has an order of its own. An image that comes again in a later pass of the same epoch does so in a repetition of its
-    own, so with other edits.
+    Each pass has its own order. An image that is drawn again in a later pass of the same epoch gets its own repetition number,
+    and therefore other edits.
 
     Args:
-        passes: Makes the batches of the passes first, …, last − 1.
-        iterations: Batches in an epoch.
-        epochs: Of the stream.
+        passes: Builds the batches of passes first, …, last − 1.
+        iterations: Batches per epoch.
+        epochs: The epochs of the stream.
     """
 
     def __init__(self, passes: Callable[[int, int], Batches], iterations: int, epochs: range) -> None:
@@ -55,7 +55,7 @@ class FixedLength:
         self.per_pass = passes(0, 1).batches_per_epoch()
 
     def batches_per_epoch(self) -> int:
-        """As many as were asked for."""
+        """Return the fixed number of batches per epoch."""
         return self.iterations
 
     def __iter__(self) -> Iterator[list[Key]]:
@@ -63,7 +63,7 @@ class FixedLength:
         for epoch in self.epochs:
             batches = self.passes(epoch * needed, (epoch + 1) * needed)
             for number, keys in enumerate(islice(batches, self.iterations)):
-                again = number // self.per_pass * REPETITIONS_OF_A_PASS
+                again = number // self.per_pass * MAX_REPETITIONS_PER_PASS
                 yield [(epoch, row, repetition + again) for _, row, repetition in keys]
 
 
@@ -76,7 +76,20 @@ def build_batches(
     seed: int,
     fabric: Fabric,
 ) -> Batches:
-    """The stage's batches of the images `rows` from where `progress` stands; class_of: image row → class; seed: of this stage."""
+    """Build the batches that remain of a stage.
+
+    Args:
+        settings: Settings of the model.
+        stage: The stage.
+        rows: Rows of the images to train on.
+        class_of: The class of each image, by row.
+        progress: Where the training stands.
+        seed: Seed of this stage's order.
+        fabric: The processes that share the batches.
+
+    Raises:
+        UserError: A batch is too small for the number of processes.
+    """
     sampling, size = settings.sampling, stage.batch_size
     share = (seed, fabric.global_rank, fabric.world_size)
 
@@ -92,5 +105,5 @@ def build_batches(
 
     epochs = range(progress.epoch, stage.epochs)
     fixed = sampling.iterations
-    batches = passes(epochs.start, epochs.stop) if fixed is None else FixedLength(passes, fixed, epochs)
-    return Continued(batches, progress.batch)
+    batches = passes(epochs.start, epochs.stop) if fixed is None else FixedLengthEpochs(passes, fixed, epochs)
+    return RemainingBatches(batches, progress.batch)

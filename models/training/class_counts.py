@@ -1,4 +1,4 @@
-"""How many classes each stage of a recipe gets, where it asks for more than there are."""
+"""Stages that ask for more classes than there are."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,20 +8,20 @@ from models.settings import ModelSettings, StageSettings
 
 
 def check_class_counts(settings: ModelSettings, available: int, report: Callable[..., Any]) -> None:
-    """Report every stage that asks for more classes than there are, and which stages are left out for it.
+    """Report the stages that ask for more classes than there are, and those that are skipped because of it.
 
     Args:
-        settings: The model and its stages.
-        available: Number of classes that the training images have.
+        settings: Settings of the model.
+        available: Number of classes of the training images.
         report: Called with the message, if there is one.
 
     Raises:
-        UserError: There is no second class.
+        UserError: There are fewer than two classes.
     """
     if available < 2:
         raise UserError(
-            f"the training images to learn from are of {available} class(es); training needs two at least. Add training images, "
-            "of other classes where training_labels.csv names them."
+            f"the training images have {available} class(es); training needs at least two. Add training images, "
+            "of other classes if there is a training_labels.csv."
         )
     short = [(number, stage.classes) for number, stage in enumerate(settings.stages, 1) if (stage.classes or 0) > available]
     if not short:
@@ -37,14 +37,14 @@ def check_class_counts(settings: ModelSettings, available: int, report: Callable
 
 
 def repeats_stage_before(stages: Sequence[StageSettings], index: int, available: int) -> bool:
-    """Whether the stage differs from the one before by classes alone, none of which are there to be added.
+    """Whether a stage differs from the previous one only by additional classes, none of which exist.
 
-    A stage that is repeated in the recipe itself, with the same number of classes, is meant so.
+    A stage that the recipe itself repeats with the same number of classes is intended and does not count.
 
     Args:
-        stages: Of the recipe.
-        index: The stage's, from 0.
-        available: Number of classes that the training images have.
+        stages: The stages of the recipe.
+        index: Index of the stage, from 0.
+        available: Number of classes of the training images.
     """
     if index == 0:
         return False
@@ -54,5 +54,5 @@ def repeats_stage_before(stages: Sequence[StageSettings], index: int, available:
 
 
 def _numbered(stages: list[int]) -> str:
-    """Such as "each of the stages 6, 7"."""
+    """Format stage numbers, such as "each of the stages 6, 7"."""
     return f"stage {stages[0]}" if len(stages) == 1 else f"each of the stages {', '.join(map(str, stages))}"

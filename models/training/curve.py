@@ -21,19 +21,19 @@ class EpochRow:
     """One epoch of the curve.
 
     Attributes:
-        stage: From 1.
-        epoch: Of the stage, from 1.
-        step: Optimiser steps done, over all stages.
-        classes: How many are learnt.
-        intensity: Of the epoch's edits, 0…1.
-        image_size: Side of the squares in pixels.
-        loss: Mean over the epoch's batches.
-        learning_rate: Of the descriptor, at the epoch's end.
-        images_per_second: Of all processes together.
-        seconds: Since the stage began.
-        logs: The objective's own figures, a column each.
-        validation: µAP on the synthetic queries; None where it was not measured.
-        ended_by: "loss", "plateau", "epochs" or "minutes" in the stage's last epoch, before it empty.
+        stage: Stage number, from 1; 0 for the weights that training starts from.
+        epoch: Epoch within the stage, from 1.
+        step: Optimiser steps so far, over all stages.
+        classes: Number of classes of the stage.
+        intensity: Intensity of the epoch's edits, 0…1.
+        image_size: Input size in pixels.
+        loss: Mean loss over the epoch's batches.
+        learning_rate: Learning rate of the descriptor at the end of the epoch.
+        images_per_second: Throughput of all processes together.
+        seconds: Seconds since the stage began.
+        logs: The objective's own figures, one column each.
+        validation: µAP on the synthetic queries; None if not measured.
+        ended_by: In the stage's last epoch "loss", "plateau", "epochs" or "minutes", or "start" in stage 0; otherwise "".
     """
 
     stage: int
@@ -51,7 +51,7 @@ class EpochRow:
     ended_by: str = ""
 
     def columns(self) -> dict[str, Any]:
-        """All figures by column name."""
+        """Return all values by column name."""
         row: dict[str, Any] = asdict(self)
         logs: dict[str, float] = row.pop("logs")
         last = {name: row.pop(name) for name in CLOSING_COLUMNS}
@@ -59,7 +59,7 @@ class EpochRow:
 
 
 def append_rows(folder: Path, new: list[EpochRow]) -> None:
-    """Add rows; older ones of the same or a later step, left by a killed run, are dropped first."""
+    """Append rows to the CSV and TensorBoard files, dropping rows of the same or later steps that a killed run left."""
     if new:
         _write_rows(folder, new)
         with SummaryWriter(str(folder / BOARD_FOLDER)) as board:
@@ -70,7 +70,7 @@ def append_rows(folder: Path, new: list[EpochRow]) -> None:
 
 
 def record_validation(folder: Path, row: EpochRow) -> None:
-    """Put the last row, which was written before its validation, again with its µAP."""
+    """Replace the last row, written before its validation, by one with its µAP."""
     _write_rows(folder, [row])
     if row.validation is not None:
         with SummaryWriter(str(folder / BOARD_FOLDER)) as board:
@@ -78,7 +78,7 @@ def record_validation(folder: Path, row: EpochRow) -> None:
 
 
 def _write_rows(folder: Path, new: list[EpochRow]) -> None:
-    """To the CSV file, in place of those from the first one's step on."""
+    """Write rows to the CSV file, replacing existing ones from the first new step on."""
     rows = [old for old in read_rows(folder) if int(old["step"]) < new[0].step]
     rows += [{key: "" if value is None else str(value) for key, value in row.columns().items()} for row in new]
     names = list(dict.fromkeys(name for row in rows for name in row if name not in CLOSING_COLUMNS)) + list(CLOSING_COLUMNS)
@@ -89,13 +89,13 @@ def _write_rows(folder: Path, new: list[EpochRow]) -> None:
 
 
 def remove_curve(folder: Path) -> None:
-    """Of another training, before a new one begins."""
+    """Remove the curve of an earlier training from the folder."""
     (folder / CURVE).unlink(missing_ok=True)
     shutil.rmtree(folder / BOARD_FOLDER, ignore_errors=True)
 
 
 def read_rows(folder: Path) -> list[dict[str, str]]:
-    """The rows so far, as text."""
+    """Return the rows written so far, by column name, as text; [] if there are none."""
     path = folder / CURVE
     if not path.is_file():
         return []

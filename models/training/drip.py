@@ -1,4 +1,4 @@
-"""Drip training: the class matrix grows and is rebuilt whole from the backbone's own centroids (ISC2021 paper, 2.5.1)."""
+"""Drip training: the class matrix grows and is rebuilt from the backbone's own class centroids (ISC2021 paper, 2.5.1)."""
 
 from collections.abc import Sequence
 
@@ -12,8 +12,8 @@ from augmentations.dataset import EditedImages, normalize_pixels
 from models.device import autocast
 from models.network.descriptor import Descriptor
 
-EDITED_PER_CLASS = 4  # beside one embedding of the clean image, as in the paper
-CENTROID_EPOCH = -1  # edits of the rebuild come from epochs −1, −2, …, which training never uses
+EDITED_PER_CLASS = 4  # edited embeddings besides one of the clean image, as in the paper
+FIRST_CENTROID_EPOCH = -1  # the rebuild uses the edits of epochs −1, −2, …, which training never uses
 
 
 @torch.no_grad()
@@ -28,20 +28,23 @@ def compute_centroids(
     precision: str,
     edited_per_class: int = EDITED_PER_CLASS,
 ) -> tuple[Tensor, Tensor]:
-    """The classes [c] that occur, in order, and their unit centroids [c, d] (ISC2021 paper, 2.5.1).
+    """Compute class centroids (ISC2021 paper, 2.5.1).
 
-    A centroid is the mean of one embedding of each clean image of the class and `edited_per_class` of edited ones.
+    A centroid is the normalised mean over the class's images, each once clean and `edited_per_class` times edited.
 
     Args:
-        descriptor: Left in the mode, training or evaluation, that it was in.
-        clean: The images unedited.
+        descriptor: The network; its training or evaluation mode is restored.
+        clean: The unedited images.
         edited: The same images, edited.
         rows: Rows of the images to embed.
         classes: The class of each of `rows`.
         batch_size: Images per batch.
-        workers: Processes that edit images.
+        workers: Data-loading workers.
         precision: "32", "bf16" or "16".
-        edited_per_class: Edited versions of each image.
+        edited_per_class: Number of edited versions of each image.
+
+    Returns:
+        The distinct classes int64 [c], ascending, and their centroids float32 [c, d] of unit length.
     """
     device = next(descriptor.parameters()).device
     was_training = descriptor.training
@@ -49,7 +52,7 @@ def compute_centroids(
     found, place = torch.unique(torch.tensor(classes), return_inverse=True)
     place, on_gpu = place.to(device), device.type == "cuda"
     total = torch.zeros(len(found), descriptor.dimensions, device=device)
-    passes = [(clean, CENTROID_EPOCH)] + [(edited, CENTROID_EPOCH - number) for number in range(edited_per_class)]
+    passes = [(clean, FIRST_CENTROID_EPOCH)] + [(edited, FIRST_CENTROID_EPOCH - number) for number in range(edited_per_class)]
     with tqdm(total=len(passes) * len(rows), desc="centroids", unit="image", leave=False) as bar:
         for dataset, epoch in passes:
             keys = [(epoch, row, 0) for row in rows]

@@ -1,4 +1,4 @@
-"""What the files in the folder of a model's training are called; free of torch, so that a run knows them at once."""
+"""Names of the files in a training's folder; imports no torch, so that listing a run stays fast."""
 
 from pathlib import Path
 
@@ -7,11 +7,11 @@ CLASSIFIER = "classifier.safetensors"
 
 
 def stage_checkpoint(folder: Path, stage: int) -> Path:
-    """The weights after drip stage `stage`, counted from 1."""
+    """Return the path of the checkpoint of drip stage `stage`, counted from 1; 0 for a handmade model."""
     return folder / f"stage-{stage}.safetensors"
 
 
 def stage_number(checkpoint: Path) -> int | None:
-    """The stage, from 1, that a checkpoint's name says; None for a file that is named otherwise."""
+    """Return the stage in a checkpoint's file name; None for other names."""
     number = checkpoint.stem.removeprefix("stage-")
     return int(number) if number.isdecimal() and checkpoint.stem != number else None

@@ -19,10 +19,16 @@ WHITENING_IMAGES = 20_000  # the paper takes 20,000 of YFCC100M (MultiGrain, sec
 
 
 def choose_whitening_images(settings: ModelSettings, seed: int, overlays: ImageSet, classes: ImageSet) -> ImageSet:
-    """The images to whiten with: of the recipe's own folder in a seeded order, otherwise overlays, then classes, each once.
+    """Choose the images that the whitening is fitted on, without duplicates.
+
+    Args:
+        settings: Settings of the model; if whitening_images names a folder, its images are taken, in a seeded order.
+        seed: Seed of that order.
+        overlays: Taken first if there is no such folder.
+        classes: Taken next.
 
     Raises:
-        UserError: The folder holds no image.
+        UserError: The folder does not exist or contains no image.
     """
     if settings.whitening_images is not None:
         found = find_images(settings.whitening_images, naming="path")
@@ -34,11 +40,15 @@ def choose_whitening_images(settings: ModelSettings, seed: int, overlays: ImageS
 
 
 def check_whitening(descriptor: Descriptor, images: int) -> None:
-    """UserError, before training rather than after it, where so few images cannot whiten the descriptor's vectors."""
+    """Check before training that there are enough images to whiten the descriptor's vectors.
+
+    Raises:
+        UserError: There are no more images than dimensions.
+    """
     if descriptor.settings.whiten and images <= descriptor.dimensions:
         raise UserError(
-            f"whiten: {images} training images cannot whiten {descriptor.dimensions} dimensions, it takes more images than "
-            "dimensions. Lower descriptor.dimensions, leave whiten out, add training images, or name a folder of other images "
+            f"whiten: {images} training images cannot whiten {descriptor.dimensions} dimensions; more images than dimensions "
+            "are needed. Lower descriptor.dimensions, leave whiten out, add training images, or name a folder of other images "
             "(whitening_images)."
         )
 
@@ -47,14 +57,14 @@ def check_whitening(descriptor: Descriptor, images: int) -> None:
 def learn_whitening(
     descriptor: Descriptor, images: ImageSet, workers: int | None, embedding: EmbeddingSettings, trained_at: int
 ) -> None:
-    """Fit the descriptor's whitening on clean images as they will be embedded: at the size s* and the exponent p* of `embedding`.
+    """Fit the descriptor's whitening on clean images at the test size s* and exponent p* (MultiGrain, section 3.4).
 
     Args:
         descriptor: Changed in place.
-        images: The first 20,000 count, where they can be read; nothing is known of their classes.
-        workers: Processes that decode; None for as many as there are cores.
-        embedding: How the descriptor will embed.
-        trained_at: Image size where `embedding` names none.
+        images: Unlabelled images; the first WHITENING_IMAGES are used, unreadable ones excepted.
+        workers: Data-loading workers; None for this process's share of the cores.
+        embedding: How the descriptor will embed, which defines s* and p*.
+        trained_at: Input size in pixels if `embedding` has none.
 
     Raises:
         UserError: Too few images can be read, or all vectors are the same.

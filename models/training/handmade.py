@@ -1,4 +1,4 @@
-"""Step 01 of a model that is made by hand: its whitening, fitted on training images."""
+"""Step 01 of a handmade model: its whitening is fitted on training images."""
 
 from pathlib import Path
 
@@ -16,18 +16,27 @@ from models.network.handmade import IMAGE_SIZE, HandmadeDescriptor
 from models.settings import HandmadeModelSettings
 from models.training.files import stage_checkpoint
 
-MOST_IMAGES = 20_000  # that a whitening is fitted on
+MAX_WHITENING_IMAGES = 20_000
 
 
 @torch.no_grad()
 def whiten_handmade(settings: HandmadeModelSettings, images: ImageSet, folder: Path, workers: int | None) -> Path:
-    """Fit the whitening on at most 20,000 of the images and write the checkpoint of stage 0; returns its path.
+    """Fit the whitening and write the checkpoint of stage 0.
+
+    Args:
+        settings: The model.
+        images: Training images; the first MAX_WHITENING_IMAGES are used.
+        folder: The training's folder.
+        workers: Data-loading workers; None for this process's share of the cores.
+
+    Returns:
+        The path of the checkpoint.
 
     Raises:
-        UserError: Too few images can be read for the dimensions.
+        UserError: No more images can be read than the descriptor has dimensions.
     """
     descriptor = HandmadeDescriptor(settings.descriptor_settings()).eval()
-    chosen = images.select(images.ids[:MOST_IMAGES])
+    chosen = images.select(images.ids[:MAX_WHITENING_IMAGES])
     features = []
     for pixels, readable in tqdm(
         DataLoader(CleanImages(chosen, IMAGE_SIZE), 128, num_workers=choose_workers(workers)), leave=False
@@ -36,7 +45,7 @@ def whiten_handmade(settings: HandmadeModelSettings, images: ImageSet, folder: P
         if len(batch):
             features.append(descriptor(batch, raw=True))
     if not features:
-        raise UserError(f"none of {len(chosen)} training images can be read.")
+        raise UserError(f"none of {len(chosen)} training images can be read; the first is {chosen.paths[0]}. Replace them.")
     found = torch.cat(features)
     descriptor.whiten(found)
     path = stage_checkpoint(folder, 0)

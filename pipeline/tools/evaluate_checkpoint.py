@@ -25,7 +25,7 @@ from data.readers.holidays import read_holidays
 from data.readers.online_products import read_online_products
 from data.readers.ukb import read_ukb
 from models.device import best_device
-from models.network.checkpoint import load_descriptor, trained_network
+from models.network.checkpoint import load_descriptor, require_trained_network
 from models.network.descriptor import Descriptor
 from models.network.whitening import compute_folded_logits
 from models.training.classifier import has_classifier, load_classifier
@@ -97,7 +97,7 @@ def evaluate_checkpoint(
         UserError: when the checkpoint cannot be read, or the folder is not the expected data set.
     """
     checkpoint = load_descriptor(checkpoint_file)
-    descriptor = trained_network(checkpoint, checkpoint_file).eval().to(best_device(), memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
+    descriptor = require_trained_network(checkpoint, checkpoint_file).eval().to(best_device(), memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
     descriptor.pool_with(pooling_exponent)
     size = image_size or checkpoint.image_size
     view = View(descriptor, size, protocol or ("center_crop" if size <= checkpoint.image_size else "long_side"))

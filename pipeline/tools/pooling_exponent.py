@@ -18,7 +18,7 @@ from data.loader import CleanImages
 from data.process import choose_workers
 from models.device import best_device
 from models.inference.pooling_exponent import LearningSettings, LearntExponent, embed_at_exponents, learn_exponent
-from models.network.checkpoint import load_descriptor, trained_network
+from models.network.checkpoint import load_descriptor, require_trained_network
 from models.network.descriptor import Descriptor
 from models.training.classifier import load_classifier
 from pipeline.run.run import run_of_checkpoint
@@ -66,7 +66,7 @@ def choose_exponent(
         UserError: when the checkpoint or the images cannot be read, or "sgd" finds no classifier for the images' classes.
     """
     checkpoint = load_descriptor(checkpoint_file)
-    descriptor = trained_network(checkpoint, checkpoint_file).to(best_device()).eval()
+    descriptor = require_trained_network(checkpoint, checkpoint_file).to(best_device()).eval()
     training = _training_images(checkpoint_file, data)
     sizes = list(dict.fromkeys(sizes or [checkpoint.image_size]))
     trained = f"trained at {checkpoint.image_size} px with p {float(descriptor.pooling.exponent.detach()):.2f}"

@@ -12,7 +12,7 @@ from data.errors import UserError
 from models.inference.embed import embed_batch
 from models.inference.onnx_embedder import open_onnx
 from models.inference.onnx_export import Exported, LinearMap, export_onnx, largest_difference
-from models.network.checkpoint import Checkpoint, trained_network
+from models.network.checkpoint import Checkpoint, require_trained_network
 from models.network.descriptor import Descriptor
 from models.settings import DescriptorSettings, EmbeddingSettings
 
@@ -61,7 +61,7 @@ def test_all_models_and_the_projection_as_torch_gives_them(
     squares = {size: torch.randint(0, 256, (count, 3, size, size), dtype=torch.uint8) for size in (32, 48)}
     parts = []
     for checkpoint in checkpoints:
-        descriptor, size = trained_network(checkpoint, exported).eval(), checkpoint.image_size
+        descriptor, size = require_trained_network(checkpoint, exported).eval(), checkpoint.image_size
         descriptor.pool_with(4.0)
         parts.append(embed_batch(descriptor, normal(squares[size], descriptor), [size], flip=size == 48).numpy())
     expected = (np.concatenate(parts, axis=1) - projection.mean) @ projection.axes
@@ -121,5 +121,5 @@ def test_weights_in_other_files_are_refused(tmp_path: Path, monkeypatch: pytest.
         onnx.helper.make_model(graph), "split.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0
     )
     assert Path("weights.bin").is_file()
-    with pytest.raises(UserError, match=r"split\.onnx is not an ONNX file that can be run: it keeps weights in other files"):
+    with pytest.raises(UserError, match=r"split\.onnx is not an ONNX file that can be run: it keeps weights in external files"):
         open_onnx(Path("split.onnx"))

@@ -73,10 +73,10 @@ WHOLE: dict[str, Any] = {"descriptor": SETTINGS.model_dump(mode="json"), "image_
 @pytest.mark.parametrize(
     ("description", "problem"),
     [
-        ("{", "no JSON"),
-        ("", "no JSON"),
-        ("[" * 100_000, "no JSON"),
-        ('{"image_size": %s}' % ("9" * 5000), "no JSON"),
+        ("{", "not JSON"),
+        ("", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ('{"image_size": %s}' % ("9" * 5000), "not JSON"),
         ("[]", "valid dictionary"),
         ("{}", "descriptor: Field required"),
         (json.dumps({**WHOLE, "descriptor": {}}), r"descriptor\.backbone: Field required"),
@@ -89,7 +89,7 @@ WHOLE: dict[str, Any] = {"descriptor": SETTINGS.model_dump(mode="json"), "image_
 def test_a_description_that_makes_no_sense_is_named(tmp_path: Path, description: str, problem: str) -> None:
     path = tmp_path / "c.safetensors"
     save_file({"weight": torch.zeros(2)}, path, metadata={"description": description})
-    with pytest.raises(UserError, match=rf"c\.safetensors describes itself wrongly, .*{problem}"):
+    with pytest.raises(UserError, match=rf"c\.safetensors has an invalid description: .*{problem}"):
         load_descriptor(path)
 
 
@@ -98,7 +98,7 @@ def test_weights_that_are_not_finite_are_refused(tmp_path: Path) -> None:
     with torch.no_grad():
         descriptor.projection.weight[0, 0] = float("nan")
     save_descriptor(tmp_path / "c.safetensors", descriptor, 64, {})
-    with pytest.raises(UserError, match=r"c\.safetensors holds NaN or infinite weights \(projection\.weight\)"):
+    with pytest.raises(UserError, match=r"c\.safetensors contains NaN or infinite weights \(projection\.weight\)"):
         load_descriptor(tmp_path / "c.safetensors")
 
 
@@ -147,7 +147,7 @@ def test_local_weights(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such weights file"):
         Descriptor(SETTINGS.model_copy(update={"weights": str(tmp_path / "none.pth")}))
     other = settings.model_copy(update={"backbone": "test_nfnet"})
-    with pytest.raises(UserError, match="fits 0 of the"):
+    with pytest.raises(UserError, match="matches only 0 of the"):
         Descriptor(other)
 
 

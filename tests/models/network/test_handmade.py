@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from data.errors import UserError
-from models.network.checkpoint import load_descriptor, save_descriptor, trained_network
+from models.network.checkpoint import load_descriptor, require_trained_network, save_descriptor
 from models.network.handmade import HandmadeDescriptor
 from models.settings import HandmadeKind, HandmadeSettings
 
@@ -66,5 +66,5 @@ def test_a_checkpoint_brings_the_whitening_along(tmp_path: Path) -> None:
     save_descriptor(tmp_path / "c.safetensors", descriptor, 64, {})
     loaded = load_descriptor(tmp_path / "c.safetensors")
     assert torch.equal(loaded.descriptor.eval()(pictures(3)), descriptor(pictures(3)))
-    with pytest.raises(UserError, match="is no single trained network"):
-        trained_network(loaded, tmp_path / "c.safetensors")
+    with pytest.raises(UserError, match="not a single trained network"):
+        require_trained_network(loaded, tmp_path / "c.safetensors")

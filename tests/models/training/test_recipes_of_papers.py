@@ -13,7 +13,7 @@ from data.errors import UserError
 from data.images import ImageSet, find_images
 from data.loader import CleanImages
 from data.procedural.sample import write_pictures
-from models.network.checkpoint import load_descriptor, trained_network
+from models.network.checkpoint import load_descriptor, require_trained_network
 from models.network.descriptor import Descriptor
 from models.network.whitening import compute_folded_logits
 from models.settings import DescriptorSettings, ModelSettings
@@ -62,7 +62,7 @@ def test_multigrain_learns_whitens_and_folds_its_classifier(images: ImageSet, tm
     rows = train(images, tmp_path, objective={"kind": "multigrain"}, sampling=repeated, descriptor=descriptor)
     assert {"beta", "margin_loss", "cross_entropy"} <= rows[0].keys()
     path = tmp_path / "model" / "stage-2.safetensors"
-    trained = trained_network(load_descriptor(path), path).eval()
+    trained = require_trained_network(load_descriptor(path), path).eval()
     weight, bias = load_classifier(tmp_path / "model" / "stage-2.safetensors")
     embeddings = trained(torch.randn(5, 3, 32, 32), raw=True).detach()
     whitening = trained.whitening()
@@ -83,9 +83,8 @@ def test_the_last_validation_is_of_the_whitened_vectors(images: ImageSet, tmp_pa
 
     trained = train_model(settings, classes, overlays, tmp_path / "model", tmp_path / "cache", seed=0, validate=spread)
     found = load_descriptor(trained)
-    assert (
-        found.notes["validation"] == pytest.approx(spread(trained_network(found, trained), 32)) and found.notes["validation"] > 17
-    )
+    expected = spread(require_trained_network(found, trained), 32)
+    assert found.notes["validation"] == pytest.approx(expected) and found.notes["validation"] > 17
     with (tmp_path / "model" / "curve.csv").open() as file:
         assert float(list(csv.DictReader(file))[-1]["validation"]) == pytest.approx(found.notes["validation"])
 
