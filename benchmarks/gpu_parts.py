@@ -323,7 +323,11 @@ def _stopping_at(step: int) -> Iterator[None]:
     """Training saves its state after every step, and is interrupted at this one."""
     from models.training import stage
 
-    learn, calls, before = Learner.learn, list[int](), (stage.SAVE_EVERY, stage.SAVING_SHARE, stage.CHECK_EVERY)
+    learn, calls, before = (
+        Learner.learn,
+        list[int](),
+        (stage.SAVE_INTERVAL_SECONDS, stage.MAX_SAVING_SHARE, stage.STEPS_PER_CHECK),
+    )
 
     def stopping(self: Learner, *arguments: Any) -> Any:
         calls.append(1)
@@ -331,10 +335,10 @@ def _stopping_at(step: int) -> Iterator[None]:
             raise KeyboardInterrupt
         return learn(self, *arguments)
 
-    stage.SAVE_EVERY, stage.SAVING_SHARE, stage.CHECK_EVERY = 0.0, 1e9, 1
+    stage.SAVE_INTERVAL_SECONDS, stage.MAX_SAVING_SHARE, stage.STEPS_PER_CHECK = 0.0, 1e9, 1
     Learner.learn = stopping  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:
         Learner.learn = learn  # type: ignore[method-assign]
-        stage.SAVE_EVERY, stage.SAVING_SHARE, stage.CHECK_EVERY = before
+        stage.SAVE_INTERVAL_SECONDS, stage.MAX_SAVING_SHARE, stage.STEPS_PER_CHECK = before

@@ -1,4 +1,4 @@
-"""What learns together in one stage."""
+"""What is trained together in one stage, and a training step."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -21,22 +21,22 @@ from models.objectives.domains import sum_over_domains
 from models.settings import ModelSettings, StageSettings
 from models.training.schedule import EpochSchedule, build_optimizers
 
-Figures = dict[str, Tensor | float]  # of one batch, by name
+Figures = dict[str, Tensor | float]  # figures of one batch, by name
 
 
 @dataclass(frozen=True)
 class Learner:
-    """What changes while a stage learns, and how it takes a step.
+    """Everything that is trained in a stage, and its training step.
 
     Attributes:
-        fabric: The processes that train together.
+        fabric: The processes that train together, their device and precision.
         descriptor: The network itself.
-        network: The descriptor as Fabric runs it: on its device, in its precision, data parallel.
-        objective: What it learns from.
-        optimizers: As Fabric has set them up.
-        schedule: Of the learning rates, over the stage.
-        clip_norm: Largest norm of the gradients; longer ones are shortened to it.
-        turn: Whether each image is turned by a random quarter.
+        network: The descriptor as Fabric wraps it: on its device, in its precision, data-parallel.
+        objective: The training objective.
+        optimizers: The optimisers as Fabric wraps them.
+        schedule: The learning-rate schedule of the stage.
+        clip_norm: Maximum norm of the gradient of all parameters together.
+        turn: Whether each image is rotated by a random multiple of 90°.
     """
 
     fabric: Fabric
@@ -49,7 +49,7 @@ class Learner:
     turn: bool
 
     def state(self) -> dict[str, Any]:
-        """Everything that changes while it learns."""
+        """Return everything that training changes: weights, optimisers, schedule, gradient scaler and random states."""
         return {
             "descriptor": self.descriptor.state_dict(),
             "objective": self.objective.state_dict(),
@@ -60,14 +60,18 @@ class Learner:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Put a saved state back; the descriptor has its weights already."""
+        """Restore a saved state, except the descriptor's weights, which are loaded already.
+
+        Raises:
+            UserError: The optimisers' state is that of an earlier version.
+        """
         self.objective.load_state_dict(state["objective"])
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             try:
                 optimizer.load_state_dict(saved)
-            except ValueError as error:  # GeM's exponent used to decay, in one group with the backbone
+            except ValueError as error:  # in earlier versions GeM's exponent had weight decay, in one group with the backbone
                 raise UserError(
-                    f"the saved state's optimiser is that of an earlier version, which let GeM's exponent decay ({error}). "
+                    f"the saved optimiser state is that of an earlier version, with weight decay on GeM's exponent ({error}). "
                     "Finish this training with that version, or delete its state.json to train again."
                 ) from error
             _arrange_like_parameters(getattr(optimizer, "optimizer", optimizer))
@@ -78,7 +82,16 @@ class Learner:
             torch.cuda.set_rng_state(state["random"][1])
 
     def compute_batch_loss(self, pixels: Tensor, labels: Tensor, instances: Tensor) -> ObjectiveOutput:
-        """Forward: bytes [n, 3, s, s] of this process, classes [n] and image rows [n] → the loss of all processes' images."""
+        """Compute the loss over the images of all processes.
+
+        Args:
+            pixels: This process's images, uint8 [n, 3, s, s].
+            labels: Their classes, int64 [n].
+            instances: Their rows, int64 [n].
+
+        Raises:
+            UserError: The batch does not contain what the objective compares.
+        """
         device = self.fabric.device
         images = normalize_pixels(pixels.to(device, non_blocking=True), self.descriptor.mean, self.descriptor.std)
         if self.turn:
@@ -100,16 +113,16 @@ class Learner:
         check: Callable[[float, Tensor], None],
         measure: bool = True,
     ) -> tuple[int, list[Figures]]:
-        """Make one step from `count` batches together.
+        """Make one optimiser step from the accumulated gradients of `count` batches.
 
         Args:
-            batches: Pixels, classes and image rows.
-            count: How many of them.
-            check: Sees each loss, and its image rows, before its gradient is taken: the one wait for the device in a step.
-            measure: Whether the objective also computes figures that make a device wait.
+            batches: Pixels uint8 [n, 3, s, s], classes [n] and image rows [n] of each batch.
+            count: Number of batches.
+            check: Called with each loss and its image rows before backward; the only synchronisation with the device in a step.
+            measure: Whether the objective also computes figures that make the device synchronise.
 
         Returns:
-            How many images this process saw, and the figures of each batch, left on the device.
+            The number of images of this process, and the figures of each batch, left on the device.
         """
         images, figures = 0, list[Figures]()
         self.objective.measures = measure
@@ -132,7 +145,7 @@ class Learner:
         return images, figures
 
     def _clip(self) -> None:
-        """To one norm over everything that learns, the other processes' parts of the class matrix included."""
+        """Clip the gradients by their norm over all parameters, including the other processes' parts of the class matrix."""
         for optimizer in self.optimizers:
             self.fabric.strategy.precision.unscale_gradients(getattr(optimizer, "optimizer", optimizer))
         matrix = self.objective.class_matrix()
@@ -148,7 +161,7 @@ class Learner:
 
 
 def _arrange_like_parameters(optimizer: torch.optim.Optimizer) -> None:
-    """Give loaded moments the memory format of their parameters: files keep none, and a step over two formats is slower."""
+    """Give loaded moments the memory format of their parameters, which files do not store; mixed formats slow the step down."""
     for parameter, state in optimizer.state.items():
         for name, value in state.items():
             if isinstance(value, Tensor) and value.shape == parameter.shape and value.stride() != parameter.stride():
@@ -156,7 +169,7 @@ def _arrange_like_parameters(optimizer: torch.optim.Optimizer) -> None:
 
 
 def set_up_network(fabric: Fabric, descriptor: Descriptor, compiled: bool) -> Any:
-    """The descriptor on its device as Fabric runs it; several processes on GPUs share their batch statistics."""
+    """Wrap the descriptor with Fabric, and on several GPUs with synchronised batch normalisation."""
     if fabric.world_size > 1 and fabric.device.type == "cuda":
         descriptor.backbone = convert_sync_batchnorm(descriptor.backbone)
     descriptor.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
@@ -166,7 +179,7 @@ def set_up_network(fabric: Fabric, descriptor: Descriptor, compiled: bool) -> An
 def build_learner(
     fabric: Fabric, descriptor: Descriptor, network: Any, objective: Objective, settings: ModelSettings, stage: StageSettings
 ) -> Learner:
-    """Put the objective on the device and make optimisers and schedule with the stage's learning rates."""
+    """Move the objective to the device and build optimisers and schedule with the stage's learning rates."""
     factor, last = stage.learning_rate_factor, stage.last_learning_rate_factor
     fabric.to_device(objective)  # in place
     fused = fabric.device.type == "cuda" and settings.precision != "16"
@@ -177,7 +190,7 @@ def build_learner(
 
 
 def read_figures(batches: list[Figures]) -> list[dict[str, float]]:
-    """The figures of some batches as numbers, in one copy from the device."""
+    """Return the figures of several batches as numbers, with a single copy from the device."""
     tensors = [value.detach() for figures in batches for value in figures.values() if isinstance(value, Tensor)]
     numbers = iter(torch.stack(tensors).tolist() if tensors else [])
     return [

@@ -1,4 +1,4 @@
-"""Optimisers and learning-rate schedules, all from torch."""
+"""Optimisers and learning-rate schedules."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -64,10 +64,13 @@ def _optimizer(kind: str, groups: list[dict[str, Any]], momentum: float, fused: 
 
 
 class EpochSchedule:
-    """Scales the optimisers' learning rates.
+    """Scales the learning rates of optimisers before each step and after each epoch.
 
-    Within an epoch by the share of it that is done, after it by its loss; or, with `fall_to`, by the share of the stage's budget
-    that is spent, down to that share of the start rate.
+    Args:
+        optimizers: The optimisers, with their initial learning rates.
+        settings: Kind and parameters of the schedule.
+        fall_to: With kind "constant", the fraction of the initial rates to which they fall, by a cosine over the stage's budget;
+            None for constant rates.
     """
 
     def __init__(
@@ -81,7 +84,12 @@ class EpochSchedule:
         ]
 
     def before_step(self, epochs_done: float, budget_spent: float = 0.0) -> None:
-        """warmup_cosine (ISC2021 paper: 4 warm-up epochs, 100 of decay, floor 1e-3 of the start), steps (MultiGrain: tenfold)."""
+        """Set the rates of the kinds "warmup_cosine" and "steps", or those that fall with the budget.
+
+        Args:
+            epochs_done: Epochs of the stage that are done, with fractions.
+            budget_spent: Fraction of the stage's budget that is spent, 0…1.
+        """
         if self.settings.kind in ("warmup_cosine", "steps"):
             passed = sum(milestone <= epochs_done for milestone in self.settings.milestones)
             steps = self.settings.kind == "steps"
@@ -91,7 +99,7 @@ class EpochSchedule:
             self._scale(cosine(budget_spent, self.fall_to))
 
     def after_epoch(self, loss: float) -> None:
-        """plateau (paper: factor 0.9, patience 2)."""
+        """Update the rates of the kind "plateau" with the mean loss of an epoch (ISC2021 paper: factor 0.9, patience 2)."""
         if self.settings.kind == "plateau":
             for plateau in self.plateaus:
                 plateau.step(loss)
@@ -101,11 +109,11 @@ class EpochSchedule:
             group["lr"] = rate * share
 
     def _groups(self) -> list[dict[str, Any]]:
-        """Looked up each time: an optimiser that loads a saved state replaces its groups."""
+        """Return all parameter groups; not cached, because loading a saved state replaces them."""
         return [group for optimizer in self.optimizers for group in optimizer.param_groups]
 
     def state_dict(self) -> dict[str, Any]:
-        """What changes while training goes on."""
+        """Return what training changes."""
         return {"plateaus": [plateau.state_dict() for plateau in self.plateaus], "start": self.start}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -116,12 +124,12 @@ class EpochSchedule:
 
 
 def warmup_cosine(epoch: float, settings: SchedulerSettings) -> float:
-    """Share of the start rate: linear rise over the warm-up, cosine down to the floor, then the floor."""
+    """Return the factor of the initial rate: linear warm-up, cosine decay to the floor, then the floor (ISC2021 paper)."""
     if epoch < settings.warmup_epochs:
         return max(settings.floor, epoch / settings.warmup_epochs)
     return cosine((epoch - settings.warmup_epochs) / settings.decay_epochs, settings.floor)
 
 
 def cosine(done: float, last: float) -> float:
-    """From 1 where nothing is done to `last` where all is (1), and no further."""
+    """Return the cosine decay from 1 at `done` = 0 to `last` at `done` ≥ 1."""
     return last + (1 - last) * 0.5 * (1 + math.cos(math.pi * min(1.0, done)))

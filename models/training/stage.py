@@ -1,4 +1,4 @@
-"""One stage of training: epochs of steps until the loss, a plateau or the budget ends it."""
+"""One stage of training: epochs until the loss, a plateau or the budget ends it."""
 
 import math
 import time
@@ -22,11 +22,11 @@ from models.training.curve import EpochRow, append_rows, record_validation
 from models.training.learner import Figures, Learner, read_figures
 from models.training.state import Identity, Progress, save_state
 
-SAVE_EVERY = 30.0  # seconds between training states: what a killed run loses at most, with CHECK_EVERY steps
-CHECK_EVERY = 8  # steps between looks at the clock and at figures on the device
-MEASURE_EVERY = 8  # steps between figures that make the device wait
-SAVING_SHARE = 0.05  # of the time may go into saving: large states are saved less often
-LEAST_FALL = 0.01  # share by which the loss must fall to count as falling
+SAVE_INTERVAL_SECONDS = 30.0  # plus up to STEPS_PER_CHECK steps: the most that a killed run loses, unless saving is slow
+STEPS_PER_CHECK = 8  # between checks of the clock and reads of figures from the device
+STEPS_PER_MEASUREMENT = 8  # between figures that make the device synchronise
+MAX_SAVING_SHARE = 0.05  # of the time spent on saving: large states are saved less often
+MIN_RELATIVE_FALL = 0.01  # of the loss, to count as falling
 REMEDY = "The last good state is kept: lower optimizer.learning_rate or clip_norm in the recipe, or use precision 32."
 Stream = Iterator[tuple[Tensor, Tensor, Tensor]]
 
@@ -36,16 +36,16 @@ class StageRun:
     """What one stage runs with.
 
     Attributes:
-        settings: Of the model.
-        stage: Of this stage.
-        learner: What learns.
-        edited: The stage's images, edited.
-        batches: The order of images in this process.
-        class_of: Image row → class.
-        classes: How many classes are learnt.
-        folder: Where curve and state are written.
-        identity: What the training state belongs to.
-        validate: Returns the descriptor's µAP on the first process, None on others or without validation.
+        settings: Settings of the model.
+        stage: Settings of this stage.
+        learner: Network, objective and optimisers.
+        edited: The stage's edited images.
+        batches: This process's batches.
+        class_of: The class of each image, by row.
+        classes: Number of classes of the stage.
+        folder: The training's folder, where curve and state are written.
+        identity: What identifies the training in its state.
+        validate: Returns the descriptor's µAP on rank 0; None on other ranks or without validation.
     """
 
     settings: ModelSettings
@@ -68,7 +68,7 @@ class _Saver:
 
     def due(self) -> bool:
         waited = time.monotonic() - self.saved
-        return self.run.learner.fabric.broadcast(waited > max(SAVE_EVERY, self.cost / SAVING_SHARE))
+        return self.run.learner.fabric.broadcast(waited > max(SAVE_INTERVAL_SECONDS, self.cost / MAX_SAVING_SHARE))
 
     def save(self, progress: Progress, rows: list[EpochRow]) -> None:
         _check_weights(self.run, progress)
@@ -81,7 +81,18 @@ class _Saver:
 
 
 def run_stage(run: StageRun, progress: Progress) -> list[EpochRow]:
-    """Epochs until the stage ends; `progress` is moved on. Returns the rows that are not yet written, the last epoch's last."""
+    """Train until the stage ends.
+
+    Args:
+        run: What the stage trains.
+        progress: Where it starts; updated in place.
+
+    Returns:
+        The curve's rows that are not written yet; the last one is that of the last epoch.
+
+    Raises:
+        UserError: The loss or a weight becomes NaN or infinite, a process is lost, or the state cannot be written.
+    """
     workers, fabric = choose_workers(run.settings.workers), run.learner.fabric
     loader = DataLoader(
         run.edited,
@@ -89,7 +100,7 @@ def run_stage(run: StageRun, progress: Progress) -> list[EpochRow]:
         num_workers=workers,
         pin_memory=fabric.device.type == "cuda",
         prefetch_factor=4 if workers else None,
-        generator=torch.Generator(),  # or starting the loader would draw from the restored random state
+        generator=torch.Generator(),  # otherwise, starting the loader would draw from the restored random state
     )
     classes = torch.tensor(run.class_of, device=fabric.device)
     stream: Stream = ((pixels, classes[rows.to(fabric.device, non_blocking=True)], rows) for pixels, rows in loader)
@@ -123,7 +134,7 @@ def run_stage(run: StageRun, progress: Progress) -> list[EpochRow]:
 
 
 def _run_epoch(run: StageRun, progress: Progress, stream: Stream, saver: _Saver, pending: list[EpochRow]) -> None:
-    """The epoch's remaining steps; its sums are left in `progress`."""
+    """Train the remaining steps of an epoch; the sums of its figures are left in `progress`."""
     batches, accumulate = run.batches.batches_per_epoch(), run.settings.optimizer.accumulate
     waiting: list[Figures] = []
     label = f"stage {progress.stage + 1}/{len(run.settings.stages)} epoch {progress.epoch + 1}"
@@ -132,7 +143,7 @@ def _run_epoch(run: StageRun, progress: Progress, stream: Stream, saver: _Saver,
             started, count = time.monotonic(), min(accumulate, batches - progress.batch)
             done = progress.epoch + progress.batch / batches
             run.learner.schedule.before_step(done, _budget_spent(run.stage, done, progress.seconds))
-            measure = progress.batch // accumulate % MEASURE_EVERY == 0
+            measure = progress.batch // accumulate % STEPS_PER_MEASUREMENT == 0
             images, figures = run.learner.learn(
                 islice(stream, count), count, lambda loss, rows: _check_loss(run, progress, loss, rows), measure
             )
@@ -141,7 +152,7 @@ def _run_epoch(run: StageRun, progress: Progress, stream: Stream, saver: _Saver,
             progress.batch, progress.step = progress.batch + count, progress.step + 1
             progress.seconds += time.monotonic() - started
             bar.update(count)
-            looks = progress.step % CHECK_EVERY == 0
+            looks = progress.step % STEPS_PER_CHECK == 0
             if looks or progress.batch == batches:
                 _add_figures(progress, waiting)
                 bar.set_postfix(loss=f"{progress.sums['loss'] / progress.counts['loss']:.2f}", refresh=False)
@@ -151,7 +162,7 @@ def _run_epoch(run: StageRun, progress: Progress, stream: Stream, saver: _Saver,
 
 
 def _add_figures(progress: Progress, waiting: list[Figures]) -> None:
-    """Read what steps have left on the device and add it to the epoch's sums, batch by batch; `waiting` is empty afterwards."""
+    """Read the figures that steps left on the device, add them to the epoch's sums and empty `waiting`."""
     for figures in read_figures(waiting):
         for name, value in figures.items():
             if name not in progress.counts and name in progress.sums:  # of a state saved before figures were counted
@@ -170,7 +181,7 @@ def _check_loss(run: StageRun, progress: Progress, loss: float, rows: Tensor) ->
 
 
 def _check_weights(run: StageRun, progress: Progress) -> None:
-    """Before anything is written: the last step may have broken what its own loss did not show."""
+    """Check that all weights are finite before anything is written: the last step may have broken them after its loss."""
     values = [*run.learner.descriptor.state_dict().values(), *run.learner.objective.state_dict().values()]
     broken = torch.zeros((), device=run.learner.fabric.device)
     for value in values:
@@ -180,7 +191,7 @@ def _check_weights(run: StageRun, progress: Progress) -> None:
 
 
 def _next_epoch(progress: Progress, loss: float) -> None:
-    falls = loss < progress.lowest_loss * (1 - LEAST_FALL)
+    falls = loss < progress.lowest_loss * (1 - MIN_RELATIVE_FALL)
     progress.epochs_since_lowest = 0 if falls else progress.epochs_since_lowest + 1
     progress.lowest_loss = loss if falls else progress.lowest_loss
     progress.epoch, progress.batch, progress.sums, progress.counts = progress.epoch + 1, 0, {}, {}
@@ -197,7 +208,7 @@ def _end_reason(stage: StageSettings, progress: Progress, loss: float) -> str:
 
 
 def _budget_spent(stage: StageSettings, epochs: float, seconds: float) -> float:
-    """0 at the stage's beginning, 1 where its epochs or its minutes have run out."""
+    """Return the fraction of the stage's epochs or minutes that is spent, whichever is larger; 1 when they have run out."""
     return max(epochs / stage.epochs, seconds / (60 * stage.minutes) if stage.minutes else 0.0)
 
 

@@ -1,7 +1,7 @@
-"""A training's state on disk: tensors as safetensors, everything else as JSON, whole at any moment.
+"""The training state on disk: tensors as safetensors, everything else as JSON, consistent at any moment.
 
-`state.json` names the step it stands at; each process keeps its part in `state-<step>-<process>.safetensors`. The JSON file is
-replaced last, in one rename, so that a kill leaves the older state or the newer one. No pickles.
+`state.json` contains the current step; each process stores its part in `state-<step>-<process>.safetensors`. The JSON file is
+replaced last, by an atomic rename, so that a kill leaves either the old state or the new one. Nothing is pickled.
 """
 
 import hashlib
@@ -22,26 +22,26 @@ from data.images import ImageSet
 from models.settings import ModelSettings
 
 STATE = "state.json"
-DRAWN_FOR = "model"  # whose name, with the stage, is part of the seed of order and edits
+DRAWN_FOR = "model"  # key of the model's name, which, with the stage, is part of the seed of order and edits
 Identity = dict[str, Any]  # of JSON values
 
 
 @dataclass
 class Progress:
-    """Where training stands.
+    """The position of a training.
 
     Attributes:
-        stage: Index of the stage to do next, from 0.
-        epoch: Epoch of the stage to do next, from 0.
-        batch: Batch of the epoch to do next, from 0.
+        stage: Index of the next or current stage, from 0.
+        epoch: Next or current epoch of the stage, from 0.
+        batch: Next batch of the epoch, from 0.
         step: Optimiser steps done, over all stages.
-        seconds: Spent in the stage.
-        images: Seen by this process in the stage.
-        sums: Of this epoch's figures so far, by name.
-        counts: Batches that each of these sums is of; all batches of the epoch where a figure is not named.
+        seconds: Seconds spent in the stage.
+        images: Images that this process has seen in the stage.
+        sums: Sums of this epoch's figures so far, by name.
+        counts: Number of batches in each of these sums; figures without an entry are in every batch.
         validated: Seconds into the stage at the last validation.
-        lowest_loss: Of the stage's epochs.
-        epochs_since_lowest: Epochs since the loss last fell enough.
+        lowest_loss: Lowest mean loss of the stage's epochs.
+        epochs_since_lowest: Epochs since the loss last fell by at least 1 %.
     """
 
     stage: int = 0
@@ -58,7 +58,18 @@ class Progress:
 
 
 def save_state(folder: Path, identity: Identity, progress: Progress, state: Mapping[str, Any], fabric: Fabric) -> None:
-    """Write this process's `state`, nested dicts and lists of tensors and JSON values; all processes call this together."""
+    """Save the training state; all processes call this together.
+
+    Args:
+        folder: The training's folder.
+        identity: What the training is of, from `training_identity`.
+        progress: Where it stands.
+        state: This process's part: nested dicts and lists of tensors and JSON values.
+        fabric: The processes.
+
+    Raises:
+        UserError: The files cannot be written, for example because the disk is full.
+    """
     tensors: dict[str, Tensor] = {}
     plain = _to_json(state, tensors)
     own = folder / f"state-{progress.step}-{fabric.global_rank}.safetensors"
@@ -72,8 +83,8 @@ def save_state(folder: Path, identity: Identity, progress: Progress, state: Mapp
                 temporary.write_text(json.dumps(about, indent=1), encoding="utf-8")
     except (OSError, SafetensorError) as error:
         raise UserError(
-            f"the training state cannot be written to {own} ({error}). The last whole state is kept: "
-            "make room and give the same command again."
+            f"the training state cannot be written to {own} ({error}). The last complete state is kept: "
+            "make room and run the same command again."
         ) from error
     fabric.barrier()
     for old in folder.glob(f"state-*-{fabric.global_rank}.safetensors"):
@@ -82,11 +93,11 @@ def save_state(folder: Path, identity: Identity, progress: Progress, state: Mapp
 
 
 def load_state(folder: Path, identity: Identity, fabric: Fabric) -> tuple[Progress, dict[str, Any]] | None:
-    """This process's saved state; None where nothing, or another training's finished one, is saved.
+    """Load this process's saved state; None if there is none, or only that of another, finished training.
 
     Raises:
-        UserError: The state is another training's unfinished one, which a new training would overwrite; it cannot be read; or
-            another number of processes saved it in the middle of a stage.
+        UserError: The state belongs to another, unfinished training, which a new one would overwrite; it cannot be read; or it
+            was saved in the middle of a stage by another number of processes.
     """
     path = folder / STATE
     if not path.is_file():
@@ -96,11 +107,11 @@ def load_state(folder: Path, identity: Identity, fabric: Fabric) -> tuple[Progre
         progress = Progress(**about["progress"])
         if different := _differences(about["identity"], identity):
             if _is_finished(about["identity"], progress):
-                fabric.print(f"  the training in {folder} is finished, but was another ({different}): training starts again")
+                fabric.print(f"  the training in {folder} is finished, but was another one ({different}): training starts again")
                 return None
             raise UserError(
-                f"{path} belongs to another training, which is not finished; saved → now: {different}. Give back its settings "
-                "and images to go on with it, or delete this file to train from the start."
+                f"{path} belongs to another, unfinished training; saved → now: {different}. Restore its settings and images to "
+                "continue it, or delete this file to train from the beginning."
             )
         if about["processes"] != fabric.world_size and (progress.epoch or progress.batch):
             raise UserError(
@@ -111,16 +122,16 @@ def load_state(folder: Path, identity: Identity, fabric: Fabric) -> tuple[Progre
         tensors = load_file(own)
         return progress, _from_json(json.loads(_read_metadata(own)), tensors)
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path} or a file beside it cannot be read ({error}). Delete it to train from the start.") from error
+        raise UserError(f"{path} or a file beside it cannot be read ({error}). Delete it to train from the beginning.") from error
 
 
 def training_identity(
     settings: ModelSettings, classes: ImageSet, overlays: ImageSet, labels: list[int] | None, seed: int, name: str
 ) -> Identity:
-    """What a saved state must have been trained with.
+    """Return what identifies a training, so that a saved state is continued only by the same one.
 
-    The model's name, settings, seed, and the images in their order with their sizes; the number of workers, and how the trained
-    model embeds, do not matter.
+    This is the model's name, its settings and seed, and the images in order with their file sizes; not the number of workers or
+    how the trained model embeds.
     """
     trained = settings.what_trains()
     del trained["embedding"]  # None there
@@ -147,25 +158,25 @@ def as_it_began(folder: Path, identity: Identity) -> Identity:
 
 
 def _describe_images(images: ImageSet) -> str:
-    """Count, first and last id, and a digest without times: copied images are the same images."""
+    """Describe images by count, first and last id and a digest without modification times, so that copies are the same images."""
     ends = f"{images.ids[0]} to {images.ids[-1]}" if images.ids else "none"
     return f"{len(images)} images, {ends}, digest {images.digest(times=False)[:16]}"
 
 
 def _is_finished(identity: Identity, progress: Progress) -> bool:
-    """Whether the training with this identity has ended."""
+    """Whether all stages of the training with this identity are done."""
     return progress.stage >= len(identity["settings"]["stages"])
 
 
 def _differences(saved: Identity, wanted: Identity) -> str:
-    """In words; none where they are equal. Keys that settings have got since are missing in one and null in the other: equal."""
+    """Describe the differences; "" if equal. A key that was added since counts as equal while its value is null."""
     before, now = _flatten_keys(saved), _flatten_keys(wanted)
     names = [name for name in before | now if before.get(name) != now.get(name)]
     return "; ".join(f"{name}: {before.get(name)} → {now.get(name)}" for name in names)
 
 
 def _flatten_keys(value: Any, name: str = "") -> dict[str, Any]:
-    """Nested dicts and lists as one dict, names and numbers from 1 joined by dots."""
+    """Flatten nested dicts and lists to one dict with keys joined by dots; list items are numbered from 1."""
     if isinstance(value, list):
         value = {str(number): item for number, item in enumerate(value, 1)}
     if not isinstance(value, dict):
@@ -176,7 +187,7 @@ def _flatten_keys(value: Any, name: str = "") -> dict[str, Any]:
 
 
 def _to_json(value: Any, tensors: dict[str, Tensor]) -> Any:
-    """`value` as JSON; its tensors go to `tensors` and leave their names behind."""
+    """Convert `value` to JSON; tensors are moved to `tensors` and replaced by their names."""
     if isinstance(value, Tensor):
         name = str(len(tensors))
         tensors[name] = value.detach().cpu().contiguous().clone() if value.numel() < 2 else value.detach().cpu().contiguous()

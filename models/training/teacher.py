@@ -1,8 +1,8 @@
-"""A teacher's vectors of the clean training images, as class rows: what a smaller network is to learn from edited ones.
+"""Distillation: a teacher's vectors of the clean training images are the fixed class prototypes of a smaller network.
 
-The student's ArcFace compares its vectors of edited images with the teacher's of the clean ones, which stay as they are
-(distillation as in RDCD: S. Kim et al., 2024, with the whole training set as negatives). The vectors are computed once and kept
-beside the training.
+The student's ArcFace compares its vectors of edited images with the teacher's of the clean ones, which are not trained (as in
+RDCD, S. Kim et al., 2024, but with the whole training set as negatives). The vectors are computed once and stored in the
+training's folder.
 """
 
 import hashlib
@@ -28,20 +28,23 @@ VECTORS = "teacher.safetensors"
 
 
 def load_teacher_vectors(teacher: Path, images: ImageSet, dimensions: int, folder: Path, workers: int | None) -> Tensor:
-    """The teacher's vectors of the images [n, d], float32: less their mean, of unit length; zero where an image cannot be read.
+    """Load or compute the teacher's vectors of images, centred and normalised.
 
-    Rows of a softmax that share a direction would drive the student away from it, so the mean is taken off.
-    They are read from `folder` where they were computed before, by the same teacher and of the same images.
+    The mean is subtracted because prototypes with a common direction would drive the student away from it. Vectors of the same
+    teacher and images that were computed before are read from `folder`.
 
     Args:
-        teacher: File of any descriptor.
-        images: The clean training images, in order.
-        dimensions: d of the student.
-        folder: Of the student's training, where the vectors are kept.
-        workers: Processes that decode images.
+        teacher: Checkpoint of any descriptor.
+        images: The n clean training images, in order.
+        dimensions: Dimension d of the student's vectors.
+        folder: The student's training folder, where the vectors are stored.
+        workers: Data-loading workers; None for this process's share of the cores.
+
+    Returns:
+        float32 [n, d], unit length; zero where an image cannot be read.
 
     Raises:
-        UserError: The file is no descriptor, or its vectors have other dimensions than the student's.
+        UserError: The file is missing or not a checkpoint, or its vectors have another dimension than the student's.
     """
     if not teacher.is_file():
         raise UserError(
@@ -60,13 +63,16 @@ def load_teacher_vectors(teacher: Path, images: ImageSet, dimensions: int, folde
     return functional.normalize((vectors.float() - mean) * readable)
 
 
-def prototypes_of(vectors: Tensor, rows: list[int], labels: list[int]) -> tuple[Tensor, Tensor]:
-    """The classes [c] that occur, in order, and the unit mean [c, d] of their images' vectors; zero where none can be read.
+def compute_prototypes(vectors: Tensor, rows: list[int], labels: list[int]) -> tuple[Tensor, Tensor]:
+    """Compute class prototypes as mean vectors.
 
     Args:
-        vectors: [n, d], of all images.
-        rows: Of the images to take.
+        vectors: The vectors of all images, [n, d].
+        rows: Rows of the images to use.
         labels: The class of each of `rows`.
+
+    Returns:
+        The distinct classes int64 [c], ascending, and the unit mean [c, d] of their images' vectors; zero if none can be read.
     """
     found, place = torch.unique(torch.tensor(labels), return_inverse=True)
     total = torch.zeros(len(found), vectors.shape[1]).index_add_(0, place, vectors[rows])
@@ -77,8 +83,8 @@ def _embed(teacher: Path, images: ImageSet, dimensions: int, workers: int | None
     checkpoint = load_descriptor(teacher)
     if checkpoint.descriptor.dimensions != dimensions:
         raise UserError(
-            f"the teacher {teacher} makes vectors of {checkpoint.descriptor.dimensions} dimensions, the model of {dimensions}: "
-            "give descriptor.dimensions the teacher's number."
+            f"the teacher {teacher} has {checkpoint.descriptor.dimensions} dimensions, the model {dimensions}: set "
+            f"descriptor.dimensions to {checkpoint.descriptor.dimensions}."
         )
     vectors = np.zeros((len(images), dimensions), np.float16)
     with tqdm(total=len(images), desc="teacher", unit="image", leave=False) as bar:
@@ -89,7 +95,7 @@ def _embed(teacher: Path, images: ImageSet, dimensions: int, workers: int | None
 
 
 def _read(path: Path, origin: dict[str, str]) -> Tensor | None:
-    """The vectors that were kept; None where there are none, or others."""
+    """Read the stored vectors; None if there are none or they have another origin."""
     try:
         with safe_open(path, framework="pt") as file:
             return file.get_tensor("vectors") if file.metadata() == origin else None

@@ -46,7 +46,7 @@ from models.training.launch import launch_fabric
 from models.training.learner import Learner, build_learner, set_up_network
 from models.training.stage import StageRun, run_stage
 from models.training.state import DRAWN_FOR, Identity, Progress, as_it_began, load_state, save_state, training_identity
-from models.training.teacher import load_teacher_vectors, prototypes_of
+from models.training.teacher import compute_prototypes, load_teacher_vectors
 
 COLLAPSED = 0.05  # of the way from the smallest mean singular value to the largest
 WORKING_SCALE = 1.5  # images are edited larger than they are learnt from, so that crops keep detail
@@ -411,7 +411,7 @@ def _take_teachers_rows(training: _Training, learner: Learner, rows: list[int]) 
             training.settings.teacher, training.classes, training.descriptor.dimensions, training.folder, training.workers
         )
     own = [row for row in rows if training.class_of[row] in matrix.classes]
-    matrix.set_prototypes(*prototypes_of(vectors, own, [training.class_of[row] for row in own]))
+    matrix.set_prototypes(*compute_prototypes(vectors, own, [training.class_of[row] for row in own]))
 
 
 def _report_unreadable(squares: SquareImages, report: Callable[..., Any]) -> None:

@@ -16,7 +16,7 @@ from models.network.checkpoint import load_descriptor, save_descriptor
 from models.network.descriptor import Descriptor
 from models.settings import DescriptorSettings, EmbeddingSettings, ModelSettings
 from models.training.learner import Learner
-from models.training.teacher import load_teacher_vectors, prototypes_of
+from models.training.teacher import compute_prototypes, load_teacher_vectors
 from models.training.trainer import train_model
 
 
@@ -72,7 +72,7 @@ def test_torn_vectors_are_computed_again(images: ImageSet, teacher: Path, tmp_pa
 
 def test_prototypes_are_unit_means_of_a_classs_images() -> None:
     vectors = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, -1.0], [0.0, 0.0]])
-    found, prototypes = prototypes_of(vectors, [0, 1, 2, 3], [4, 4, 7, 9])
+    found, prototypes = compute_prototypes(vectors, [0, 1, 2, 3], [4, 4, 7, 9])
     assert found.tolist() == [4, 7, 9]
     assert torch.allclose(prototypes, torch.tensor([[0.5**0.5, 0.5**0.5], [0.0, -1.0], [0.0, 0.0]]))
 
@@ -114,7 +114,7 @@ def test_the_student_comes_nearer_to_its_teacher(images: ImageSet, teacher: Path
 
 
 def test_a_teacher_that_does_not_fit_is_named(images: ImageSet, teacher: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="vectors of 16 dimensions, the model of 8"):
+    with pytest.raises(UserError, match="has 16 dimensions, the model 8"):
         load_teacher_vectors(teacher, images, 8, tmp_path, 0)
     with pytest.raises(UserError, match="no such file"):
         load_teacher_vectors(tmp_path / "none", images, 16, tmp_path, 0)

@@ -75,9 +75,9 @@ def test_a_killed_training_goes_on_with_the_same_curve(
 ) -> None:
     settings = ModelSettings.model_validate(SETTINGS.model_dump(exclude_unset=True) | change)
     whole = train(images, tmp_path / "whole", settings)
-    monkeypatch.setattr(stage_run, "SAVE_EVERY", 0.0)
-    monkeypatch.setattr(stage_run, "SAVING_SHARE", 1e9)
-    monkeypatch.setattr(stage_run, "CHECK_EVERY", 1)
+    monkeypatch.setattr(stage_run, "SAVE_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr(stage_run, "MAX_SAVING_SHARE", 1e9)
+    monkeypatch.setattr(stage_run, "STEPS_PER_CHECK", 1)
     learn, calls = Learner.learn, []
 
     def killed(*arguments: object) -> object:
@@ -312,9 +312,9 @@ def test_a_training_from_before_goes_on_as_it_began(images: ImageSet, tmp_path: 
     def stopped(descriptor: Descriptor, size: int) -> float:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(stage_run, "SAVE_EVERY", 0.0)
-    monkeypatch.setattr(stage_run, "SAVING_SHARE", 1e9)
-    monkeypatch.setattr(stage_run, "CHECK_EVERY", 1)
+    monkeypatch.setattr(stage_run, "SAVE_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr(stage_run, "MAX_SAVING_SHARE", 1e9)
+    monkeypatch.setattr(stage_run, "STEPS_PER_CHECK", 1)
     with pytest.raises(KeyboardInterrupt):
         train_model(settings, classes, overlays, folder, tmp_path / "cache", seed=0, validate=stopped, name="a")
     about = json.loads((folder / "state.json").read_text())

@@ -69,7 +69,7 @@ def test_a_step_waits_twice_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     optimizer = {"kind": "sgd"}  # Adam counts its steps in tensors of the host, which no GPU waits for
     train(tmp_path, {"objective": {"kind": "arcface", "negatives": negatives}, "optimizer": optimizer})
     assert len(steps) == 10
-    usual = [found for step, found in enumerate(steps) if step % stage_run.MEASURE_EVERY]
+    usual = [found for step, found in enumerate(steps) if step % stage_run.STEPS_PER_MEASUREMENT]
     assert all(1 <= sum(found.values()) <= 2 for found in usual), steps
     assert [sum(found["aten::_linalg_eigh"] for found in steps), steps[0]["aten::_linalg_eigh"]] == [2, 1]
 
