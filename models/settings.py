@@ -1,4 +1,4 @@
-"""What a recipe may say about one model: the descriptor, its objective, how and in which stages it learns."""
+"""Settings of one model in a recipe: its descriptor, objective, optimisation and stages."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -9,26 +9,26 @@ from augmentations.settings import AugmentationSettings, Family
 from data.settings import Settings
 from models.objectives.settings import PAIRWISE, ArcFaceSettings, ObjectiveChoice, SvmaxSettings
 
-SMALLEST_IMAGE, LARGEST_IMAGE = 16, 8192  # pixels a side
+MIN_IMAGE_SIZE, MAX_IMAGE_SIZE = 16, 8192  # pixels per side
 
 
 class DescriptorSettings(Settings):
-    """timm backbone → GeM → linear without bias → L2 (ISC2021 paper, 2.2).
+    """A trained descriptor: timm backbone → GeM → linear layer without bias → L2 normalisation (ISC2021 paper, 2.2).
 
     Attributes:
-        backbone: Any name of timm, or `hf-hub:owner/name`.
+        backbone: A model name of timm, or `hf-hub:owner/name`.
         weights: "none", "pretrained" (timm's own) or a local .pth, .pt or .safetensors file.
-        dimensions: Of the vector; None leaves the linear layer out, so that the vector is the pooled one (MultiGrain).
-        pooling_exponent: GeM's p, the initial value where it is trained.
+        dimensions: Dimension of the vector; None omits the linear layer, so that the vector is the pooled one (MultiGrain).
+        pooling_exponent: GeM's p, or its initial value if it is trained.
         train_pooling_exponent: Whether p is trained.
         domains: Four rotations, each with its own quarter of the linear layer ("split", IDEAL), or all through one layer of a
             quarter of the dimensions ("shared", to compare); None for unrotated images alone.
-        whiten: PCA whitening, learnt on unlabelled training images when training ends (MultiGrain).
+        whiten: Whether PCA whitening is fitted on unlabelled training images after training (MultiGrain, section 3.4).
         model_args: Further arguments of timm.create_model, such as `{output_stride: 16}`.
-        frozen_statistics: Whether the backbone's batch normalisations keep the statistics that they start with while it learns:
-            for pretrained starts and small batches. None for no.
-        mean: Of the pixels in 0…1 by colour channel, which is subtracted; None for the backbone's own.
-        std: What they are divided by, by colour channel; None for the backbone's own.
+        frozen_statistics: Whether the backbone's batch normalisations keep their initial statistics during training, which suits
+            pretrained weights and small batches. None for no.
+        mean: Mean per colour channel that is subtracted from pixels in 0…1; None for the backbone's own.
+        std: Standard deviation per colour channel by which they are divided; None for the backbone's own.
     """
 
     backbone: str
@@ -57,11 +57,11 @@ HandmadeKind = Literal["gabor", "pixels", "colours"]
 
 
 class HandmadeSettings(Settings):
-    """A descriptor made by hand: only its whitening is fitted, on training images.
+    """A handmade descriptor: only its whitening is fitted, on training images.
 
     Attributes:
         kind: "gabor" (energies of 32 filters in 4 × 4 cells), "pixels" (24 × 24 grey ones) or "colours" (8 × 8 cells).
-        dimensions: Kept after whitening; all that there are where they are fewer.
+        dimensions: Number of dimensions kept by the whitening; all if the features have fewer.
     """
 
     kind: HandmadeKind
@@ -72,13 +72,13 @@ class MemberSettings(Settings):
     """A member of a joined descriptor.
 
     Attributes:
-        descriptor: What it is.
-        image_size: Side in pixels of the squares that it sees.
+        descriptor: Settings of the member itself.
+        image_size: Its input size in pixels.
         flips: Whether its vector is the mean over the image and its mirror image.
     """
 
     descriptor: DescriptorSettings | HandmadeSettings
-    image_size: int = Field(ge=SMALLEST_IMAGE, le=LARGEST_IMAGE)
+    image_size: int = Field(ge=MIN_IMAGE_SIZE, le=MAX_IMAGE_SIZE)
     flips: bool = False
 
 
@@ -86,9 +86,9 @@ class JoinedSettings(Settings):
     """Several descriptors and a projection of their vectors, as one file (models/network/joined.py).
 
     Attributes:
-        members: In the order in which their vectors are joined.
-        dimensions: Of the projected vector.
-        background: Number of training images' vectors that lie beside, for queries to be normalised against.
+        members: The members, in the order in which their vectors are concatenated.
+        dimensions: Dimension of the projected vector.
+        background: Number of training images' vectors stored with it, for query normalisation.
     """
 
     members: tuple[MemberSettings, ...] = Field(min_length=1)
@@ -100,7 +100,7 @@ class SamplingSettings(Settings):
     """Which images make up a batch.
 
     Attributes:
-        kind: "epoch", every image once an epoch; "repeated", batch_size / copies images, each in `copies` edited versions
+        kind: "epoch", every image once per epoch; "repeated", batch_size / copies images, each in `copies` edited versions
             (MultiGrain, section 3.3); "pk", batch_size / per_class classes, `per_class` images of each, edited again where a
             class has fewer (IDEAL, section 5.1).
         copies: Edited versions of each image; only with "repeated".
@@ -116,7 +116,7 @@ class SamplingSettings(Settings):
 
     @property
     def group(self) -> int:
-        """Images of a batch that belong together: the copies of one image, the images of one class, or one."""
+        """Images per group in a batch: the copies of one image, the images of one class, or 1."""
         return {"epoch": 1, "repeated": self.copies, "pk": self.per_class}[self.kind]
 
     @model_validator(mode="after")
@@ -128,20 +128,20 @@ class SamplingSettings(Settings):
 
 
 class OptimizerSettings(Settings):
-    """How the weights move.
+    """The optimisers of descriptor and objective.
 
     Attributes:
         kind: Optimiser of the descriptor.
-        class_kind: Optimiser of the objective's parameters, so of the class matrix: "same"; or, where Adam's two further
-            matrices take too much memory, "adafactor" (one float for each class and each dimension; each process has
-            statistics of its own part) or "plain_sgd" (nothing).
-        accumulate: Batches per step.
-        learning_rate: Of the descriptor.
-        backbone_learning_rate: Of the backbone alone, lower where it starts from weights; None for learning_rate.
-        class_learning_rate: Of the class matrix; None for learning_rate.
-        weight_decay: Of the descriptor.
-        momentum: Of "sgd".
-        clip_norm: Norm that the gradient of all parameters together is clipped to.
+        class_kind: Optimiser of the objective's parameters, including the class matrix: "same"; or, if Adam's two moment
+            matrices take too much memory, "adafactor" (one float per class and per dimension, kept by each process for its own
+            part) or "plain_sgd" (no state).
+        accumulate: Batches whose gradients are accumulated for one step.
+        learning_rate: Learning rate of the descriptor.
+        backbone_learning_rate: Learning rate of the backbone alone, usually lower if it is pretrained; None for learning_rate.
+        class_learning_rate: Learning rate of the class matrix; None for learning_rate.
+        weight_decay: Weight decay of the descriptor and of a linear classifier.
+        momentum: Momentum of "sgd".
+        clip_norm: Maximum norm of the gradient of all parameters together.
     """
 
     kind: Literal["adam", "sgd"] = "adam"
@@ -161,12 +161,12 @@ class SchedulerSettings(Settings):
     Attributes:
         kind: "constant"; "plateau", × factor after `patience` epochs without a lower loss; "warmup_cosine", linear rise, then
             cosine down to `floor`; "steps", × factor at each of the epochs `milestones`.
-        milestones: Epochs, of "steps".
-        factor: Of "plateau" and "steps".
-        patience: Epochs, of "plateau".
-        warmup_epochs: Of "warmup_cosine".
-        decay_epochs: Length of the cosine, of "warmup_cosine".
-        floor: Last learning rate as a share of the first, of "warmup_cosine".
+        milestones: Epochs at which the rate is multiplied by `factor`, for "steps".
+        factor: Factor of the learning rate, 0…1, for "plateau" and "steps".
+        patience: Epochs without a lower loss before the rate is reduced, for "plateau".
+        warmup_epochs: Length of the linear warm-up in epochs, for "warmup_cosine".
+        decay_epochs: Length of the cosine decay in epochs, for "warmup_cosine".
+        floor: Final learning rate as a fraction of the initial one, for "warmup_cosine".
     """
 
     kind: Literal["constant", "plateau", "warmup_cosine", "steps"] = "plateau"
@@ -182,30 +182,31 @@ class StageSettings(Settings):
     """One drip stage; it ends at `stop_loss`, on a plateau, after `epochs` or after `minutes`, whichever comes first.
 
     Attributes:
-        classes: How many are learnt; all where there are fewer, or with None.
-        intensity: Of the edits, 0…1.
-        last_intensity: Of the last epoch's edits, to which intensity rises linearly; None for a constant intensity.
-        image_size: Side of the squares in pixels.
+        classes: Number of classes; None, or more than there are, for all.
+        intensity: Intensity of the edits, 0…1.
+        last_intensity: Intensity in the last epoch, to which it changes linearly; None for a constant intensity.
+        image_size: Input size in pixels.
         batch_size: Images per batch, over all processes.
-        epochs: At most.
-        minutes: At most, the rebuild of the class matrix included; None for no bound.
-        stop_loss: An epoch's mean loss below it ends the stage; None for no bound.
-        plateau_epochs: The stage ends when the loss has not fallen by 1 % for so many epochs; None for never.
-        validate_minutes: Time between validations within the stage; None validates its end only.
-        learning_rate_factor: Of all learning rates in this stage.
-        last_learning_rate_factor: What the rates fall to, by a cosine over the stage's epochs or minutes, whichever run out
-            first (scheduler kind constant); a stage that ends earlier does not reach it. None for rates that stay.
-        centroid_edits: From how many edited images, beside the clean one, each row of the class matrix begins; None for the
-            paper's 4.
-        class_rows: What the rows of the class matrix are: "centroids" of the backbone's own vectors, which then learn (drip
-            training), or the "teacher"'s vectors, which stay (distillation). None for centroids.
-        edit_probabilities: Of edits by name, at intensity 1, in place of the tables' own; 0 leaves one out. None for the tables'.
+        epochs: Maximum number of epochs.
+        minutes: Maximum time in minutes, including the rebuild of the class matrix; None for no limit.
+        stop_loss: The stage ends when an epoch's mean loss is below this; None for no such limit.
+        plateau_epochs: The stage ends when the loss has not fallen by 1 % for this many epochs; None for never.
+        validate_minutes: Minutes between validations within the stage; None validates only at its end.
+        learning_rate_factor: Factor of all learning rates in this stage.
+        last_learning_rate_factor: Factor to which the rates fall by a cosine over the stage's epochs or minutes, whichever end
+            first (scheduler kind constant); a stage that ends earlier does not reach it. None for constant rates.
+        centroid_edits: Number of edited images that, besides the clean one, are averaged for each row of the class matrix; None
+            for the paper's 4.
+        class_rows: Rows of the class matrix: "centroids" of the backbone's own vectors, which are then trained (drip training),
+            or the "teacher"'s vectors, which stay fixed (distillation). None for centroids.
+        edit_probabilities: Probabilities at intensity 1 by edit name, which replace the tables' own; 0 disables an edit. None for
+            the tables' own.
     """
 
     classes: int | None = Field(None, ge=2)
     intensity: float = Field(0.5, ge=0, le=1)
     last_intensity: float | None = Field(None, ge=0, le=1)
-    image_size: int = Field(160, ge=SMALLEST_IMAGE, le=LARGEST_IMAGE)
+    image_size: int = Field(160, ge=MIN_IMAGE_SIZE, le=MAX_IMAGE_SIZE)
     batch_size: int = Field(64, ge=2)
     epochs: int = Field(100, ge=1)
     minutes: float | None = Field(None, gt=0)
@@ -223,19 +224,19 @@ class EmbeddingSettings(Settings):
     """How images are embedded.
 
     Attributes:
-        image_size: Side of the squares in pixels; None for the last stage's.
-        scales: Each image is embedded at each of these multiples of image_size; the vector is the unit mean of all.
+        image_size: Input size in pixels; None for that of the last stage.
+        scales: Each image is embedded at each of these multiples of image_size; the vector is the unit mean over them.
         batch_size: Images per batch.
-        flip: Whether each image is also embedded mirrored, as part of the mean.
+        flip: Whether the mean includes the mirrored image.
         pooling_exponent: GeM's p; None for the trained one.
         precision: "32", or the autocast precision.
-        workers: Processes that decode images; None for as many as there are cores.
-        shard: Images per shard: what a killed run loses at most.
+        workers: Data-loading workers; None for this process's share of the cores.
+        shard: Images per shard, the most that a killed run loses.
         whiten: False for the unit vectors of a whitening descriptor before its whitening, where step 03 is to reduce them: PCA
             comes first, because after whitening all variances are equal and it has nothing to choose by.
     """
 
-    image_size: int | None = Field(None, ge=SMALLEST_IMAGE, le=LARGEST_IMAGE)
+    image_size: int | None = Field(None, ge=MIN_IMAGE_SIZE, le=MAX_IMAGE_SIZE)
     scales: tuple[Annotated[float, Field(gt=0, le=16)], ...] = Field((1.0,), min_length=1)
     batch_size: int = Field(128, ge=1)
     flip: bool = False
@@ -255,22 +256,22 @@ class EmbeddingSettings(Settings):
 
 
 class HandmadeModelSettings(HandmadeSettings):
-    """A model of the recipe that is made by hand: no stages, no objective.
+    """A handmade model in a recipe: it has no stages and no objective.
 
     Attributes:
-        embedding: Of this model; None for the recipe's.
+        embedding: How this model embeds; None for the recipe's settings.
     """
 
     embedding: EmbeddingSettings | None = None
 
     @property
     def stages(self) -> tuple[()]:
-        """None: its checkpoint is that of stage 0."""
+        """No stages; its checkpoint is that of stage 0."""
         return ()
 
     @property
     def weights_file(self) -> None:
-        """It starts from no weights."""
+        """None: there are no initial weights."""
         return None
 
     def what_trains(self) -> dict[str, Any]:
@@ -278,7 +279,7 @@ class HandmadeModelSettings(HandmadeSettings):
         return self.model_dump(mode="json", exclude={"embedding"})
 
     def descriptor_settings(self) -> HandmadeSettings:
-        """The settings of the descriptor alone."""
+        """Return the settings of the descriptor alone."""
         return HandmadeSettings(kind=self.kind, dimensions=self.dimensions)
 
 
@@ -286,24 +287,24 @@ class ModelSettings(Settings):
     """One model of the recipe.
 
     Attributes:
-        descriptor: Image → vector.
-        objective: What it learns from.
-        svmax: Regulariser beside the objective; None for none.
-        turn: Whether every training image gets a random quarter turn: rotation as augmentation, not as domains.
+        descriptor: The network.
+        objective: The training objective.
+        svmax: Regulariser added to the objective; None for none.
+        turn: Whether every training image is rotated by a random multiple of 90°: rotation as augmentation, not as domains.
         sampling: Which images make up a batch.
         edits: Family of edits.
-        extra_edits: Whether edits beyond the paper's are drawn, too.
+        extra_edits: Whether edits beyond the paper's are also drawn.
         teacher: File of a descriptor whose vectors of the clean training images are the class rows of stages that say so.
-        optimizer: How the weights move.
-        scheduler: How the learning rate changes.
+        optimizer: The optimisers.
+        scheduler: The learning-rate schedule.
         precision: "32", or the mixed precision of training.
-        compile: torch.compile: faster steps on a GPU after some minutes of compiling at each stage.
-        deterministic: Only algorithms that give the same bits at every run of the same machine, also on a GPU; slower.
-        workers: Processes that edit images; None for as many as there are cores.
-        cache: Form of the resized images on disk; "jpeg" takes a tenth of the space of "pixels".
+        compile: Whether to use torch.compile: faster steps on a GPU after some minutes of compilation per stage.
+        deterministic: Whether to use only algorithms that give identical results in every run on the same machine; slower.
+        workers: Data-loading workers, which edit images; None for this process's share of the cores.
+        cache: Format of the resized images on disk; "jpeg" takes a tenth of the space of "pixels".
         stages: Drip stages, in order.
-        embedding: Of this model; None for the recipe's.
-        whitening_images: Folder of unlabelled images that descriptor.whiten is learnt on (MultiGrain takes 20,000 of YFCC100M);
+        embedding: How this model embeds; None for the recipe's settings.
+        whitening_images: Folder of unlabelled images on which descriptor.whiten is fitted (MultiGrain uses 20,000 of YFCC100M);
             None for the training images.
     """
 
@@ -328,12 +329,12 @@ class ModelSettings(Settings):
 
     @property
     def weights_file(self) -> Path | None:
-        """The local file that training starts from, if any."""
+        """The local weights file that training starts from; None if there is none."""
         weights = self.descriptor.weights
         return Path(weights) if is_local(weights) else None
 
     def edits_of(self, stage: StageSettings, intensity: float) -> AugmentationSettings:
-        """The edits of a stage's training images at an intensity 0…1."""
+        """Return the settings of a stage's edits at an intensity, 0…1."""
         return AugmentationSettings(
             family=self.edits, intensity=intensity, extra=self.extra_edits, probabilities=stage.edit_probabilities
         )
@@ -393,9 +394,9 @@ class ModelSettings(Settings):
         return self
 
 
-LOCAL_WEIGHTS = (".pth", ".pt", ".safetensors")
+WEIGHTS_SUFFIXES = (".pth", ".pt", ".safetensors")
 
 
 def is_local(weights: str) -> bool:
     """Whether `weights` names a file rather than "none" or "pretrained"."""
-    return Path(weights).suffix in LOCAL_WEIGHTS
+    return Path(weights).suffix in WEIGHTS_SUFFIXES

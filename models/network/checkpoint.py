@@ -18,8 +18,8 @@ from models.network.descriptor import Descriptor
 from models.network.handmade import HandmadeDescriptor
 from models.network.joined import JoinedDescriptor
 from models.settings import (
-    LARGEST_IMAGE,
-    SMALLEST_IMAGE,
+    MAX_IMAGE_SIZE,
+    MIN_IMAGE_SIZE,
     DescriptorSettings,
     HandmadeSettings,
     JoinedSettings,
@@ -53,7 +53,7 @@ class _Description(Settings, Generic[About]):
     """
 
     descriptor: About
-    image_size: int = Field(ge=SMALLEST_IMAGE, le=LARGEST_IMAGE)
+    image_size: int = Field(ge=MIN_IMAGE_SIZE, le=MAX_IMAGE_SIZE)
     notes: dict[str, Any]
 
 

@@ -1,7 +1,7 @@
-"""What a training will need, before it runs: memory for the class matrix, optimiser and activations; time; disk.
+"""Estimates of what a training needs: memory for class matrix, optimisers and activations, time and disk.
 
 Activations and time come from a short calibration on this machine: one step of a few images through the real backbone, class
-matrices of two sizes, whose cost grows along a line, a few edited images and a step of the optimiser.
+matrices of two sizes (cost is assumed to be linear in the classes), a few edited images and an optimiser step.
 """
 
 import os
@@ -31,12 +31,12 @@ from models.training.class_counts import repeats_stage_before
 from models.training.schedule import build_optimizers
 from models.training.trainer import REMEDY, WORKING_SCALE
 
-HEAD_CLASSES = {"cpu": (5_000, 20_000), "cuda": (131_072, 524_288)}  # on a GPU fewer would time the starts of kernels
-EDITED_IMAGES = 12  # after one that is not counted
-CALIBRATION_PIXELS = {"cpu": 250_000, "cuda": 4_000_000}  # of a batch: enough to be used to the full, little enough to be short
-FLOAT = 4  # bytes
-PLAIN = Objective()  # without parameters
-PIXELS_SHARE = {"pixels": 1.0, "jpeg": 0.1}  # of 3 · size² bytes an image takes in the cache
+HEAD_CLASSES = {"cpu": (5_000, 20_000), "cuda": (131_072, 524_288)}  # on a GPU, fewer would measure kernel launches
+TIMED_EDITS = 12  # after one warm-up edit
+CALIBRATION_PIXELS = {"cpu": 250_000, "cuda": 4_000_000}  # of a batch: enough to use the device fully, few enough to be quick
+BYTES_PER_FLOAT = 4
+EMPTY_OBJECTIVE = Objective()  # without parameters
+CACHE_SHARE = {"pixels": 1.0, "jpeg": 0.1}  # of 3 · size² bytes per image in the cache
 
 
 @dataclass(frozen=True)
@@ -44,19 +44,19 @@ class StagePlan:
     """What one stage needs: bytes in the memory of one process, seconds, and bytes of disk.
 
     Attributes:
-        stage: Its number, from 1.
-        classes: Classes that are learnt.
-        image_size: Side of the images in pixels.
-        batch_size: Of all processes together.
-        matrix: Bytes of the class matrix or classifier, and of its gradient.
-        optimizer: Bytes of the optimisers' state.
-        network: Bytes of the network with its gradients.
-        activations: Bytes of the network for a process's part of a batch, and of the logits that exist at once.
-        edit_seconds: Of an epoch's edits with all workers; the network works meanwhile where it has a GPU.
-        epoch_seconds: Of an epoch.
-        most_seconds: Of the whole stage at most.
+        stage: Stage number, from 1.
+        classes: Number of classes.
+        image_size: Input size in pixels.
+        batch_size: Images per batch, over all processes.
+        matrix: Bytes of the class matrix or classifier and its gradient.
+        optimizer: Bytes of the optimisers' state and of temporaries of a step.
+        network: Bytes of the network and its gradients.
+        activations: Bytes of the activations for a process's part of a batch, and of the logits that exist at once.
+        edit_seconds: Seconds for an epoch's edits with all workers; on a GPU they overlap with the network.
+        epoch_seconds: Seconds per epoch.
+        most_seconds: Maximum seconds of the whole stage.
         disk: Bytes of the resized images.
-        state: Bytes of the training state while it is replaced, and of the stage's checkpoint.
+        state: Bytes of the training state while it is being replaced, and of the stage's checkpoint.
     """
 
     stage: int
@@ -75,18 +75,18 @@ class StagePlan:
 
     @property
     def memory(self) -> int:
-        """Bytes in one process, all together."""
+        """Total bytes of memory in one process."""
         return self.matrix + self.optimizer + self.network + self.activations
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What is free where the training would run.
+    """The resources available to a training.
 
     Attributes:
-        device: The GPU's name, or CPU.
-        memory: Bytes for each process.
-        disk: Bytes.
+        device: The GPU's name, or "CPU".
+        memory: Free bytes of memory per process.
+        disk: Free bytes of disk.
     """
 
     device: str
@@ -94,8 +94,8 @@ class Machine:
     disk: int
 
 
-def this_machine(folder: Path, processes: int = 1) -> Machine:
-    """The GPU's free memory, or the computer's, which processes share; the free disk below `folder`'s first existing parent."""
+def describe_machine(folder: Path, processes: int = 1) -> Machine:
+    """Measure the free memory of the GPU, or of the computer per process, and the free disk at `folder` or its nearest parent."""
     existing = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
     device = best_device()
     if device.type == "cuda":
@@ -107,13 +107,16 @@ def this_machine(folder: Path, processes: int = 1) -> Machine:
 def plan_model(
     settings: ModelSettings, images: int, processes: int = 1, labels: NDArray[np.int64] | None = None
 ) -> Iterator[StagePlan]:
-    """The plan of each stage that is not left out, for `images` training images.
+    """Yield the plan of each stage that is not skipped.
 
     Args:
-        settings: Of the model.
-        images: How many training images there are.
-        processes: How many share the training. Each has a GPU of its own; without GPUs they share the CPU.
-        labels: [images], their classes; without them each image is a class of its own.
+        settings: Settings of the model.
+        images: Number of training images.
+        processes: Number of training processes. Each has its own GPU; without GPUs they share the CPU.
+        labels: int64 [images], class indices; None if each image is its own class.
+
+    Raises:
+        UserError: The backbone cannot be built or does not accept an input size, or memory runs out in the calibration.
     """
     device = best_device()
     processors = processes if device.type == "cuda" else 1
@@ -132,26 +135,26 @@ def plan_model(
             measured[stage.image_size, batch] = _measure_step(settings, descriptor, stage, batch)
         step = measured[stage.image_size, batch]
         rows = settings.objective.class_rows(classes, batch, processes)
-        weights = sum(parameter.numel() for parameter in descriptor.parameters()) * FLOAT
+        weights = sum(parameter.numel() for parameter in descriptor.parameters()) * BYTES_PER_FLOAT
         learnt = rows.held if processors > 1 else classes
         network = seen * step.seconds_per_image / processors
         network += seen / batch * (step.seconds_per_step + step.seconds_per_step_and_class * learnt)
         edits = seen * step.seconds_per_edit / max(1, min(workers, usable_cores()))
         epoch = max(network, edits) if device.type == "cuda" and workers else network + edits
-        kept = weights + processes * _kept_by_optimizer(settings, rows.held, width, weights) + classes * width * FLOAT
+        kept = weights + processes * _kept_by_optimizer(settings, rows.held, width, weights) + classes * width * BYTES_PER_FLOAT
         yield StagePlan(
             stage=number,
             classes=classes,
             image_size=stage.image_size,
             batch_size=batch,
-            matrix=2 * (rows.held + rows.copied) * width * FLOAT,  # and its gradient
+            matrix=2 * (rows.held + rows.copied) * width * BYTES_PER_FLOAT,  # and its gradient
             optimizer=_optimizer_bytes(settings, rows.held, width, weights),
             network=2 * weights,
-            activations=step.bytes_per_image * -(-batch // processes) + 3 * FLOAT * rows.compared * batch,
+            activations=step.bytes_per_image * -(-batch // processes) + 3 * BYTES_PER_FLOAT * rows.compared * batch,
             edit_seconds=edits,
             epoch_seconds=epoch,
             most_seconds=min(epoch * stage.epochs, 60 * stage.minutes if stage.minutes is not None else float("inf")),
-            disk=int(images * 3 * (stage.image_size * WORKING_SCALE) ** 2 * PIXELS_SHARE[settings.cache]),
+            disk=int(images * 3 * (stage.image_size * WORKING_SCALE) ** 2 * CACHE_SHARE[settings.cache]),
             state=2 * kept + weights,
         )
 
@@ -211,7 +214,7 @@ def _measure_step(settings: ModelSettings, descriptor: Descriptor, stage: StageS
         if not measuring:
             descriptor.zero_grad(set_to_none=True)
     fused = device.type == "cuda" and settings.precision != "16"
-    (optimizer,) = build_optimizers(descriptor, PLAIN, settings.optimizer, fused=fused)
+    (optimizer,) = build_optimizers(descriptor, EMPTY_OBJECTIVE, settings.optimizer, fused=fused)
     stepping = _time_steps(optimizer, device)
     descriptor.zero_grad(set_to_none=True)
     fixed, per_class = _time_classes(settings, descriptor.dimensions, batch, device)
@@ -261,7 +264,7 @@ def _time_head(settings: ModelSettings, dimensions: int, batch: int, classes: in
 def _time_edits(settings: ModelSettings, stage: StageSettings) -> float:
     """Seconds of one process for an edited image, of soft noise as large as the stage's."""
     side, rng = round(stage.image_size * WORKING_SCALE), np.random.default_rng(0)
-    small = rng.integers(0, 256, (EDITED_IMAGES + 1, 24, 24, 3), dtype=np.uint8)
+    small = rng.integers(0, 256, (TIMED_EDITS + 1, 24, 24, 3), dtype=np.uint8)
     squares = SquareImages(
         [f"P{row}" for row in range(len(small))], np.stack([resize_square(pixels, side) for pixels in small]), {}
     )
@@ -272,7 +275,7 @@ def _time_edits(settings: ModelSettings, stage: StageSettings) -> float:
     started = time.perf_counter()
     for row in range(1, len(squares)):
         edited[0, row, 0]
-    return (time.perf_counter() - started) / EDITED_IMAGES
+    return (time.perf_counter() - started) / TIMED_EDITS
 
 
 @contextmanager
@@ -309,11 +312,11 @@ def _optimizer_bytes(settings: ModelSettings, rows: int, width: int, weights: in
         "adafactor": rows * width + rows + width,
         "plain_sgd": 0,
     }[settings.optimizer.class_kind]
-    return per_weight * weights + of_matrix * FLOAT
+    return per_weight * weights + of_matrix * BYTES_PER_FLOAT
 
 
 def _kept_by_optimizer(settings: ModelSettings, rows: int, width: int, weights: int) -> int:
     """Bytes between steps, which the training state holds."""
     per_weight = {"adam": 2, "sgd": 1 if settings.optimizer.momentum else 0}[settings.optimizer.kind]
     of_matrix = {"same": per_weight * rows * width, "adafactor": rows + width, "plain_sgd": 0}[settings.optimizer.class_kind]
-    return per_weight * weights + of_matrix * FLOAT
+    return per_weight * weights + of_matrix * BYTES_PER_FLOAT

@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.table import Table
 
 from data.errors import UserError
-from models.training.plan import StagePlan, plan_model, this_machine
+from models.training.plan import StagePlan, describe_machine, plan_model
 from pipeline.run.run import Run
 from pipeline.run.training_roles import training_roles
 
@@ -25,7 +25,7 @@ def print_plan(run: Run, processes: int) -> None:
     if processes < 1:
         raise UserError(f"--processes {processes}: give at least 1.")
     roles = training_roles(run)
-    machine, console = this_machine(run.folder, processes), Console(width=CONSOLE_WIDTH)
+    machine, console = describe_machine(run.folder, processes), Console(width=CONSOLE_WIDTH)
     table = Table(
         title=f"{run.folder}: {len(roles.classes):,} training images, {machine.device}, {processes} process(es), memory in GiB"
     )

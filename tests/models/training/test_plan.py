@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from models.settings import ModelSettings
-from models.training.plan import _Step, plan_model, this_machine
+from models.training.plan import _Step, describe_machine, plan_model
 
 STAGES = [
     {"classes": 100, "image_size": 32, "batch_size": 8, "epochs": 3},
@@ -86,7 +86,7 @@ def test_processes_without_gpus_share_one_machine(tmp_path: Path, monkeypatch: p
     for alone, together in zip(plan_model(settings(), 300), plan_model(settings(), 300, processes=4), strict=True):
         assert alone.epoch_seconds == together.epoch_seconds > 0
     monkeypatch.setattr("os.sysconf", {"SC_AVPHYS_PAGES": 1000, "SC_PAGE_SIZE": 4096}.__getitem__)
-    assert [this_machine(tmp_path, processes).memory for processes in (1, 4)] == [4096000, 1024000]
+    assert [describe_machine(tmp_path, processes).memory for processes in (1, 4)] == [4096000, 1024000]
 
 
 def test_the_head_is_extrapolated_along_a_line_not_from_the_start_of_its_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
