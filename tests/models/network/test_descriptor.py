@@ -111,7 +111,7 @@ class Malicious:
 def test_weights_that_are_more_than_tensors_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: object) -> None:
     monkeypatch.chdir(tmp_path)
     torch.save(content, "weights.pth")
-    with pytest.raises(UserError, match=r"weights\.pth (is refused|holds no weights by name)"):
+    with pytest.raises(UserError, match=r"weights\.pth (is refused|contains no state_dict)"):
         Descriptor(DescriptorSettings(backbone="test_efficientnet", weights="weights.pth"))
     assert not Path("run-by-pickle").exists()
 
