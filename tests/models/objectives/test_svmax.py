@@ -93,7 +93,7 @@ def test_a_collapsed_batch_has_a_finite_gradient_even_under_autocast(form: Liter
 
 
 def test_a_batch_of_one_is_an_error() -> None:
-    with pytest.raises(UserError, match="larger"):
+    with pytest.raises(UserError, match="Raise batch_size"):
         Svmax(ContrastiveSettings().build(8, 6, 0))(torch.ones(1, 8), torch.zeros(1), torch.zeros(1))
 
 

@@ -163,7 +163,7 @@ def test_too_few_images(images: ImageSet, tmp_path: Path, capsys: pytest.Capture
     first = SETTINGS.stages[0].model_copy(update={"classes": 100})
     rows = train(images, tmp_path, SETTINGS.model_copy(update={"stages": (first,)}))
     assert "wants 100 classes, but there are 24" in capsys.readouterr().out and rows[-1]["classes"] == "24"
-    with pytest.raises(UserError, match=r"of 1 class\(es\); training needs two"):
+    with pytest.raises(UserError, match=r"1 class\(es\); training needs at least two"):
         train_model(SETTINGS, images.select(images.ids[:1]), images, tmp_path / "one", tmp_path / "cache", seed=0)
 
 
@@ -374,7 +374,7 @@ def test_each_stage_draws_edits_with_its_own_probabilities(
 
 def test_an_unknown_edit_of_a_later_stage_is_refused_before_training(images: ImageSet, tmp_path: Path) -> None:
     last = SETTINGS.stages[2].model_copy(update={"edit_probabilities": {"colage": 0.5}})
-    with pytest.raises(UserError, match="'colage', which is no edit"):
+    with pytest.raises(UserError, match="'colage', which is not an edit"):
         train(images, tmp_path, SETTINGS.model_copy(update={"stages": (*SETTINGS.stages[:2], last)}))
     assert not (tmp_path / "cache").exists()
 

@@ -53,5 +53,5 @@ def test_a_state_of_other_groups_is_refused() -> None:
     before = torch.optim.Adam([{"params": list(descriptor.parameters())}, {"params": list(learnt.parameters())}])
     nothing: Any = None
     learner = Learner(nothing, descriptor, nothing, learnt, build_optimizers(descriptor, learnt, settings), nothing, 1.0, False)
-    with pytest.raises(UserError, match="an earlier version, which let GeM's exponent decay"):
+    with pytest.raises(UserError, match="an earlier version, with weight decay on GeM's exponent"):
         learner.restore({"objective": learnt.state_dict(), "optimizers": [before.state_dict()]})
