@@ -37,11 +37,11 @@ from pipeline.tools.explorer.app import make_app
 from pipeline.tools.explorer.serving import open_listener
 from pipeline.tools.extractor import checkpoint_extractor
 from submissions.vectors.files import describe_vectors
-from tests.faults.harness import Ledger
+from tests.faults.harness import Ledger, share_of
 from tests.faults.workshop import draw_pictures
 
 pytestmark = pytest.mark.faults
-STEPS, IMAGES, REQUESTS = 50_000, 500_000, 20_000
+STEPS, IMAGES, REQUESTS = 100 * share_of(500), 100 * share_of(5_000), 40 * share_of(500)
 GROWTH = 4.0  # MiB between a fifth of the way and its end: what an allocator may still find to keep
 MIB = 2**20
 
