@@ -7,6 +7,7 @@ from pathlib import Path
 
 from data.archives import is_archive, list_archive, read_bytes
 from data.errors import UserError
+from data.files import open_regular
 from data.formats import IMAGE_ENDINGS, SIGNATURE_BYTES, detect_format
 from data.images import ImageSet
 
@@ -71,7 +72,8 @@ def expand_sources(sources: Iterable[Path]) -> Iterator[Path]:
             continue
         listing = Path(os.fspath(source)[1:])
         try:
-            lines = os.fsdecode(listing.read_bytes()).splitlines()
+            with open_regular(listing) as file:
+                lines = os.fsdecode(file.read()).splitlines()
         except OSError as error:
             raise UserError(f"the list {listing} cannot be read ({error.strerror or error}).") from error
         named = [line.rstrip("\r") for line in lines if line.strip() and not line.startswith("#")]

@@ -122,7 +122,8 @@ def write_text(path: Path, text: str) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object; return {} if the file is missing, damaged or contains anything but an object."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        with open_regular(path) as file:
+            content = json.loads(file.read().decode("utf-8"))
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from data.errors import UserError
-from data.files import whole_file
+from data.files import read_json, whole_file
 from data.images import ImageSet
 from models.settings import ModelSettings
 
@@ -151,7 +151,7 @@ def as_it_began(folder: Path, identity: Identity) -> Identity:
     Such a training drew the same edits in every stage and every model, and goes on so.
     """
     try:
-        began = json.loads((folder / STATE).read_text(encoding="utf-8"))["identity"]
+        began = read_json(folder / STATE)["identity"]
         return identity if DRAWN_FOR in began else {key: value for key, value in identity.items() if key != DRAWN_FOR}
     except (OSError, KeyError, TypeError, ValueError):  # nothing there to go on with, or nothing readable: load_state says which
         return identity

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from data.errors import UserError
-from data.files import disk_full, is_disk_full
+from data.files import disk_full, is_disk_full, open_regular
 
 Way = Literal["move", "hardlink", "symlink", "delete-to-trash"]
 State = Literal["begin", "done", "left", "undone"]
@@ -91,9 +91,13 @@ class Journal:
             raise
 
     def _read(self) -> None:
-        if not self.path.exists():
+        if not os.path.lexists(self.path):
             return
-        text = self.path.read_text(encoding="utf-8", errors="replace")
+        try:
+            with open_regular(self.path) as file:
+                text = file.read().decode("utf-8", errors="replace")
+        except OSError as error:
+            raise UserError(f"{self.path} is not a journal that can be read ({error.strerror or error}).") from error
         for number, line in enumerate(text.splitlines(), 1):
             try:
                 self._take(json.loads(line))

@@ -1,13 +1,14 @@
 """The plan: which file of each group is kept and which ones may go, as a CSV file that a person can read and change."""
 
 import csv
+import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
 from data.errors import UserError
-from data.files import whole_file
+from data.files import open_regular, whole_file
 from submissions.copies.facts import Facts
 from submissions.copies.keeping import KeepRule, choose_kept
 
@@ -118,7 +119,10 @@ def read_plan(path: Path) -> list[PlanRow]:
         UserError: there is none, a line is not as expected, or a group would lose its last file.
     """
     try:
-        with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+        with (
+            open_regular(path) as content,
+            io.TextIOWrapper(content, encoding="utf-8", errors="surrogateescape", newline="") as file,
+        ):
             reader = csv.DictReader(file)
             lines = list(reader)
             columns = reader.fieldnames or []

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.errors import UserError
-from data.files import whole_file
+from data.files import open_regular, whole_file
 from submissions.vectors.hdf5 import HDF5_ERRORS, dataset_problem, new_hdf5
 
 DATASET_NAMES = ("mean", "axes", "eigenvalues")
@@ -135,7 +135,7 @@ def load_projection(path: Path) -> Projection:
         UserError: when the file is missing, damaged or not a projection.
     """
     try:
-        with h5py.File(path, "r") as file:
+        with open_regular(path), h5py.File(path, "r") as file:
             problems = [f"{name} {problem}" for name in DATASET_NAMES if (problem := dataset_problem(file, name)) is not None]
             if problems:
                 raise OSError(", ".join(problems))

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from data.errors import UserError
-from data.files import write_text
+from data.files import open_regular, write_text
 from submissions.settings import Method
 
 
@@ -53,7 +53,8 @@ def read_choice(path: Path) -> tuple[Variant, pd.DataFrame]:
         UserError: when the file is missing or is not a table of candidates.
     """
     try:
-        table = pd.read_csv(path, dtype={"weights": str})
+        with open_regular(path) as file:
+            table = pd.read_csv(file, dtype={"weights": str})
         if "weights" in table:
             table["weights"] = table["weights"].fillna("")
         best = table.iloc[0]

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from data.errors import UserError
-from data.files import whole_file
+from data.files import open_regular, whole_file
 from data.ground_truth import GroundTruth
 from submissions.scoring.metrics import RankedPairs
 
@@ -24,7 +24,8 @@ def read_edits(path: Path) -> dict[str, list[str]]:
         UserError: when the file is missing, cannot be read as CSV or has other columns.
     """
     try:
-        table = pd.read_csv(path, dtype=str, keep_default_na=False)
+        with open_regular(path) as file:
+            table = pd.read_csv(file, dtype=str, keep_default_na=False)
     except (OSError, ValueError) as error:  # pandas' parser errors are ValueErrors
         raise UserError(f"{path} cannot be read as CSV ({error}). Expected the columns query_id,edits.") from error
     if list(table.columns) != ["query_id", "edits"] or not isinstance(table.index, pd.RangeIndex):
