@@ -25,7 +25,7 @@ from submissions.index.store import FILE, Store, forget_queries, open_store, rem
 from submissions.report.matches_page import write_matches_page
 from submissions.report.output_folder import check_output_folder
 
-GALLERY = "gallery"
+GALLERY, LEAKAGE_GALLERY = "gallery", "leakage"
 UNREADABLE = "unreadable.txt"  # in the folder of the results, or of the index
 
 
@@ -80,7 +80,8 @@ def find_pictures(sources: Sources, folder: Path, output: Output) -> Pictures:
     Raises:
         UserError: a source is missing or holds no picture, or the results would overwrite a folder that is not theirs.
     """
-    check_output_folder(folder / GALLERY, "--output")
+    for page in (GALLERY, LEAKAGE_GALLERY):
+        check_output_folder(folder / page, "--output")
     queries = _discovered(sources.queries, folder, output) if sources.queries else Discovered([])
     references = _discovered(sources.references, folder, output) if sources.references else None
     protected = _discovered(sources.protected, folder, output) if sources.protected else Discovered([])
@@ -188,7 +189,9 @@ def search(
             pairs = found.matches.pairs
             report_folders(folder, pairs, found.digests, output)
             if sets:
-                report_leakage(folder, pairs, found.digests, [indexed_path(path) for path in sets], output)
+                across = report_leakage(folder, pairs, found.digests, [indexed_path(path) for path in sets], output)
+                page = write_matches_page(folder / LEAKAGE_GALLERY, replace(found.matches, pairs=across), rule)
+                output.say(f"the worst pairs across sets: {page}")
     return len(found.matches.pairs)
 
 
@@ -231,7 +234,7 @@ def _verified(found: Found, rule: Rule) -> Found:
 
 
 def _discovered(sources: Sequence[Path], results: Path, output: Output) -> Discovered:
-    own = [results / "gallery", results / "index"]
+    own = [results / GALLERY, results / LEAKAGE_GALLERY, results / "index"]
     found = discover(sources, excluded=own)
     if found.skipped:
         output.say(f"passed over: {format_skipped_counts(found.skipped)}")

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from data.names import text_of
 from pipeline.tools.match_output import Output
 from pipeline.tools.match_search import Exclusions, Found, PairScores
 from submissions.copies.facts import Facts, picture_facts
-from submissions.copies.grouped import FileGroups, group_files, write_cuts_csv, write_groups_csv
+from submissions.copies.grouped import FileGroups, group_files, write_cuts_csv, write_groups_csv, write_hubs_csv
 from submissions.copies.keeping import KeepRule
 from submissions.copies.plan import PlanRow, plan_group, write_plan
 from submissions.index.matches import Match
@@ -99,6 +100,7 @@ def write_grouped(folder: Path, grouped: Grouped, output: Output) -> None:
     write_groups_csv(folder / "groups.csv", grouped.groups.groups, grouped.rows)
     write_cuts_csv(folder / "cuts.csv", grouped.groups.cuts)
     write_plan(folder / "plan.csv", grouped.rows)
+    write_hubs_csv(folder / "hubs.csv", grouped.groups.hubs)
     for number, group in enumerate(grouped.groups.groups, 1):
         kept = next(row.file for row in grouped.rows if row.group == number)
         weakest = group.weakest.score if group.weakest else 0.0
@@ -113,6 +115,13 @@ def write_grouped(folder: Path, grouped: Grouped, output: Output) -> None:
     if grouped.groups.flat:
         first = grouped.groups.flat[0]
         output.say(f"pictures that show nothing, kept apart: {len(grouped.groups.flat)}, the first is {first}")
+    if hubs := grouped.groups.hubs:
+        for hub in hubs:
+            output.record("hub", {"files": hub.files, "matches": hub.matches, "related_share": hub.related})
+        output.say(
+            f"pictures that match many others which do not match each other, kept apart: {folder / 'hubs.csv'} ({len(hubs)}); "
+            f"{text_of(hubs[0].files[0])} matches {hubs[0].matches}"
+        )
     output.say(
         f"plan: {folder / 'plan.csv'} would remove {len(removed)} files ({freed / 2**20:.1f} MiB); nothing has been touched. "
         "Carry it out with --apply move|hardlink|symlink|delete-to-trash"

@@ -16,7 +16,7 @@ MIN_SHARED_PICTURES = 2  # that two folders must share to be listed
 
 def report_leakage(
     folder: Path, pairs: Sequence[Match], digests: Mapping[Path, bytes], sets: Sequence[Path], output: Output
-) -> None:
+) -> list[Match]:
     """Write leakage.csv and a cleaned list for each set, and print the table of sets × sets.
 
     Args:
@@ -25,6 +25,9 @@ def report_leakage(
         digests: SHA-256 of every picture.
         sets: Folders of the sets; each may lose pictures that have a copy in a later one.
         output: Where messages go.
+
+    Returns:
+        The matches between different sets, best first.
 
     Raises:
         UserError: when the disk is full.
@@ -45,6 +48,9 @@ def report_leakage(
         with whole_file(path) as temporary:
             temporary.write_bytes(b"".join(os.fsencode(picture) + b"\n" for picture in kept))
         output.say(f"without copies in later sets: {path} ({len(kept)} pictures)")
+    return [
+        match for match in pairs if None not in (places := {set_of(match.query), set_of(match.reference)}) and len(places) > 1
+    ]
 
 
 def report_folders(folder: Path, pairs: Sequence[Match], digests: Mapping[Path, bytes], output: Output) -> None:

@@ -1,9 +1,9 @@
-"""Groups of files from matching pairs: byte-identical files count as one content, flat pictures are separated."""
+"""Groups of files from matching pairs: byte-identical files count as one content; flat pictures and hubs are separated."""
 
 import csv
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from data.files import whole_file
 from submissions.copies.facts import Facts
 from submissions.copies.groups import Cut, Link, group_copies
+from submissions.copies.hubs import LEAST_MATCHES, find_hubs
 from submissions.copies.plan import PlanRow
 from submissions.index.matches import Match
 
@@ -68,6 +69,21 @@ class FileCut:
 
 
 @dataclass(frozen=True)
+class FileHub:
+    """Files of one content that matches many others which do not match each other.
+
+    Attributes:
+        files: that hold it, in order.
+        matches: contents that it matches.
+        related: share 0…1 of the pairs among those that match each other.
+    """
+
+    files: list[Path]
+    matches: int
+    related: float
+
+
+@dataclass(frozen=True)
 class FileGroups:
     """The result of grouping files.
 
@@ -75,11 +91,13 @@ class FileGroups:
         groups: All groups, largest first.
         cuts: The links that merged nothing.
         flat: Pictures without content: a single colour or a plain gradient.
+        hubs: Pictures that match many others which do not match each other.
     """
 
     groups: list[FileGroup]
     cuts: list[FileCut]
     flat: list[Path]
+    hubs: list[FileHub] = field(default_factory=list)
 
 
 def group_files(
@@ -91,6 +109,7 @@ def group_files(
     bound: int,
     rejected: frozenset[frozenset[bytes]] = frozenset(),
     accepted: Mapping[bytes, frozenset[bytes]] | None = None,
+    least_of_hub: int = LEAST_MATCHES,
 ) -> FileGroups:
     """Group the files that the pairs connect, by the rule of `groups.py`; a content counts once, however many files have it.
 
@@ -103,6 +122,7 @@ def group_files(
         bound: Maximum number of contents in a group.
         rejected: Pairs of digests that the user decided are not copies.
         accepted: By digest, the digests that the user decided are its copies.
+        least_of_hub: Number of contents that a hub matches at least; it belongs to no group (`hubs.py`).
     """
     called = accepted or {}
     flat = sorted(set(flat))
@@ -132,7 +152,9 @@ def group_files(
     def named_cut(cut: Cut) -> FileCut:
         return FileCut(named_link(cut.link), cut.matching, cut.compared, cut.reason)
 
-    grouping = group_copies(links, matching, bound)
+    hubs = find_hubs(links, matching, least_of_hub)
+    apart = {hub.content for hub in hubs}
+    grouping = group_copies([link for link in links if not {link.first, link.second} & apart], matching, bound)
     joined = [
         FileGroup(sorted(path for member in group.members for path in files[member]), named_link(group.weakest))
         for group in grouping.groups
@@ -141,7 +163,8 @@ def group_files(
     placed = {member for group in grouping.groups for member in group.members}
     same_bytes = [FileGroup(sorted(paths), None) for number, paths in files.items() if len(paths) > 1 and number not in placed]
     groups = sorted(joined + same_bytes, key=lambda group: (-len(group.files), group.files))
-    return FileGroups(groups, [named_cut(cut) for cut in grouping.cuts], flat)
+    named_hubs = [FileHub(sorted(files[hub.content]), hub.matches, hub.related) for hub in hubs]
+    return FileGroups(groups, [named_cut(cut) for cut in grouping.cuts], flat, named_hubs)
 
 
 def write_groups_csv(path: Path, groups: Sequence[FileGroup], rows: Iterable[PlanRow]) -> None:
@@ -171,6 +194,14 @@ def write_cuts_csv(path: Path, cuts: Iterable[FileCut]) -> None:
         writer.writerow(["first", "second", "score", "matching", "compared", "reason"])
         for cut in cuts:
             writer.writerow([cut.link.first, cut.link.second, f"{cut.link.score:.6g}", cut.matching, cut.compared, cut.reason])
+
+
+def write_hubs_csv(path: Path, hubs: Iterable[FileHub]) -> None:
+    """Write the files that match many others which do not match each other, the one with the most matches first."""
+    with whole_file(path) as temporary, temporary.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["file", "matches", "related_share"])
+        writer.writerows([name, hub.matches, f"{hub.related:.4f}"] for hub in hubs for name in hub.files)
 
 
 def _shown(facts: Facts | None) -> list[object]:

@@ -76,6 +76,7 @@ def write_matches_page(
             groups=_group_cards(groups, rows, members) if groups else [],
             all_groups=len(groups.groups) if groups else 0,
             cuts=[(text_of(c.link.first), text_of(c.link.second), c) for c in groups.cuts[:MAX_MATCHES]] if groups else [],
+            hubs=[(text_of(hub.files[0]), hub) for hub in groups.hubs[:MAX_MATCHES]] if groups else [],
             flat=[text_of(path) for path in groups.flat[:MAX_MATCHES]] if groups else [],
             counted=counted(matches),
             matches=matches,

@@ -262,6 +262,9 @@ def test_leakage_between_sets_and_similar_folders(album: Path, checkpoint: Path,
     printed = capsys.readouterr().out
     assert "folders that hold the same pictures" in printed and "33%" in printed
     assert len(pd.read_csv("matches/folders.csv")) == 1 and files(album) == before
+    page = Path("matches/leakage/index.html").read_text()
+    assert "the worst pairs across sets: matches/leakage/index.html" in printed and page.count('class="pair"') == 2
+    assert "same.jpg" in page and "smaller.png" in page and "white" not in page
     run_match(checkpoint, "--queries", "@matches/clean-0-a.txt", "album/b", "--output", "again")
     assert not any({"R000000.jpg"} & group for group in groups_of(Path("again")))
 
