@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal, Protocol
+from zipfile import BadZipFile
 
 import cv2
 import numpy as np
@@ -74,22 +75,33 @@ def cache_squares(
     """
     name = f"{len(images)}x{size}-{images.digest(prefix=f'{size} {form}')[:16]}"
     squares_file, about_file = folder / f"{name}.{form}", folder / f"{name}.npz"
-    if not (_is_nonempty_file(about_file) and squares_file.is_file()):
+    squares = _open_squares(images, size, squares_file, about_file)
+    if squares is None:
         write = _write_pixels if form == "pixels" else _write_jpegs
         ends, problems = write(images, size, squares_file, max(1, workers))
         with whole_file(about_file) as temporary, temporary.open("wb") as file:
             np.savez(file, ends=ends, problems=np.frombuffer(json.dumps(problems).encode(), np.uint8))
-    with np.load(about_file) as about:
-        ends, problems = about["ends"], json.loads(about["problems"].tobytes())
-    if form == "pixels":
-        return SquareImages(images.ids, np.load(squares_file, mmap_mode="r"), problems)
-    empty = squares_file.stat().st_size == 0  # no image could be read, and an empty file cannot be mapped
-    content = np.zeros(0, np.uint8) if empty else np.memmap(squares_file, np.uint8, mode="r")
-    return SquareImages(images.ids, _Jpegs(content, ends), problems)
+        squares = _open_squares(images, size, squares_file, about_file)
+    if squares is None:
+        raise RuntimeError(f"{squares_file} cannot be read back")
+    return squares
 
 
-def _is_nonempty_file(path: Path) -> bool:
-    return path.is_file() and path.stat().st_size > 0
+def _open_squares(images: ImageSet, size: int, squares_file: Path, about_file: Path) -> SquareImages | None:
+    """Map a cache; None if one of its two files is missing, or shorter than it was: a power cut may tear them."""
+    try:
+        with np.load(about_file) as about:
+            ends, problems = about["ends"], json.loads(about["problems"].tobytes())
+        if squares_file.suffix == ".pixels":
+            pixels = np.load(squares_file, mmap_mode="r")
+            return SquareImages(images.ids, pixels, problems) if pixels.shape == (len(images), size, size, 3) else None
+        length = squares_file.stat().st_size
+        if length < int(ends[-1] if len(ends) else 0):
+            return None
+        content = np.memmap(squares_file, np.uint8, mode="r") if length else np.zeros(0, np.uint8)  # an empty file has no map
+        return SquareImages(images.ids, _Jpegs(content, ends), problems)
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile):
+        return None
 
 
 class _Jpegs:
