@@ -1,5 +1,7 @@
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -104,3 +106,29 @@ def test_an_output_torn_by_a_power_cut_is_made_again(run: Run, capsys: pytest.Ca
     work.output.write_text(left)
     make(run, work)
     assert work.calls == 2 and "out.txt is incomplete" in capsys.readouterr().out and work.output.read_text() == "done"
+
+
+@pytest.mark.parametrize("jump", [-20, 20])
+def test_a_clock_that_jumps_changes_nothing(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, jump: int
+) -> None:
+    """Files from the future or the past are up to date, and what is made again is so for its size or another time."""
+    work, source, year = Counted(run), tmp_path / "source.txt", 365 * 86_400
+    source.write_text("1")
+    now = time.time()
+    os.utime(source, (now + jump * year,) * 2)
+    make(run, work, source=source)
+    for path in (run.folder, *run.folder.rglob("*")):
+        os.utime(path, (now - jump * year,) * 2)
+    monkeypatch.setattr(time, "time", lambda: now - jump * year)
+    make(run, work, source=source)
+    assert work.calls == 1 and "up to date" in capsys.readouterr().out
+    os.utime(source, (now, now))
+    make(run, work, source=source)
+    assert work.calls == 2 and "input source changed" in capsys.readouterr().out
+
+
+def test_no_budget_follows_the_clock() -> None:
+    """What lasts is measured with clocks that only go forward."""
+    rooms = [Path(__file__).parents[3] / room for room in ("data", "augmentations", "models", "submissions", "pipeline")]
+    assert not [path for room in rooms for path in room.rglob("*.py") if "time.time(" in path.read_text(encoding="utf-8")]
