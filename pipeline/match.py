@@ -10,11 +10,13 @@ match.py --index DIR --remove PATH …        remove files, or everything below 
 match.py --index DIR --queries DIR          search it.
 """
 
+import argparse
 import sys
 from collections.abc import Sequence
 
 from pipeline.run.cli import report_errors
 from pipeline.tools.match_options import check, parser
+from pipeline.tools.match_output import Output
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,12 +27,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = parser(__doc__).parse_args(arguments)
     check(options)
-    # imported here: --help must answer at once
-    from data.discovery import discover
-    from pipeline.tools import match_acting, match_command, match_decisions, match_model, match_two
-    from pipeline.tools.match_output import Output
-
     output = Output(options.json, options.quiet)
+    done = _without_network(options, output)
+    return _with_network(options, output) if done is None else done
+
+
+def _without_network(options: argparse.Namespace, output: Output) -> int | None:
+    """Do what needs no network and return the exit code; None where one is needed."""
+    # imported here: --help must answer at once
+    from pipeline.tools import match_acting, match_decisions
+
     if options.undo:
         return match_acting.take_back(options.output, output)
     if options.apply is not None:
@@ -44,9 +50,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return match_decisions.forget(place, first, second, output)
         match_decisions.remember(place, first, second, options.decide == "copy", output)
         return 0
+    return None
+
+
+def _with_network(options: argparse.Namespace, output: Output) -> int:
+    """Compare two pictures, change an index, or search."""
+    # imported here: the networks take seconds
+    from data.discovery import discover
+    from pipeline.tools import match_command, match_model, match_two
+
     if options.pictures and (verdict := match_two.same_bytes(options.pictures[0], options.pictures[1])):
         return match_two.report(verdict, options.pictures[0], options.pictures[1], output)
-
     sources = match_command.Sources(options.queries or options.leakage, options.references, options.protect, options.no_self)
     pictures = match_command.find_pictures(sources, options.output, output)
     added = discover(options.add) if options.add else None

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from data.locks import hold_lock_file
-from pipeline.tools.match_command import protection
+from pipeline.tools.match_decisions import rejected_pairs
 from pipeline.tools.match_output import Output
+from pipeline.tools.match_paths import protection
+from pipeline.tools.match_results import MOVED, PLAN
 from submissions.copies.acting import Outcome, apply_plan, undo
 from submissions.copies.journal import Journal, Way
 from submissions.copies.plan import read_plan
@@ -34,11 +36,11 @@ def carry_out(folder: Path, plan: Path | None, way: Way, moved_to: Path | None, 
     Raises:
         UserError: when there is no plan, it is invalid, the disk is full, or another process is carrying out a plan.
     """
-    rows = read_plan(plan or folder / "plan.csv")
+    rows, rejected = read_plan(plan or folder / PLAN), rejected_pairs(folder)
     with hold_lock_file(_lock(), BUSY):
         journal = Journal(folder / JOURNAL)
         try:
-            outcome = apply_plan(rows, way, journal, (moved_to or folder / "moved").resolve(), protection(protected))
+            outcome = apply_plan(rows, way, journal, (moved_to or folder / MOVED).resolve(), protection(protected), rejected)
         finally:
             journal.close()
     _report(outcome, way, output)

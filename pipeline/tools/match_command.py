@@ -1,20 +1,22 @@
 """match.py's searches: change the index, find copies, group them, write the results."""
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+import os
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from data.discovery import Discovered, discover, format_skipped_counts
 from data.errors import UserError
-from data.locks import hold_lock_file
-from data.names import line_of
+from data.names import line_of, text_of
 from data.unreadable import list_unreadable
 from pipeline.tools.match_groups import Grouped, make_groups, read_facts, without_flat, write_grouped
-from pipeline.tools.match_index import Added, add_pictures, forget_missing, indexed_path
+from pipeline.tools.match_index import Added, add_pictures, forget_missing
 from pipeline.tools.match_leakage import report_folders, report_leakage
 from pipeline.tools.match_model import Model
 from pipeline.tools.match_output import Output
+from pipeline.tools.match_paths import indexed_path, protection
+from pipeline.tools.match_results import CUTS, GROUPS, HUBS, MATCHES, MOVED, OWN_INDEX, PLAN, SearchNotes, only_here, write_notes
 from pipeline.tools.match_search import Exclusions, Found, PairScores, Search
 from submissions.copies.groups import MAX_GROUP_SIZE
 from submissions.copies.keeping import KeepRule
@@ -148,7 +150,7 @@ def search(
     """
     queries, references = pictures.queries, pictures.references
     with only_here(folder):
-        place = index or folder / "index"
+        place = index or folder / OWN_INDEX
         extractor = model.extractor
         with open_store(
             place, extractor.identity, extractor.dimensions, replace=index is None, new=index is None or added is not None
@@ -185,6 +187,8 @@ def search(
                     grouping.bound,
                 )
         _write(folder, found, grouped, rule, output)
+        known = None if index is None else os.path.abspath(index)  # noqa: PTH100 - its name, wherever it leads
+        write_notes(folder, SearchNotes(known, grouping.keep, found.matches.threshold))
         if found.matches.decided and references is None and index is None:
             pairs = found.matches.pairs
             report_folders(folder, pairs, found.digests, output)
@@ -192,6 +196,8 @@ def search(
                 across = report_leakage(folder, pairs, found.digests, [indexed_path(path) for path in sets], output)
                 page = write_matches_page(folder / LEAKAGE_GALLERY, replace(found.matches, pairs=across), rule)
                 output.say(f"the worst pairs across sets: {page}")
+    if found.matches.pairs:
+        output.say(f"decide pairs and choose what to keep: python pipeline/explore.py --matches {shlex.quote(text_of(folder))}")
     return len(found.matches.pairs)
 
 
@@ -202,25 +208,6 @@ def write_track(path: Path, pairs: Sequence[Match], output: Output) -> None:
         for match in pairs
     ]
     output.say(f"matching track: {path}, {write_pairs(path, rows)} pairs")
-
-
-def only_here(folder: Path) -> AbstractContextManager[None]:
-    """Hold the results' folder alone.
-
-    Raises:
-        UserError: another match.py is writing into it, or it is a file.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except FileExistsError as error:
-        raise UserError(f"--output {folder} is a file. Name a folder.") from error
-    return hold_lock_file(folder / ".lock", f"another match.py is writing into {folder}. Wait for it, or name another --output.")
-
-
-def protection(folders: Sequence[Path]) -> Callable[[Path], bool]:
-    """Return whether a file is one of the protected ones or lies below one of the protected folders."""
-    guarded = [indexed_path(path) for path in folders]
-    return lambda path: any(place == path or place in path.parents for place in guarded)
 
 
 def _verified(found: Found, rule: Rule) -> Found:
@@ -234,7 +221,7 @@ def _verified(found: Found, rule: Rule) -> Found:
 
 
 def _discovered(sources: Sequence[Path], results: Path, output: Output) -> Discovered:
-    own = [results / GALLERY, results / LEAKAGE_GALLERY, results / "index"]
+    own = [results / GALLERY, results / LEAKAGE_GALLERY, results / OWN_INDEX, results / MOVED]
     found = discover(sources, excluded=own)
     if found.skipped:
         output.say(f"passed over: {format_skipped_counts(found.skipped)}")
@@ -283,7 +270,7 @@ def _report_unreadable(images: Sequence[Path], listed: Path, output: Output) -> 
 
 def _write(folder: Path, found: Found, grouped: Grouped | None, rule: Rule, output: Output) -> None:
     matches = found.matches
-    write_matches_csv(folder / "matches.csv", matches)
+    write_matches_csv(folder / MATCHES, matches)
     page = write_matches_page(
         folder / GALLERY, matches, rule, grouped.groups if grouped else None, grouped.rows if grouped else []
     )
@@ -302,7 +289,10 @@ def _write(folder: Path, found: Found, grouped: Grouped | None, rule: Rule, outp
         output.record("match", values | {"expected_false_alarms": match.false_alarms} | _evidence(match))
     if grouped is not None:
         write_grouped(folder, grouped, output)
-    output.say(f"matches: {folder / 'matches.csv'}\ngallery: {page}")
+    else:
+        for name in (GROUPS, CUTS, HUBS, PLAN):
+            (folder / name).unlink(missing_ok=True)  # of an earlier search: --apply must not carry that out
+    output.say(f"matches: {folder / MATCHES}\ngallery: {page}")
 
 
 def _evidence(match: Match) -> dict[str, object]:

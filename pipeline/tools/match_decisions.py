@@ -5,17 +5,18 @@ from pathlib import Path
 from data.errors import UserError
 from data.names import text_of
 from pipeline.tools.match_output import Output
-from submissions.index.decisions import decide, decisions, take_back
+from pipeline.tools.match_results import read_notes
+from submissions.index.decisions import Pair, decide, decisions, take_back
 from submissions.index.store import FILE, digest_of, open_known_store
 
 
 def index_of(index: Path | None, folder: Path) -> Path:
-    """Return the index that decisions are kept in: the named one, or that of a folder of results.
+    """Return the index that decisions are kept in: the named one, or the one that a folder of results was searched in.
 
     Raises:
         UserError: there is none yet.
     """
-    place = index or folder / "index"
+    place = index or read_notes(folder).index_in(folder)
     if not (place / FILE).is_file():
         raise UserError(f"{place} holds no index to keep decisions in. Search first, or name one with --index.")
     return place
@@ -41,6 +42,19 @@ def forget(place: Path, first: Path, second: Path, output: Output) -> int:
         found = take_back(store, (digest_of(first), digest_of(second)))
     output.say(f"{first} and {second}: " + ("the decision is taken back" if found else "nothing had been decided"))
     return 0 if found else 1
+
+
+def rejected_pairs(folder: Path) -> frozenset[Pair]:
+    """Return the pairs of contents that a person has called no copies, as the index of a folder of results knows them.
+
+    Raises:
+        UserError: the index is damaged.
+    """
+    place = read_notes(folder).index_in(folder)
+    if not (place / FILE).is_file():
+        return frozenset()
+    with open_known_store(place) as store:
+        return frozenset(decision.pair for decision in decisions(store) if not decision.copy)
 
 
 def list_decisions(place: Path, output: Output) -> None:

@@ -9,6 +9,7 @@ from tqdm import tqdm
 
 from data.names import text_of
 from pipeline.tools.match_output import Output
+from pipeline.tools.match_results import CUTS, GROUPS, HUBS, PLAN
 from pipeline.tools.match_search import Exclusions, Found, PairScores
 from submissions.copies.facts import Facts, picture_facts
 from submissions.copies.grouped import FileGroups, group_files, write_cuts_csv, write_groups_csv, write_hubs_csv
@@ -97,10 +98,10 @@ def make_groups(
 
 def write_grouped(folder: Path, grouped: Grouped, output: Output) -> None:
     """Write groups.csv, cuts.csv and plan.csv, and say what they hold."""
-    write_groups_csv(folder / "groups.csv", grouped.groups.groups, grouped.rows)
-    write_cuts_csv(folder / "cuts.csv", grouped.groups.cuts)
-    write_plan(folder / "plan.csv", grouped.rows)
-    write_hubs_csv(folder / "hubs.csv", grouped.groups.hubs)
+    write_groups_csv(folder / GROUPS, grouped.groups.groups, grouped.rows)
+    write_cuts_csv(folder / CUTS, grouped.groups.cuts)
+    write_plan(folder / PLAN, grouped.rows)
+    write_hubs_csv(folder / HUBS, grouped.groups.hubs)
     for number, group in enumerate(grouped.groups.groups, 1):
         kept = next(row.file for row in grouped.rows if row.group == number)
         weakest = group.weakest.score if group.weakest else 0.0
@@ -109,8 +110,8 @@ def write_grouped(folder: Path, grouped: Grouped, output: Output) -> None:
     freed = sum(row.facts.size for row in removed if row.facts is not None)
     files = sum(len(group.files) for group in grouped.groups.groups)
     output.say(
-        f"{len(grouped.groups.groups)} groups of {files} files: {folder / 'groups.csv'}"
-        + (f"; {len(grouped.groups.cuts)} links that join no group: {folder / 'cuts.csv'}" if grouped.groups.cuts else "")
+        f"{len(grouped.groups.groups)} groups of {files} files: {folder / GROUPS}"
+        + (f"; {len(grouped.groups.cuts)} links that join no group: {folder / CUTS}" if grouped.groups.cuts else "")
     )
     if grouped.groups.flat:
         first = grouped.groups.flat[0]
@@ -119,10 +120,10 @@ def write_grouped(folder: Path, grouped: Grouped, output: Output) -> None:
         for hub in hubs:
             output.record("hub", {"files": hub.files, "matches": hub.matches, "related_share": hub.related})
         output.say(
-            f"pictures that match many others which do not match each other, kept apart: {folder / 'hubs.csv'} ({len(hubs)}); "
+            f"pictures that match many others which do not match each other, kept apart: {folder / HUBS} ({len(hubs)}); "
             f"{text_of(hubs[0].files[0])} matches {hubs[0].matches}"
         )
     output.say(
-        f"plan: {folder / 'plan.csv'} would remove {len(removed)} files ({freed / 2**20:.1f} MiB); nothing has been touched. "
+        f"plan: {folder / PLAN} would remove {len(removed)} files ({freed / 2**20:.1f} MiB); nothing has been touched. "
         "Carry it out with --apply move|hardlink|symlink|delete-to-trash"
     )

@@ -1,6 +1,5 @@
 """Filling an index of references: each content is embedded once, whatever its files are called."""
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,13 +38,6 @@ class Added:
     images: int
     embedded: int
     closed: list[Path]
-
-
-def indexed_path(path: Path) -> Path:
-    """Return the absolute path by which the index knows a file or a folder, which need no longer exist."""
-    if path.is_dir():
-        return Path(os.path.realpath(path))
-    return Path(os.path.realpath(path.parent)) / path.name  # a link to a file is known by its own name
 
 
 def add_pictures(store: Store, extractor: Extractor, paths: Sequence[Path]) -> Added:

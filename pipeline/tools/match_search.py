@@ -127,19 +127,19 @@ class Search:
         missing = unreadable + [path for path in unreadable_files(self.store) if path not in unreadable]
         return Found(self._matches(pairs, len(paths), missing), known | digests)
 
-    def near(self, vectors: NDArray[np.float32], digest: bytes = b"") -> list[list[Match]]:
+    def near(self, vectors: NDArray[np.float32], digests: Sequence[bytes]) -> list[list[Match]]:
         """Find the references that pictures copy, given their vectors instead of files.
 
         Args:
             vectors: float32 [n, d], before query normalisation.
-            digest: SHA-256 of the picture's bytes, if there is one picture and its bytes are known.
+            digests: SHA-256 of each picture's bytes; empty where they are not known.
 
         Returns:
             The matches of each vector, best first.
         """
         query = Path("<picture>")
         hits = self._hits(self.extractor.normalize(vectors), [lambda content: True] * len(vectors))
-        return [self._judged(query, digest, found)[: self.wanted] for found in hits]
+        return [self._judged(query, digest, found)[: self.wanted] for digest, found in zip(digests, hits, strict=True)]
 
     def within(self) -> Found:
         """Find the pictures of the index that are copies of each other; each pair once, with the higher of its two scores.

@@ -6,7 +6,7 @@ of it are there, are two files, and hold the bytes that were searched. What is n
 
 import errno
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,6 +40,7 @@ def apply_plan(
     journal: Journal,
     moved_to: Path,
     is_protected: Callable[[Path], bool] = lambda path: False,
+    rejected: Collection[frozenset[bytes]] = (),
 ) -> Outcome:
     """Do to every file that the plan removes what `way` says; first finish what a kill left half done.
 
@@ -50,6 +51,7 @@ def apply_plan(
         journal: open.
         moved_to: where moved files go; beside it lies the trash of systems that have none.
         is_protected: files that are never touched, whatever the plan says.
+        rejected: pairs of SHA-256 that a person has called no copies, maybe after the plan was made.
 
     Raises:
         UserError: the disk is full. Everything before is done and in the journal.
@@ -64,6 +66,8 @@ def apply_plan(
         try:
             if row.protected or is_protected(row.file):
                 raise LeftAloneError("protected")
+            if frozenset(map(bytes.fromhex, (row.sha256, kept_digests[row.kept]))) in rejected:
+                raise LeftAloneError("called no copy of the file to keep; --decide undecided takes that back")
             _check(row, kept_digests[row.kept], way)
             place, note = _place(row.file, way, moved_to)
             _carry_out(journal, journal.begin(way, row.file, place, row.kept, row.sha256, note))

@@ -3,16 +3,18 @@
 import csv
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
+from data.archives import find_archive
 from data.errors import UserError
 from data.files import open_regular, whole_file
 from submissions.copies.facts import Facts
 from submissions.copies.keeping import KeepRule, choose_kept
 
 Action = Literal["keep", "remove", "leave"]
+PairScore = Callable[[Path, Path], float | None]
 COLUMNS = [
     *("group", "action", "file", "kept", "reason", "score", "width", "height", "bytes", "format"),
     *("taken", "modified_ns", "sharpness", "protected", "sha256"),
@@ -30,7 +32,7 @@ class PlanRow:
         kept: the file that is kept instead of it; of a kept file, itself.
         reason: why, in words.
         score: of the pair file and kept; None for the kept file itself.
-        facts: size, format, date and sharpness; None where the row was read from a file.
+        facts: size, format, date and sharpness; None where the file that the row was read from does not say them.
         protected: it must never be touched.
         sha256: hexadecimal digest of the file's bytes when it was searched.
     """
@@ -53,7 +55,7 @@ def plan_group(
     rule: KeepRule,
     folders: Sequence[Path],
     is_protected: Callable[[Path], bool],
-    pair_score: Callable[[Path, Path], float | None],
+    pair_score: PairScore,
 ) -> list[PlanRow]:
     """Plan one group: the kept file first, then those that may be removed, then those that are left.
 
@@ -69,30 +71,58 @@ def plan_group(
         pair_score: the score of two files that match by themselves, None where they don't.
     """
     kept, why = choose_kept(members, rule, folders)
-    rows = [PlanRow(group, "keep", kept.path, kept.path, why, None, kept, is_protected(kept.path), digests[kept.path].hex())]
-    for facts in members:
-        if facts.path == kept.path:
-            continue
-        score, protected = pair_score(kept.path, facts.path), is_protected(facts.path)
-        action, reason = _verdict(facts, kept, score, protected)
-        rows.append(PlanRow(group, action, facts.path, kept.path, reason, score, facts, protected, digests[facts.path].hex()))
-    return sorted(rows, key=lambda row: (get_args(Action).index(row.action), row.file))
+    rows = [
+        PlanRow(group, "leave", facts.path, kept.path, "", None, facts, is_protected(facts.path), digests[facts.path].hex())
+        for facts in members
+    ]
+    return plan_around(rows, kept.path, why, pair_score)
 
 
-def _verdict(facts: Facts, kept: Facts, score: float | None, protected: bool) -> tuple[Action, str]:
-    if protected:
+def plan_around(
+    rows: Sequence[PlanRow],
+    kept: Path,
+    why: str,
+    pair_score: PairScore,
+    called: Callable[[PlanRow, PlanRow], bool | None] = lambda one, other: None,
+) -> list[PlanRow]:
+    """Plan a group again around the file to keep.
+
+    Args:
+        rows: of the group, with facts.
+        kept: the file to keep, one of them.
+        why: the reason to keep it.
+        pair_score: the score of two files that match by themselves, None where they don't.
+        called: whether a person has called the pictures of two rows copies; None where nothing has been said.
+    """
+    center = next(row for row in rows if row.file == kept)
+    planned = [replace(center, action="keep", kept=kept, reason=why, score=None)]
+    for row in rows:
+        if row.file != kept:
+            score = pair_score(kept, row.file)
+            action, reason = _verdict(row, center, score, called(row, center))
+            planned.append(replace(row, action=action, kept=kept, reason=reason, score=score))
+    return sorted(planned, key=lambda row: (get_args(Action).index(row.action), row.file))
+
+
+def _verdict(row: PlanRow, kept: PlanRow, score: float | None, called: bool | None) -> tuple[Action, str]:
+    facts, center = row.facts, kept.facts
+    if row.protected:
         return "keep", "protected"
+    if facts is None or center is None:
+        return "leave", "nothing is known of it or of the kept file"
     if facts.archived:
         return "leave", "inside an archive"
     if facts.linked:
         return "leave", "a link"
-    if kept.linked or kept.archived:
+    if center.linked or center.archived:
         return "leave", "the group holds no file that could be kept instead"
-    if score is None:
+    if called is False:
+        return "leave", "called no copy of the kept file"
+    if score is None and called is None:
         return "leave", "does not match the kept file by itself"
     if not facts.width:
         return "leave", "cannot be read any more"
-    return "remove", "the same bytes as the kept file" if score == 0 else "a copy of the kept file"
+    return "remove", "the same bytes as the kept file" if row.sha256 == kept.sha256 else "a copy of the kept file"
 
 
 def write_plan(path: Path, rows: Iterable[PlanRow]) -> None:
@@ -153,7 +183,21 @@ def _row(path: Path, number: int, line: dict[str, str]) -> PlanRow:
     if not valid:
         raise UserError(f"{path}, line {number}: group and sha256 are not as match.py writes them. Search again.")
     score = float(line["score"]) if line.get("score") else None
-    return PlanRow(group, action, file, kept, line.get("reason") or "", score, None, line["protected"] == "yes", line["sha256"])  # type: ignore[arg-type]  # the action is one of them, see above
+    protected = line["protected"] == "yes"
+    return PlanRow(group, action, file, kept, line.get("reason") or "", score, _facts(file, line), protected, line["sha256"])  # type: ignore[arg-type]  # the action is one of them, see above
+
+
+def _facts(file: Path, line: dict[str, str]) -> Facts | None:
+    """What the line says of the file; None where it says nothing, or what no number is."""
+    try:
+        numbers = [int(line.get(name) or "") for name in ("width", "height", "bytes", "modified_ns")]
+        sharpness = float(line.get("sharpness") or "")
+    except ValueError:
+        return None
+    width, height, size, modified = numbers
+    archived = not file.exists() and find_archive(file) is not None
+    taken, form = line.get("taken") or "", line.get("format") or ""
+    return Facts(file, width, height, size, modified, taken, 0, form, sharpness, False, file.is_symlink(), archived)
 
 
 def _check(path: Path, rows: list[PlanRow]) -> None:

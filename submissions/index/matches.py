@@ -1,17 +1,24 @@
 """Matches: pairs of files, and the rule by which a pair counts as a copy."""
 
+import csv
+import os
+import re
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from typing import get_args
 
 import pandas as pd
 
+from data.errors import UserError
 from data.files import whole_file
 from data.names import text_of
 from submissions.index.calibration import Tail
-from submissions.verification.geometry import Evidence
+from submissions.verification.geometry import Box, Change, Evidence
 
 COLUMNS = ["query", "reference", "score", "expected_false_alarms"]
 EVIDENCE_COLUMNS = ["inliers", "change", "query_region", "reference_region"]
+ESCAPE = re.compile(rb"\\x([0-9a-f]{2})")
 
 
 @dataclass(frozen=True)
@@ -96,6 +103,44 @@ def write_matches_csv(path: Path, matches: Matches) -> None:
     ]
     with whole_file(path) as temporary:
         pd.DataFrame(rows, columns=columns).to_csv(temporary, index=False)
+
+
+def read_matches_csv(path: Path, most: int | None = None) -> list[Match]:
+    """Read what `write_matches_csv` wrote, the best `most` pairs.
+
+    Raises:
+        UserError: there is no such file, or it is not as match.py writes it.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            return [_match(line) for line in islice(csv.DictReader(file), most)]
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: there are no matches. Search first: match.py --queries DIR writes them.") from error
+    except (OSError, UnicodeDecodeError, csv.Error, KeyError, ValueError, TypeError) as error:
+        raise UserError(f"{path} is not as match.py writes it ({error!r}). Search again.") from error
+
+
+def _match(line: dict[str, str]) -> Match:
+    inliers = int(line.get("inliers") or 0)
+    alarms = float(line["expected_false_alarms"]) if line["expected_false_alarms"] else None
+    evidence = None
+    if inliers:
+        query, reference = (_region(line[name]) for name in ("query_region", "reference_region"))
+        evidence = Evidence(inliers, get_args(Change)[get_args(Change).index(line["change"])], query, reference)
+    return Match(_path(line["query"]), _path(line["reference"]), float(line["score"]), alarms, evidence)
+
+
+def _region(text: str) -> Box:
+    left, top, right, bottom = map(float, text.split())
+    return left, top, right, bottom
+
+
+def _path(text: str) -> Path:
+    """The path that `shown` wrote; escapes are the bytes they stand for, where no file is called so."""
+    path = Path(text)
+    if "\\x" in text and not path.exists():
+        return Path(os.fsdecode(ESCAPE.sub(lambda escape: bytes([int(escape[1], 16)]), text.encode())))
+    return path
 
 
 def _evidence(match: Match) -> list[object]:

@@ -24,8 +24,8 @@ from pipeline.match import main
 from pipeline.tools import match_index
 from pipeline.tools.export_onnx import export_checkpoint
 from pipeline.tools.extractor import checkpoint_extractor
-from pipeline.tools.match_command import only_here
 from pipeline.tools.match_index import Added, add_pictures, forget_missing
+from pipeline.tools.match_results import only_here
 from pipeline.tools.match_search import Search
 from submissions.index.matches import Rule
 from submissions.index.store import digest_of, open_store, stored_files

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -39,6 +40,7 @@ def album(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """album/a and album/b: six pictures, a smaller copy of the first, the second's very bytes, two blank pictures."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # the lock of all plans: tests run side by side
     pictures = tmp_path / "album" / "a"
     list(write_pictures(pictures, "R", 6, seed=1, workers=1))
     other = tmp_path / "album" / "b"
