@@ -32,7 +32,7 @@ from models.settings import DescriptorSettings, EmbeddingSettings
 from pipeline.tools.explorer.answers import Explorer, reference_index
 from pipeline.tools.explorer.app import make_app
 from pipeline.tools.explorer.edits import EDITS
-from pipeline.tools.explorer.serving import open_listener
+from pipeline.tools.explorer.listener import open_listener
 from pipeline.tools.extractor import Extractor, Normalizer
 from submissions.ensemble.projection import unit_length
 from submissions.ensemble.variant import Variant

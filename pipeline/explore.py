@@ -1,8 +1,10 @@
-"""A local page that explores a run: drop or pick an image, edit it, see its nearest references. Or a search service.
+"""Pages on this machine: what a network makes of an image, and what match.py found.
 
-explore.py                     the latest run, at http://127.0.0.1:8765
+explore.py                     the latest run, at http://127.0.0.1:8765: drop an image, edit it, see its nearest references
 explore.py --run DIR --port 9000
 explore.py --references DIR    any pictures without a run, with the descriptor that ships with the project
+explore.py --index DIR         the pictures of an index (match.py --index)
+explore.py --matches DIR       go through the pairs and groups that match.py found: decide, and choose which files to keep
 explore.py --serve --index DIR search an index (match.py --index) over HTTP, for programs
 """
 
@@ -20,15 +22,16 @@ def make_parser() -> argparse.ArgumentParser:
     source = options.add_mutually_exclusive_group()
     source.add_argument("--references", type=named_path, metavar="DIR", help="search these pictures, without a run")
     source.add_argument("--run", type=named_path, metavar="DIR", help="run folder; without it the latest run under runs/")
+    source.add_argument("--matches", type=named_path, metavar="DIR", help="review what match.py wrote there (its --output)")
     options.add_argument("--port", type=int, default=8765, help="port on 127.0.0.1; default 8765")
     options.add_argument(
         "--false-alarms", type=float, default=0.001, metavar="RATE", help="expected per query that copies nothing; default 0.001"
     )
     add_data_option(options)
-    options.add_argument("--serve", action="store_true", help="instead of the page, search an index over HTTP")
-    options.add_argument("--index", type=named_path, metavar="DIR", help="with --serve: an index made by match.py")
-    options.add_argument("--checkpoint", type=named_path, metavar="FILE", help="with --serve: this network instead of a run")
-    options.add_argument("--onnx", type=named_path, metavar="FILE", help="with --serve: this ONNX file instead of a run")
+    options.add_argument("--serve", action="store_true", help="with --index: instead of the page, search over HTTP")
+    options.add_argument("--index", type=named_path, metavar="DIR", help="search this index, made by match.py")
+    options.add_argument("--checkpoint", type=named_path, metavar="FILE", help="with --index: this network instead of a run")
+    options.add_argument("--onnx", type=named_path, metavar="FILE", help="with --index: this ONNX file instead of a run")
     options.add_argument("--threshold", type=float, metavar="SCORE", help="with --serve: lowest score of a copy")
     return options
 
@@ -39,31 +42,48 @@ def check(options: argparse.Namespace) -> None:
     Raises:
         UserError: with the options, the reason and the remedy.
     """
+    network = options.checkpoint is not None or options.onnx is not None
     if options.serve and options.index is None:
         raise UserError("--serve searches an index: give one with --index DIR (match.py --index DIR --add DIR makes it).")
-    if not options.serve and (options.index or options.checkpoint or options.onnx or options.threshold is not None):
-        raise UserError("--index, --checkpoint, --onnx and --threshold need --serve: add it, or omit them to explore a run.")
+    if options.serve and options.matches is not None:
+        raise UserError("--serve answers programs, --matches shows a page to a person: one of the two.")
+    if options.references is not None and options.index is not None:
+        raise UserError("--references and --index exclude each other: one set of pictures is searched.")
+    if options.threshold is not None and not options.serve:
+        raise UserError("--threshold goes with --serve; the page shows the calibrated one.")
+    if network and (options.index is None or options.matches is not None):
+        raise UserError("--checkpoint and --onnx name the network that made a kept index: name that too, with --index DIR.")
+    if options.checkpoint is not None and options.onnx is not None:
+        raise UserError("--checkpoint and --onnx exclude each other: one network describes the images.")
     if options.threshold is not None and not options.threshold <= 0:
         raise UserError(f"--threshold {options.threshold}: scores are −‖q − r‖², at most 0; give a number such as -0.5.")
     if not 0 < options.false_alarms < 1:
         raise UserError(f"--false-alarms {options.false_alarms}: give a rate per query between 0 and 1, such as 0.001.")
 
 
-if __name__ == "__main__":
-    arguments = make_parser().parse_args()
-    with report_errors():
-        check(arguments)
-        # imported here: --help must answer at once
-        from pipeline.tools.explorer.serving import explore, serve
-        from pipeline.tools.match_model import make_rule, open_model
+def main(options: argparse.Namespace) -> None:
+    """Do what the command line says."""
+    check(options)
+    # imported here: --help must answer at once, and a review needs no network
+    if options.matches is not None:
+        from pipeline.tools.review.serving import review
 
-        if arguments.serve:
-            model = open_model(arguments.run, arguments.data, arguments.checkpoint, arguments.onnx)
-            serve(
-                arguments.index,
-                model,
-                make_rule(model, arguments.threshold, arguments.false_alarms, REFERENCES_PER_ANSWER),
-                arguments.port,
-            )
-        else:
-            explore(arguments.run, arguments.data, arguments.port, arguments.false_alarms, arguments.references)
+        review(options.matches, options.index, options.port)
+        return
+    from pipeline.tools.explorer.serving import explore, explore_index, serve
+    from pipeline.tools.match_model import make_rule, open_model
+
+    if options.index is None:
+        explore(options.run, options.data, options.port, options.false_alarms, options.references)
+        return
+    model = open_model(options.run, options.data, options.checkpoint, options.onnx)
+    rule = make_rule(model, options.threshold, options.false_alarms, REFERENCES_PER_ANSWER)
+    if options.serve:
+        serve(options.index, model, rule, options.port)
+    else:
+        explore_index(options.index, model, rule, options.port)
+
+
+if __name__ == "__main__":
+    with report_errors():
+        main(make_parser().parse_args())

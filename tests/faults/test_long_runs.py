@@ -34,7 +34,7 @@ from models.training.trainer import train_model
 from pipeline.steps.embed import embed_to_file
 from pipeline.tools.explorer.answers import open_folder_explorer
 from pipeline.tools.explorer.app import make_app
-from pipeline.tools.explorer.serving import open_listener
+from pipeline.tools.explorer.listener import open_listener
 from pipeline.tools.extractor import checkpoint_extractor
 from submissions.vectors.files import describe_vectors
 from tests.faults.harness import Ledger, share_of

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import faiss
@@ -13,6 +14,7 @@ from augmentations.query_set import FileOverlays
 from data.errors import UserError
 from data.images import ImageSet
 from data.layout import open_isc_folder
+from data.names import text_of
 from pipeline.run.run import Run
 from pipeline.run.training_roles import training_roles
 from pipeline.tools.explorer.edits import edited
@@ -20,7 +22,9 @@ from pipeline.tools.explorer.pictures import data_url
 from pipeline.tools.extractor import Extractor, Normalizer, run_extractor
 from pipeline.tools.match_calibration import calibrate_on_run
 from submissions.index.calibration import Tail
+from submissions.index.matches import Rule
 from submissions.index.search import nearest
+from submissions.index.store import FILE, files_of_content, open_store, stored_vectors
 from submissions.vectors.files import Vectors, read_vectors
 
 SHOWN_REFERENCES = 12
@@ -109,6 +113,38 @@ def open_folder_explorer(extractor: Extractor, title: str, images: ImageSet, rat
         rate=rate,
         pictures={"reference": images, "training": ImageSet([], []), "query": images},
         others=FileOverlays(images),
+    )
+
+
+def open_index_explorer(folder: Path, extractor: Extractor, rule: Rule) -> Explorer:
+    """Search the pictures of a kept index; the page offers the same pictures to begin with.
+
+    Args:
+        folder: the index.
+        extractor: what its vectors were made with.
+        rule: with the calibration and the rate of the threshold.
+
+    Raises:
+        UserError: there is no index in the folder, or it was made with another extractor.
+    """
+    if not (folder / FILE).is_file():
+        raise UserError(f"{folder} holds no index. Make it with: python pipeline/match.py --index {folder} --add DIR")
+    with open_store(folder, extractor.identity, extractor.dimensions, new=False) as store:
+        blocks = list(stored_vectors(store))
+        paths = [files_of_content(store, number)[0] for numbers, _ in blocks for number in numbers.tolist()]
+    vectors = np.concatenate([vectors for _, vectors in blocks]) if blocks else np.zeros((0, extractor.dimensions), np.float32)
+    names = [text_of(path) for path in paths]
+    images = ImageSet(names, paths)
+    return Explorer(
+        title=str(folder),
+        extractor=extractor,
+        references=Vectors(names, vectors, np.zeros(len(names), bool)),
+        index=reference_index(Vectors(names, vectors, np.zeros(len(names), bool))),
+        tail=rule.tail,
+        uncalibrated="" if rule.tail else "the descriptor brings no calibration along",
+        rate=rule.rate,
+        pictures={"reference": images, "training": ImageSet([], []), "query": images},
+        others=FileOverlays(images) if len(images) else None,
     )
 
 

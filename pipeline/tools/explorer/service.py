@@ -1,10 +1,15 @@
 """explore.py --serve: search of a kept index over HTTP, for programs. Nothing that is sent is ever written."""
 
+import asyncio
 import hashlib
 import threading
+from collections.abc import AsyncIterator
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -18,12 +23,12 @@ from data.decode import decode_rgb
 from data.errors import ImageError, UserError
 from data.names import text_of
 from data.settings import Settings
-from pipeline.tools.explorer.app import DECODED_AT_ONCE, guard
+from pipeline.tools.explorer.guard import DECODED_AT_ONCE, RECEIVED_AT_ONCE, guard, receive_picture
 from pipeline.tools.extractor import Extractor
 from pipeline.tools.match_search import Search
 from submissions.index.matches import Match, Rule
 from submissions.index.search import SearchIndex, open_search
-from submissions.index.store import changes, open_store
+from submissions.index.store import FILE, Store, changes, open_store
 
 MAX_VECTORS = 1000  # of one request
 
@@ -35,8 +40,20 @@ class VectorQuestion(Settings):
 
 
 @dataclass
+class _Asked:
+    """Vectors [n, d] of one request, the digest of the picture where it is known, and where the answer goes."""
+
+    vectors: NDArray[np.float32]
+    digest: bytes
+    answer: Future[list[list[dict[str, Any]]]] = field(default_factory=Future)
+
+
+@dataclass
 class SearchService:
     """A kept index that is searched while others may change it.
+
+    One thread searches, with a connection of its own to the index; what is asked meanwhile is searched together in its next turn:
+    reading all vectors costs the most, and is done once for all of them.
 
     Attributes:
         index: folder of the index.
@@ -47,20 +64,26 @@ class SearchService:
     index: Path
     extractor: Extractor
     rule: Rule
+    _asked: SimpleQueue[_Asked | None] = field(default_factory=SimpleQueue)
+    _searching: threading.Thread | None = None
     _opened: tuple[int, SearchIndex] | None = None
     _network: threading.Lock = field(default_factory=threading.Lock)
     _decoding: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(DECODED_AT_ONCE))
     _opening: threading.Lock = field(default_factory=threading.Lock)
 
     def about(self) -> dict[str, Any]:
-        """Return what the service searches."""
+        """Return what the service searches.
+
+        Raises:
+            UserError: there is no index, or it cannot be used.
+        """
         with open_store(self.index, self.extractor.identity, self.extractor.dimensions, new=False) as store:
             references = self._search_index(store).ntotal
         threshold = self.rule.threshold(references)
         return {"references": references, "dimensions": self.extractor.dimensions, "threshold": threshold, "most": self.rule.most}
 
-    def match_picture(self, content: bytes) -> list[dict[str, Any]]:
-        """Return the references that a picture copies, best first.
+    def embed(self, content: bytes) -> NDArray[np.float32]:
+        """Return the vector [1, d] of a picture.
 
         Raises:
             UserError: the bytes are no picture.
@@ -72,14 +95,13 @@ class SearchService:
         except ImageError as error:
             raise UserError(f"The file {error.problem}.") from error
         with self._network:
-            vector = self.extractor.extract_picture(pixels)
-        return self._match(vector, hashlib.sha256(content).digest())[0]
+            return self.extractor.extract_picture(pixels)
 
-    def match_vectors(self, vectors: list[list[float]]) -> list[list[dict[str, Any]]]:
-        """Return the references that each vector's picture copies, best first.
+    def checked(self, vectors: list[list[float]]) -> NDArray[np.float32]:
+        """Return vectors [n, d] that were sent.
 
         Raises:
-            UserError: the vectors have another number of dimensions, or are not finite.
+            UserError: they have another number of dimensions, or are not finite.
         """
         if any(len(vector) != self.extractor.dimensions for vector in vectors):
             raise UserError(f"Each vector must have {self.extractor.dimensions} numbers.")
@@ -87,15 +109,67 @@ class SearchService:
             array = np.array(vectors, np.float32)
         if not np.isfinite(array).all():
             raise UserError("The vectors hold numbers that are not finite.")
-        return self._match(array, b"")
+        return array
 
-    def _match(self, vectors: NDArray[np.float32], digest: bytes) -> list[list[dict[str, Any]]]:
-        with open_store(self.index, self.extractor.identity, self.extractor.dimensions, new=False) as store:
-            search = Search(store, self.extractor, self.rule)
-            search.__dict__["index"] = self._search_index(store)  # opened once for all requests
-            return [[_plain(match) for match in matches] for matches in search.near(vectors, digest)]
+    def ask(self, vectors: NDArray[np.float32], digest: bytes = b"") -> Future[list[list[dict[str, Any]]]]:
+        """Search for vectors [n, d] in the next turn; `digest` is the SHA-256 of the picture, where it is known."""
+        asked = _Asked(vectors, digest)
+        with self._opening:
+            if self._searching is None:
+                self._searching = threading.Thread(target=self._search, daemon=True)
+                self._searching.start()
+        self._asked.put(asked)
+        return asked.answer
 
-    def _search_index(self, store: Any) -> SearchIndex:
+    def close(self) -> None:
+        """End the thread that searches."""
+        if self._searching is not None:
+            self._asked.put(None)
+            self._searching.join()
+            self._searching = None
+
+    def _search(self) -> None:
+        waiting = self._next()
+        while waiting is not None:
+            try:
+                with open_store(self.index, self.extractor.identity, self.extractor.dimensions, new=False) as store:
+                    opened = _file_of(self.index)
+                    while (
+                        waiting is not None and _file_of(self.index) == opened
+                    ):  # not of a folder that was removed and made again
+                        self._answer(store, waiting)
+                        waiting = self._next()
+            except Exception as error:  # each request hears of it, the next turn tries again
+                for asked in waiting or []:
+                    if not asked.answer.done():
+                        asked.answer.set_exception(error)
+                waiting = self._next()
+
+    def _next(self) -> list[_Asked] | None:
+        """Wait for a request; return all that have come, up to about MAX_VECTORS vectors. None ends the thread."""
+        waiting: list[_Asked] = []
+        count = 0
+        while not waiting or (count < MAX_VECTORS and not self._asked.empty()):
+            asked = self._asked.get()
+            if asked is None:
+                for each in waiting:
+                    each.answer.set_exception(UserError("The service is being stopped."))
+                return None
+            waiting.append(asked)
+            count += len(asked.vectors)
+        return waiting
+
+    def _answer(self, store: Store, waiting: list[_Asked]) -> None:
+        search = Search(store, self.extractor, self.rule)
+        search.__dict__["index"] = self._search_index(store)  # opened once for all requests
+        digests = [asked.digest for asked in waiting for _ in asked.vectors]
+        found = iter(search.near(np.concatenate([asked.vectors for asked in waiting]), digests))
+        for asked in waiting:
+            matches = [[_plain(match) for match in next(found)] for _ in asked.vectors]
+            if asked.answer.set_running_or_notify_cancel():
+                asked.answer.set_result(matches)
+
+    def _search_index(self, store: Store) -> SearchIndex:
         """The index of the store's present state; opened again when another process has changed it."""
         with self._opening:
             state = changes(store)
@@ -106,7 +180,14 @@ class SearchService:
 
 def make_service(service: SearchService) -> FastAPI:
     """Make the application: `/api/about`, `/api/matches`, `/api/vectors`, `/openapi.json` and a page that lists them."""
-    app = FastAPI(title="Copies of pictures", docs_url=None, redoc_url=None)
+
+    @asynccontextmanager
+    async def until_stopped(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        await run_in_threadpool(service.close)
+
+    app = FastAPI(title="Copies of pictures", docs_url=None, redoc_url=None, lifespan=until_stopped)
+    receiving = asyncio.Semaphore(RECEIVED_AT_ONCE)
 
     @app.get("/api/about", summary="What is searched")
     def about() -> dict[str, Any]:
@@ -120,14 +201,15 @@ def make_service(service: SearchService) -> FastAPI:
         },
     )
     async def matches(request: Request) -> dict[str, Any]:
-        if request.headers.get("content-type") != "application/octet-stream":  # what no other site's form can send
-            raise UserError("Send the file's bytes as application/octet-stream.")
-        content = await request.body()
-        return {"matches": await run_in_threadpool(service.match_picture, content)}
+        async with receiving:
+            content = await receive_picture(request)
+            vector = await run_in_threadpool(service.embed, content)
+        found = await asyncio.wrap_future(service.ask(vector, hashlib.sha256(content).digest()))
+        return {"matches": found[0]}
 
     @app.post("/api/vectors", summary="The references that ready vectors' pictures copy")
-    def vectors(question: VectorQuestion) -> dict[str, Any]:
-        return {"matches": service.match_vectors(question.vectors)}
+    async def vectors(question: VectorQuestion) -> dict[str, Any]:
+        return {"matches": await asyncio.wrap_future(service.ask(service.checked(question.vectors)))}
 
     @app.get("/", include_in_schema=False)
     def page() -> HTMLResponse:
@@ -141,6 +223,11 @@ def make_service(service: SearchService) -> FastAPI:
 
     guard(app)
     return app
+
+
+def _file_of(index: Path) -> tuple[int, int]:
+    state = (index / FILE).stat()
+    return state.st_dev, state.st_ino
 
 
 def _plain(match: Match) -> dict[str, Any]:

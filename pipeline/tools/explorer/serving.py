@@ -1,22 +1,18 @@
 """explore.py's work: open the run and serve the page, or the search service, on 127.0.0.1 only."""
 
-import socket
 from pathlib import Path
-
-import uvicorn
 
 from data.errors import UserError
 from data.images import find_images
 from models.shipped import SHIPPED
 from pipeline.run.run import known_runs, open_existing_run
-from pipeline.tools.explorer.answers import open_explorer, open_folder_explorer
+from pipeline.tools.explorer.answers import open_explorer, open_folder_explorer, open_index_explorer
 from pipeline.tools.explorer.app import make_app
+from pipeline.tools.explorer.listener import open_listener, run_until_stopped
 from pipeline.tools.explorer.service import SearchService, make_service
 from pipeline.tools.extractor import checkpoint_extractor
 from pipeline.tools.match_model import Model
 from submissions.index.matches import Rule
-
-HOST = "127.0.0.1"
 
 
 def explore(folder: Path | None, data: Path | None, port: int, false_alarms: float, references: Path | None = None) -> None:
@@ -34,20 +30,29 @@ def explore(folder: Path | None, data: Path | None, port: int, false_alarms: flo
     """
     if not 0 < false_alarms < 1:
         raise UserError(f"--false-alarms {false_alarms}: give a rate per query between 0 and 1, such as 0.001.")
-    listener = open_listener(port)
-    with listener:
+    with open_listener(port) as listener:
         if references is not None:
             extractor, images = checkpoint_extractor(SHIPPED), find_images(references, naming="path")
             explorer = open_folder_explorer(extractor, str(references), images, false_alarms)
         elif folder is None and not known_runs():
             raise UserError(
-                "there is no run. Give pictures to search in with --references DIR, for which the shipped descriptor is used, or "
-                "start a run: bash run_all.sh"
+                "there is no run. Give pictures to search in with --references DIR or --index DIR, for which the shipped "
+                "descriptor is used, or start a run: bash run_all.sh"
             )
         else:
             explorer = open_explorer(open_existing_run(folder, data), false_alarms)
-        print(f"{explorer.title}: http://{HOST}:{listener.getsockname()[1]}   (Ctrl-C stops)", flush=True)
-        uvicorn.Server(uvicorn.Config(make_app(explorer), log_level="warning")).run([listener])
+        run_until_stopped(make_app(explorer), listener, explorer.title)
+
+
+def explore_index(index: Path, model: Model, rule: Rule, port: int) -> None:
+    """Serve the explorer's page over the pictures of a kept index until Ctrl-C.
+
+    Raises:
+        UserError: the port is taken, or there is no index that the model made.
+    """
+    with open_listener(port) as listener:
+        explorer = open_index_explorer(index, model.extractor, rule)
+        run_until_stopped(make_app(explorer), listener, explorer.title)
 
 
 def serve(index: Path, model: Model, rule: Rule, port: int) -> None:
@@ -62,27 +67,7 @@ def serve(index: Path, model: Model, rule: Rule, port: int) -> None:
     Raises:
         UserError: when the port cannot be used, or there is no index of this network.
     """
-    listener = open_listener(port)
-    with listener:
+    with open_listener(port) as listener:
         service = SearchService(index, model.extractor, rule)
-        address = f"http://{HOST}:{listener.getsockname()[1]}"
-        print(f"{index}, {service.about()['references']} references: {address}   (Ctrl-C stops)", flush=True)
-        settings = uvicorn.Config(make_service(service), log_level="warning")
-        uvicorn.Server(settings).run([listener])
-
-
-def open_listener(port: int) -> socket.socket:
-    """Open a listening socket on 127.0.0.1; port 0 takes any free one.
-
-    Raises:
-        UserError: when the port cannot be used.
-    """
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((HOST, port))
-        listener.listen()  # right away: until then another explorer could bind the same port
-    except (OSError, OverflowError) as error:
-        listener.close()
-        raise UserError(f"port {port} of {HOST} cannot be used ({error}). Choose another one with --port.") from error
-    return listener
+        title = f"{index}, {service.about()['references']} references"
+        run_until_stopped(make_service(service), listener, title)

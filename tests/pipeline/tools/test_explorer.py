@@ -23,12 +23,13 @@ from data.errors import UserError
 from data.images import ImageSet, find_images
 from pipeline.run.recipe import read_recipe
 from pipeline.run.run import Run
-from pipeline.tools.explorer import app as application
+from pipeline.tools.explorer import guard
 from pipeline.tools.explorer.answers import Explorer, answer, open_explorer, open_folder_explorer
 from pipeline.tools.explorer.app import make_app
 from pipeline.tools.explorer.edits import EDITS, edited, offered
+from pipeline.tools.explorer.listener import open_listener
 from pipeline.tools.explorer.pictures import MAX_PICTURES, Pictures
-from pipeline.tools.explorer.serving import explore, open_listener
+from pipeline.tools.explorer.serving import explore
 from pipeline.tools.export_checkpoint import export_joined
 from pipeline.tools.extractor import checkpoint_extractor, run_extractor
 
@@ -156,7 +157,7 @@ def test_hostile_uploads_get_a_message(client: TestClient, content: bytes, messa
 
 
 def test_too_large_and_endless_requests_are_not_read(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(application, "LARGEST", 1000)
+    monkeypatch.setattr(guard, "LARGEST", 1000)
     assert send(client, bytes(1001)).status_code == 413
     assert client.post("/api/answers", content=b" " * 1001, headers={"content-type": "application/json"}).status_code == 413
     endless = client.post("/api/pictures", content=iter([b"x"] * 10), headers=BYTES)
@@ -200,17 +201,17 @@ def test_many_uploads_at_once_all_arrive(served: str) -> None:
 
 
 def test_more_than_can_wait_are_asked_to_come_again(served: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(application, "AT_ONCE", 0)
+    monkeypatch.setattr(guard, "AT_ONCE", 0)
     status, answer = upload(served, b"x")
     assert status == 503 and "Send it again" in answer["message"]
 
 
 def test_slow_senders_are_given_up_and_hold_up_nobody_for_long(served: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(application, "LONGEST", 0.5)
+    monkeypatch.setattr(guard, "LONGEST", 0.5)
     host, port = served.removeprefix("http://").split(":")
     lines = ("POST /api/pictures HTTP/1.1", f"Host: {host}:{port}", f"Content-Type: {BYTES['content-type']}", "Content-Length: 9")
     head = "\r\n".join((*lines, "", "x"))
-    slow = [socket.create_connection((host, int(port))) for _ in range(application.RECEIVED_AT_ONCE + 4)]
+    slow = [socket.create_connection((host, int(port))) for _ in range(guard.RECEIVED_AT_ONCE + 4)]
     for connection in slow:
         connection.sendall(head.encode())
     assert upload(served, encoded(Image.new("RGB", (64, 64))))[0] == 200
@@ -220,7 +221,7 @@ def test_slow_senders_are_given_up_and_hold_up_nobody_for_long(served: str, monk
 
 
 def test_who_sends_more_than_was_said_is_refused(explorer: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(application, "LARGEST", 1000)
+    monkeypatch.setattr(guard, "LARGEST", 1000)
     client = TestClient(make_app(explorer), base_url="http://127.0.0.1")
     answered = client.post("/api/pictures", content=iter([bytes(100)] * 100), headers=BYTES | {"content-length": "5"})
     assert answered.status_code == 413

@@ -112,7 +112,11 @@ def test_the_interface_is_described(client: TestClient) -> None:
     ("arguments", "message"),
     [
         (["--serve"], "give one with --index"),
-        (["--index", "x"], "need --serve"),
+        (["--index", "x", "--threshold=-1"], "goes with --serve"),
+        (["--index", "x", "--references", "r"], "exclude each other"),
+        (["--serve", "--index", "x", "--matches", "m"], "one of the two"),
+        (["--checkpoint", "c"], "name that too, with --index"),
+        (["--index", "x", "--checkpoint", "c", "--onnx", "o"], "exclude each other"),
         (["--serve", "--index", "x", "--threshold", "1"], "at most 0"),
     ],
 )

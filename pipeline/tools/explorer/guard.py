@@ -1,0 +1,121 @@
+"""What every page and service of explore.py is bounded by: sizes, numbers, messages, and no answers to pages of other sites."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from urllib.parse import urlsplit
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from data.errors import UserError
+
+LARGEST = 32 * 2**20  # bytes of a picture that is sent
+LARGEST_QUESTION = 2**16  # bytes of any other request
+LARGE_REQUESTS = {"/api/pictures", "/api/matches", "/api/vectors"}  # the explorer's and the search service's
+AT_ONCE = 256  # requests; more are asked to come again
+RECEIVED_AT_ONCE = 8  # pictures in memory as bytes; others wait in their connections
+DECODED_AT_ONCE = 2  # at most 1.6 GB each: decoding a picture of MAX_IMAGE_PIXELS
+LONGEST = 30.0  # seconds that a picture may take to arrive
+SAFE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+TOO_LARGE = f"The file is larger than {LARGEST // 2**20} MB."
+OWN_PAGES = ("same-origin", "none")  # Sec-Fetch-Site of this page, and of an address that a person typed
+
+
+def guard(app: FastAPI) -> None:
+    """Messages for what goes wrong, bounds on what is sent, and no answers to pages of other sites."""
+
+    @app.exception_handler(UserError)
+    async def wrong(_: Request, error: UserError) -> JSONResponse:
+        message = str(error).encode("utf-8", "backslashreplace").decode()  # it may name a file whose name is no text
+        return JSONResponse({"message": message}, 400)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+        where = ".".join(str(part) for part in error.errors()[0]["loc"])
+        return JSONResponse({"message": f"The request's {where} is not as expected."}, 422)
+
+    @app.exception_handler(HTTPException)
+    async def refused(_: Request, error: HTTPException) -> JSONResponse:
+        return JSONResponse({"message": TOO_LARGE if error.status_code == 413 else error.detail}, error.status_code)
+
+    @app.exception_handler(ClientDisconnect)
+    async def gone(_: Request, __: ClientDisconnect) -> Response:
+        return Response(status_code=400)  # the page was closed while it sent: nobody hears this
+
+    @app.middleware("http")
+    async def bounded(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+        asked_by = request.headers.get("sec-fetch-site", OWN_PAGES[0])  # every browser says it, other programs need not
+        if request.url.path.startswith("/api/") and asked_by not in OWN_PAGES:
+            return JSONResponse({"message": "Only the explorer's own page is answered."}, 403)
+        origin = request.headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+            return JSONResponse({"message": "Only the explorer's own page is answered."}, 403)
+        length = request.headers.get("content-length", "")
+        if request.method == "POST" and not length.isdecimal():
+            return JSONResponse({"message": "The request does not say how long it is."}, 411)
+        if length.isdecimal() and int(length) > (
+            LARGEST if request.url.path in LARGE_REQUESTS else min(LARGEST, LARGEST_QUESTION)
+        ):
+            return JSONResponse({"message": TOO_LARGE}, 413)
+        response = await call_next(request)
+        response.headers.update(SAFE_HEADERS)
+        return response
+
+    app.add_middleware(_Bounded)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
+
+
+class _Bounded:
+    """So many requests at once; others are asked to come again, in words that the page shows."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app, self.active = app, 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+        elif self.active >= AT_ONCE:
+            busy = JSONResponse({"message": "The explorer is busy. Send it again in a moment."}, 503, {"Retry-After": "1"})
+            await busy(scope, receive, send)
+        else:
+            self.active += 1
+            try:
+                await self.app(scope, receive, send)
+            finally:
+                self.active -= 1
+
+
+async def receive_picture(request: Request) -> bytes:
+    """Return the bytes that are sent.
+
+    Raises:
+        UserError: they are not sent as bytes, which no other site's form can do.
+        HTTPException: they take longer than LONGEST.
+    """
+    if request.headers.get("content-type") != "application/octet-stream":
+        raise UserError("Send the file's bytes as application/octet-stream.")
+    try:
+        return await asyncio.wait_for(_body(request), LONGEST)
+    except TimeoutError:
+        raise HTTPException(408, f"The file did not arrive within {LONGEST:g} s.") from None
+
+
+async def _body(request: Request) -> bytes:
+    """The request's body; whatever it says of its length, no more than LARGEST bytes are kept."""
+    content = bytearray()
+    async for part in request.stream():
+        content += part
+        if len(content) > LARGEST:
+            raise HTTPException(413)
+    return bytes(content)
