@@ -1,0 +1,170 @@
+"""The review page's web application. Nothing that is sent names a file: files are known by their place in the results."""
+
+import io
+import threading
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from fastapi import FastAPI, Response
+from fastapi.responses import FileResponse, JSONResponse
+from fastapi.staticfiles import StaticFiles
+from PIL import Image
+from pydantic import Field, StringConstraints
+
+from data.decode import decode_rgb
+from data.errors import ImageError, UserError
+from data.settings import Settings
+from pipeline.tools.explorer.guard import DECODED_AT_ONCE, guard
+from pipeline.tools.review.results import CHANGED, Results, Word, open_results
+from submissions.report.rendering import render
+
+PAGE = Path(__file__).parent / "page"
+SIDES = {"small": 360, "large": 1400}  # pixels of the longer side
+Digest = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
+Two = Annotated[list[Digest], Field(min_length=2, max_length=2)]
+
+
+class DecisionQuestion(Settings):
+    """What a person says of two files.
+
+    Attributes:
+        token: of the results that the page shows.
+        first: place of a file.
+        second: place of the other.
+        sha256: of both, as the page was shown them.
+        decision: what is said.
+    """
+
+    token: str = Field(max_length=200)
+    first: int
+    second: int
+    sha256: Two
+    decision: Word
+
+
+class ForgottenDecision(Settings):
+    """A decision to take back.
+
+    Attributes:
+        sha256: of the two contents.
+    """
+
+    sha256: Two
+
+
+class KeepQuestion(Settings):
+    """Which file of a group to keep.
+
+    Attributes:
+        token: of the results that the page shows.
+        group: its number.
+        file: place of the file.
+    """
+
+    token: str = Field(max_length=200)
+    group: int
+    file: int
+
+
+class Review:
+    """The results that are shown; opened again when a search has written others."""
+
+    def __init__(self, folder: Path, index: Path | None) -> None:
+        """Open the results.
+
+        Raises:
+            UserError: as `open_results`.
+        """
+        self._folder, self._index = folder, index
+        self._opening = threading.Lock()
+        self._results = open_results(folder, index)
+
+    def newest(self) -> Results:
+        """Return the results as they are now."""
+        with self._opening:
+            if not self._results.current:
+                self._results = open_results(self._folder, self._index)
+            return self._results
+
+    def shown(self, token: str) -> Results:
+        """Return the results that a page shows.
+
+        Raises:
+            UserError: a search has written others since.
+        """
+        if token != self._results.token:
+            raise UserError(CHANGED)
+        return self._results
+
+
+def make_review_app(review: Review) -> FastAPI:
+    """Make the application."""
+    app = FastAPI(openapi_url=None)
+    decoding = threading.BoundedSemaphore(DECODED_AT_ONCE)
+
+    @app.get("/api/review")
+    def overview() -> dict[str, Any]:
+        return review.newest().overview()
+
+    @app.get("/api/pairs/{token}/{first}/{second}")
+    def pair(token: str, first: int, second: int) -> dict[str, Any]:
+        return review.shown(token).pair(first, second)
+
+    @app.get("/api/evidence/{token}/{first}/{second}")
+    def look(token: str, first: int, second: int) -> dict[str, Any]:
+        with decoding:
+            return {"evidence": review.shown(token).look(first, second)}
+
+    @app.get("/api/groups/{token}/{group}")
+    def group(token: str, group: int) -> dict[str, Any]:
+        return review.shown(token).group(group)
+
+    @app.get("/api/decisions")
+    def decisions() -> dict[str, Any]:
+        return {"decisions": review.newest().decided()}
+
+    @app.post("/api/decisions")
+    def decide(question: DecisionQuestion) -> dict[str, Any]:
+        results = review.shown(question.token)
+        return {"before": results.decide(question.first, question.second, question.sha256, question.decision)}
+
+    @app.post("/api/decisions/forget")
+    def forget(question: ForgottenDecision) -> dict[str, Any]:
+        return {"found": review.newest().forget(question.sha256)}
+
+    @app.post("/api/kept")
+    def keep(question: KeepQuestion) -> dict[str, Any]:
+        results = review.shown(question.token)
+        results.keep(question.group, question.file)
+        return results.group(question.group)
+
+    @app.get("/api/files/{token}/{number}/{size}")
+    def show(token: str, number: int, size: Literal["small", "large"]) -> Response:
+        path = review.shown(token).file(number)
+        try:
+            with decoding:
+                small = _jpeg(path, SIDES[size])
+        except ImageError as error:
+            return JSONResponse({"message": f"It {error.problem}."}, 404)
+        return Response(small, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=600"})
+
+    @app.get("/")
+    def page() -> FileResponse:
+        return FileResponse(PAGE / "index.html")
+
+    @app.get("/style.css")
+    def style() -> Response:
+        return Response(render("style.css.jinja"), media_type="text/css")
+
+    app.mount("/page", StaticFiles(directory=PAGE))
+    guard(app)
+    return app
+
+
+def _jpeg(path: Path, long_side: int) -> bytes:
+    """The picture, not larger than this; ImageError where it cannot be read."""
+    picture = Image.fromarray(decode_rgb(path, short_side=long_side))
+    picture.thumbnail((long_side, long_side))
+    target = io.BytesIO()
+    picture.save(target, "JPEG", quality=85)
+    return target.getvalue()

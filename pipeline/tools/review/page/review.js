@@ -1,0 +1,486 @@
+// The review page. Text from outside is only ever set as text.
+
+const at = (id) => document.getElementById(id);
+const VIEWS = ["pairs", "groups", "decisions"];
+const SAID = { copy: "a copy", "not-a-copy": "not a copy", undecided: "undecided" };
+const state = { all: null, view: "pairs", list: [], place: 0, pair: null, group: 0, members: null, done: [], closer: false, asked: 0 };
+
+function element(tag, properties = {}, ...children) {
+  const made = Object.assign(document.createElement(tag), properties);
+  made.append(...children.filter((child) => child !== null && child !== undefined));
+  return made;
+}
+
+async function request(url, body) {
+  const options = body === undefined ? {} : { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+  let response;
+  try {
+    response = await fetch(url, options);
+  } catch {
+    throw new Error("explore.py does not answer. Is it still running?");
+  }
+  const answer = await response.json().catch(() => ({}));
+  if (!response.ok) throw new Error(answer.message ?? `explore.py answered with error ${response.status}.`);
+  return answer;
+}
+
+function tell(message) {
+  at("message").hidden = !message;
+  at("message").textContent = message ?? "";
+}
+
+const say = (text) => (at("status").textContent = text);
+
+async function attempt(work) {
+  tell();
+  document.body.classList.add("busy");
+  try {
+    await work();
+  } catch (error) {
+    tell(error.message);
+  }
+  document.body.classList.remove("busy");
+}
+
+const number = (value, digits = 3) => value.toFixed(digits).replace(/^-(0\.0*)$/, "$1").replace("-", "−");
+const bytes = (size) => (size < 1e6 ? `${Math.max(1, Math.round(size / 1e3)).toLocaleString("en")} kB` : `${(size / 1e6).toFixed(1)} MB`);
+const picture = (file, size) => `/api/files/${state.all.token}/${file}/${size}`;
+const key = (first, second) => (first < second ? `${first} ${second}` : `${second} ${first}`);
+
+function image(file, size, alt) {
+  const made = element("img", { src: picture(file.number, size), alt, loading: size === "small" ? "lazy" : "eager" });
+  made.onerror = () => made.replaceWith(element("div", { className: "missing", textContent: "no picture" }));
+  return made;
+}
+
+// Pairs
+
+function fillList() {
+  const filter = at("filter").value;
+  const pairs = state.all.pairs.filter(([, , said]) => filter === "all" || (said ?? "undecided") === filter);
+  state.list = at("order").value === "sure" ? pairs : pairs.toReversed();
+}
+
+function wordOf(first, second) {
+  return state.words.get(key(first, second)) ?? null;
+}
+
+function remember(first, second, word) {
+  const pair = state.words.get(key(first, second));
+  if (pair) pair[2] = word === "undecided" ? null : word;
+}
+
+async function showPlace() {
+  const pair = state.list[state.place];
+  at("pair").hidden = !pair;
+  at("no-pair").hidden = Boolean(pair);
+  at("previous").disabled = state.place <= 0;
+  at("next").disabled = state.place >= state.list.length - 1;
+  const left = state.all.pairs.filter(([, , said]) => said === null).length;
+  at("place").textContent = pair ? `${(state.place + 1).toLocaleString("en")} of ${state.list.length.toLocaleString("en")}` : "none";
+  if (!pair) {
+    state.pair = null;
+    at("no-pair").textContent = state.all.pairs.length && !left && at("filter").value === "undecided" ? "Every pair is decided." : "There is no such pair.";
+    return;
+  }
+  await showPair(pair[0], pair[1]);
+  const next = state.list[state.place + 1];
+  if (next) for (const file of next.slice(0, 2)) new Image().src = picture(file, "large");
+}
+
+async function showPair(first, second) {
+  const asked = ++state.asked;
+  const pair = await request(`/api/pairs/${state.all.token}/${first}/${second}`);
+  if (asked !== state.asked) return; // a later one is on its way
+  Object.assign(state, { pair: { ...pair, first, second }, closer: false });
+  at("pair").hidden = false;
+  at("no-pair").hidden = true;
+  history.replaceState(null, "", `#pair/${first}/${second}`);
+  drawPair();
+}
+
+function drawPair() {
+  const { pair } = state;
+  const { evidence, suggestion, decision } = pair;
+  for (const [side, id] of ["left", "right"].entries()) {
+    const file = pair.files[side];
+    const kept = suggestion?.file === file.number;
+    at(id).replaceChildren(
+      element("div", { className: "frame" }, framed(file, side, `${id}: ${file.name}`)),
+      element("figcaption", {}, element("b", { textContent: file.name }), " ", kept ? element("span", { className: "badge keep", textContent: "suggested to keep" }) : null),
+    );
+  }
+  for (const [id, word] of [["copy", "copy"], ["no-copy", "not-a-copy"]]) {
+    at(id).setAttribute("aria-pressed", String(decision === word));
+    at(id).disabled = pair.same_bytes;
+  }
+  at("said").textContent = pair.same_bytes ? "The same bytes: there is nothing to decide." : decision === "undecided" ? "" : `You said: ${SAID[decision]}.`;
+  at("verdict").textContent = verdict(pair);
+  at("share").hidden = Boolean(evidence);
+  at("share").disabled = pair.looked === true;
+  at("closer").hidden = !evidence;
+  at("closer").setAttribute("aria-pressed", String(state.closer));
+  at("of-group").hidden = pair.group === null;
+  at("of-group").textContent = `Group ${pair.group}`;
+  at("of-group").href = `#group/${pair.group}`;
+  at("facts").tBodies[0].replaceChildren(...facts(pair.files));
+}
+
+function verdict({ score, false_alarms, evidence, suggestion, looked }) {
+  const parts = [];
+  const { threshold } = state.all;
+  if (score !== null) parts.push(`Score ${number(score)}` + (threshold === null ? "" : `; a copy scores at least ${number(threshold)}`) + ".");
+  if (false_alarms !== null) parts.push(`False alarms to be expected per query at this score: ${Number(false_alarms.toPrecision(1))}.`);
+  if (evidence) parts.push(`${evidence.inliers} features agree${evidence.change ? `, the left one is ${evidence.change}` : ""}: the frames show what is shared.`);
+  else if (looked) parts.push("No arrangement of features confirms that one copies the other.");
+  if (suggestion) parts.push(`Keep the ${state.pair.files[0].number === suggestion.file ? "left" : "right"} one: ${suggestion.reason}.`);
+  return parts.join(" ");
+}
+
+function framed(file, side, alt) {
+  const { evidence } = state.pair;
+  const shown = image(file, "large", alt);
+  if (!evidence) return shown;
+  const [left, top, right, bottom] = evidence.regions[side];
+  const holder = element("div", { className: state.closer ? "part" : "framed" }, shown);
+  const changed = side === 0 && state.closer ? evidence.change : "";
+  holder.classList.toggle("mirrored", changed.includes("mirrored"));
+  holder.classList.toggle("inverted", changed.includes("inverted"));
+  if (!state.closer) holder.append(Object.assign(element("i"), { ariaHidden: "true" }));
+  const place = () => {
+    const frame = holder.parentElement;
+    if (!frame) return;
+    const width = shown.naturalWidth, height = shown.naturalHeight;
+    const [w, h] = state.closer ? [width * (right - left), height * (bottom - top)] : [width, height];
+    const scale = Math.min(frame.clientWidth / w, frame.clientHeight / h);
+    Object.assign(holder.style, { width: `${w * scale}px`, height: `${h * scale}px` });
+    Object.assign(shown.style, { width: `${width * scale}px`, height: `${height * scale}px` });
+    if (state.closer) Object.assign(shown.style, { left: `${-left * width * scale}px`, top: `${-top * height * scale}px` });
+    else Object.assign(holder.lastChild.style, { left: `${100 * left}%`, top: `${100 * top}%`, width: `${100 * (right - left)}%`, height: `${100 * (bottom - top)}%` });
+  };
+  shown.onload = place;
+  return holder;
+}
+
+function facts([left, right]) {
+  const pixels = ({ width, height }) => (width ? `${width} × ${height}` : "cannot be read");
+  const rows = [
+    ["Folder", left.folder, right.folder, 0],
+    ["Resolution", pixels(left), pixels(right), left.width * left.height - right.width * right.height],
+    ["Bytes", bytes(left.bytes), bytes(right.bytes), left.bytes - right.bytes],
+    ["Format", left.format, right.format, 0],
+    ["Taken", left.taken || "not known", right.taken || "not known", 0],
+    ["File date", left.modified, right.modified, 0],
+    ["Sharpness", left.sharpness.toFixed(0), right.sharpness.toFixed(0), Math.round(left.sharpness) - Math.round(right.sharpness)],
+  ];
+  const cell = (text, more) => element("td", {}, more ? element("b", { textContent: text, title: "more than the other" }) : text);
+  return rows.map(([name, one, other, more]) => element("tr", {}, element("th", { scope: "row", textContent: name }), cell(one, more > 0), cell(other, more < 0)));
+}
+
+const decidePair = (word) =>
+  attempt(async () => {
+    const { pair } = state;
+    if (!pair || pair.same_bytes) return;
+    await decide(pair, word);
+    pair.decision = word;
+    if (state.view === "pairs") await advance();
+  });
+
+async function decide({ first, second, sha256 }, word, undoing = false) {
+  const { before } = await request("/api/decisions", { token: state.all.token, first, second, sha256, decision: word });
+  if (!undoing) state.done.push({ kind: "decision", first, second, sha256, before });
+  remember(first, second, word);
+  at("undo").disabled = !state.done.length;
+  const left = state.all.pairs.filter(([, , said]) => said === null).length;
+  say(`${undoing ? "Undone" : "Kept"}: ${SAID[word]}. ${left.toLocaleString("en")} pairs are undecided.`);
+}
+
+async function advance() {
+  const filter = at("filter").value;
+  for (let place = state.place + 1; place < state.list.length; place += 1) {
+    if (filter !== "undecided" || state.list[place][2] === null) {
+      state.place = place;
+      return showPlace();
+    }
+  }
+  if (filter === "undecided") {
+    fillList();
+    state.place = 0;
+    return showPlace();
+  }
+  drawPair();
+}
+
+const undo = () =>
+  attempt(async () => {
+    const last = state.done.pop();
+    at("undo").disabled = !state.done.length;
+    if (!last) return say("There is nothing to undo.");
+    if (last.kind === "keep") {
+      await request("/api/kept", { token: state.all.token, group: last.group, file: last.file });
+      say("Undone: the file that was kept before is kept again.");
+      return open(`#group/${last.group}`);
+    }
+    await decide(last, last.before, true);
+    if (state.view === "groups") return showGroup();
+    const place = state.list.findIndex(([first, second]) => key(first, second) === key(last.first, last.second));
+    if (place >= 0) state.place = place;
+    await showPair(last.first, last.second);
+    await showPosition();
+  });
+
+async function showPosition() {
+  at("place").textContent = state.list.length ? `${state.place + 1} of ${state.list.length}` : "none";
+  at("previous").disabled = state.place <= 0;
+  at("next").disabled = state.place >= state.list.length - 1;
+}
+
+const step = (by) =>
+  attempt(async () => {
+    const place = state.place + by;
+    if (place < 0 || place >= state.list.length) return;
+    state.place = place;
+    await showPlace();
+  });
+
+const look = () =>
+  attempt(async () => {
+    const { pair } = state;
+    if (!pair || pair.evidence || pair.looked) return;
+    const { evidence } = await request(`/api/evidence/${state.all.token}/${pair.first}/${pair.second}`);
+    Object.assign(pair, { evidence, looked: true });
+    if (state.pair === pair) drawPair();
+  });
+
+function toggleCloser() {
+  if (!state.pair?.evidence) return;
+  state.closer = !state.closer;
+  drawPair();
+}
+
+// Groups
+
+async function showGroup() {
+  const group = state.all.groups[state.group];
+  at("no-group").hidden = Boolean(group);
+  at("plan").hidden = at("group").hidden = !group;
+  at("previous-group").disabled = state.group <= 0;
+  at("next-group").disabled = state.group >= state.all.groups.length - 1;
+  at("group-place").textContent = group ? `group ${state.group + 1} of ${state.all.groups.length}` : "none";
+  if (!group) {
+    at("no-group").textContent = "There are no groups. A search makes them where it knows a threshold.";
+    return;
+  }
+  const chosen = document.activeElement?.dataset?.file;
+  drawGroup(await request(`/api/groups/${state.all.token}/${group[0]}`));
+  history.replaceState(null, "", `#group/${group[0]}`);
+  at("group").querySelector(`[data-file="${chosen}"]`)?.focus();
+}
+
+function drawGroup(group) {
+  state.members = group;
+  const count = (action) => group.files.filter((file) => file.action === action).length;
+  at("group").replaceChildren(
+    element("p", { textContent: `${group.files.length} files: ${count("keep")} kept, ${count("remove")} to go, ${count("leave")} left alone. The first one is kept instead of the others.` }),
+    element("div", { className: "files" }, ...group.files.map((file) => card(group, file))),
+  );
+  at("plan").replaceChildren("plan.csv holds these choices. Nothing has been touched; carry it out with ", element("code", { textContent: state.all.apply }));
+}
+
+function card(group, file) {
+  const kept = file.number === group.kept;
+  const button = (text, pressed, work, name) => {
+    const made = element("button", { type: "button", textContent: text, onclick: work });
+    if (pressed !== null) made.setAttribute("aria-pressed", String(pressed));
+    made.setAttribute("aria-label", `${text}: ${name}`);
+    return made;
+  };
+  const decided = !kept && !file.same_bytes;
+  const answers = element(
+    "div",
+    { className: "answer" },
+    decided ? button("A copy", file.decision === "copy", () => decideMember(file, "copy"), file.name) : null,
+    decided ? button("Not a copy", file.decision === "not-a-copy", () => decideMember(file, "not-a-copy"), file.name) : null,
+    kept ? null : button("Compare", null, () => compare(file), file.name),
+    kept || file.protected ? null : button("Keep this one", null, () => keep(file), file.name),
+  );
+  const details = [file.width ? `${file.width} × ${file.height}` : "cannot be read", bytes(file.bytes), file.format, file.taken ? `taken ${file.taken}` : ""];
+  const made = element(
+    "article",
+    { className: kept ? "file kept" : "file", tabIndex: 0 },
+    element("div", { className: "frame" }, image(file, "small", file.name)),
+    element("p", {}, element("span", { className: `badge ${file.action}`, textContent: file.action }), " ", element("b", { textContent: file.name })),
+    element("p", { textContent: details.filter(Boolean).join(", "), title: file.folder }),
+    element("p", { textContent: file.reason + (file.score ? `; score ${number(file.score)}` : "") }),
+    answers,
+  );
+  made.dataset.file = file.number;
+  made.setAttribute("aria-label", `${file.name}, ${file.action}`);
+  return made;
+}
+
+const decideMember = (file, word) =>
+  attempt(async () => {
+    if (file.number === state.members.kept || file.same_bytes) return;
+    const kept = state.members.files.find((each) => each.number === state.members.kept);
+    const said = file.decision === word ? "undecided" : word;
+    await decide({ first: kept.number, second: file.number, sha256: [kept.sha256, file.sha256] }, said);
+    focusOn(file.number);
+    await showGroup();
+    if (said !== "undecided") stepMember(1);
+  });
+
+const keep = (file) =>
+  attempt(async () => {
+    const before = state.members.kept;
+    if (file.number === before) return;
+    drawGroup(await request("/api/kept", { token: state.all.token, group: state.members.group, file: file.number }));
+    state.done.push({ kind: "keep", group: state.members.group, file: before });
+    at("undo").disabled = false;
+    focusOn(file.number);
+    say(`${file.name} is kept; plan.csv says so.`);
+  });
+
+const focusOn = (file) => at("group").querySelector(`[data-file="${file}"]`)?.focus();
+
+function compare(file) {
+  if (file.number !== state.members.kept) open(`#pair/${state.members.kept}/${file.number}`, true);
+}
+
+const stepGroup = (by) =>
+  attempt(async () => {
+    const place = state.group + by;
+    if (place < 0 || place >= state.all.groups.length) return;
+    state.group = place;
+    await showGroup();
+  });
+
+function chosenMember() {
+  const chosen = document.activeElement?.closest?.("[data-file]");
+  return chosen ? state.members?.files.find((file) => file.number === Number(chosen.dataset.file)) : undefined;
+}
+
+function stepMember(by) {
+  const cards = [...at("group").querySelectorAll("[data-file]")];
+  const now = cards.indexOf(document.activeElement?.closest?.("[data-file]"));
+  cards[now < 0 ? (by > 0 ? Math.min(1, cards.length - 1) : 0) : Math.max(0, Math.min(cards.length - 1, now + by))]?.focus();
+}
+
+// Decisions
+
+async function showDecisions() {
+  const { decisions } = await request("/api/decisions");
+  at("no-decision").hidden = decisions.length > 0;
+  at("decided").replaceChildren(...decisions.map(decisionLine));
+}
+
+function decisionLine({ sha256, names, files, copy, decided }) {
+  const word = copy ? "copy" : "not-a-copy";
+  const [first, second] = files;
+  const known = first !== null && second !== null;
+  return element(
+    "li",
+    {},
+    element("span", { className: `badge ${word}`, textContent: SAID[word] }),
+    element("span", { className: "names" }, names[0], element("br"), names[1]),
+    element("time", { textContent: decided }),
+    known ? element("a", { href: `#pair/${first}/${second}`, textContent: "Compare" }) : null,
+    element("button", { type: "button", textContent: "Take back", onclick: () => forget(sha256, files) }),
+  );
+}
+
+const forget = (sha256, [first, second]) =>
+  attempt(async () => {
+    await request("/api/decisions/forget", { sha256 });
+    remember(first, second, "undecided");
+    say("The decision is taken back.");
+    await showDecisions();
+  });
+
+// Views
+
+function open(hash, kept = false) {
+  if (kept) history.pushState(null, "", hash);
+  else history.replaceState(null, "", hash);
+  return show();
+}
+
+const show = () =>
+  attempt(async () => {
+    const [, view, first, second] = location.hash.match(/^#(pair|group|pairs|groups|decisions)(?:\/(\d+))?(?:\/(\d+))?$/) ?? [null, "pairs"];
+    state.view = view.endsWith("s") ? view : `${view}s`;
+    for (const each of VIEWS) {
+      at(each).hidden = each !== state.view;
+      if (each === state.view) at(`to-${each}`).setAttribute("aria-current", "page");
+      else at(`to-${each}`).removeAttribute("aria-current");
+    }
+    if (view === "decisions") return showDecisions();
+    if (state.view === "groups") {
+      const place = state.all.groups.findIndex(([group]) => group === Number(first));
+      if (place >= 0) state.group = place;
+      return showGroup();
+    }
+    if (view === "pair" && second !== undefined) {
+      const place = state.list.findIndex((pair) => key(pair[0], pair[1]) === key(Number(first), Number(second)));
+      if (place >= 0) state.place = place;
+      await showPair(Number(first), Number(second));
+      return showPosition();
+    }
+    await showPlace();
+  });
+
+function refill() {
+  fillList();
+  state.place = 0;
+  attempt(showPlace);
+}
+
+const EVERYWHERE = { u: undo, "?": () => at("help").showModal(), 1: () => open("#pairs", true), 2: () => open("#groups", true), 3: () => open("#decisions", true) };
+const ON_PAIRS = { j: () => step(1), ArrowRight: () => step(1), k: () => step(-1), ArrowLeft: () => step(-1), y: () => decidePair("copy"), n: () => decidePair("not-a-copy"), v: look, z: toggleCloser };
+const onMember = (work) => () => {
+  const file = chosenMember();
+  if (file) work(file);
+  else say("Choose a file first: with the arrow keys, or by clicking on it.");
+};
+const ON_GROUPS = {
+  j: () => stepGroup(1), k: () => stepGroup(-1), ArrowRight: () => stepMember(1), ArrowLeft: () => stepMember(-1), s: onMember(keep),
+  y: onMember((file) => decideMember(file, "copy")), n: onMember((file) => decideMember(file, "not-a-copy")),
+};
+
+function pressed(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || at("help").open || event.target.closest("select, input, textarea")) return;
+  const keys = { ...EVERYWHERE, ...(state.view === "pairs" ? ON_PAIRS : state.view === "groups" ? ON_GROUPS : {}) };
+  const work = event.key === "Enter" && event.target.matches(".file") ? onMember(compare) : keys[event.key];
+  if (!work) return;
+  event.preventDefault();
+  work();
+}
+
+function listen() {
+  document.addEventListener("keydown", pressed);
+  addEventListener("hashchange", show);
+  addEventListener("resize", () => state.view === "pairs" && state.pair?.evidence && drawPair());
+  at("keys").onclick = () => at("help").showModal();
+  at("filter").onchange = at("order").onchange = refill;
+  at("previous").onclick = () => step(-1);
+  at("next").onclick = () => step(1);
+  at("previous-group").onclick = () => stepGroup(-1);
+  at("next-group").onclick = () => stepGroup(1);
+  at("copy").onclick = () => decidePair("copy");
+  at("no-copy").onclick = () => decidePair("not-a-copy");
+  at("undo").onclick = undo;
+  at("share").onclick = look;
+  at("closer").onclick = toggleCloser;
+}
+
+await attempt(async () => {
+  state.all = await request("/api/review");
+  state.words = new Map(state.all.pairs.map((pair) => [key(pair[0], pair[1]), pair]));
+  const { pairs, groups, same_bytes, bounded, folder } = state.all;
+  document.title = `Copies to review: ${folder}`;
+  const same = same_bytes ? `, ${same_bytes.toLocaleString("en")} more of the same bytes` : "";
+  at("about").textContent = `${folder}: ${pairs.length.toLocaleString("en")} pairs${same}${bounded ? " (the best; matches.csv lists all)" : ""}, ${groups.length.toLocaleString("en")} groups`;
+  fillList();
+  listen();
+});
+if (state.all) await show();

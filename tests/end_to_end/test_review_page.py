@@ -1,0 +1,190 @@
+"""The review page as a person uses it: headless Chromium shows pairs and groups, decides by keys and buttons, and undoes."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from submissions.copies.facts import picture_facts
+from submissions.copies.plan import plan_group, read_plan, write_plan
+from submissions.index.decisions import decisions
+from submissions.index.matches import Match, Matches, write_matches_csv
+from submissions.index.store import Content, add_files, digest_of, open_known_store, open_store
+from submissions.verification.geometry import Evidence
+
+if TYPE_CHECKING:
+    from playwright import sync_api
+
+Scheme = Literal["light", "dark"]
+TOP = Path(__file__).parents[2]
+UNNAMED = """[...document.querySelectorAll("button, select, img, a")]
+    .filter(each => each.checkVisibility() && !(each.ariaLabel || each.textContent.trim() || each.alt)).length"""
+HOSTILE = "<img src=x onerror=alert(1)>.png"
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """Four pictures: three of one group, one of them with a hostile name; four pairs, one of them verified."""
+    rng = np.random.default_rng(0)
+    photo = Image.fromarray(rng.integers(0, 256, (15, 20, 3), np.uint8)).resize((400, 300), Image.Resampling.NEAREST)
+    names = {"large.png": photo, "small.png": photo.resize((200, 150)), HOSTILE: photo.crop((40, 30, 360, 270))}
+    names["other.png"] = Image.fromarray(rng.integers(0, 256, (15, 20, 3), np.uint8)).resize((160, 120))
+    folder = tmp_path / "matches"
+    for name, picture in names.items():
+        (tmp_path / "album").mkdir(exist_ok=True)
+        picture.save(tmp_path / "album" / name)
+    large, small, hostile, other = (tmp_path / "album" / name for name in names)
+    digests = {path: digest_of(path) for path in (large, small, hostile, other)}
+    with open_store(folder / "index", "a network", 2) as store:
+        add_files(store, digests, [Content(digest, np.ones(2, np.float32)) for digest in digests.values()])
+    evidence = Evidence(40, "", (0.1, 0.1, 0.9, 0.9), (0.0, 0.0, 1.0, 1.0))
+    pairs = [
+        Match(large, hostile, -0.1, 0.0001, evidence),
+        Match(small, large, -0.2, 0.0002),
+        Match(hostile, small, -0.3, 0.0003),
+        Match(other, small, -0.4, 0.0004),
+    ]
+    write_matches_csv(folder / "matches.csv", Matches(pairs, -0.5, 4, 4, [], verified=True))
+    facts = [picture_facts(path) for path in (large, small, hostile)]
+    rows = plan_group(1, facts, digests, "largest", [], lambda path: False, lambda one, two: -0.2)
+    write_plan(folder / "plan.csv", rows)
+    return folder
+
+
+@pytest.fixture
+def address(results: Path) -> Iterator[str]:
+    command = [sys.executable, str(TOP / "pipeline" / "explore.py"), "--matches", str(results), "--port", "0"]
+    environment = os.environ | {"PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert "http://127.0.0.1:" in line
+        yield line.split(": ", 1)[1].split()[0]
+        process.terminate()
+
+
+@pytest.fixture
+def page(browser: "sync_api.Browser", address: str) -> Iterator["sync_api.Page"]:
+    """The opened page; the test fails on any script error or dialog, and on any request that leaves the machine's page."""
+    with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
+        opened = context.new_page()
+        troubles: list[str] = []
+        opened.on("pageerror", lambda error: troubles.append(str(error)))
+        opened.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
+        opened.on("dialog", lambda dialog: troubles.append(f"dialog {dialog.message}"))
+        opened.on("request", lambda r: troubles.extend([] if r.url.startswith((address, "data:")) else [f"request to {r.url}"]))
+        opened.goto(address)
+        opened.wait_for_selector("#pair:not([hidden]) #left img")
+        yield opened
+        assert troubles == []
+
+
+def said(results: Path) -> list[tuple[bool, set[str]]]:
+    with open_known_store(results / "index") as store:
+        return [(decision.copy, {name.name for name in decision.names}) for decision in decisions(store)]
+
+
+def press(page: "sync_api.Page", key: str, answered: str) -> None:
+    with page.expect_response(lambda response: answered in response.url):
+        page.keyboard.press(key)
+    page.wait_for_selector("body:not(.busy)")
+
+
+def shown(page: "sync_api.Page") -> list[str]:
+    return page.locator("#pair figcaption b").all_inner_texts()
+
+
+def test_pairs_are_decided_by_keys_and_buttons_and_undone(page: "sync_api.Page", results: Path) -> None:
+    album = {path: path.read_bytes() for path in (results.parent / "album").iterdir()}
+    assert "4 pairs" in page.inner_text("#about") and page.inner_text("#place") == "1 of 4"
+    assert shown(page) == ["other.png", "small.png"]  # the most doubtful first
+    press(page, "n", "/api/pairs/")
+    assert said(results) == [(False, {"other.png", "small.png"})] and shown(page) == [HOSTILE, "small.png"]
+    assert "not a copy. 3 pairs are undecided" in page.inner_text("#status")
+    with page.expect_response("**/api/decisions"):
+        page.click("#copy")
+    page.wait_for_function("document.querySelector('#place').textContent === '3 of 4'")
+    assert said(results)[1] == (True, {HOSTILE, "small.png"})
+    press(page, "u", "/api/pairs/")
+    assert said(results) == [(False, {"other.png", "small.png"})] and shown(page) == [HOSTILE, "small.png"]
+    press(page, "u", "/api/pairs/")
+    assert said(results) == [] and page.is_disabled("#undo") and shown(page) == ["other.png", "small.png"]
+    press(page, "j", "/api/pairs/")
+    press(page, "ArrowRight", "/api/pairs/")
+    assert page.inner_text("#place") == "3 of 4" and "Keep the right one: largest: 400 × 300" in page.inner_text("#verdict")
+    page.keyboard.press("?")
+    assert page.locator("#help").is_visible()
+    page.keyboard.press("n")
+    page.keyboard.press("Escape")
+    assert said(results) == [] and {path: path.read_bytes() for path in album} == album
+
+
+def test_the_shared_part_is_framed_and_shown_alone(page: "sync_api.Page") -> None:
+    page.select_option("#order", "sure")
+    page.wait_for_selector("#left .framed i")
+    assert "40 features agree" in page.inner_text("#verdict")
+    page.wait_for_function("document.querySelector('#left .framed i').getBoundingClientRect().width > 50")
+    frame, image = (page.locator(f"#left .framed {each}").bounding_box() for each in ("i", "img"))
+    assert frame is not None and image is not None and abs(frame["width"] / image["width"] - 0.8) < 0.02
+    page.keyboard.press("z")
+    page.wait_for_function("document.querySelector('#left .part')?.getBoundingClientRect().width > 50")
+    assert page.get_attribute("#closer", "aria-pressed") == "true"
+    press(page, "j", "/api/pairs/")
+    assert page.locator("#left .framed").count() == 0
+    press(page, "v", "/api/evidence/")
+    page.wait_for_function("/features agree|No arrangement/.test(document.querySelector('#verdict').textContent)")
+
+
+def test_a_group_is_decided_and_another_file_kept(page: "sync_api.Page", results: Path) -> None:
+    with page.expect_response("**/api/groups/**"):
+        page.click("#to-groups")
+    page.wait_for_selector("#group .file")
+    assert page.locator("#group .file").count() == 3 and page.inner_text("#group .kept b") == "large.png"
+    assert f"--output {results}" in page.inner_text("#plan code")
+    page.keyboard.press("ArrowRight")
+    chosen = page.evaluate("document.activeElement.querySelector('b').textContent")
+    press(page, "n", "/api/groups/")
+    assert said(results) == [(False, {"large.png", chosen})]
+    assert {row.file.name: row.action for row in read_plan(results / "plan.csv")}[chosen] == "leave"
+    press(page, "u", "/api/groups/")
+    assert said(results) == []
+    page.locator(".file", has_text="small.png").focus()
+    press(page, "s", "/api/kept")
+    actions = {row.file.name: row.action for row in read_plan(results / "plan.csv")}
+    assert actions == {"small.png": "keep", "large.png": "remove", HOSTILE: "remove"}
+    assert page.inner_text("#group .kept b") == "small.png"
+    press(page, "u", "/api/groups/")
+    assert page.inner_text("#group .kept b") == "large.png"
+    page.locator(".file", has_text="small.png").focus()
+    press(page, "Enter", "/api/pairs/")
+    page.wait_for_selector("#pairs:not([hidden])")
+    assert set(shown(page)) == {"large.png", "small.png"} and page.inner_text("#of-group") == "Group 1"
+
+
+def test_decisions_are_listed_and_taken_back(page: "sync_api.Page", results: Path) -> None:
+    press(page, "y", "/api/pairs/")
+    press(page, "3", "/api/decisions")
+    page.wait_for_selector("#decided li")
+    assert "a copy" in page.inner_text("#decided li") and "other.png" in page.inner_text("#decided li")
+    with page.expect_response("**/api/decisions/forget"):
+        page.click("#decided button")
+    page.wait_for_selector("#no-decision:not([hidden])")
+    assert said(results) == []
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1280, "light")])
+def test_nothing_is_wider_than_the_screen(browser: "sync_api.Browser", address: str, width: int, scheme: Scheme) -> None:
+    with browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme) as context:
+        page = context.new_page()
+        for view, there in (("pairs", "#left img"), ("groups", ".file img"), ("decisions", "#no-decision")):
+            page.goto(f"{address}/#{view}")
+            page.reload()
+            page.wait_for_selector(there)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            assert page.evaluate(UNNAMED) == 0
