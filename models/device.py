@@ -10,6 +10,7 @@ from data.errors import UserError
 from data.process import process_rank_on_machine, processes_on_machine
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # required for deterministic products; read when cuBLAS starts
+DEVICE_VARIABLE = "COPY_DETECTION_DEVICE"  # environment variable: the device to use instead of the best one
 OUT_OF_MEMORY_PHRASES = (
     "out of memory",
     "can't allocate memory",
@@ -21,10 +22,19 @@ OUT_OF_MEMORY_PHRASES = (
 def best_device() -> torch.device:
     """Return the GPU of this process (local rank i uses GPU i), or the CPU if there is no GPU.
 
+    The environment variable COPY_DETECTION_DEVICE names another: cpu, cuda or mps (Apple's GPUs, which are used only when named).
+
     Raises:
-        UserError: This machine runs more processes than it has GPUs.
+        UserError: This machine runs more processes than it has GPUs, or lacks the device that is named.
     """
-    if not torch.cuda.is_available():
+    named = os.environ.get(DEVICE_VARIABLE, "")
+    if named not in ("", "cpu", "cuda", "mps"):
+        raise UserError(f"{DEVICE_VARIABLE}={named}: name cpu, cuda or mps, or leave it unset.")
+    if named == "mps" and torch.backends.mps.is_available() and processes_on_machine() == 1:
+        return torch.device("mps")
+    if named == "mps" or (named == "cuda" and not torch.cuda.is_available()):
+        raise UserError(f"{DEVICE_VARIABLE}={named}: torch finds no such device here for one process. Leave it unset.")
+    if named == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
     own, gpus = process_rank_on_machine(), torch.cuda.device_count()
     if max(own + 1, processes_on_machine()) > gpus:
@@ -40,6 +50,10 @@ def describe_device(device: torch.device) -> str:
     """Return the GPU's name, or "the CPU" with the reason why no GPU is used."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
+    if device.type == "mps":
+        return "Apple's GPU (mps)"
+    if os.environ.get(DEVICE_VARIABLE) == "cpu":
+        return f"the CPU ({DEVICE_VARIABLE}=cpu)"
     if torch.version.cuda is None:
         return "the CPU (this torch is built without CUDA)"
     try:

@@ -6,9 +6,10 @@ of it are there, are two files, and hold the bytes that were searched. What is n
 
 import errno
 import os
+import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from data.errors import UserError
 from submissions.copies.journal import Journal, Step, Way
@@ -134,10 +135,16 @@ def _check(row: PlanRow, kept_sha256: str, way: Way) -> None:
 def _place(file: Path, way: Way, moved_to: Path) -> tuple[Path, Path | None]:
     if way != "move":
         return trash_place(file, trash_of(file, moved_to / "trash"))
-    place = moved_to / file.relative_to(file.anchor)
+    place = moved_to / whole_path(file)
     if os.path.lexists(place):
         raise LeftAloneError(f"{place} exists")
     return place, None
+
+
+def whole_path(file: PurePath) -> PurePath:
+    """Return an absolute path as a relative one that no other file's becomes, drive letter or server included."""
+    drive = "-".join(part for part in re.split(r"[\\/:?.]+", file.drive) if part)
+    return PurePath(drive, *file.parts[1:])
 
 
 def _carry_out(journal: Journal, step: Step) -> None:

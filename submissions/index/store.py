@@ -11,8 +11,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from urllib.parse import quote
+from pathlib import Path, PurePath
 
 import numpy as np
 from numpy.typing import NDArray
@@ -132,7 +131,8 @@ def open_known_store(folder: Path) -> Iterator[Store]:
         UserError: it cannot be used.
     """
     try:
-        with closing(sqlite3.connect(f"file:{quote(os.fsencode(folder / FILE))}?mode=ro", uri=True, timeout=WAIT)) as database:
+        address = (folder / FILE).absolute().as_uri()  # file:///C:/… on Windows
+        with closing(sqlite3.connect(f"{address}?mode=ro", uri=True, timeout=WAIT)) as database:
             identity, dimensions = _about(database, "describer"), int(_about(database, "dimensions"))
     except (sqlite3.DatabaseError, ValueError) as error:
         raise UserError(f"{folder / FILE} is not an index that can be used ({error}).") from error
@@ -195,15 +195,17 @@ def remove_files(store: Store, paths: Iterable[Path]) -> dict[Path, int]:
     with _writing(store):
         removed = {}
         for path in paths:
-            name = os.fsencode(path)
-            below = name.rstrip(b"/") + b"/"
-            end = (
-                below[:-1] + b"0"
-            )  # the byte after "/": everything below the folder lies between, and the table is in this order
             find = "DELETE FROM files WHERE path = ? OR (path > ? AND path < ?)"
-            done = store.database.execute(find, (name, below, end))
+            done = store.database.execute(find, (os.fsencode(path), *names_below(path)))
             removed[path] = done.rowcount
     return removed
+
+
+def names_below(folder: PurePath) -> tuple[bytes, bytes]:
+    """Return two names between which, in the order of bytes, lies everything below a folder and nothing else."""
+    separator = str(type(folder)("a", "b"))[1].encode()
+    below = os.fsencode(folder).rstrip(separator) + separator
+    return below, below[:-1] + bytes([separator[0] + 1])
 
 
 def stored_files(store: Store) -> dict[Path, bytes]:

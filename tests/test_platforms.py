@@ -1,0 +1,103 @@
+"""What other operating systems lack or spell differently: modules of POSIX alone, drive letters, backslashes, other GPUs."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
+
+import pytest
+import torch
+
+from data.errors import UserError
+from models.device import DEVICE_VARIABLE, best_device, describe_device
+from submissions.copies.acting import whole_path
+from submissions.index.store import names_below
+
+TOP = Path(__file__).parents[1]
+ROOMS = ("data", "augmentations", "models", "submissions", "pipeline")
+POSIX_ALONE = {"fcntl", "grp", "posix", "pty", "pwd", "readline", "resource", "syslog", "termios", "tty"}
+
+
+def imported(path: Path) -> set[str]:
+    """Modules that a file imports, inside functions too."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names.add((node.module or "").split(".")[0])
+    return names
+
+
+def test_no_module_needs_what_windows_lacks() -> None:
+    files = [path for room in ROOMS for path in (TOP / room).rglob("*.py")]
+    assert len(files) > 100
+    assert {str(path): found for path in files if (found := imported(path) & POSIX_ALONE)} == {}
+
+
+WITHOUT = """
+import sys
+from pathlib import Path
+for name in %r:
+    sys.modules[name] = None
+from data.errors import UserError
+from data.files import whole_file
+from data.locks import hold_lock_file
+from submissions.copies.acting import apply_plan
+from submissions.index.store import open_store
+folder = Path(sys.argv[1])
+with hold_lock_file(folder / "lock", "busy"), open_store(folder / "index", "extractor", 8), whole_file(folder / "whole") as file:
+    file.touch()
+    try:
+        with hold_lock_file(folder / "lock", "busy"):
+            print("held twice")
+    except UserError as error:
+        print(error)
+"""
+
+
+def test_locks_index_and_plans_work_where_those_modules_are_missing(tmp_path: Path) -> None:
+    program = WITHOUT % sorted(POSIX_ALONE - {"posix"})  # Python itself needs that one here
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, cwd=TOP)
+    assert (done.returncode, done.stdout) == (0, "busy\n"), done.stderr
+    assert (tmp_path / "whole").is_file()
+
+
+@pytest.mark.parametrize(
+    ("folder", "inside", "outside"),
+    [
+        (PurePosixPath("/a b"), ["/a b/x.jpg", "/a b/c/x.jpg"], ["/a b", "/a b.jpg", "/a bc/x.jpg", "/a/b/x.jpg"]),
+        (PureWindowsPath(r"C:\my photos"), [r"C:\my photos\x.jpg", r"C:\my photos\c d\x.jpg"], [r"C:\my photos2\x.jpg"]),
+        (PureWindowsPath("C:\\"), [r"C:\x.jpg"], [r"D:\x.jpg"]),
+        (PureWindowsPath(r"\\server\share\a"), [r"\\server\share\a\x.jpg"], [r"\\server\share\ab\x.jpg"]),
+    ],
+)
+def test_what_lies_below_a_folder_is_found_by_its_name(folder: PurePath, inside: list[str], outside: list[str]) -> None:
+    first, last = names_below(folder)
+    assert all(first < name.encode() < last for name in inside)
+    assert not any(first < name.encode() < last for name in outside)
+
+
+def test_moved_files_of_two_drives_do_not_meet() -> None:
+    names = [r"C:\a b\x.jpg", r"D:\a b\x.jpg", r"\\server\share\a b\x.jpg", r"\\?\C:\y.jpg"]
+    moved = [whole_path(PureWindowsPath(name)).as_posix() for name in names]
+    assert moved == ["C/a b/x.jpg", "D/a b/x.jpg", "server-share/a b/x.jpg", "C/y.jpg"]
+    assert whole_path(PurePosixPath("/a b/x.jpg")) == PurePosixPath("a b/x.jpg")
+    for name in moved:
+        assert not PurePosixPath(name).is_absolute() and ".." not in PurePosixPath(name).parts
+
+
+def test_apples_gpu_is_used_when_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert best_device() == torch.device("cpu")
+    monkeypatch.setenv(DEVICE_VARIABLE, "mps")
+    assert best_device() == torch.device("mps") and "mps" in describe_device(best_device())
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    for named, message in (("mps", "no such device"), ("cuda", "no such device"), ("gpu", "cpu, cuda or mps")):
+        monkeypatch.setenv(DEVICE_VARIABLE, named)
+        with pytest.raises(UserError, match=message):
+            best_device()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setenv(DEVICE_VARIABLE, "cpu")
+    assert best_device() == torch.device("cpu") and DEVICE_VARIABLE in describe_device(best_device())
