@@ -13,7 +13,7 @@ from augmentations.composition import edit_image
 from augmentations.randomness import generator_for
 from augmentations.schedule import IntensitySchedule
 from augmentations.settings import AugmentationSettings
-from data.cache import SquareImages
+from data.cache import CachedImages
 from data.errors import UserError
 from data.loader import resize_square
 
@@ -23,7 +23,7 @@ Key = tuple[int, int, int]  # epoch, row, repetition
 class CachedOverlays:
     """Images to paste, by id: rows of one or more caches."""
 
-    def __init__(self, *parts: tuple[SquareImages, Sequence[int]]) -> None:
+    def __init__(self, *parts: tuple[CachedImages, Sequence[int]]) -> None:
         self._where = {images.ids[row]: (images, row) for images, rows in parts for row in rows}
         self.ids = list(self._where)
 
@@ -33,7 +33,7 @@ class CachedOverlays:
         return np.asarray(images.pixels[row])
 
 
-def overlay_material(classes: SquareImages, reserve: SquareImages, count: int) -> CachedOverlays:
+def overlay_material(classes: CachedImages, reserve: CachedImages, count: int) -> CachedOverlays:
     """Return what may be pasted while the first `count` images are classes: the reserve, and images that are not classes yet."""
     waiting = [row for row in classes.readable_rows() if row >= count]
     return CachedOverlays((reserve, reserve.readable_rows()), (classes, waiting))
@@ -57,7 +57,7 @@ class EditedImages(Dataset[tuple[Tensor, int]]):
 
     def __init__(
         self,
-        images: SquareImages,
+        images: CachedImages,
         settings: AugmentationSettings,
         size: int,
         seed: int,

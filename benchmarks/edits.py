@@ -29,7 +29,7 @@ from augmentations.dataset import CachedOverlays, EditedImages, EpochBatches, no
 from augmentations.plain_augly import augly_calls, replay_with_augly
 from augmentations.randomness import generator_for
 from augmentations.settings import AugmentationSettings
-from data.cache import cache_squares
+from data.cache import cache_images
 from data.decode import decode_rgb
 from data.images import ImageSet, find_images
 from data.loader import resize_square
@@ -130,7 +130,7 @@ def waiting_share(images: ImageSet, folder: Path, steps: int = 30) -> tuple[floa
     """Share of the time that training `tf_efficientnetv2_b0` at 64 px waits for two workers, and images per second."""
     import timm
 
-    squares = cache_squares(images, 96, folder)
+    squares = cache_images(images, 96, folder)
     overlays = CachedOverlays((squares, range(len(squares))))
     dataset = EditedImages(squares, SETTINGS, 64, 0, overlays)
     batches = EpochBatches(list(range(len(squares))), 32, 0, 10_000, 0)

@@ -24,7 +24,7 @@ from torch.utils.data import DataLoader
 
 from augmentations.dataset import EditedImages, overlay_material
 from augmentations.settings import AugmentationSettings
-from data.cache import SquareImages
+from data.cache import CachedImages
 from data.images import ImageSet, find_images
 from data.procedural.sample import write_pictures
 from models.inference.embed import embed_batch, embed_images
@@ -209,7 +209,7 @@ def loader(device: torch.device, sizes: Sizes) -> Iterator[Row]:
         side = round(1.5 * size)
         small = rng.integers(0, 256, (64, 24, 24, 3), dtype=np.uint8)
         squares = np.stack([cv2.resize(pixels, (side, side), interpolation=cv2.INTER_CUBIC) for pixels in small])
-        images = SquareImages([f"T{row}" for row in range(len(squares))], squares, {})
+        images = CachedImages([f"T{row}" for row in range(len(squares))], squares, {})
         edits = AugmentationSettings(family="query", intensity=0.75)
         data = EditedImages(images, edits, size, 0, overlay_material(images, images, len(images)))
         figures = []

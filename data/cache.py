@@ -1,8 +1,8 @@
-"""A cache of images resized to squares, in one file: training decodes each photo only once."""
+"""A cache of resized images, in one file: training decodes each photo only once."""
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -19,25 +19,28 @@ from data.decode import decode_rgb
 from data.errors import ImageError
 from data.files import whole_file
 from data.images import ImageSet
-from data.loader import resize_square
+from data.loader import resize_own_aspect, resize_square
 from data.pixels import as_uint8
 
 IMAGES_PER_BLOCK = 2048
 
+Resize = Callable[[NDArray[np.uint8], int], NDArray[np.uint8]]
+Written = tuple[NDArray[np.int64], NDArray[np.int64], dict[str, str]]  # ends [n], shapes [n, 2], problems by id
+
 
 class Pixels(Protocol):
-    """A sequence of RGB images, each uint8 [size, size, 3]."""
+    """A sequence of RGB images, each uint8 [h, w, 3]."""
 
     def __getitem__(self, row: int) -> NDArray[np.uint8]: ...
 
 
 @dataclass(frozen=True)
-class SquareImages:
-    """Square images, memory-mapped.
+class CachedImages:
+    """Resized images, memory-mapped.
 
     Attributes:
         ids: image ids, one per row.
-        pixels: RGB uint8 [size, size, 3] by row. The row of an unreadable image is zero (form "pixels") or raises an error
+        pixels: RGB uint8 [h, w, 3] by row. The row of an unreadable image is zero or empty (form "pixels") or raises an error
             (form "jpeg").
         problems: what is wrong with each unreadable image, by image id.
     """
@@ -54,52 +57,69 @@ class SquareImages:
         return [row for row, image_id in enumerate(self.ids) if image_id not in self.problems]
 
 
-def cache_squares(
-    images: ImageSet, size: int, folder: Path, form: Literal["pixels", "jpeg"] = "pixels", workers: int = 2
-) -> SquareImages:
-    """Return the images as squares; the cache is written by the first call and mapped by later ones.
+def cache_images(
+    images: ImageSet,
+    size: int,
+    folder: Path,
+    form: Literal["pixels", "jpeg"] = "pixels",
+    workers: int = 2,
+    aspect: Literal["own", "square"] = "own",
+) -> CachedImages:
+    """Return the images resized; the cache is written by the first call and mapped by later ones.
 
     The file's name contains a digest of the arguments and of the images' ids, file sizes and modification times: a changed image
     set gets a new file.
 
     Args:
         images: the images to resize.
-        size: side of the squares in pixels.
+        size: side in pixels of a square as large as each image becomes.
         folder: where the cache is kept.
-        form: "pixels" is the fastest and takes 3 · size² bytes per image; "jpeg" (quality 95) takes about a tenth of that and has
-            to be decoded at every access.
+        form: "pixels" is the fastest and takes at most 3 · size² bytes per image; "jpeg" (quality 95) takes about a tenth of that
+            and has to be decoded at every access.
         workers: number of decoding threads.
+        aspect: "own" keeps each image's aspect (`data.loader.resize_own_aspect`); "square" squashes all images to squares.
 
     Raises:
         UserError: the disk is full.
     """
-    name = f"{len(images)}x{size}-{images.digest(prefix=f'{size} {form}')[:16]}"
-    squares_file, about_file = folder / f"{name}.{form}", folder / f"{name}.npz"
-    squares = _open_squares(images, size, squares_file, about_file)
-    if squares is None:
-        write = _write_pixels if form == "pixels" else _write_jpegs
-        ends, problems = write(images, size, squares_file, max(1, workers))
+    about = f"{size} {form}" if aspect == "square" else f"{size} {form} {aspect}"
+    name = f"{len(images)}x{size}-{images.digest(prefix=about)[:16]}"
+    pixels_file, about_file = folder / f"{name}.{form}", folder / f"{name}.npz"
+    cached = _open_cache(images, size, pixels_file, about_file, aspect)
+    if cached is None:
+        resized = _resize_images(images, size, resize_own_aspect if aspect == "own" else resize_square, max(1, workers))
+        if form == "jpeg":
+            ends, shapes, problems = _write_packed(images, resized, _encode_jpeg, pixels_file)
+        elif aspect == "own":
+            ends, shapes, problems = _write_packed(images, resized, _raw_bytes, pixels_file)
+        else:
+            ends, shapes, problems = _write_squares(images, size, resized, pixels_file)
         with whole_file(about_file) as temporary, temporary.open("wb") as file:
-            np.savez(file, ends=ends, problems=np.frombuffer(json.dumps(problems).encode(), np.uint8))
-        squares = _open_squares(images, size, squares_file, about_file)
-    if squares is None:
-        raise RuntimeError(f"{squares_file} cannot be read back")
-    return squares
+            np.savez(file, ends=ends, shapes=shapes, problems=np.frombuffer(json.dumps(problems).encode(), np.uint8))
+        cached = _open_cache(images, size, pixels_file, about_file, aspect)
+    if cached is None:
+        raise RuntimeError(f"{pixels_file} cannot be read back")
+    return cached
 
 
-def _open_squares(images: ImageSet, size: int, squares_file: Path, about_file: Path) -> SquareImages | None:
+def _open_cache(
+    images: ImageSet, size: int, pixels_file: Path, about_file: Path, aspect: Literal["own", "square"]
+) -> CachedImages | None:
     """Map a cache; None if one of its two files is missing, or shorter than it was: a power cut may tear them."""
     try:
         with np.load(about_file) as about:
             ends, problems = about["ends"], json.loads(about["problems"].tobytes())
-        if squares_file.suffix == ".pixels":
-            pixels = np.load(squares_file, mmap_mode="r")
-            return SquareImages(images.ids, pixels, problems) if pixels.shape == (len(images), size, size, 3) else None
-        length = squares_file.stat().st_size
+            shapes = about.get("shapes")  # older files have none, and hold squares
+        if pixels_file.suffix == ".pixels" and aspect == "square":
+            squares = np.load(pixels_file, mmap_mode="r")
+            return CachedImages(images.ids, squares, problems) if squares.shape == (len(images), size, size, 3) else None
+        length = pixels_file.stat().st_size
         if length < int(ends[-1] if len(ends) else 0):
             return None
-        content = np.memmap(squares_file, np.uint8, mode="r") if length else np.zeros(0, np.uint8)  # an empty file has no map
-        return SquareImages(images.ids, _Jpegs(content, ends), problems)
+        content = np.memmap(pixels_file, np.uint8, mode="r") if length else np.zeros(0, np.uint8)  # an empty file has no map
+        if pixels_file.suffix == ".pixels":
+            return None if shapes is None else CachedImages(images.ids, _OwnShapes(content, ends, shapes), problems)
+        return CachedImages(images.ids, _Jpegs(content, ends), problems)
     except (OSError, ValueError, KeyError, EOFError, BadZipFile):
         return None
 
@@ -115,46 +135,74 @@ class _Jpegs:
         return as_uint8(cv2.imdecode(np.asarray(self.content[start : self.ends[row]]), cv2.IMREAD_COLOR_RGB))
 
 
-def _write_pixels(images: ImageSet, size: int, target: Path, workers: int) -> tuple[NDArray[np.int64], dict[str, str]]:
+class _OwnShapes:
+    """Concatenated pixels: row i ends at byte ends[i], exclusive, and has the height and width shapes[i] [2]."""
+
+    def __init__(self, content: NDArray[np.uint8], ends: NDArray[np.int64], shapes: NDArray[np.int64]) -> None:
+        self.content, self.ends, self.shapes = content, ends, shapes
+
+    def __getitem__(self, row: int) -> NDArray[np.uint8]:
+        start = self.ends[row - 1] if row else 0
+        height, width = self.shapes[row].tolist()
+        return np.asarray(self.content[start : self.ends[row]]).reshape(height, width, 3)
+
+
+def _write_squares(images: ImageSet, size: int, resized: Iterator[NDArray[np.uint8] | str], target: Path) -> Written:
+    """Write one array [n, size, size, 3] in NumPy's format."""
     problems: dict[str, str] = {}
     shape = (size, size, 3)
     with whole_file(target) as temporary, temporary.open("wb") as file:  # not memory-mapped: a full disk would kill the process
         header = {"descr": "|u1", "fortran_order": False, "shape": (len(images), *shape)}
         np.lib.format.write_array_header_1_0(file, header)
-        for row, square in enumerate(_squares(images, size, workers)):
+        for row, square in enumerate(resized):
             if isinstance(square, str):
                 problems[images.ids[row]] = square
             file.write(bytes(math.prod(shape)) if isinstance(square, str) else square.tobytes())
-    return np.zeros(0, np.int64), problems
+    return np.zeros(0, np.int64), np.zeros((0, 2), np.int64), problems
 
 
-def _write_jpegs(images: ImageSet, size: int, target: Path, workers: int) -> tuple[NDArray[np.int64], dict[str, str]]:
+def _write_packed(
+    images: ImageSet,
+    resized: Iterator[NDArray[np.uint8] | str],
+    encode: Callable[[NDArray[np.uint8]], bytes],
+    target: Path,
+) -> Written:
+    """Write the images one after the other, an unreadable one without bytes; return where each ends, its shape, and problems."""
     problems: dict[str, str] = {}
-    ends = np.zeros(len(images), np.int64)
+    ends, shapes = np.zeros(len(images), np.int64), np.zeros((len(images), 2), np.int64)
     with whole_file(target) as temporary, temporary.open("wb") as file:
-        for row, square in enumerate(_squares(images, size, workers)):
-            if isinstance(square, str):
-                problems[images.ids[row]] = square
+        for row, pixels in enumerate(resized):
+            if isinstance(pixels, str):
+                problems[images.ids[row]] = pixels
             else:
-                file.write(cv2.imencode(".jpg", square[:, :, ::-1], [cv2.IMWRITE_JPEG_QUALITY, 95])[1].tobytes())
+                file.write(encode(pixels))
+                shapes[row] = pixels.shape[:2]
             ends[row] = file.tell()
-    return ends, problems
+    return ends, shapes, problems
 
 
-def _squares(images: ImageSet, size: int, workers: int) -> Iterator[NDArray[np.uint8] | str]:
-    """Yield, in order, each image's square or the reason why it could not be read; at most `IMAGES_PER_BLOCK` are in memory."""
+def _encode_jpeg(pixels: NDArray[np.uint8]) -> bytes:
+    return bytes(cv2.imencode(".jpg", pixels[:, :, ::-1], [cv2.IMWRITE_JPEG_QUALITY, 95])[1].tobytes())
+
+
+def _raw_bytes(pixels: NDArray[np.uint8]) -> bytes:
+    return pixels.tobytes()
+
+
+def _resize_images(images: ImageSet, size: int, resize: Resize, workers: int) -> Iterator[NDArray[np.uint8] | str]:
+    """Yield, in order, each image or the reason why it could not be read; at most `IMAGES_PER_BLOCK` are in memory."""
     with (
         ThreadPoolExecutor(workers) as pool,  # threads: decoding and resizing release the GIL
         tqdm(total=len(images), desc=f"caching {size} px", unit="image", leave=False) as bar,
     ):
         for start in range(0, len(images), IMAGES_PER_BLOCK):
-            for square in pool.map(partial(_square, size), images.paths[start : start + IMAGES_PER_BLOCK]):
+            for pixels in pool.map(partial(_read_resized, size, resize), images.paths[start : start + IMAGES_PER_BLOCK]):
                 bar.update()
-                yield square
+                yield pixels
 
 
-def _square(size: int, path: Path) -> NDArray[np.uint8] | str:
+def _read_resized(size: int, resize: Resize, path: Path) -> NDArray[np.uint8] | str:
     try:
-        return resize_square(decode_rgb(path, short_side=size), size)
+        return resize(decode_rgb(path, short_side=size), size)
     except ImageError as error:
         return error.problem

@@ -20,7 +20,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.utils import clip_grad_norm_
 
 from augmentations.dataset import EditedImages, overlay_material
-from data.cache import SquareImages
+from data.cache import CachedImages
 from data.loader import resize_square
 from data.process import choose_workers, usable_cores
 from models.device import autocast, best_device, report_lack_of_memory
@@ -265,7 +265,7 @@ def _time_edits(settings: ModelSettings, stage: StageSettings) -> float:
     """Seconds of one process for an edited image, of soft noise as large as the stage's."""
     side, rng = round(stage.image_size * WORKING_SCALE), np.random.default_rng(0)
     small = rng.integers(0, 256, (TIMED_EDITS + 1, 24, 24, 3), dtype=np.uint8)
-    squares = SquareImages(
+    squares = CachedImages(
         [f"P{row}" for row in range(len(small))], np.stack([resize_square(pixels, side) for pixels in small]), {}
     )
     intensity = stage.intensity if stage.last_intensity is None else (stage.intensity + stage.last_intensity) / 2

@@ -23,6 +23,7 @@ from models.settings import ModelSettings
 
 STATE = "state.json"
 DRAWN_FOR = "model"  # key of the model's name, which, with the stage, is part of the seed of order and edits
+ASPECT = "aspect"  # key of the shape in which images are edited
 Identity = dict[str, Any]  # of JSON values
 
 
@@ -134,9 +135,10 @@ def training_identity(
     how the trained model embeds.
     """
     trained = settings.what_trains()
-    del trained["embedding"]  # None there
+    del trained["embedding"], trained["aspect"]  # None there; named below
     return {
         DRAWN_FOR: name,
+        ASPECT: settings.aspect or "own",
         "seed": seed,
         "settings": trained,
         "classes and their order": _describe_images(classes),
@@ -145,14 +147,20 @@ def training_identity(
     }
 
 
-def as_it_began(folder: Path, identity: Identity) -> Identity:
-    """`identity`, without DRAWN_FOR where the training saved in `folder` began before that was part of it.
+def as_it_began(folder: Path, identity: Identity, aspect: str | None) -> Identity:
+    """`identity`, without DRAWN_FOR and ASPECT where the training saved in `folder` began before they were part of it.
 
-    Such a training drew the same edits in every stage and every model, and goes on so.
+    Such a training drew the same edits in every stage and every model, or edited squares, and goes on so.
+
+    Args:
+        folder: Where the training keeps its files.
+        identity: What is to be trained now.
+        aspect: What the settings ask for; a training that edited squares does not go on in the images' own aspect if they do.
     """
     try:
         began = read_json(folder / STATE)["identity"]
-        return identity if DRAWN_FOR in began else {key: value for key, value in identity.items() if key != DRAWN_FOR}
+        since = {key for key in (DRAWN_FOR, ASPECT) if key not in began and (key, aspect) != (ASPECT, "own")}
+        return {key: value for key, value in identity.items() if key not in since}
     except (OSError, KeyError, TypeError, ValueError):  # nothing there to go on with, or nothing readable: load_state says which
         return identity
 

@@ -24,7 +24,7 @@ from augmentations.domains import DOMAINS
 from augmentations.randomness import derived_seed
 from augmentations.schedule import IntensitySchedule
 from augmentations.settings import AugmentationSettings
-from data.cache import SquareImages, cache_squares
+from data.cache import CachedImages, cache_images
 from data.errors import UserError
 from data.files import whole_file
 from data.images import ImageSet
@@ -45,7 +45,7 @@ from models.training.final_whitening import check_whitening, choose_whitening_im
 from models.training.launch import launch_fabric
 from models.training.learner import Learner, build_learner, set_up_network
 from models.training.stage import StageRun, run_stage
-from models.training.state import DRAWN_FOR, Identity, Progress, as_it_began, load_state, save_state, training_identity
+from models.training.state import ASPECT, DRAWN_FOR, Identity, Progress, as_it_began, load_state, save_state, training_identity
 from models.training.teacher import compute_prototypes, load_teacher_vectors
 
 COLLAPSED = 0.05  # of the way from the smallest mean singular value to the largest
@@ -100,9 +100,13 @@ def train_model(
     for stage in settings.stages:
         check_probabilities(settings.edits_of(stage, stage.intensity))
     labelled = None if labels is None else class_of
-    identity = as_it_began(folder, training_identity(settings, classes, overlays, labelled, seed, name))
+    wanted = training_identity(settings, classes, overlays, labelled, seed, name)
+    identity = as_it_began(folder, wanted, settings.aspect)
+    saved = load_state(folder, identity, fabric)
+    progress, state = saved or (Progress(), {})
+    if not saved:
+        identity = wanted
     torch.manual_seed(derived_seed(seed, identity[DRAWN_FOR]) if DRAWN_FOR in identity else seed)
-    progress, state = load_state(folder, identity, fabric) or (Progress(), {})
     descriptor = Descriptor(settings.descriptor, load_weights=not state)  # whose file may have gone since
     if not state and fabric.global_rank == 0:
         remove_curve(folder)
@@ -204,7 +208,7 @@ def _learn_stage(training: _Training, progress: Progress, state: dict[str, Any])
     size = round(stage.image_size * WORKING_SCALE)
     with fabric.rank_zero_first():
         squares, others = (
-            cache_squares(images, size, training.cache, settings.cache, training.workers)
+            cache_images(images, size, training.cache, settings.cache, training.workers, training.identity.get(ASPECT, "square"))
             for images in (training.classes, training.overlays)
         )
     if (progress.stage, progress.epoch, progress.batch) == (0, 0, 0):
@@ -342,7 +346,7 @@ def _validate(fabric: Fabric, validate: Validate | None, descriptor: Descriptor,
     return score
 
 
-def _rows_of_stage(stage: StageSettings, squares: SquareImages, class_of: list[int]) -> list[int]:
+def _rows_of_stage(stage: StageSettings, squares: CachedImages, class_of: list[int]) -> list[int]:
     """The images that are learnt from: those of the stage's first classes that can be read."""
     count = stage.classes or len(squares)
     rows = [row for row in squares.readable_rows() if class_of[row] < count]
@@ -357,8 +361,8 @@ def _rows_of_stage(stage: StageSettings, squares: SquareImages, class_of: list[i
 def _build_edited_images(
     settings: ModelSettings,
     stage: StageSettings,
-    squares: SquareImages,
-    others: SquareImages,
+    squares: CachedImages,
+    others: CachedImages,
     rows: list[int],
     labelled: bool,
     seed: int,
@@ -374,7 +378,7 @@ def _rebuild_class_matrix(
     settings: ModelSettings,
     stage: StageSettings,
     learner: Learner,
-    squares: SquareImages,
+    squares: CachedImages,
     edited: EditedImages,
     rows: list[int],
     class_of: list[int],
@@ -414,7 +418,7 @@ def _take_teachers_rows(training: _Training, learner: Learner, rows: list[int]) 
     matrix.set_prototypes(*compute_prototypes(vectors, own, [training.class_of[row] for row in own]))
 
 
-def _report_unreadable(squares: SquareImages, report: Callable[..., Any]) -> None:
+def _report_unreadable(squares: CachedImages, report: Callable[..., Any]) -> None:
     if squares.problems:
         image_id, problem = next(iter(squares.problems.items()))
         report(

@@ -1,17 +1,20 @@
 """Pixels depend on (seed, epoch, image id) and on nothing else."""
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
+from PIL import Image
 from torch.utils.data import DataLoader
 
-from augmentations.dataset import EditedImages, EpochBatches, normalize_pixels, overlay_material
+from augmentations.composition import edits_of
+from augmentations.dataset import CachedOverlays, EditedImages, EpochBatches, normalize_pixels, overlay_material
 from augmentations.query_set import make_query_set
 from augmentations.sampling import repeated_batches
 from augmentations.schedule import IntensitySchedule
 from augmentations.settings import AugmentationSettings
-from data.cache import SquareImages, cache_squares
+from data.cache import CachedImages, cache_images
 from data.errors import UserError
 from data.ground_truth import read_ground_truth
 from data.images import ImageSet, find_images
@@ -28,8 +31,8 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> ImageSet:
 
 
 @pytest.fixture(scope="module")
-def squares(images: ImageSet, tmp_path_factory: pytest.TempPathFactory) -> SquareImages:
-    return cache_squares(images, 48, tmp_path_factory.mktemp("cache"))
+def squares(images: ImageSet, tmp_path_factory: pytest.TempPathFactory) -> CachedImages:
+    return cache_images(images, 48, tmp_path_factory.mktemp("cache"), aspect="square")
 
 
 def all_pixels(dataset: EditedImages, workers: int, seed: int = 0) -> dict[tuple[int, int, int], bytes]:
@@ -39,7 +42,7 @@ def all_pixels(dataset: EditedImages, workers: int, seed: int = 0) -> dict[tuple
     return {key: pixels.numpy().tobytes() for key, pixels in zip(keys, loaded, strict=True)}
 
 
-def test_workers_and_order_change_nothing(squares: SquareImages) -> None:
+def test_workers_and_order_change_nothing(squares: CachedImages) -> None:
     dataset = EditedImages(squares, SETTINGS, 32, 5, overlay_material(squares, squares, 20))
     alone, shared, reordered = all_pixels(dataset, 0), all_pixels(dataset, 3), all_pixels(dataset, 2, seed=9)
     assert alone == shared
@@ -49,7 +52,7 @@ def test_workers_and_order_change_nothing(squares: SquareImages) -> None:
     assert all_pixels(other_seed, 0) != alone
 
 
-def test_every_image_is_drawn_once_per_epoch(squares: SquareImages) -> None:
+def test_every_image_is_drawn_once_per_epoch(squares: CachedImages) -> None:
     batches = list(EpochBatches(range(20), 8, 3, 5, 0))
     for epoch in (3, 4):
         rows = [row for batch in batches for key_epoch, row, _ in batch if key_epoch == epoch]
@@ -58,15 +61,40 @@ def test_every_image_is_drawn_once_per_epoch(squares: SquareImages) -> None:
     assert EpochBatches(range(17), 8, 0, 1, 0).batches_per_epoch() == 2  # a batch of one image has no statistics
 
 
-def test_overlays_are_never_classes(squares: SquareImages, images: ImageSet) -> None:
-    few = SquareImages(images.ids[20:], squares.pixels[20:], {images.ids[23]: "is empty"})  # type: ignore[index]
-    classes = SquareImages(images.ids[:20], squares.pixels, {images.ids[15]: "is empty"})
+def test_overlays_are_never_classes(squares: CachedImages, images: ImageSet) -> None:
+    few = CachedImages(images.ids[20:], squares.pixels[20:], {images.ids[23]: "is empty"})  # type: ignore[index]
+    classes = CachedImages(images.ids[:20], squares.pixels, {images.ids[15]: "is empty"})
     material = overlay_material(classes, few, 12)
     assert set(material.ids) == set(images.ids[12:23]) - {images.ids[15]}
     assert (material(images.ids[13]) == squares.pixels[13]).all()
 
 
-def test_the_schedule_changes_the_edits(squares: SquareImages) -> None:
+def test_images_are_edited_in_their_own_aspect(tmp_path: Path) -> None:
+    """Edits of squashed squares could not pad to a square."""
+    (tmp_path / "wide").mkdir()
+    Image.new("RGB", (120, 60), (1, 2, 3)).save(tmp_path / "wide" / "a.png")
+    wide = find_images(tmp_path / "wide")
+    only = {row.name: float(row.name == "pad") for row in edits_of(AugmentationSettings())}  # on all sides, or to a square
+    settings = AugmentationSettings(intensity=1.0, probabilities=only)
+    shares = {}
+    aspects: tuple[Literal["own", "square"], ...] = ("own", "square")
+    for aspect in aspects:
+        cached = cache_images(wide, 48, tmp_path / "cache", aspect=aspect)
+        edited = EditedImages(cached, settings, 48, 0, CachedOverlays((cached, [0])))
+        images = [edited[epoch, 0, 0][0] for epoch in range(12)]
+        shares[aspect] = [float((image == torch.tensor([1, 2, 3])[:, None, None]).all(0).float().mean()) for image in images]
+    assert min(shares["square"]) > 1 / 1.2**2 - 0.05  # at most a tenth on each side
+    assert min(shares["own"]) < 0.52 and max(shares["own"]) > 0.6
+
+
+def test_images_are_pasted_in_their_own_aspect(tmp_path: Path) -> None:
+    Image.new("RGB", (60, 120)).save(tmp_path / "a.png")
+    cached = cache_images(find_images(tmp_path), 48, tmp_path / "cache")
+    height, width, _ = CachedOverlays((cached, [0]))("a").shape
+    assert height == pytest.approx(2 * width, abs=2) and height * width <= 48**2
+
+
+def test_the_schedule_changes_the_edits(squares: CachedImages) -> None:
     calm = EditedImages(squares, SETTINGS, 48, 0, None, IntensitySchedule(0.0, 0.0, 2))
     wild = EditedImages(squares, SETTINGS, 48, 0, None, IntensitySchedule(1.0, 1.0, 2))
     same = sum(torch.equal(calm[(0, row, 0)][0], wild[(0, row, 0)][0]) for row in range(20))
@@ -108,7 +136,7 @@ def test_unreadable_sources_are_skipped(images: ImageSet, tmp_path: Path) -> Non
     assert not (tmp_path / "none").exists()
 
 
-def test_repetitions_have_their_own_edits(squares: SquareImages) -> None:
+def test_repetitions_have_their_own_edits(squares: CachedImages) -> None:
     dataset = EditedImages(squares, SETTINGS, 32, 5, overlay_material(squares, squares, 20))
     versions = {dataset[(0, 3, repetition)][0].numpy().tobytes() for repetition in range(4)}
     assert len(versions) >= 3

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -14,11 +15,11 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from data import decode
-from data.cache import cache_squares
+from data.cache import cache_images
 from data.decode import decode_rgb
 from data.errors import ImageError
 from data.images import ImageSet, find_images
-from data.loader import CleanImages
+from data.loader import CleanImages, resize_own_aspect, resize_square
 from data.procedural.pictures import draw_picture
 
 TOP = Path(__file__).parents[2]
@@ -201,9 +202,9 @@ def test_unreadable_images_never_stop_a_loader(tmp_path: Path) -> None:
     images = find_images(tmp_path)
     pixels, readable = CleanImages(images, 32)[1]
     assert not readable and not pixels.any()
-    squares = cache_squares(images, 32, tmp_path / "cache")
+    squares = cache_images(images, 32, tmp_path / "cache")
     assert squares.readable_rows() == [0] and "not an image" in squares.problems["b"]
-    compressed = cache_squares(images, 32, tmp_path / "cache", form="jpeg")
+    compressed = cache_images(images, 32, tmp_path / "cache", form="jpeg")
     assert compressed.problems == squares.problems
     assert np.abs(compressed.pixels[0].astype(int) - squares.pixels[0]).mean() < 6
 
@@ -211,13 +212,55 @@ def test_unreadable_images_never_stop_a_loader(tmp_path: Path) -> None:
 def test_the_cache_is_made_once_and_follows_its_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     PICTURE.save(tmp_path / "a.jpg")
     images = ImageSet(["a"], [tmp_path / "a.jpg"])
-    first = cache_squares(images, 32, tmp_path / "cache").pixels[0].copy()
+    first = cache_images(images, 32, tmp_path / "cache").pixels[0].copy()
     assert len(list((tmp_path / "cache").glob("*.pixels"))) == 1
     monkeypatch.setattr(decode, "MIN_SIDE_PIXELS", 10**6)  # decoding again would fail
-    assert (cache_squares(images, 32, tmp_path / "cache").pixels[0] == first).all()
+    assert (cache_images(images, 32, tmp_path / "cache").pixels[0] == first).all()
     monkeypatch.undo()
     PICTURE.transpose(Image.Transpose.FLIP_LEFT_RIGHT).save(tmp_path / "a.jpg", quality=30)
-    assert not (cache_squares(images, 32, tmp_path / "cache").pixels[0] == first).all()
+    assert not (cache_images(images, 32, tmp_path / "cache").pixels[0] == first).all()
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "expected"), [(90, 90, (48, 48)), (120, 60, (33, 67)), (40, 62, (59, 38)), (400, 40, (32, 72))]
+)
+def test_images_keep_their_aspect_and_the_area_of_the_square(width: int, height: int, expected: tuple[int, int]) -> None:
+    resized = resize_own_aspect(np.zeros((height, width, 3), np.uint8), 48)
+    assert resized.shape[:2] == expected and expected[0] * expected[1] <= 48**2
+
+
+@pytest.mark.parametrize("form", ["pixels", "jpeg"])
+def test_the_cache_keeps_aspects_in_no_more_space_than_squares(tmp_path: Path, form: Literal["pixels", "jpeg"]) -> None:
+    shapes = {"a": (64, 96), "c": (96, 64), "d": (50, 50)}
+    for name, shape in shapes.items():
+        PICTURE.resize(shape).save(tmp_path / f"{name}.png")
+    (tmp_path / "b.png").write_bytes(b"x")
+    images = find_images(tmp_path)
+    squares = cache_images(images, 48, tmp_path / "squares", form, aspect="square")
+    for _ in range(2):  # written, then mapped
+        own = cache_images(images, 48, tmp_path / "own", form)
+        assert own.readable_rows() == [0, 2, 3] and own.problems == squares.problems
+        for row in own.readable_rows():
+            pixels = own.pixels[row]
+            assert pixels.shape[1] / pixels.shape[0] == pytest.approx(np.divide(*shapes[images.ids[row]]), rel=0.05)
+            difference = resize_square(pixels, 48).astype(int) - squares.pixels[row]
+            assert np.abs(difference).mean() < 8
+    if form == "pixels":
+        sizes = [sum(path.stat().st_size for path in (tmp_path / name).glob("*.pixels")) for name in ("own", "squares")]
+        assert sizes[0] <= sizes[1]
+
+
+def test_a_cache_of_squares_from_before_is_read(tmp_path: Path) -> None:
+    """Trainings that began with squares go on with the file that they made."""
+    PICTURE.save(tmp_path / "a.png")
+    images = find_images(tmp_path)
+    name = f"1x32-{images.digest(prefix='32 pixels')[:16]}"
+    (tmp_path / "cache").mkdir()
+    np.save(tmp_path / "cache" / f"{name}.npy", np.full((1, 32, 32, 3), 7, np.uint8))
+    (tmp_path / "cache" / f"{name}.npy").rename(tmp_path / "cache" / f"{name}.pixels")
+    np.savez(tmp_path / "cache" / f"{name}.npz", ends=np.zeros(0, np.int64), problems=np.frombuffer(b"{}", np.uint8))
+    assert (cache_images(images, 32, tmp_path / "cache", aspect="square").pixels[0] == 7).all()
+    assert not (cache_images(images, 32, tmp_path / "cache").pixels[0] == 7).all()
 
 
 def test_hostile_files(copysets: Path) -> None:

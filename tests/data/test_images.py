@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from data.cache import cache_squares
+from data.cache import cache_images
 from data.errors import UserError
 from data.images import find_images
 
@@ -70,6 +70,6 @@ def test_broken_links_and_pipes_are_listed_as_unreadable_images(tmp_path: Path) 
     Image.new("RGB", (16, 16)).save(tmp_path / "gone.jpg")
     assert images.digest() != before
     (tmp_path / "gone.jpg").unlink()
-    squares = cache_squares(images, 16, tmp_path / "cache")
+    squares = cache_images(images, 16, tmp_path / "cache")
     assert squares.readable_rows() == [2]
     assert "cannot be read" in squares.problems["a"] and "not a regular file" in squares.problems["b"]

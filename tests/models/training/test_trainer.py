@@ -14,7 +14,7 @@ import models.training.stage as stage_run
 from augmentations.composition import Record, draw_record, edits_of
 from augmentations.dataset import EditedImages, overlay_material
 from augmentations.settings import AugmentationSettings
-from data.cache import cache_squares
+from data.cache import cache_images
 from data.errors import UserError
 from data.images import ImageSet, find_images
 from data.procedural.sample import write_pictures
@@ -305,7 +305,7 @@ def test_stages_and_models_do_not_replay_each_others_edits(
 
 
 def test_a_training_from_before_goes_on_as_it_began(images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its state does not name the model: all its stages see the edits of the plain seed."""
+    """Its state does not name the model: all its stages see the edits of the plain seed, of squares."""
     classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
     folder, settings = tmp_path / "model", two_equal_stages()
 
@@ -318,16 +318,19 @@ def test_a_training_from_before_goes_on_as_it_began(images: ImageSet, tmp_path: 
     with pytest.raises(KeyboardInterrupt):
         train_model(settings, classes, overlays, folder, tmp_path / "cache", seed=0, validate=stopped, name="a")
     about = json.loads((folder / "state.json").read_text())
-    del about["identity"]["model"]
+    del about["identity"]["model"], about["identity"]["aspect"]
     for stage in about["identity"]["settings"]["stages"]:
         del stage["last_learning_rate_factor"]  # a key that settings have got since
     (folder / "state.json").write_text(json.dumps(about))
     seen = edits_seen(monkeypatch)
+    own = settings.model_copy(update={"aspect": "own"})
+    with pytest.raises(UserError, match=r"another training.*: aspect: None → own"):
+        train_model(own, classes, overlays, folder, tmp_path / "cache", seed=0, name="a")
     train_model(settings, classes, overlays, folder, tmp_path / "cache", seed=0, name="a")
-    assert "model" not in json.loads((folder / "state.json").read_text())["identity"]
-    squares = cache_squares(classes, 72, tmp_path / "cache")
+    assert not {"model", "aspect"} & set(json.loads((folder / "state.json").read_text())["identity"])
+    squares = cache_images(classes, 72, tmp_path / "cache", aspect="square")
     edits = AugmentationSettings(intensity=0.5)
-    material = overlay_material(squares, cache_squares(overlays, 72, tmp_path / "cache"), 24)
+    material = overlay_material(squares, cache_images(overlays, 72, tmp_path / "cache", aspect="square"), 24)
     plain = EditedImages(squares, edits, 48, 0, material)
     drawn = {key: pixels for key, pixels in seen.items() if key.startswith("48 (2,")}  # the second stage's last epoch
     seen.clear()
