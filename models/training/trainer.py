@@ -31,7 +31,7 @@ from data.images import ImageSet
 from data.process import choose_workers, usable_cores
 from models.device import choose_algorithms, describe_device, report_lack_of_memory
 from models.distributed import report_lost_process, share_buffers
-from models.network.checkpoint import save_descriptor
+from models.network.checkpoint import load_descriptor, save_descriptor
 from models.network.descriptor import Descriptor, check_image_sizes
 from models.objectives.svmax import Svmax
 from models.settings import EmbeddingSettings, ModelSettings, StageSettings
@@ -70,7 +70,7 @@ def train_model(
     name: str = "",
     embedding: EmbeddingSettings | None = None,
 ) -> Path:
-    """Train from the last saved step in `folder` to the end.
+    """Train from the last saved step in `folder` to the end; of a finished training only the whitening, if any, is fitted again.
 
     Writes `stage-<n>.safetensors`, the training state, `curve.csv` and TensorBoard files. Under torchrun all processes call this
     together: each takes its part of every batch and of the class matrix.
@@ -143,6 +143,10 @@ def train_model(
             workers=workers,
             validate=partial(_validate, fabric, validate, descriptor),
         )
+        if progress.stage == len(settings.stages) and settings.descriptor.whiten:
+            shown = embedding or settings.embedding or EmbeddingSettings()
+            fabric.print("  the training is finished; its whitening is fitted again, as images are embedded now", flush=True)
+            _whiten_again(training, unlabelled, shown)
         while progress.stage < len(settings.stages):
             if not (progress.epoch or progress.batch) and repeats_stage_before(settings.stages, progress.stage, available):
                 progress = _leave_out_stage(folder, progress, fabric)
@@ -249,6 +253,18 @@ def _validate_stage(training: _Training, last: EpochRow, image_size: int) -> Non
         _write_checkpoint(training.folder, last, training.descriptor, image_size)
     _report_end(last, training.fabric.print)
     _report_trouble(training.folder, last, training.fabric.print)
+
+
+def _whiten_again(training: _Training, unlabelled: ImageSet, embedding: EmbeddingSettings) -> None:
+    """Fit the whitening of a finished training to how its vectors are embedded now, in its last checkpoint."""
+    path = stage_checkpoint(training.folder, len(training.settings.stages))
+    found = load_descriptor(path)
+    learn_whitening(training.descriptor, unlabelled, training.settings.workers, embedding, found.image_size)
+    score = training.validate(found.image_size)
+    if training.fabric.global_rank == 0:
+        notes = found.notes if score is None else found.notes | {"validation": score}
+        save_descriptor(path, training.descriptor, found.image_size, notes)
+    training.fabric.barrier()
 
 
 def _leave_out_stage(folder: Path, progress: Progress, fabric: Fabric) -> Progress:

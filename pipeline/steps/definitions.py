@@ -78,10 +78,26 @@ def _trained_model(run: Run, name: str, roles: Callable[[], TrainingRoles]) -> P
             "whitening images": _whitening_images(settings),
         },
         outputs=[run.checkpoint(name)],
-        parameters={"model": settings.what_trains(), "seed": run.recipe.seed},
+        parameters={
+            "model": settings.what_trains(),
+            "seed": run.recipe.seed,
+            "embedding of the whitening": _embedding_of_whitening(run, name),
+        },
         work=work,
         unfinished=[run.paths.model(name)],
     )
+
+
+def _embedding_of_whitening(run: Run, name: str) -> dict[str, float] | None:
+    """Return the image size and the pooling exponent that a whitening is fitted at, where the recipe gives any.
+
+    They may change after training: the step then fits the whitening again, without training.
+    """
+    settings, embedding = run.recipe.models[name], run.embedding(name)
+    if not (isinstance(settings, ModelSettings) and settings.descriptor.whiten):
+        return None
+    given = {"image_size": embedding.image_size, "pooling_exponent": embedding.pooling_exponent}
+    return {key: value for key, value in given.items() if value is not None} or None
 
 
 def _whitening_images(settings: ModelSettings | HandmadeModelSettings) -> ImageSet | None:

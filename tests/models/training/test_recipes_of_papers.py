@@ -122,6 +122,17 @@ def test_whitening_is_learnt_as_images_will_be_embedded(
     assert is_white(vectors(64, 5.0)) and not is_white(vectors(32, 3.0))
 
 
+def test_the_whitening_of_a_finished_training_follows_how_images_are_embedded(images: ImageSet, tmp_path: Path) -> None:
+    """It stayed that of the size and exponent of the training unless everything was trained again."""
+    before = whitened(images, tmp_path, {"image_size": 32})
+    after = whitened(images, tmp_path, {"image_size": 64, "pooling_exponent": 5.0})
+    fresh = whitened(images, tmp_path / "fresh", {"image_size": 64, "pooling_exponent": 5.0})
+    for name, weights in after.state_dict().items():
+        torch.testing.assert_close(weights, fresh.state_dict()[name], rtol=0, atol=1e-5)
+        same = torch.equal(weights, before.state_dict()[name])
+        assert same != name.startswith("whitening_")
+
+
 def test_without_a_share_of_the_loss_no_classifier_is_left_behind(images: ImageSet, tmp_path: Path) -> None:
     """It would be the random one that training began with."""
     train(images, tmp_path, objective={"kind": "multigrain", "weight": 0.0}, sampling={"kind": "repeated", "copies": 3})

@@ -1,11 +1,14 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from data.errors import UserError
+from pipeline.run.manifest import describe_state, find_changes
 from pipeline.run.recipe import read_recipe, refuse_pca_after_whitening, scale_recipe
 from pipeline.run.run import open_run
+from pipeline.steps.definitions import TRAIN
 from pipeline.steps.ensemble import join_models
 
 RECIPES = Path(__file__).parents[3] / "recipes"
@@ -121,6 +124,22 @@ def test_pca_after_whitening_is_refused_with_the_reason(tmp_path: Path) -> None:
     ):
         (tmp_path / "mine.yaml").write_text(mended)
         assert open_run(tmp_path / "run", tmp_path / "mine.yaml", tmp_path).recipe.models
+
+
+def test_a_whitening_is_stale_if_images_are_embedded_at_another_size(tmp_path: Path) -> None:
+    """Not what embeds in other ways, and no model without a whitening."""
+    whitening = WHITENING.replace("[16, 64]", "[64]")
+
+    def made(number: int, recipe: str) -> dict[str, Any]:
+        (tmp_path / f"{number}.yaml").write_text(recipe)
+        product = TRAIN.products(open_run(tmp_path / f"run{number}", tmp_path / f"{number}.yaml", tmp_path))[0]
+        return describe_state({}, product.parameters)
+
+    plain, larger = made(0, whitening), made(1, whitening + "embedding: {image_size: 200}\n")
+    assert find_changes(plain, larger, []) == ["parameter embedding of the whitening changed"]
+    assert not find_changes(plain, made(2, whitening + "embedding: {flip: true}\n"), [])
+    without = whitening.replace("whiten: true", "whiten: false")
+    assert not find_changes(made(3, without), made(4, without + "embedding: {image_size: 200}\n"), [])
 
 
 def test_a_run_made_with_pca_after_whitening_still_opens(tmp_path: Path) -> None:
