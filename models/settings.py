@@ -188,13 +188,17 @@ class StageSettings(Settings):
         image_size: Input size in pixels.
         batch_size: Images per batch, over all processes.
         epochs: Maximum number of epochs.
-        minutes: Maximum time in minutes, including the rebuild of the class matrix; None for no limit.
+        iterations: Batches per epoch of this stage, which make its cost independent of the number of images; None for
+            `sampling.iterations`.
+        minutes: Maximum time in minutes, including the rebuild of the class matrix: a ceiling beside `epochs` that end sooner.
+            A stage that it ends depends on the machine's speed, which is reported. None for no limit.
         stop_loss: The stage ends when an epoch's mean loss is below this; None for no such limit.
         plateau_epochs: The stage ends when the loss has not fallen by 1 % for this many epochs; None for never.
         validate_minutes: Minutes between validations within the stage; None validates only at its end.
         learning_rate_factor: Factor of all learning rates in this stage.
         last_learning_rate_factor: Factor to which the rates fall by a cosine over the stage's epochs or minutes, whichever end
-            first (scheduler kind constant); a stage that ends earlier does not reach it. None for constant rates.
+            first (scheduler kind constant); only without minutes the result is repeatable. A stage that ends earlier does not
+            reach it. None for constant rates.
         centroid_edits: Number of edited images that, besides the clean one, are averaged for each row of the class matrix; None
             for the paper's 4.
         class_rows: Rows of the class matrix: "centroids" of the backbone's own vectors, which are then trained (drip training),
@@ -209,6 +213,7 @@ class StageSettings(Settings):
     image_size: int = Field(160, ge=MIN_IMAGE_SIZE, le=MAX_IMAGE_SIZE)
     batch_size: int = Field(64, ge=2)
     epochs: int = Field(100, ge=1)
+    iterations: int | None = Field(None, ge=1)
     minutes: float | None = Field(None, gt=0)
     stop_loss: float | None = Field(None, gt=0)
     plateau_epochs: int | None = Field(None, ge=1)
@@ -345,6 +350,10 @@ class ModelSettings(Settings):
     def what_trains(self) -> dict[str, Any]:
         """The settings that training depends on: without how the model embeds, the number of workers, and `deterministic`."""
         return self.model_copy(update={"embedding": None}).model_dump(mode="json", exclude={"workers", "deterministic"})
+
+    def iterations_of(self, stage: StageSettings) -> int | None:
+        """Batches in an epoch of this stage; None where an epoch is one pass over its images."""
+        return self.sampling.iterations if stage.iterations is None else stage.iterations
 
     @model_validator(mode="after")
     def _classes_never_shrink(self) -> "ModelSettings":

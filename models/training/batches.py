@@ -104,6 +104,6 @@ def build_batches(
                 return EpochBatches(rows, size, first, last, *share, whole=settings.compile)
 
     epochs = range(progress.epoch, stage.epochs)
-    fixed = sampling.iterations
+    fixed = settings.iterations_of(stage)
     batches = passes(epochs.start, epochs.stop) if fixed is None else FixedLengthEpochs(passes, fixed, epochs)
     return RemainingBatches(batches, progress.batch)

@@ -129,8 +129,10 @@ def plan_model(
         if repeats_stage_before(settings.stages, number - 1, len(sizes)):
             continue
         classes = min(stage.classes or len(sizes), len(sizes))
-        seen = _images_an_epoch(settings.sampling, sizes[:classes], stage.batch_size)
-        batch, width = min(stage.batch_size, seen), descriptor.dimensions
+        iterations = settings.iterations_of(stage)
+        one_pass = _images_of_a_pass(settings.sampling, sizes[:classes])
+        batch, width = min(stage.batch_size, one_pass), descriptor.dimensions
+        seen = one_pass if iterations is None else iterations * batch
         if (stage.image_size, batch) not in measured:
             measured[stage.image_size, batch] = _measure_step(settings, descriptor, stage, batch)
         step = measured[stage.image_size, batch]
@@ -178,11 +180,9 @@ class _Step:
     seconds_per_edit: float = 0.0
 
 
-def _images_an_epoch(sampling: SamplingSettings, sizes: NDArray[np.int64], batch_size: int) -> int:
+def _images_of_a_pass(sampling: SamplingSettings, sizes: NDArray[np.int64]) -> int:
     """With their further copies; sizes [C]: images of each class."""
     match sampling:
-        case SamplingSettings(iterations=int(iterations)):
-            return iterations * batch_size
         case SamplingSettings(kind="repeated", copies=copies):
             return copies * int(sizes.sum())
         case SamplingSettings(kind="pk", per_class=per_class):

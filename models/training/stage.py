@@ -18,6 +18,7 @@ from data.process import choose_workers
 from models.distributed import sum_over_processes
 from models.settings import ModelSettings, StageSettings
 from models.training.batches import Batches
+from models.training.ceiling import CEILING
 from models.training.curve import EpochRow, append_rows, record_validation
 from models.training.learner import Figures, Learner, read_figures
 from models.training.state import Identity, Progress, save_state
@@ -203,7 +204,7 @@ def _end_reason(stage: StageSettings, progress: Progress, loss: float) -> str:
     if stage.plateau_epochs is not None and progress.epochs_since_lowest >= stage.plateau_epochs:
         return "plateau"
     if stage.minutes is not None and progress.seconds >= 60 * stage.minutes:
-        return "minutes"
+        return CEILING
     return "epochs" if progress.epoch >= stage.epochs else ""
 
 

@@ -36,6 +36,7 @@ from models.network.descriptor import Descriptor, check_image_sizes
 from models.objectives.svmax import Svmax
 from models.settings import EmbeddingSettings, ModelSettings, StageSettings
 from models.training.batches import build_batches
+from models.training.ceiling import clock_notice
 from models.training.class_counts import check_class_counts, repeats_stage_before
 from models.training.classifier import save_classifier
 from models.training.curve import EpochRow, append_rows, read_rows, record_validation, remove_curve
@@ -251,7 +252,7 @@ def _validate_stage(training: _Training, last: EpochRow, image_size: int) -> Non
         last = replace(last, validation=score)
         record_validation(training.folder, last)
         _write_checkpoint(training.folder, last, training.descriptor, image_size)
-    _report_end(last, training.fabric.print)
+    _report_end(last, training.settings.stages[last.stage - 1], training.fabric.print)
     _report_trouble(training.folder, last, training.fabric.print)
 
 
@@ -306,9 +307,11 @@ def _write_checkpoint(folder: Path, last: EpochRow, descriptor: Descriptor, imag
     save_descriptor(stage_checkpoint(folder, last.stage), descriptor, image_size, notes)
 
 
-def _report_end(last: EpochRow, report: Callable[..., Any]) -> None:
+def _report_end(last: EpochRow, stage: StageSettings, report: Callable[..., Any]) -> None:
     scored = "" if last.validation is None else f", µAP on synthetic queries {last.validation:.3f}"
     report(f"  stage {last.stage}: {last.classes} classes, loss {last.loss:.2f}, ended by {last.ended_by}{scored}", flush=True)
+    if notice := clock_notice(stage, last.stage, last.epoch, last.ended_by):
+        report(f"  warning: {notice}", flush=True)
 
 
 def _report_trouble(folder: Path, last: EpochRow, report: Callable[..., Any]) -> None:

@@ -193,7 +193,11 @@ def scale_recipe(recipe: Recipe, share: float) -> Recipe:
             continue
         stages = [
             stage.model_copy(
-                update={"classes": stage.classes and max(2, round(share * stage.classes)), "epochs": min(2, stage.epochs)}
+                update={
+                    "classes": stage.classes and max(2, round(share * stage.classes)),
+                    "epochs": min(2, stage.epochs),
+                    "iterations": stage.iterations and max(1, round(share * stage.iterations)),
+                }
             )
             for stage in model.stages
         ]

@@ -25,6 +25,7 @@ def write_run_report(
     variants: list[dict[str, Any]],
     submitted: tuple[Scores, RankedPairs, Interval],
     before: RankedPairs | None,
+    notices: list[str],
 ) -> Path:
     """Write the run's report.
 
@@ -34,6 +35,7 @@ def write_run_report(
         variants: Scores of every variant, as in scores.json.
         submitted: Scores, ranked pairs and µAP interval of the submission.
         before: Ranked pairs without normalisation; None where the submission is not normalised.
+        notices: Sentences that name stages whose result depends on the machine's speed.
 
     Returns:
         The path of the report's page.
@@ -61,6 +63,7 @@ def write_run_report(
             curves={name: read_curve(run.paths.curve(name)) for name in run.recipe.models},
             steps=steps,
             versions=used,
+            notices=notices,
         ),
         run.paths.report,
     )

@@ -16,10 +16,12 @@ from data.files import write_text
 from data.ground_truth import GroundTruth, read_ground_truth
 from data.layout import IscFolder, open_isc_folder
 from data.process import process_count, process_rank
+from models.training.ceiling import clock_notices
 from pipeline.run.manifest import fingerprint
 from pipeline.run.run import Run
 from pipeline.steps.gpu_search import search_on_gpu
 from pipeline.steps.report import write_run_report
+from pipeline.steps.score_table import NOTICES
 from submissions.ensemble.projection import fit_projection
 from submissions.ensemble.selection import apply_normalizations, best_beta
 from submissions.ensemble.variant import read_choice
@@ -85,9 +87,20 @@ def score_variants(run: Run) -> None:
     variants = [row.as_dict() for row in rows]
     write_details(run.paths.details, submitted.ranked, truth, data.query_edits)
     before = None if variant.method == "none" else ensemble[0].ranked
-    write_run_report(run, data, variants, (submitted.scores, submitted.ranked, submitted.interval), before)
+    notices = _clock_notices(run)
+    write_run_report(run, data, variants, (submitted.scores, submitted.ranked, submitted.interval), before, notices)
     figures = {key: value for key, value in variants[-1].items() if key not in ("name", "submitted")}
-    write_text(run.paths.scores, json.dumps(figures | {"variants": variants}, indent=1) + "\n")
+    rest = {"variants": variants} | ({NOTICES: notices} if notices else {})
+    write_text(run.paths.scores, json.dumps(figures | rest, indent=1) + "\n")
+
+
+def _clock_notices(run: Run) -> list[str]:
+    """Where the clock decided what a model of the run learnt."""
+    return [
+        f"{name}: {notice}"
+        for name, model in run.recipe.trained_models.items()
+        for notice in clock_notices(run.paths.curve(name), model.stages)
+    ]
 
 
 def score_file(

@@ -64,6 +64,7 @@ class ReportInputs:
         curves: Learning curve of each model by name, a row per epoch.
         steps: What the run did, in order.
         versions: Version of each relevant package by name.
+        notices: Sentences that limit how the scores can be repeated.
     """
 
     title: str
@@ -81,3 +82,4 @@ class ReportInputs:
     curves: dict[str, pd.DataFrame] = field(default_factory=dict)
     steps: list[StepDone] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
+    notices: list[str] = field(default_factory=list)

@@ -15,13 +15,15 @@ IMAGES = 30
 SAMPLING: list[dict[str, Any]] = [{"kind": "epoch"}, {"kind": "repeated", "copies": 3}, {"kind": "pk", "per_class": 3}]
 
 
-def built(sampling: dict[str, Any], progress: Progress | None = None, rank: int = 0, ranks: int = 1) -> Batches:
+def built(
+    sampling: dict[str, Any], progress: Progress | None = None, rank: int = 0, ranks: int = 1, iterations: int | None = None
+) -> Batches:
     settings = ModelSettings.model_validate(
         {
             "descriptor": {"backbone": "test_efficientnet"},
             "objective": {"kind": "softmax"},
             "sampling": sampling,
-            "stages": [{"batch_size": 6, "epochs": 3}],
+            "stages": [{"batch_size": 6, "epochs": 3, "iterations": iterations}],
         }
     )
     fabric: Any = SimpleNamespace(global_rank=rank, world_size=ranks)
@@ -40,6 +42,13 @@ def test_an_epoch_has_the_same_iterations_with_every_sampling(sampling: dict[str
         keys = [key for batch in found[epoch * iterations : (epoch + 1) * iterations] for key in batch]
         assert {key[0] for key in keys} == {epoch}
         assert len(set(keys)) == len(keys), "an image that comes again must be edited again"
+
+
+@pytest.mark.parametrize("sampling", SAMPLING, ids=lambda sampling: str(sampling["kind"]))
+def test_a_stage_has_iterations_of_its_own_and_those_of_a_pass_are_a_pass(sampling: dict[str, Any]) -> None:
+    assert built(sampling | {"iterations": 7}, iterations=4).batches_per_epoch() == 4
+    passes = built(sampling)
+    assert list(built(sampling, iterations=passes.batches_per_epoch())) == list(passes)
 
 
 def test_every_pass_of_an_epoch_has_an_order_of_its_own_and_all_images() -> None:

@@ -44,6 +44,9 @@ def test_a_fixed_number_of_iterations_is_what_an_epoch_costs(monkeypatch: pytest
     fixed = settings().model_dump(exclude_unset=True) | {"sampling": {"iterations": 50}}
     first, _ = plan_model(ModelSettings.model_validate(fixed), 300)
     assert first.epoch_seconds == pytest.approx(50 * 8 * 0.01)
+    own = [stage | {"iterations": 20} for stage in fixed["stages"]]
+    first, _ = plan_model(ModelSettings.model_validate(fixed | {"stages": own}), 300)
+    assert first.epoch_seconds == pytest.approx(20 * 8 * 0.01)
 
 
 def test_a_stage_that_is_left_out_takes_no_time() -> None:

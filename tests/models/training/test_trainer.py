@@ -262,6 +262,16 @@ def edits_seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
     return seen
 
 
+def test_a_ceiling_of_minutes_says_that_it_struck(images: ImageSet, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capped = SETTINGS.stages[0].model_copy(update={"minutes": 1e-9})
+    rows = train(images, tmp_path, SETTINGS.model_copy(update={"stages": (capped, SETTINGS.stages[0])}))
+    assert [row["ended_by"] for row in rows] == ["minutes", "", "epochs"]
+    said = [line for line in capsys.readouterr().out.splitlines() if "ceiling" in line]
+    assert said == [
+        "  warning: stage 1 was ended by its ceiling of 1e-09 minutes after 1 of 2 epochs; on a faster machine the result differs"
+    ]
+
+
 def test_the_learning_rate_falls_over_the_stages_budget(images: ImageSet, tmp_path: Path) -> None:
     falling = SETTINGS.stages[0].model_copy(update={"epochs": 10, "last_learning_rate_factor": 0.1})
     again = falling.model_copy(update={"learning_rate_factor": 0.5, "last_learning_rate_factor": 0.01, "minutes": 1e-9})

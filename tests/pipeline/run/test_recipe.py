@@ -189,3 +189,13 @@ def test_multigrains_variants_differ_from_it_as_the_paper_says() -> None:
     assert plain.model_copy(update={"edits": policy.edits, "sampling": policy.sampling}) == policy
     same = {"descriptor": average.descriptor, "embedding": average.embedding}
     assert plain.model_copy(update=same) == average
+
+
+@pytest.mark.parametrize("path", sorted(RECIPES.glob("*.yaml")), ids=lambda path: str(path.stem))
+def test_shipped_recipes_are_bounded_by_epochs_and_their_rates_never_follow_the_clock(path: Path) -> None:
+    """So that a seed gives one result on a machine, however busy it is."""
+    for model in read_recipe(path).trained_models.values():
+        for stage in model.stages:
+            assert stage.epochs < 1000, "as many as minutes will hold"
+            assert stage.minutes is None or stage.last_learning_rate_factor is None
+            assert stage.validate_minutes is None
