@@ -2,10 +2,13 @@
 
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from data.errors import UserError
 from data.files import read_json, write_text
+from data.images import ImageSet, find_images
+from data.layout import TRAINING
 from data.locks import hold_folder
 from data.process import is_first_process
 from models.settings import EmbeddingSettings
@@ -29,6 +32,15 @@ class Run:
     folder: Path
     recipe: Recipe
     data: Path
+
+    @cached_property
+    def training_images(self) -> ImageSet:
+        """The data set's training images, listed once per command.
+
+        Raises:
+            UserError: when the folder is missing or empty, or two files have the same id.
+        """
+        return find_images(self.data / TRAINING)
 
     @property
     def paths(self) -> RunPaths:

@@ -4,18 +4,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from data.errors import UserError
+from data.images import ImageSet
 from data.process import print_once
 from pipeline.run.manifest import Manifest, find_changes, fingerprint, read_manifest, to_json
 from pipeline.run.run import Run
-from pipeline.run.step import Step
+from pipeline.run.step import Product, Step
 
 
 def report_stale(run: Run, steps: Sequence[Step]) -> None:
     """Print which of these steps are stale, what changed, and the command that repeats each."""
+    look = _Look()
     for step in steps:
         found: list[str] = []
         for product in step.products(run):
-            changes = _changes(read_manifest(run, step.label(product)), product.parameters)
+            before = read_manifest(run, step.label(product))
+            changes = _changes(before, product.parameters) + look.changed_images(before, product)
             found += [f"{product.name}: {change}" if product.name else change for change in changes]
         if found:
             others = f" and {len(found) - 1} more" if len(found) > 1 else ""
@@ -23,6 +27,37 @@ def report_stale(run: Run, steps: Sequence[Step]) -> None:
                 f"step {step.name} is stale ({found[0]}{others}): its earlier results are used. "
                 f"Repeat it: python pipeline/{step.name}.py --run {run.folder}"
             )
+
+
+class _Look:
+    """Looks at the folders of images once, whichever products were made from them."""
+
+    def __init__(self) -> None:
+        self.states: dict[int, tuple[ImageSet, Any]] = {}  # by the set's identity, with the set, which keeps it in use
+
+    def changed_images(self, before: Manifest, product: Product) -> list[str]:
+        """Describe which of the product's image sets differ from those that its manifest `before` records."""
+        known = {name: state for name, state in (before.get("inputs") or {}).items() if _is_of_images(state)}
+        if not known:
+            return []
+        try:
+            images = product.images()
+        except UserError as error:  # moved away, perhaps to make room
+            return [str(error)]
+        return [f"input {name} changed" for name in images if name in known and known[name] != self._state(images[name])]
+
+    def _state(self, images: ImageSet) -> Any:
+        if id(images) not in self.states:
+            self.states[id(images)] = images, fingerprint(images)
+        return self.states[id(images)][1]
+
+
+def _is_of_images(recorded: Any) -> bool:
+    """Return whether a recorded input is the count and digest of an image set."""
+    match recorded:
+        case [int(), str()]:
+            return True
+    return False
 
 
 def _changes(before: Manifest, parameters: Any) -> list[str]:

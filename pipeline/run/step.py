@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from data.images import ImageSet
 from data.locks import hold_folder
 from data.process import is_first_process, print_once
 from pipeline.run.manifest import describe_state, find_changes, read_manifest, sizes, write_manifest
@@ -27,6 +28,7 @@ class Product:
         work: Makes it.
         name: Which of the step's products it is; empty for the only one.
         unfinished: Folders of unfinished work, which --force removes first.
+        images: Returns the image sets among the inputs, by the same labels: later steps look at their folders, too.
     """
 
     inputs: Callable[[], Mapping[str, Any]]
@@ -35,6 +37,7 @@ class Product:
     work: Callable[[], None]
     name: str = ""
     unfinished: Sequence[Path] = ()
+    images: Callable[[], Mapping[str, ImageSet]] = dict
 
 
 def _nothing(_: Run) -> list[Path]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from data.errors import UserError
 from data.images import ImageSet, find_images
-from data.layout import TRAINING, TRAINING_LABELS, IscFolder, open_isc_folder
+from data.layout import TRAINING_LABELS, IscFolder, open_isc_folder
 from data.split import split_training
 from pipeline.run.run import RUNS, Run
 
@@ -43,7 +43,7 @@ def training_roles(run: Run) -> TrainingRoles:
     Raises:
         UserError: when a folder holds no image, two images have the same id, or labels and extra classes are both given.
     """
-    training = find_images(run.data / TRAINING)
+    training = run.training_images
     recipe = run.recipe
     split = split_training(training.ids, recipe.seed, recipe.split.validation, recipe.split.overlay)
     extra = _extra_classes(run)

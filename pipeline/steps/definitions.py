@@ -8,7 +8,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from data.images import ImageSet, find_images
-from data.layout import GROUND_TRUTH, QUERY_EDITS, TRAINING
+from data.layout import GROUND_TRUTH, QUERY_EDITS
 from models.settings import HandmadeModelSettings, ModelSettings
 from pipeline.run.paths import SETS
 from pipeline.run.run import Run
@@ -46,7 +46,8 @@ def _augment(run: Run) -> list[Product]:
     recipe = run.recipe
     return [
         Product(
-            inputs=lambda: {"training images": find_images(run.data / TRAINING)},
+            inputs=lambda: {"training images": run.training_images},
+            images=lambda: {"training images": run.training_images},
             outputs=[run.paths.query_ground_truth, run.paths.contact_sheet_of_edits],
             parameters={"queries": recipe.queries, "split": recipe.split.shares(), "seed": recipe.seed},
             work=work,
@@ -85,6 +86,7 @@ def _trained_model(run: Run, name: str, roles: Callable[[], TrainingRoles]) -> P
         },
         work=work,
         unfinished=[run.paths.model(name)],
+        images=lambda: {"classes": roles().classes, "overlays": roles().overlays},
     )
 
 
@@ -120,6 +122,7 @@ def _embedded_set(run: Run, model: str, part: str, sets: Callable[[], dict[str, 
     return Product(
         name=f"{model} {part}",
         inputs=lambda: {"checkpoint": run.require(run.checkpoint(model)), "images": sets()[part]},
+        images=lambda: {"images": sets()[part]},
         outputs=[run.paths.embeddings(model, part)],
         parameters=run.embedding(model).what_makes_vectors(),
         work=work,
@@ -135,7 +138,8 @@ def _joined(run: Run) -> list[Product]:
     recipe, paths = run.recipe, run.paths
     return [
         Product(
-            inputs=lambda: {"embeddings": _embeddings(run), "training images": find_images(run.data / TRAINING)},
+            inputs=lambda: {"embeddings": _embeddings(run), "training images": run.training_images},
+            images=lambda: {"training images": run.training_images},
             outputs=[*map(paths.projected, SETS), paths.projection, paths.choice],
             parameters={
                 "models": list(recipe.models),

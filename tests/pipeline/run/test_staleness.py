@@ -1,4 +1,6 @@
 import json
+import os
+import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,6 +14,7 @@ from pipeline.run.recipe import Recipe
 from pipeline.run.run import Run
 from pipeline.run.staleness import report_stale
 from pipeline.run.step import make_product
+from pipeline.run.training_roles import training_roles
 from pipeline.steps.definitions import STEPS
 
 CONTENT: dict[str, Any] = {"models": {"one": {"descriptor": {"backbone": "test_efficientnet"}, "stages": [{"image_size": 32}]}}}
@@ -86,3 +89,66 @@ def test_a_step_whose_input_was_made_again_is_stale(done: Run, capsys: pytest.Ca
     capsys.readouterr()
     report_stale(done, STEPS[:4])
     assert "step 03_ensemble is stale (input file changed and 1 more)" in capsys.readouterr().out
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Run:
+    """Steps 00 to 03 done on folders of files that are called images; nothing reads them."""
+    run = replace(run_of(tmp_path / "run"), data=tmp_path / "data")
+    sizes = {run.data / "training_images": 20, run.data / "reference_images": 3, run.data / "query_images": 3}
+    for folder, count in (sizes | {run.paths.query_images: 3}).items():
+        folder.mkdir(parents=True)
+        for number in range(count):
+            (folder / f"{folder.name[0]}{number}.jpg").write_bytes(b"picture")
+    for step in STEPS[:4]:
+        for product in step.products(run):
+            output = tmp_path / f"{step.label(product)}.txt"
+            work = partial(output.write_text, "1")
+            make_product(run, step, replace(product, outputs=[output], inputs=product.images, work=work))  # type: ignore[arg-type]
+    return run
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "stale"),
+    [
+        ("query_images/q9.jpg", b"added", {"02_embed (one query: input images changed)"}),
+        ("reference_images/r1.jpg", None, {"02_embed (one reference: input images changed)"}),
+        ("query_images/q1.jpg", b"another", {"02_embed (one query: input images changed)"}),
+        ("training_images/t1.jpg", b"longer than before", {"00_augment", "02_embed", "03_ensemble"}),
+    ],
+    ids=["added", "removed", "replaced", "training"],
+)
+def test_every_later_step_notices_that_a_folder_of_images_changed(
+    made: Run, file: str, content: bytes | None, stale: set[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    report_stale(replace(made), STEPS)
+    assert capsys.readouterr().out == ""
+    path = made.data / file
+    if content is None:
+        path.unlink()
+    else:
+        path.write_bytes(content)
+        os.utime(path, ns=(1, 1))  # an older file that takes its place
+    report_stale(replace(made), STEPS)
+    lines = capsys.readouterr().out.splitlines()
+    for named in stale:
+        step, _, why = named.partition(" ")
+        assert any(line.startswith(f"step {step} is stale {why}") and f"pipeline/{step}.py" in line for line in lines), lines
+    assert len(lines) == len(stale), "an image of the synthetic queries is no class of step 01"
+
+
+def test_a_class_that_changed_is_one_of_step_01(made: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    training_roles(made).classes.paths[0].write_bytes(b"longer than before")
+    capsys.readouterr()
+    report_stale(replace(made), STEPS)
+    assert "step 01_train is stale (one: input classes changed)" in capsys.readouterr().out
+
+
+def test_a_folder_that_is_gone_is_named(made: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    """To make room, perhaps: later steps work without it."""
+    shutil.rmtree(made.data / "query_images")
+    capsys.readouterr()
+    report_stale(replace(made), STEPS)
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("step 02_embed is stale") and "query_images" in line
