@@ -226,7 +226,11 @@ def make_service(service: SearchService) -> FastAPI:
 
 
 def _file_of(index: Path) -> tuple[int, int]:
-    state = (index / FILE).stat()
+    """What tells the index's file from another of its name; UserError where there is none."""
+    try:
+        state = (index / FILE).stat()
+    except OSError as error:
+        raise UserError(f"{index} holds no index ({error.strerror or error}).") from error
     return state.st_dev, state.st_ino
 
 

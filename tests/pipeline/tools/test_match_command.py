@@ -20,10 +20,11 @@ from models.inference.embedders import Squares
 from models.network.checkpoint import save_descriptor
 from models.network.descriptor import Descriptor
 from models.settings import DescriptorSettings
+from models.shipped import SHIPPED
 from pipeline.match import main
-from pipeline.tools import match_index
+from pipeline.tools import match_index, match_model
 from pipeline.tools.export_onnx import export_checkpoint
-from pipeline.tools.extractor import checkpoint_extractor
+from pipeline.tools.extractor import Extractor, checkpoint_extractor
 from pipeline.tools.match_index import Added, add_pictures, forget_missing
 from pipeline.tools.match_results import only_here
 from pipeline.tools.match_search import Search
@@ -228,6 +229,25 @@ def test_an_exported_checkpoint_finds_the_same(pictures: Path, checkpoint: Path,
     run_match("--onnx", "small.onnx", *folders, "--output", "onnx")
     expected, found = (pd.read_csv(f"{name}/matches.csv").sort_values(["query", "reference"]) for name in ("torch", "onnx"))
     assert len(found) == 24 and np.allclose(found["score"], expected["score"], atol=1e-4)
+
+
+def test_what_ships_is_used_where_no_run_is_named(pictures: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(pictures)
+    opened: list[Path] = []
+
+    def recorded(path: Path) -> Extractor:
+        opened.append(path)
+        return checkpoint_extractor(checkpoint)
+
+    monkeypatch.setattr(match_model, "checkpoint_extractor", recorded)
+    run_match("--queries", "queries", "--threshold", "-0.05")
+    assert opened == [SHIPPED] and Path("matches/matches.csv").is_file()
+    Path("runs/mine").mkdir(parents=True)
+    Path("runs/mine/recipe.yaml").touch()
+    Path("runs/mine/run.json").write_text("{}")
+    with pytest.raises(UserError):  # there is a run, unfinished as it is: it is not passed over in silence
+        run_match("--queries", "queries", "--threshold", "-0.05")
+    assert opened == [SHIPPED]
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,13 @@
 """Search over HTTP: the answers of the search itself, also while the index changes; nothing that is sent can harm it."""
 
 import io
+import shutil
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 import pytest
 from fastapi.testclient import TestClient
@@ -16,11 +20,13 @@ from models.network.checkpoint import save_descriptor
 from models.network.descriptor import Descriptor
 from models.settings import DescriptorSettings
 from pipeline.explore import check, make_parser
+from pipeline.tools.explorer.answers import open_index_explorer
+from pipeline.tools.explorer.app import make_app
 from pipeline.tools.explorer.service import SearchService, make_service
 from pipeline.tools.extractor import Extractor, checkpoint_extractor
 from pipeline.tools.match_index import add_pictures
 from submissions.index.matches import Rule
-from submissions.index.store import open_store, remove_files, stored_files, vectors_by_digest
+from submissions.index.store import Store, open_store, remove_files, stored_files, vectors_by_digest
 
 BYTES = {"content-type": "application/octet-stream"}
 
@@ -99,6 +105,61 @@ def test_what_is_wrong_is_refused_with_a_message(client: TestClient, folder: Pat
     assert client.post("/api/matches", content=b"x", headers=BYTES | {"sec-fetch-site": "cross-site"}).status_code == 403
     assert client.get("/api/about", headers={"host": "elsewhere"}).status_code == 400
     assert [path for path in sorted(folder.rglob("*")) if path.suffix != ".faiss"] == [p for p in before if p.suffix != ".faiss"]
+
+
+def test_requests_that_wait_are_searched_together_and_answered_apart(
+    folder: Path, extractor: Extractor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = SearchService(folder / "index", extractor, Rule(None, None, 0.001, 3))
+    with open_store(folder / "index", extractor.identity, extractor.dimensions) as store:
+        digests = stored_files(store)
+        vectors = vectors_by_digest(store, digests.values())
+    turns: list[int] = []
+    answer = service._answer
+
+    def counted(store: Store, waiting: list[Any]) -> None:
+        turns.append(len(waiting))
+        begun.set()
+        assert more.wait(60)
+        answer(store, waiting)
+
+    begun, more = threading.Event(), threading.Event()
+    monkeypatch.setattr(service, "_answer", counted)
+    asked = []
+    for path, digest in digests.items():
+        vector = vectors[digest]
+        assert vector is not None
+        asked.append((path, service.ask(vector[None])))
+        assert begun.wait(60)  # the others come while the first one is searched
+    more.set()
+    for path, found in asked:
+        assert found.result(60)[0][0]["reference"] == str(path)
+    service.close()
+    assert turns == [1, 5]
+
+
+def test_an_index_that_is_made_again_or_gone_is_no_end(client: TestClient, folder: Path, extractor: Extractor) -> None:
+    body = {"vectors": [[1.0] + [0.0] * 15]}
+    assert len(client.post("/api/vectors", json=body).json()["matches"][0]) == 3
+    shutil.move(folder / "index", folder / "aside")
+    gone = client.post("/api/vectors", json=body)
+    assert gone.status_code == 400 and "holds no index" in gone.json()["message"] and not (folder / "index").exists()
+    with open_store(folder / "index", extractor.identity, extractor.dimensions) as store:
+        add_pictures(store, extractor, discover([folder / "pictures" / "R000004.jpg"]).paths)
+    (matches,) = client.post("/api/vectors", json=body).json()["matches"]
+    assert names(matches) == ["R000004.jpg"]
+
+
+def test_an_index_is_explored_as_a_page(folder: Path, extractor: Extractor) -> None:
+    explorer = open_index_explorer(folder / "index", extractor, Rule(None, None, 0.001, 3))
+    page = TestClient(make_app(explorer), base_url="http://127.0.0.1")
+    about = page.get("/api/about").json()
+    path = str((folder / "pictures" / "R000003.jpg").resolve())
+    assert about["references"] == 6 and path in about["queries"]
+    picture = page.post(f"/api/picks/{quote(path)}").json()["picture"]
+    assert page.post("/api/answers", json={"picture": picture}).json()["nearest"][0]["id"] == path
+    with pytest.raises(UserError, match="holds no index"):
+        open_index_explorer(folder, extractor, Rule(None, None, 0.001, 3))
 
 
 def test_the_interface_is_described(client: TestClient) -> None:
