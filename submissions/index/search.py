@@ -137,7 +137,8 @@ def open_search(store: Store, exact: bool = False) -> SearchIndex:
     try:
         segments = open_segments(store)
     finally:
-        store.database.execute("COMMIT")
+        if store.database.in_transaction:
+            store.database.execute("COMMIT")
     coded: Sequence[faiss.Index | None] = [None] * len(segments)
     if not exact and sum(segment.ntotal for segment in segments) >= codes.LEAST_CODED:
         coded = codes.open_codes(store.folder, segments)

@@ -6,6 +6,7 @@ made again.
 
 import hashlib
 import os
+import shutil
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator
@@ -21,6 +22,7 @@ from data.errors import UserError
 from data.files import open_regular
 
 FILE = "references.sqlite"
+LEAST_ROOM = 2**18  # bytes; with less, what SQLite calls an error of the disk is a full one
 WAIT = 60.0  # seconds for another process that is writing
 READ_BLOCK = 4096
 LAST_NUMBER = 2**63 - 1  # the highest that SQLite gives
@@ -143,7 +145,8 @@ def open_known_store(folder: Path) -> Iterator[Store]:
 def _unusable(path: Path, error: sqlite3.DatabaseError | UnicodeDecodeError) -> UserError:
     """What to do depends on who is to blame: the disk, the file's surroundings, or the file."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF  # the lowest byte is the primary code
-    if code == sqlite3.SQLITE_FULL:
+    lacks_room = code == sqlite3.SQLITE_IOERR and shutil.disk_usage(path.parent).free < LEAST_ROOM
+    if code == sqlite3.SQLITE_FULL or lacks_room:
         return UserError(
             f"{path} cannot be written: the disk is full. What it held is whole: make room and give the same command again."
         )
@@ -252,7 +255,7 @@ def keep_queries(store: Store, contents: Iterable[Content]) -> None:
             store.database.execute("INSERT OR IGNORE INTO queries VALUES (?1, ?2, checksum(?2))", (content.digest, vector))
         store.database.execute("COMMIT")
     except BaseException:
-        store.database.execute("ROLLBACK")
+        _roll_back(store.database)
         raise
 
 
@@ -355,13 +358,19 @@ def _prepare(database: sqlite3.Connection, folder: Path, identity: str, dimensio
             database.execute("UPDATE about SET value = value + 1 WHERE key = 'changes'")
         database.execute("COMMIT")
     except BaseException:
-        database.execute("ROLLBACK")
+        _roll_back(database)
         raise
     if _about(database, "describer") != identity:
         raise UserError(
             f"{folder} was made with another run or checkpoint; its vectors cannot be compared with this one's. "
             "Name the run it was made with, or another folder with --index."
         )
+
+
+def _roll_back(database: sqlite3.Connection) -> None:
+    """End a transaction that failed. On a full disk SQLite has done so itself, and complains when it is asked to."""
+    if database.in_transaction:
+        database.execute("ROLLBACK")
 
 
 def _about(database: sqlite3.Connection, key: str) -> str:
@@ -379,5 +388,5 @@ def _writing(store: Store) -> Iterator[None]:
         store.database.execute("UPDATE about SET value = value + 1 WHERE key = 'changes'")
         store.database.execute("COMMIT")
     except BaseException:
-        store.database.execute("ROLLBACK")
+        _roll_back(store.database)
         raise

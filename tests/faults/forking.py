@@ -84,33 +84,38 @@ class Moments:
         sys.addaudithook(heard)
 
 
+def replace(module: str, **names: Any) -> None:
+    """Give names of a module other values; they must be there."""
+    inside = importlib.import_module(module).__dict__
+    assert not names.keys() - inside.keys(), f"{module} has no {names.keys() - inside.keys()}"
+    inside.update(names)
+
+
 def save_at_every_step() -> None:
     """A training saves its state after every step instead of twice a minute."""
-    stage = importlib.import_module("models.training.stage")
-    stage.__dict__.update(SAVE_EVERY=0.0, CHECK_EVERY=1, SAVING_SHARE=1e9)
+    replace("models.training.stage", SAVE_INTERVAL_SECONDS=0.0, STEPS_PER_CHECK=1, MAX_SAVING_SHARE=1e9)
 
 
 def log_losses() -> None:
     """A training writes the loss of every step to losses.jsonl in the folder that it is started in."""
-    stage = importlib.import_module("models.training.stage")
-    check = stage._check_loss
+    check = importlib.import_module("models.training.stage")._check_loss
 
     def logged(run: Any, progress: Any, loss: float, rows: Any) -> None:
         with Path("losses.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps([run.folder.name, progress.step, progress.batch, loss, rows.tolist()]) + "\n")
         check(run, progress, loss, rows)
 
-    stage.__dict__["_check_loss"] = logged
+    replace("models.training.stage", _check_loss=logged)
 
 
 def fork_workers() -> None:
     """Workers that edit or draw are forked, not started anew: they need not import everything again."""
-    importlib.import_module("data.cores").__dict__.update(get_context=lambda _: multiprocessing.get_context("fork"), FEW=4)
+    replace("data.cores", get_context=lambda _: multiprocessing.get_context("fork"), FEW=4)
 
 
 def commit_often() -> None:
     """An index is written after every 8 pictures, and vectors after every 16."""
-    importlib.import_module("pipeline.tools.match_index").__dict__["BLOCK"] = 8
+    replace("pipeline.tools.match_index", IMAGES_PER_COMMIT=8)
 
 
 def export_once() -> None:
@@ -202,6 +207,14 @@ def kill_a_worker(process: int, delay: float) -> bool:
     return bool(workers)
 
 
+def delay_of(request: dict[str, Any], process: int, moments: Moments) -> float:
+    """The delay of a request; where it counts from the first change of a file, wait for that."""
+    end = time.monotonic() + LONGEST
+    while request["after_a_change"] and not moments.count() and time.monotonic() < end and not wait_for(process, 0.002):
+        pass
+    return float(request["delay"])
+
+
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     """Run a command in a child and do to it what the request asks for."""
     moments, started = Moments(), time.monotonic()
@@ -211,7 +224,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     struck = False
     if request["worker_delay"] is not None:
         struck = kill_a_worker(process, request["worker_delay"])
-    elif request["delay"] is not None and not wait_for(process, request["delay"]):
+    elif request["delay"] is not None and not wait_for(process, delay_of(request, process, moments)):
         struck = True
         send = os.killpg if request["to_group"] else os.kill
         with suppress(ProcessLookupError):

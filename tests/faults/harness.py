@@ -67,6 +67,7 @@ class Forks:
         patches: Sequence[str] = PATCHES,
         environment: Mapping[str, str] | None = None,
         delay: float | None = None,
+        after_a_change: bool = False,
         last_change: int | None = None,
         largest_file: int | None = None,
         dies_of_size: bool = True,
@@ -84,6 +85,7 @@ class Forks:
             patches: Names of functions of `forking.py`.
             environment: Variables to set.
             delay: Seconds after which it is sent `number`.
+            after_a_change: Whether they count from the first change of a file.
             last_change: How many changes of files it may make before its group is killed.
             largest_file: Bytes of a file beyond which a write fails, as on a full disk, or kills the process.
             dies_of_size: Which of both.
@@ -100,6 +102,7 @@ class Forks:
             "patches": list(patches),
             "environment": dict(environment or {}),
             "delay": delay,
+            "after_a_change": after_a_change,
             "last_change": last_change,
             "largest_file": largest_file,
             "dies_of_size": dies_of_size,

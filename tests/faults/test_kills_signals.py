@@ -11,6 +11,7 @@ from tests.faults.workshop import JOBS, Workshop
 
 pytestmark = pytest.mark.faults
 CASES = share_of(4)
+POOLS = ("make_data", "00_augment")  # here their workers are forked, which a terminal's Ctrl-C would reach: not the real ones
 WITH_WORKERS = ("make_data", "00_augment", "01_train", "02_embed", "embed_folder")
 
 
@@ -21,7 +22,8 @@ def test_a_signal_ends_a_command_with_a_message(name: str, workshop: Workshop, f
     for number in range(CASES):
         sent = signal.SIGINT if number % 2 else signal.SIGTERM
         job.put_back()
-        done = job.run(forks, delay=rng.uniform(0.2, 1) * whole, number=sent, to_group=sent == signal.SIGINT)
+        together = sent == signal.SIGINT and name not in POOLS
+        done = job.run(forks, delay=rng.uniform(0, 0.8) * whole, after_a_change=True, number=sent, to_group=together)
         wrong = "" if done.code == job.code or not done.struck else ill_ended(done.code, 128 + sent, done.said)
         again = job.run(forks)
         if wrong := wrong or (differences(folder_state(job.where), expected) if again.code == job.code else again.said[-1500:]):

@@ -138,7 +138,7 @@ def test_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: Descrip
 
     monkeypatch.setattr(Learner, "learn", watched)
     monkeypatch.setattr(EditedImages, "__getitem__", simulated)
-    monkeypatch.setattr(stage_run, "SAVE_EVERY", 1.0)
+    monkeypatch.setattr(stage_run, "SAVE_INTERVAL_SECONDS", 1.0)
     stages = [{"image_size": 16, "batch_size": 2, "epochs": STEPS // 100}]
     settings = ModelSettings.model_validate({"descriptor": tiny, "workers": 0, "stages": stages})
     train_model(settings, images, images, tmp_path / "model", tmp_path / "cache", seed=0)

@@ -23,6 +23,7 @@ from submissions.index.store import (
     contents_of,
     digest_of,
     files_of_content,
+    keep_queries,
     open_store,
     remove_files,
     stored_files,
@@ -164,6 +165,22 @@ def test_a_full_disk_is_no_damage(store: Store) -> None:
         add(other, *range(2, 20), prefix="/a long name" * 40)
     assert "remove" not in str(caught.value)
     assert len(stored_files(store)) == 1
+
+
+def test_a_transaction_that_sqlite_has_ended_hides_no_full_disk(store: Store) -> None:
+    """On a disk that is really full SQLite rolls back by itself; the message was that the index is damaged and to be removed."""
+    full = sqlite3.OperationalError("database or disk is full")
+    full.sqlite_errorcode = sqlite3.SQLITE_FULL
+
+    def fail(other: Store) -> Iterator[Content]:
+        other.database.execute("ROLLBACK")
+        raise full
+        yield
+
+    with pytest.raises(UserError, match="the disk is full"), open_store(store.folder, "extractor", 8) as other:
+        add_files(other, {}, fail(other))
+    with pytest.raises(UserError, match="the disk is full"), open_store(store.folder, "extractor", 8) as other:
+        keep_queries(other, fail(other))
 
 
 def test_another_process_that_writes_is_no_damage(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
