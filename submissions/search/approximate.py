@@ -177,6 +177,8 @@ def _merge(index: faiss.Index, parts: list[Path], folder: Path, count: int) -> N
         raise UserError(f"{folder.parent}: {problem}. Free some space and repeat the command.")
     with _quiet():
         merge_ondisk(index, [str(part) for part in parts], str(folder / LISTS_FILE))
+    lists = faiss.downcast_InvertedLists(faiss.extract_index_ivf(index).invlists)
+    lists.filename = LISTS_FILE  # beside the index, whatever the folder is called: the same index has the same bytes
     for part in parts:
         part.unlink()
 

@@ -74,6 +74,15 @@ print((peak() - before) * (1 if sys.platform == "darwin" else 1024))
 """
 
 
+def test_the_same_index_has_the_same_bytes(tmp_path: Path, sets: Sets) -> None:
+    """The temporary name of the folder that it was built in stood in the file."""
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        build_index("IVF8,Flat", sets[0], sets[1], tmp_path / name)
+    for file in (INDEX_FILE, LISTS_FILE):
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "other" / file).read_bytes()
+
+
 def test_memory_is_far_below_the_references(tmp_path: Path) -> None:
     rng, rows, width = np.random.default_rng(0), 400_000, 128
     block = rng.standard_normal((20_000, width), dtype=np.float32)
