@@ -1,6 +1,7 @@
 """A descriptor in an ONNX file that `onnx_export` wrote, run by ONNX Runtime."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from pydantic import ValidationError
 from data.errors import UserError
 from data.settings import Settings
 from models.inference.embedders import Embedder, Squares
+
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # the import leaves a device id at home, for its maker
 
 DESCRIPTION, VECTORS = "description", "vectors"
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import faiss
 import numpy as np
@@ -177,7 +178,7 @@ def _merge(index: faiss.Index, parts: list[Path], folder: Path, count: int) -> N
         raise UserError(f"{folder.parent}: {problem}. Free some space and repeat the command.")
     with _quiet():
         merge_ondisk(index, [str(part) for part in parts], str(folder / LISTS_FILE))
-    lists = faiss.downcast_InvertedLists(faiss.extract_index_ivf(index).invlists)
+    lists: Any = faiss.downcast_InvertedLists(faiss.extract_index_ivf(index).invlists)  # type: ignore[arg-type]  # there are some
     lists.filename = LISTS_FILE  # beside the index, whatever the folder is called: the same index has the same bytes
     for part in parts:
         part.unlink()

@@ -206,7 +206,9 @@ def _content(path: Path) -> str:
     if path.suffix == ".sqlite":
         return json.dumps(index_content(path))
     content = path.read_bytes()
-    if path.parent.name == "manifests":
+    if path.name == "journal.jsonl":
+        content = json.dumps(journal_states(content.decode())).encode()
+    elif path.parent.name == "manifests":
         about = json.loads(content)
         content = json.dumps({key: about[key] for key in sorted(about) if key not in ("seconds", "inputs")}).encode()
     elif path.name == "curve.csv":
@@ -229,6 +231,15 @@ def differences(found: State, expected: State) -> str:
     changed = [name for name in found.keys() & expected.keys() if found[name] != expected[name]]
     parts = [("missing", gone), ("beside", new), ("different", changed)]
     return "; ".join(f"{what}: {', '.join(sorted(names)[:5])} ({len(names)})" for what, names in parts if names)
+
+
+def journal_states(text: str) -> dict[str, str]:
+    """What became of each file in the end; a kill leaves a step more that was not begun."""
+    files, states = dict[int, str](), dict[str, str]()
+    for line in map(json.loads, text.splitlines()):
+        files.setdefault(line["number"], line.get("file", ""))
+        states[files[line["number"]]] = line["state"]
+    return dict(sorted(states.items()))
 
 
 def index_content(path: Path) -> list[str]:

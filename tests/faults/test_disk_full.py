@@ -1,45 +1,19 @@
 """A disk that is full at any write: one message, exit code 2, nothing lost; where there is room again the command goes on."""
 
-import os
 import random
 import shutil
-import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.faults.disk import PAGE, resize, small_disk, used
 from tests.faults.harness import Forks, Job, Ledger, State, differences, folder_state, share_of
 from tests.faults.workshop import JOBS, Workshop
 
 pytestmark = pytest.mark.faults
-CASES, PAGE = 2 + share_of(4), 4096
-ROOMY = 256 * 2**20
+CASES = 2 + share_of(4)
 UNFINISHED = ("state", "curve.csv", "tensorboard", ".sqlite", "journal.jsonl", "queries/", "models/")  # may grow before the end
-
-
-@contextmanager
-def small_disk(folder: Path) -> Iterator[Path]:
-    """The folder as a disk of its own."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={ROOMY}", "tmpfs", folder], capture_output=True, text=True)
-    if mounted.returncode:
-        pytest.skip(f"no small disk can be mounted here, which takes root: {mounted.stderr.strip()}")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", folder], check=True)
-
-
-def resize(disk: Path, free: int | None) -> None:
-    """Leave so many bytes free on the disk; None for plenty."""
-    state = os.statvfs(disk)
-    used = (state.f_blocks - state.f_bfree) * state.f_frsize
-    size = ROOMY if free is None else max(PAGE, used + free // PAGE * PAGE)
-    subprocess.run(["mount", "-o", f"remount,size={size}", str(disk)], check=True)
 
 
 def empty(disk: Path) -> None:
@@ -52,11 +26,6 @@ def put_back(job: Job, disk: Path) -> None:
     """The folder as it was before, on a disk with room."""
     empty(disk)
     shutil.copytree(job.before, disk, symlinks=True, dirs_exist_ok=True)
-
-
-def used(disk: Path) -> int:
-    state = os.statvfs(disk)
-    return (state.f_blocks - state.f_bfree) * state.f_frsize
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -94,7 +63,11 @@ def ill_said(code: int, said: str) -> str:
     message = said.rpartition("error: ")[2]
     if code != 2 or "Traceback" in said or "error: " not in said:
         return f"ended with {code}: {said[-1500:]}"
-    says = "disk" in message and ("make room" in message or "Free some space" in message) and "/" in message
+    says = (
+        "disk" in message
+        and ("make room" in message or "Free some space" in message)
+        and ("/" in message or "cannot be written" in message)
+    )
     return "" if says else f"the message names no file, or not what to do: {message}"
 
 

@@ -10,7 +10,7 @@ from tests.faults.harness import STEPS, Forks, Job
 
 RECIPE = """
 seed: 0
-queries: {count: 8, copies: 4, augmentation: {intensity: 0.3}}
+queries: {count: 20, copies: 8, augmentation: {intensity: 0.3}}
 models:
   one:
     descriptor: {backbone: test_efficientnet, dimensions: 8}
@@ -24,7 +24,7 @@ models:
     stages: [{classes: 16, intensity: 0.1, image_size: 32, batch_size: 8, epochs: 2}]
     embedding: {workers: 1, shard: 8, batch_size: 8}
 embedding: {workers: 0, shard: 8, batch_size: 8}
-split: {validation: 0.4}
+split: {validation: 0.5}
 ensemble: {dimensions: [4, 8], eigen_power: [0, -0.5]}
 normalization: {direction_neighbours: 4}
 """

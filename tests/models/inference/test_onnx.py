@@ -1,6 +1,9 @@
 """An ONNX file gives what torch gives, for any number of images, and says what it takes."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -123,3 +126,12 @@ def test_weights_in_other_files_are_refused(tmp_path: Path, monkeypatch: pytest.
     assert Path("weights.bin").is_file()
     with pytest.raises(UserError, match=r"split\.onnx is not an ONNX file that can be run: it keeps weights in external files"):
         open_onnx(Path("split.onnx"))
+
+
+def test_the_runtime_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Importing it wrote a device id below the user's home, for what it reports to its maker."""
+    code = "import models.inference.onnx_embedder, onnxruntime"
+    environment = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+    environment |= {"HOME": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], env=environment, cwd=Path(__file__).parents[3], check=True)
+    assert not [path for path in tmp_path.rglob("*") if "onnxruntime" in path.name]
