@@ -63,11 +63,8 @@ def ill_said(code: int, said: str) -> str:
     message = said.rpartition("error: ")[2]
     if code != 2 or "Traceback" in said or "error: " not in said:
         return f"ended with {code}: {said[-1500:]}"
-    says = (
-        "disk" in message
-        and ("make room" in message or "Free some space" in message)
-        and ("/" in message or "cannot be written" in message)
-    )
+    remedied = "make room" in message or "Free some space" in message
+    says = "disk" in message and remedied and ("/" in message or "cannot be written" in message)
     return "" if says else f"the message names no file, or not what to do: {message}"
 
 
