@@ -124,7 +124,7 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         with open_regular(path) as file:
             content = json.loads(file.read().decode("utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):  # the latter from lists in lists in lists
         return {}
     return content if isinstance(content, dict) else {}
 

@@ -83,7 +83,7 @@ def open_onnx(path: Path) -> Embedder:
 def _description(path: Path, metadata: dict[str, str]) -> OnnxDescription:
     try:
         return OnnxDescription.model_validate(json.loads(metadata[DESCRIPTION]))
-    except (KeyError, ValueError, ValidationError) as error:
+    except (KeyError, ValueError, ValidationError, RecursionError) as error:
         raise UserError(
             f"{path} does not describe what it takes ({type(error).__name__}); it was not written by pipeline/export.py."
         ) from error

@@ -122,7 +122,7 @@ def load_state(folder: Path, identity: Identity, fabric: Fabric) -> tuple[Progre
         own = folder / f"state-{progress.step}-{min(fabric.global_rank, about['processes'] - 1)}.safetensors"
         tensors = load_file(own)
         return progress, _from_json(json.loads(_read_metadata(own)), tensors)
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, RecursionError, AttributeError) as error:
         raise UserError(f"{path} or a file beside it cannot be read ({error}). Delete it to train from the beginning.") from error
 
 

@@ -84,6 +84,8 @@ def open_run(folder: Path | None = None, recipe: Path | None = None, data: Path 
         folder = latest_run() if data is None and recipe is None else RUNS / (recipe or DEFAULT_RECIPE).stem
     paths = RunPaths(folder)
     known = read_json(paths.description)
+    if not isinstance(known.get("data", ""), str) or not isinstance(known.get("scale", 1.0), (int, float)):
+        raise UserError(f"{paths.description} does not name a data folder and a scale. Delete it and give --data DIR again.")
     if data is None and "data" not in known:
         raise UserError(f"{folder} is not a run yet: add --data DIR (in the ISC2021 layout), or start with: bash run_all.sh")
     data = data.resolve() if data is not None else Path(known["data"])

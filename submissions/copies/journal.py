@@ -101,17 +101,22 @@ class Journal:
         for number, line in enumerate(text.splitlines(), 1):
             try:
                 self._take(json.loads(line))
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 if number == len(text.splitlines()) and not text.endswith("\n"):
                     self._cut_last_line(text)  # a kill or a full disk broke it off: what it announced was not begun
                     return
                 raise UserError(f"{self.path}, line {number} is not a line of a journal ({error}). It is left alone.") from error
 
-    def _take(self, line: dict[str, Any]) -> None:
+    def _take(self, line: Any) -> None:
+        if not isinstance(line, dict):
+            raise TypeError(f"it is a {type(line).__name__}")
         state: State = line.pop("state")
         number = int(line["number"])
         if state == "begin":
-            self.steps[number] = Step(**line)
+            step = Step(**line)
+            if any(not isinstance(value, str) for name, value in asdict(step).items() if name != "number"):
+                raise TypeError("a path is not text")
+            self.steps[number] = step
         elif number not in self.steps:
             raise KeyError(number)
         self.states[number] = state

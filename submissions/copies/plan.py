@@ -177,12 +177,12 @@ def _row(path: Path, number: int, line: dict[str, str]) -> PlanRow:
         raise UserError(f"{path}, line {number}: {line['file']!r} and {line['kept']!r} must be absolute paths.")
     try:
         group = int(line["group"])
+        score = float(line["score"]) if line.get("score") else None
         valid = len(bytes.fromhex(line["sha256"] or "")) == 32
-    except ValueError:
-        valid, group = False, 0
+    except (ValueError, TypeError):  # TypeError: a cell that the line lacks
+        valid, group, score = False, 0, None
     if not valid:
-        raise UserError(f"{path}, line {number}: group and sha256 are not as match.py writes them. Search again.")
-    score = float(line["score"]) if line.get("score") else None
+        raise UserError(f"{path}, line {number}: group, score and sha256 are not as match.py writes them. Search again.")
     protected = line["protected"] == "yes"
     return PlanRow(group, action, file, kept, line.get("reason") or "", score, _facts(file, line), protected, line["sha256"])  # type: ignore[arg-type]  # the action is one of them, see above
 

@@ -1,0 +1,651 @@
+"""Every parser of what others write or damage, given 100,000 mutated and made-up files: only documented errors.
+
+`python -m pytest -m faults tests/faults/test_fuzzing.py -n 0 -s` tries them all and prints how many were taken and refused; the
+quick suite tries a few of each. The cases are the same in each run.
+"""
+
+import io
+import json
+import random
+import resource
+import shutil
+import tarfile
+import time
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import h5py
+import numpy as np
+import pytest
+import torch
+import yaml
+from fastapi.testclient import TestClient
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from data.archives import list_archive, read_member
+from data.discovery import discover, expand_sources
+from data.errors import UserError
+from data.ground_truth import GroundTruth, read_ground_truth
+from data.images import ImageSet, find_images
+from data.labels import read_labels
+from data.procedural.sample import write_pictures
+from models.inference.onnx_embedder import open_onnx
+from models.inference.onnx_export import export_onnx
+from models.network.checkpoint import Checkpoint, load_descriptor, save_descriptor
+from models.network.descriptor import Descriptor
+from models.settings import DescriptorSettings, EmbeddingSettings
+from models.training.launch import launch_fabric
+from models.training.state import Progress, load_state, save_state
+from pipeline.run.manifest import describe_state, find_changes, read_manifest
+from pipeline.run.recipe import read_recipe
+from pipeline.run.run import Run, open_existing_run
+from pipeline.tools.explorer.answers import open_folder_explorer
+from pipeline.tools.explorer.app import make_app
+from pipeline.tools.explorer.service import SearchService, make_service
+from pipeline.tools.extractor import Extractor, checkpoint_extractor
+from submissions.copies.journal import Journal
+from submissions.copies.plan import read_plan
+from submissions.ensemble.projection import Projection, load_projection, save_projection
+from submissions.ensemble.variant import read_choice
+from submissions.formats.matching_track import evaluate_matches
+from submissions.formats.submission import read_submission, submission_problems, write_submission
+from submissions.index.decisions import decide, decisions
+from submissions.index.matches import Rule
+from submissions.index.search import nearest, open_search
+from submissions.index.store import Content, add_files, open_known_store, open_store, stored_files, unreadable_files
+from submissions.scoring.breakdown import read_edits
+from submissions.vectors.files import Vectors, read_vectors, write_vectors
+
+TOP = Path(__file__).parents[2]
+FEW = 12  # cases of each parser in the quick suite
+LONGEST = 5.0  # seconds of the processor for one case
+MOST_MEMORY = 2.0  # GiB that all cases of a parser together add
+STRINGS = h5py.string_dtype("utf-8")
+ODD = (
+    *(
+        b"\0",
+        b"\xff",
+        b"\n",
+        b"\r",
+        b",",
+        b'"',
+        b"'",
+        b"-1",
+        b"1e999",
+        b"nan",
+        b"9" * 400,
+        b"../",
+        b"[" * 20_000,
+        b"{}",
+        b"&a ",
+        b"*a",
+    ),
+    *(b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff\xff\xff\xff\xff", b"\0" * 8, b"\xed\xa0\x80", b"<script>", b": ", b"- ", b"#"),
+)
+
+
+@dataclass(frozen=True)
+class Parser:
+    """Something that reads files of others.
+
+    Attributes:
+        cases: how many it gets in the long form.
+        parse: reads the file; what it raises but UserError is a failure.
+        seeds: whole files, to mutate.
+        name: what the file is called.
+        made: draws a whole file of the right syntax and any content; None where mutation is all.
+    """
+
+    cases: int
+    parse: Callable[[Path], object]
+    seeds: Sequence[bytes]
+    name: str = "file"
+    made: st.SearchStrategy[bytes] | None = None
+
+
+@dataclass
+class Tally:
+    """What came of the cases."""
+
+    taken: int = 0
+    refused: int = 0
+    longest: float = 0.0
+
+
+def mutations(seeds: Sequence[bytes]) -> st.SearchStrategy[bytes]:
+    """One of the seeds, flipped, cut, spliced and filled with odd bytes, up to four times."""
+    return st.integers(0, 2**64 - 1).map(lambda number: mutate(seeds, random.Random(number)))
+
+
+def mutate(seeds: Sequence[bytes], rng: random.Random) -> bytes:
+    """Drawn from one number, ten times as fast as by strategies; the failing file is left for a look."""
+    content, other = bytearray(rng.choice(seeds)), rng.choice(seeds)
+    for _ in range(rng.randint(1, 4)):
+        start = rng.randrange(
+            min(len(content), rng.choice((64, 1024, len(content)))) + 1
+        )  # heads are worth more than their share
+        end = start + rng.randint(1, 64)
+        payload = rng.choice(ODD) if rng.random() < 0.5 else rng.randbytes(rng.randint(0, 8))
+        match rng.randrange(7):
+            case 0 if start < len(content):
+                content[start] ^= 1 << rng.randrange(8)
+            case 1:
+                content[start : start + len(payload)] = payload
+            case 2:
+                content[start:start] = payload
+            case 3:
+                del content[start:end]
+            case 4 if rng.random() < 0.3:
+                del content[start:]
+            case 5:
+                content[start:] = other[rng.randrange(len(other) + 1) :]
+            case _:
+                content[start:start] = content[start:end]
+    return bytes(content)
+
+
+TEXT = st.text(st.characters(codec="utf-8"), max_size=12) | st.sampled_from(["", "a", "Q1", "R1", "../x", "\0", "nan", "<b>"])
+NUMBER = st.integers(-(2**70), 2**70) | st.floats() | st.sampled_from([0, 1, 2, 8, 0.5, 10**12, -1])
+VALUE = st.recursive(
+    st.none() | st.booleans() | NUMBER | TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
+    max_leaves=8,
+)
+
+
+def changed(content: Any) -> st.SearchStrategy[Any]:
+    """A tree of dictionaries and lists with one or two of its values replaced by any others, or its keys by others."""
+    places = list(_places(content, ()))
+
+    def change(drawn: list[tuple[tuple[Any, ...], Any, bool]]) -> Any:
+        tree = json.loads(json.dumps(content))
+        for place, value, as_key in drawn:
+            if not place:
+                return value
+            inner = tree
+            try:
+                for key in place[:-1]:
+                    inner = inner[key]
+                if as_key and isinstance(inner, dict):
+                    inner[str(value)[:40]] = inner.pop(place[-1])
+                else:
+                    inner[place[-1]] = value
+            except (KeyError, TypeError, IndexError, AttributeError):
+                continue  # an earlier change has taken the place away
+        return tree
+
+    return st.lists(st.tuples(st.sampled_from(places), VALUE, st.booleans()), min_size=1, max_size=2).map(change)
+
+
+def _places(tree: Any, above: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    return [above, *(place for key, value in items for place in _places(value, (*above, key)))]
+
+
+def as_json(content: Any) -> st.SearchStrategy[bytes]:
+    return changed(content).map(lambda tree: json.dumps(tree).encode())
+
+
+def as_yaml(content: Any) -> st.SearchStrategy[bytes]:
+    return changed(content).map(lambda tree: yaml.safe_dump(tree, allow_unicode=True).encode("utf-8", "replace"))
+
+
+def tables(*columns: str) -> st.SearchStrategy[bytes]:
+    """A CSV file with these columns, or nearly, and any cells."""
+    cell = TEXT | NUMBER.map(str)
+    names = st.just(list(columns)) | st.lists(st.sampled_from(columns) | TEXT, max_size=len(columns) + 1)
+
+    def table(drawn: tuple[list[str], list[list[str]], str]) -> bytes:
+        lines = [drawn[0], *drawn[1]]
+        return drawn[2].join(",".join(cells) for cells in lines).encode("utf-8", "surrogateescape")
+
+    rows = st.lists(st.lists(cell, min_size=len(columns) - 1, max_size=len(columns) + 1), max_size=5)
+    return st.tuples(names, rows, st.sampled_from(["\n", "\r\n", "\n\n"])).map(table)
+
+
+def hdf5_files(*names: str) -> st.SearchStrategy[bytes]:
+    """HDF5 with these data sets, of any type, shape and storage."""
+    forms = st.sampled_from(
+        [
+            "f4",
+            "f8",
+            "f2",
+            "i8",
+            "u1",
+            "?",
+            "S4",
+            "vlen",
+            "ascii",
+            "bytes",
+            "scalar",
+            "empty",
+            "group",
+            "compound",
+            "ragged",
+            "big",
+        ]
+    )
+    shapes = st.lists(st.integers(0, 3), min_size=0, max_size=3).map(tuple)
+
+    def write(drawn: list[tuple[str, tuple[int, ...], bool, float]]) -> bytes:
+        target = io.BytesIO()
+        with h5py.File(target, "w") as file:
+            for name, (form, shape, packed, value) in zip(names, drawn, strict=True):
+                options = {"compression": "gzip", "chunks": True} if packed and shape and 0 not in shape else {}
+                match form:
+                    case "vlen" | "ascii":
+                        kind = STRINGS if form == "vlen" else h5py.string_dtype("ascii")
+                        file.create_dataset(name, data=np.full(shape, f"{value:.3f}", object), dtype=kind, **options)
+                    case "bytes":
+                        file.create_dataset(name, data=np.full(shape, b"\xff\xfe", "S2"), **options)
+                    case "scalar":
+                        file[name] = value
+                    case "empty":
+                        file[name] = h5py.Empty("f4")
+                    case "group":
+                        file.create_group(name)
+                    case "compound":
+                        file.create_dataset(name, shape, np.dtype([("a", "f4"), ("b", "S3")]), **options)
+                    case "ragged":
+                        file.create_dataset(name, shape, h5py.vlen_dtype(np.float32))
+                    case "big":
+                        file.create_dataset(name, (2**40, 7), "f4", chunks=(64, 7))
+                    case _:
+                        with np.errstate(all="ignore"):
+                            filled = np.full(shape, value).astype(form, casting="unsafe")
+                        file.create_dataset(name, data=filled, **options)
+        return target.getvalue()
+
+    each = st.tuples(forms, shapes, st.booleans(), st.floats(width=32) | st.sampled_from([0.0, 1.0]))
+    return st.lists(each, min_size=len(names), max_size=len(names)).map(write)
+
+
+def file_of(write: Callable[[Path], object], path: Path) -> bytes:
+    """The bytes of what `write` makes."""
+    write(path)
+    return path.read_bytes()
+
+
+def hdf5_parsers(folder: Path) -> dict[str, Parser]:
+    rng = np.random.default_rng(0)
+    vectors = rng.standard_normal((5, 4)).astype(np.float32)
+    ids = [f"Q{number}" for number in range(5)]
+
+    def packed(path: Path) -> None:
+        with h5py.File(path, "w") as file:
+            for name, rows in (("ids", ids), ("query_ids", ids), ("reference_ids", ids)):
+                file.create_dataset(name, data=np.array(rows, object), dtype=STRINGS, chunks=(2,), compression="gzip")
+            for name in ("vectors", "query", "reference"):
+                file.create_dataset(name, data=vectors, chunks=(2, 4), compression="gzip", shuffle=True, fletcher32=True)
+
+    whole = Vectors(ids, vectors, np.zeros(5, bool))
+    plain = file_of(lambda path: write_vectors(path, ids, [vectors], np.array([0, 1, 0, 0, 0], bool)), folder / "a.h5")
+    seeds = [plain, file_of(packed, folder / "b.h5")]
+
+    submission = file_of(lambda path: write_submission(path, whole, whole), folder / "c.h5")
+    projection = file_of(
+        lambda path: save_projection(path, Projection(vectors[0], np.eye(4, dtype=np.float32), vectors[1])), folder / "d.h5"
+    )
+
+    def submitted(path: Path) -> None:
+        submission_problems(path, ids, ids)
+        read_submission(path)
+
+    names = ("query_ids", "query", "reference_ids", "reference")
+    return {
+        "vectors": Parser(9000, read_vectors, seeds, "v.h5"),
+        "vectors, made": Parser(2000, read_vectors, seeds, "v.h5", hdf5_files("ids", "vectors", "unreadable")),
+        "submissions": Parser(9000, submitted, [submission, seeds[1]], "s.h5"),
+        "submissions, made": Parser(2000, submitted, [submission], "s.h5", hdf5_files(*names)),
+        "projections": Parser(4000, load_projection, [projection], "p.h5"),
+        "projections, made": Parser(1000, load_projection, [projection], "p.h5", hdf5_files("mean", "axes", "eigenvalues")),
+    }
+
+
+def text_parsers(folder: Path) -> dict[str, Parser]:
+    truth = GroundTruth(["Q1", "Q2"], frozenset({("Q1", "R1")}))
+    images = ImageSet(["a", "b"], [Path("a"), Path("b")])
+    pairs = b"query_id,reference_id\nQ1,R1\nQ2,\n"
+    matches = b"query_id,reference_id,score\nQ1,R1,0.5\nQ2,R9,1e-3\nQ1,R2,7\n"
+    plan = (
+        b"group,action,file,kept,reason,score,protected,sha256\n"
+        b"1,keep,/a/x.jpg,/a/x.jpg,largest,,," + b"0" * 64 + b"\n1,remove,/a/y.jpg,/a/x.jpg,copy,-0.25,," + b"a" * 64 + b"\n"
+    )
+    choice = b"dimensions,eigen_power,method,beta,weights,chosen\n8,-0.5,method1,1.0,0.5 0.25,True\n8,0,none,0,,False\n"
+    step = {
+        "state": "begin",
+        "number": 1,
+        "way": "move",
+        "file": "/a",
+        "place": "/b",
+        "kept": "/c",
+        "sha256": "0" * 64,
+        "note": "",
+    }
+    journal = b"".join(json.dumps(line).encode() + b"\n" for line in (step, {"state": "done", "number": 1}))
+    pictures = folder / "pictures"
+    list(write_pictures(pictures, "P", 2, seed=1, workers=1))
+
+    def listed(path: Path) -> None:
+        for source in expand_sources([Path(f"@{path}")]):
+            if "\0" in str(source) or pictures in (source.resolve(), *source.resolve().parents):  # not "/", which may be named
+                discover([source])
+
+    def opened(path: Path) -> None:
+        Journal(path).close()
+
+    recipe = yaml.safe_load((TOP / "recipes" / "sample.yaml").read_text(encoding="utf-8"))
+    recipes = [path.read_bytes() for path in sorted((TOP / "recipes").glob("*.yaml"))]
+    plan_columns = ("group", "action", "file", "kept", "reason", "score", "protected", "sha256")
+    return {
+        "ground truths": Parser(6000, read_ground_truth, [pairs], "g.csv"),
+        "ground truths, made": Parser(2000, read_ground_truth, [pairs], "g.csv", tables("query_id", "reference_id")),
+        "matches": Parser(6000, lambda path: evaluate_matches(path, truth), [matches], "m.csv"),
+        "matches, made": Parser(
+            2000, lambda path: evaluate_matches(path, truth), [matches], "m.csv", tables("query_id", "reference_id", "score")
+        ),
+        "labels": Parser(3000, lambda path: read_labels(path, images), [b"image_id,label\na,cat\nb,dog\n"], "l.csv"),
+        "edits": Parser(3000, read_edits, [b"query_id,edits\nQ1,blur crop\nQ2,\n"], "e.csv"),
+        "choices": Parser(3000, read_choice, [choice], "c.csv"),
+        "plans": Parser(4000, read_plan, [plan], "p.csv"),
+        "plans, made": Parser(2000, read_plan, [plan], "p.csv", tables(*plan_columns)),
+        "journals": Parser(3000, opened, [journal], "j.jsonl"),
+        "journals, made": Parser(1000, opened, [journal], "j.jsonl", as_json(step)),
+        "lists": Parser(3000, listed, [b"pictures\n# a comment\npictures/P000000.jpg\n", b"pictures\r\n\r\n"], "pictures.txt"),
+        "recipes": Parser(5000, read_recipe, recipes, "r.yaml"),
+        "recipes, made": Parser(1200, read_recipe, recipes, "r.yaml", as_yaml(recipe)),
+    }
+
+
+def run_parsers(folder: Path) -> dict[str, Parser]:
+    """What lies in a run's folder as JSON."""
+    (folder / "data").mkdir()
+    shutil.copy(TOP / "recipes" / "sample.yaml", folder / "recipe.yaml")
+    description = {"data": str(folder / "data"), "scale": 0.5}
+
+    def opened(path: Path) -> None:
+        open_existing_run(path.parent)
+
+    manifest = {"inputs": {"a": ["x", 1, 2]}, "parameters": {"b": {"c": 1}}, "sizes": {"/x": 3}, "seconds": 1.0, "code": "c"}
+    run = Run(folder, read_recipe(folder / "recipe.yaml"), folder / "data")
+    state = describe_state({"a": "x"}, {"b": {"c": 1}})
+    (folder / "manifests").mkdir()
+
+    def compared(path: Path) -> None:
+        shutil.copy(path, folder / "manifests" / "label.json")
+        find_changes(read_manifest(run, "label"), state, [folder / "recipe.yaml", folder / "none"])
+
+    fabric = launch_fabric("32")
+    identity = {"settings": {"seed": 1, "stages": [{"epochs": 1}]}}
+    save_state(
+        folder, identity, Progress(step=1, sums={"loss": 1.5}), {"weights": {"a": torch.arange(6.0)}, "n": [1, None]}, fabric
+    )
+    trained = (folder / "state.json").read_bytes()
+
+    def resumed(path: Path) -> None:
+        load_state(path.parent, identity, fabric)
+
+    return {
+        "run.json": Parser(3000, opened, [json.dumps(description).encode()], "run.json"),
+        "run.json, made": Parser(1000, opened, [], "run.json", as_json(description)),
+        "manifests": Parser(3000, compared, [json.dumps(manifest).encode()], "manifest.json"),
+        "manifests, made": Parser(1000, compared, [], "manifest.json", as_json(manifest)),
+        "training states": Parser(2000, resumed, [trained], "state.json"),
+        "training states, made": Parser(1000, resumed, [], "state.json", as_json(json.loads(trained))),
+        "training tensors": Parser(2000, resumed, [(folder / "state-1-0.safetensors").read_bytes()], "state-1-0.safetensors"),
+    }
+
+
+def archive_parsers(folder: Path) -> dict[str, Parser]:
+    zipped, stored = io.BytesIO(), io.BytesIO()
+    with zipfile.ZipFile(zipped, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a/b.jpg", b"x" * 500)
+        archive.writestr("../evil.jpg", b"y")
+    with zipfile.ZipFile(stored, "w") as archive:
+        archive.writestr("c.png", b"z" * 50)
+    tars = []
+    for mode in ("w", "w:gz", "w:xz"):
+        target = io.BytesIO()
+        with tarfile.open(fileobj=target, mode=mode) as opened:
+            for name, kind in (("a/b.jpg", tarfile.REGTYPE), ("link.jpg", tarfile.SYMTYPE), ("/abs.jpg", tarfile.REGTYPE)):
+                info = tarfile.TarInfo(name)
+                info.size, info.type, info.linkname = (
+                    (50, kind, "a/b.jpg") if kind == tarfile.REGTYPE else (0, kind, "/etc/passwd")
+                )
+                opened.addfile(info, io.BytesIO(b"t" * 50))
+        tars.append(target.getvalue())
+
+    def read(path: Path) -> None:
+        for name in list_archive(path).members[:5]:
+            try:
+                read_member(path, name)
+            except UserError:
+                continue
+
+    return {
+        "zip archives": Parser(5000, read, [zipped.getvalue(), stored.getvalue()], "a.zip"),
+        "tar archives": Parser(5000, read, tars, "a.tar"),
+    }
+
+
+def index_parsers(folder: Path) -> dict[str, Parser]:
+    rng = np.random.default_rng(0)
+    with open_store(folder / "index", "extractor", 4) as store:
+        contents = [Content(bytes([number]) * 32, rng.standard_normal(4).astype(np.float32)) for number in range(6)]
+        contents.append(Content(b"u" * 32, None))
+        add_files(store, {Path(f"/p/{row}.jpg"): content.digest for row, content in enumerate(contents)}, contents)
+        decide(store, (Path("/p/0.jpg"), Path("/p/1.jpg")), (bytes(32), b"\1" * 32), True)
+        store.database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    whole = (folder / "index" / "references.sqlite").read_bytes()
+
+    def searched(path: Path) -> None:
+        for beside in path.parent.glob("references.sqlite-*"):
+            beside.unlink()
+        for beside in path.parent.glob("*.faiss"):
+            beside.unlink()
+        with open_known_store(path.parent) as store:
+            stored_files(store), unreadable_files(store), decisions(store)
+            nearest(open_search(store), np.ones((1, 4), np.float32), 3)
+
+    return {"indexes": Parser(5000, searched, [whole], "references.sqlite")}
+
+
+def checkpoint_parsers(folder: Path) -> dict[str, Parser]:
+    network = Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=8))
+    path = folder / "whole.safetensors"
+    save_descriptor(path, network, 32, {"a": 1})
+    whole = path.read_bytes()
+    length = int.from_bytes(whole[:8], "little")
+    head = json.loads(whole[8 : 8 + length])
+    description = json.loads(head["__metadata__"]["description"])
+
+    def described(tree: Any) -> bytes:
+        text = json.dumps(head | {"__metadata__": {"description": json.dumps(tree)}}).encode()
+        return len(text).to_bytes(8, "little") + text + whole[8 + length :]
+
+    def headed(tree: Any) -> bytes:
+        text = json.dumps(tree).encode()
+        return len(text).to_bytes(8, "little") + text + whole[8 + length :]
+
+    small = {name: head[name] for name in list(head)[:3]}
+    return {
+        "checkpoints": Parser(2500, load_descriptor, [whole[: 8 + length], whole], "c.safetensors"),
+        "checkpoints' descriptions, made": Parser(
+            1000, load_descriptor, [], "c.safetensors", changed(description).map(described)
+        ),
+        "checkpoints' headers, made": Parser(
+            1000,
+            load_descriptor,
+            [],
+            "c.safetensors",
+            changed(small).map(lambda tree: headed(head | tree if isinstance(tree, dict) else tree)),
+        ),
+    }
+
+
+def onnx_parsers(folder: Path) -> dict[str, Parser]:
+    network = Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=8))
+    whole = file_of(
+        lambda path: export_onnx([(Checkpoint(network, 32, {}), EmbeddingSettings())], None, {}, path), folder / "o.onnx"
+    )
+    return {"ONNX": Parser(2000, open_onnx, [whole], "o.onnx")}
+
+
+PARSERS: dict[str, Callable[[Path], dict[str, Parser]]] = {
+    "HDF5": hdf5_parsers,
+    "text": text_parsers,
+    "runs": run_parsers,
+    "archives": archive_parsers,
+    "indexes": index_parsers,
+    "checkpoints": checkpoint_parsers,
+    "ONNX": onnx_parsers,
+}
+TRIED: Counter[str] = Counter()  # over all tests of this process
+
+
+def check_parser(parser: Parser, path: Path, cases: int) -> Tally:
+    """Give it the cases; anything but UserError, and a case of over LONGEST seconds, fails with the smallest such file."""
+    tally = Tally()
+
+    @settings(
+        max_examples=cases,
+        database=None,
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+        phases=(Phase.generate, Phase.shrink),
+    )
+    @given(content=parser.made if parser.made is not None else mutations(parser.seeds))
+    def run(content: bytes) -> None:
+        path.write_bytes(content)
+        started = time.process_time()
+        try:
+            parser.parse(path)
+            tally.taken += 1
+        except UserError as error:
+            assert str(error)
+            tally.refused += 1
+        tally.longest = max(tally.longest, time.process_time() - started)
+        assert time.process_time() - started < LONGEST
+
+    run()
+    return tally
+
+
+@pytest.mark.parametrize("kind", [kind for kind in PARSERS if kind != "ONNX"])
+def test_a_few_damaged_files_give_documented_errors_only(kind: str, tmp_path: Path) -> None:
+    for name, parser in PARSERS[kind](tmp_path).items():
+        for content in parser.seeds[-1:]:
+            (tmp_path / parser.name).write_bytes(content)
+            parser.parse(tmp_path / parser.name)  # a seed that is refused would be no test
+        tally = check_parser(parser, tmp_path / parser.name, FEW)
+        assert tally.taken + tally.refused >= FEW, name
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("kind", PARSERS)
+def test_many_damaged_files_give_documented_errors_only(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, parser in PARSERS[kind](tmp_path).items():
+        started, memory = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        tally = check_parser(parser, tmp_path / parser.name, parser.cases)
+        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory) / 2**20
+        _report(name, tally, time.monotonic() - started, capsys, f", the process grew by {grown:.2f} GiB")
+        assert tally.refused > 0 and grown < MOST_MEMORY
+
+
+def _report(name: str, tally: Tally, seconds: float, capsys: pytest.CaptureFixture[str], more: str = "") -> None:
+    TRIED["cases"] += tally.taken + tally.refused
+    with capsys.disabled():
+        print(
+            f"\n{name}: {tally.taken + tally.refused} cases, {tally.taken} taken, {tally.refused} refused, the longest "
+            f"{tally.longest:.2f} s, {seconds:.0f} s together{more}; {TRIED['cases']} cases so far"
+        )
+
+
+METHODS = ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "TRACE")
+PATHS = ("/", "/api/about", "/api/pictures", "/api/answers", "/api/picks/P000001", "/api/pictures/reference/P000001",
+         "/style.css", "/page/explorer.js", "/page/../app.py", "/api/matches", "/api/vectors", "/openapi.json")  # fmt: skip
+HEADERS = ("content-type", "content-length", "host", "origin", "sec-fetch-site", "range", "expect", "transfer-encoding", "cookie")
+VALUES = ("application/octet-stream", "application/json", "127.0.0.1", "localhost:99999", "http://[", "null", "-1", "9" * 30, "²",
+          "cross-site", "bytes=0-0", "bytes=9-1,-5", "100-continue", "gzip", "")  # fmt: skip
+
+
+def requests(questions: Sequence[Any]) -> st.SearchStrategy[tuple[str, str, list[tuple[str, str]], bytes]]:
+    """Method, path, headers and body; half of them of the right form with a wrong content."""
+    bodies = [json.dumps(question).encode() for question in questions]
+    body = mutations(bodies) | st.one_of([as_json(question) for question in questions]) | st.binary(max_size=60)
+    path = st.sampled_from(PATHS) | st.text(st.characters(codec="ascii", exclude_characters="#?"), max_size=20).map(
+        lambda t: f"/{t}"
+    )
+    value = st.sampled_from(VALUES) | st.text(st.characters(codec="ascii", min_codepoint=32, max_codepoint=126), max_size=12)
+    right = st.just([("content-type", "application/json")])
+    headers = right | st.lists(st.tuples(st.sampled_from(HEADERS), value), max_size=3)
+    method = st.just("POST") | st.sampled_from(METHODS)
+    return st.tuples(method, path, headers, body)
+
+
+@pytest.fixture(scope="module")
+def clients(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[TestClient, list[Any]]]:
+    """The explorer and the search service, with questions that they answer."""
+    folder = tmp_path_factory.mktemp("servers")
+    save_descriptor(folder / "n.safetensors", Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=4)), 32, {})
+    extractor: Extractor = checkpoint_extractor(folder / "n.safetensors")
+    list(write_pictures(folder / "pictures", "P", 3, seed=1, workers=1))
+    images = find_images(folder / "pictures")
+    explorer = TestClient(
+        make_app(open_folder_explorer(extractor, "t", images, 0.01)), base_url="http://127.0.0.1", raise_server_exceptions=False
+    )
+    picture = explorer.post("/api/picks/P000001").json()["picture"]
+    with open_store(folder / "index", extractor.identity, 4) as store:
+        add_files(store, {Path("/x.jpg"): b"d" * 32}, [Content(b"d" * 32, np.ones(4, np.float32))])
+    service = SearchService(folder / "index", extractor, Rule(-1.0, None, 0.001, 3))
+    searched = TestClient(make_service(service), base_url="http://127.0.0.1", raise_server_exceptions=False)
+    question = {"picture": picture, "edit": "rotate", "intensity": 0.5, "draw": 1}
+    return {"explorer": (explorer, [question]), "service": (searched, [{"vectors": [[1.0, 0.0, 0.0, 0.0], [1, 2, 3, 4]]}])}
+
+
+def check_requests(client: TestClient, questions: list[Any], cases: int) -> Tally:
+    """Nothing is answered with an error of the server's own, and every refusal of the API has words."""
+    tally = Tally()
+
+    @settings(
+        max_examples=cases, database=None, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck),
+        phases=(Phase.generate, Phase.shrink),
+    )  # fmt: skip
+    @given(asked=requests(questions))
+    def run(asked: tuple[str, str, list[tuple[str, str]], bytes]) -> None:
+        method, path, headers, body = asked
+        started = time.process_time()
+        encoded = [(name.encode(), value.encode("latin-1")) for name, value in headers]
+        answered = client.request(method, quote(path), headers=encoded, content=body)
+        tally.longest = max(tally.longest, time.process_time() - started)
+        assert answered.status_code < 500, answered.text
+        if answered.status_code < 400:
+            tally.taken += 1
+        else:
+            tally.refused += 1
+
+    run()
+    return tally
+
+
+@pytest.mark.parametrize("name", ["explorer", "service"])
+def test_a_few_odd_requests_are_answered(name: str, clients: dict[str, tuple[TestClient, list[Any]]]) -> None:
+    assert check_requests(*clients[name], FEW).refused > 0
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize(("name", "cases"), [("explorer", 4000), ("service", 4000)])
+def test_many_odd_requests_are_answered(
+    name: str, cases: int, clients: dict[str, tuple[TestClient, list[Any]]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    started = time.monotonic()
+    tally = check_requests(*clients[name], cases)
+    _report(f"requests to the {name}", tally, time.monotonic() - started, capsys)
+    assert tally.taken and tally.refused
