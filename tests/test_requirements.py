@@ -1,9 +1,12 @@
-"""What is installed is pinned, within the ranges that the project declares, and everything that the code imports is declared."""
+"""What is installed is pinned and hashed, within the ranges that the project declares; what the code imports is declared."""
 
 import ast
+import json
 import re
+import subprocess
 import sys
 import tomllib
+import zipfile
 from collections.abc import Iterable, Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -90,3 +93,50 @@ def test_nothing_is_declared_that_nobody_imports() -> None:
     declared = _declared(PROJECT["dependencies"])
     needed_here = {package for package, line in declared.items() if line.marker is None or line.marker.evaluate()}
     assert needed_here - {package for _, package in _imported(*PACKAGES)} == NO_STATEMENT_IMPORTS
+
+
+@pytest.mark.parametrize("python", ["311", "312", "313"])
+def test_locks_hold_the_pinned_versions_with_hashes_and_name_no_place(python: str) -> None:
+    text = (TOP / "requirements" / f"py{python}.lock").read_text(encoding="utf-8")
+    entries = re.findall(r"^(\S+)==(\S+) \\\n((?: +--hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", text, re.MULTILINE)
+    assert "".join(f"{name}=={version} \\\n{hashes}" for name, version, hashes in entries) == text.partition("\n")[2]
+    locked = {canonicalize_name(name): version for name, version, _ in entries}
+    pins = {package: _version(pin) for package, pin in _pins("requirements/versions.txt").items()}
+    assert {package: pins[package] for package in locked} == locked
+    assert pins.keys() - locked.keys() == {"faiss-cpu"}  # of other machines than the locks are for
+
+
+def test_licences_of_all_that_is_pinned_are_listed() -> None:
+    listed = re.findall(
+        r"^\| (\S+) \| (\d\S*) \| (.+) \| (.+) \|$", (TOP / "docs" / "dependencies.md").read_text("utf-8"), re.MULTILINE
+    )
+    pins = {package: _version(pin) for package, pin in _pins("requirements/versions.txt").items()}
+    assert {canonicalize_name(name): version for name, version, _, _ in listed} == pins
+    assert not [name for name, _, licence, kind in listed if "unknown" in kind or licence in ("not installed", "not declared")]
+
+
+@pytest.mark.parametrize(
+    ("affected", "code"),
+    [
+        ({"versions": ["2.4.5", "2.4.6"]}, 1),
+        ({"versions": ["2.4.5"]}, 0),
+        ({"ranges": [{"type": "ECOSYSTEM", "events": [{"introduced": "0"}, {"fixed": "2.4.7"}]}]}, 1),
+        ({"ranges": [{"type": "ECOSYSTEM", "events": [{"introduced": "0"}, {"fixed": "2.4.6"}]}]}, 0),
+        ({"ranges": [{"type": "ECOSYSTEM", "events": [{"introduced": "2"}, {"last_affected": "2.4.6"}]}]}, 1),
+        ({"ranges": [{"type": "GIT", "events": [{"introduced": "0"}, {"fixed": "abcdef"}]}]}, 0),
+        (None, 2),
+    ],
+)
+def test_known_vulnerabilities_are_found_in_an_offline_copy(
+    tmp_path: Path, affected: dict[str, object] | None, code: int
+) -> None:
+    (tmp_path / "lock").write_text("numpy==2.4.6 \\\n    --hash=sha256:00\n")
+    command = [sys.executable, str(TOP / "requirements" / "audit.py"), "--lock", str(tmp_path / "lock")]
+    if affected is not None:
+        record = {"id": "X-1", "summary": "bad", "affected": [{"package": {"name": "NumPy"}} | affected]}
+        with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+            archive.writestr("X-1.json", json.dumps(record))
+        command += ["--osv", str(tmp_path / "all.zip")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert ("numpy 2.4.6: X-1 bad" in done.stdout) == (code == 1) and ("NOT RUN" in done.stdout) == (code == 2)

@@ -1,0 +1,75 @@
+"""Write docs/dependencies.md: the licence of every package that requirements/versions.txt names, as the installed ones say it.
+
+python requirements/licences.py > docs/dependencies.md
+"""
+
+import re
+import sys
+from importlib.metadata import PackageNotFoundError, metadata
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+TOP = Path(__file__).parents[1]
+UNSAID = {  # packages that say it elsewhere than in a field that a program reads
+    "faiss-cpu": "MIT (takes the place of faiss-gpu elsewhere than on Linux x86-64)",
+    "cuda-toolkit": "NVIDIA Proprietary (a package without code)",
+    "pillow-heif": "BSD-3-Clause; its wheels GPL-2.0-or-later, with libheif, libde265 and x265",
+    "pytorch-metric-learning": "MIT",
+}
+KINDS = (  # first that matches
+    ("GPL, copyleft", re.compile(r"(?<!L)GPL|GNU General")),
+    ("NVIDIA's own, for its GPUs", re.compile(r"NVIDIA|Proprietary", re.IGNORECASE)),
+    ("weak copyleft: changed files stay open", re.compile(r"MPL|Mozilla|LGPL")),
+    (
+        "permissive",
+        re.compile(r"MIT|BSD|Apache|PSF|Python Software|ISC|Zlib|HPND|Unlicense|CNRI|3-Clause|2-clause", re.IGNORECASE),
+    ),
+)
+HEAD = """# Dependencies and their licences
+
+Written by `python requirements/licences.py > docs/dependencies.md` from what the installed packages say of themselves: every
+package of `requirements/versions.txt`, with those that only development needs. What it means for use and for passing on stands in
+[SECURITY.md](../SECURITY.md#licences).
+
+| kind | packages |
+|---|---|
+"""
+
+
+def licence_of(package: str) -> str:
+    """The licence that an installed package declares; "not installed" and "not declared" where there is none to read."""
+    if canonicalize_name(package) in UNSAID:
+        return UNSAID[canonicalize_name(package)]
+    try:
+        about = metadata(package)
+    except PackageNotFoundError:
+        return "not installed"
+    if "License-Expression" in about:
+        return about["License-Expression"]
+    classified = [line.split(" :: ")[-1] for line in about.get_all("Classifier", []) if line.startswith("License ::")]
+    said = " ".join(str(about.json.get("license", "")).split())
+    useful = [name for name in classified if name not in ("OSI Approved", "Other/Proprietary License")]
+    return ", ".join(useful) or (said if 0 < len(said) < 60 else "") or ", ".join(classified) or "not declared"
+
+
+def kind_of(licence: str) -> str:
+    """What kind of licence it is, in the words of the table."""
+    return next((kind for kind, pattern in KINDS if pattern.search(licence)), "unknown: to be looked at")
+
+
+def main() -> None:
+    """Print the page."""
+    lines = (TOP / "requirements" / "versions.txt").read_text(encoding="utf-8").splitlines()
+    pins = [line.split("==") for line in lines if not line.startswith("#")]
+    rows = [(name, version, licence_of(name)) for name, version in pins]
+    kinds: dict[str, int] = {}
+    for _, _, licence in rows:
+        kinds[kind_of(licence)] = kinds.get(kind_of(licence), 0) + 1
+    counts = "".join(f"| {kind} | {count} |\n" for kind, count in sorted(kinds.items(), key=lambda item: -item[1]))
+    table = "".join(f"| {name} | {version} | {licence} | {kind_of(licence)} |\n" for name, version, licence in rows)
+    sys.stdout.write(f"{HEAD}{counts}\n| package | version | licence | kind |\n|---|---|---|---|\n{table}")
+
+
+if __name__ == "__main__":
+    main()
