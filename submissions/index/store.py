@@ -137,6 +137,9 @@ def open_known_store(folder: Path) -> Iterator[Store]:
         with closing(sqlite3.connect(f"{address}?mode=ro", uri=True, timeout=WAIT)) as database:
             identity, dimensions = _about(database, "describer"), int(_about(database, "dimensions"))
     except (sqlite3.DatabaseError, ValueError) as error:
+        passing = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+        if isinstance(error, sqlite3.DatabaseError) and getattr(error, "sqlite_errorcode", 0) & 0xFF in passing:
+            raise _unusable(folder / FILE, error) from error
         raise UserError(f"{folder / FILE} is not an index that can be used ({error}).") from error
     with open_store(folder, identity, dimensions, new=False) as store:
         yield store

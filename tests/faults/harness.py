@@ -251,4 +251,7 @@ def index_content(path: Path) -> list[str]:
             "SELECT first, second, copy FROM decisions ORDER BY first, second",
             "SELECT count(*) FROM contents",
         )
-        return [hashlib.sha256(repr(database.execute(query).fetchall()).encode()).hexdigest() for query in asked]
+        try:
+            return [hashlib.sha256(repr(database.execute(query).fetchall()).encode()).hexdigest() for query in asked]
+        except sqlite3.OperationalError as error:  # one that was never finished has no tables
+            return [str(error)]

@@ -48,9 +48,9 @@ def fill(disk: Path, job: Job, forks: Forks, rng: random.Random) -> tuple[int, l
         put_back(job, disk)
         resize(disk, free)
         done = job.run(forks)
+        resize(disk, None)
         wrong = "" if done.code == job.code else ill_said(done.code, done.said) or lost(folder_state(disk), before, expected)
         full += done.code != job.code
-        resize(disk, None)
         again = job.run(forks)
         wrong = wrong or (differences(folder_state(disk), expected) if again.code == job.code else again.said[-1500:])
         if wrong:

@@ -15,7 +15,7 @@ from data.errors import UserError
 from submissions.copies.acting import Outcome, apply_plan, undo
 from submissions.copies.journal import Journal, Way
 from submissions.copies.plan import PlanRow
-from submissions.index.store import Content, add_files, open_store, remove_files, stored_files
+from submissions.index.store import Content, add_files, open_known_store, open_store, remove_files, stored_files
 from tests.faults.disk import PAGE, resize, small_disk
 from tests.faults.harness import Ledger
 
@@ -79,7 +79,21 @@ def test_an_index(tmp_path: Path, ledger: Ledger) -> None:
             with open_store(disk / "index", "extractor", 8) as store:
                 if stored_files(store) != dict(list(files.items())[50:]):
                     failures.append(f"{free} bytes free: other files than without a full disk")
-    ledger("full disk: an index is made, added to and removed from", len(frees), failures, time.monotonic() - started)
+            resize(disk, 0)
+            told = message_of(partial(look_into, disk / "index"))
+            failures += [f"a look into it: {told}"] if told else []
+    ledger(
+        "full disk: an index made, changed and looked into",
+        2 * len(frees),
+        failures,
+        time.monotonic() - started,
+    )
+
+
+def look_into(folder: Path) -> None:
+    """Open an index for what needs no network."""
+    with open_known_store(folder) as store:
+        stored_files(store)
 
 
 def draw_plan(folder: Path) -> tuple[list[PlanRow], dict[str, bytes]]:
