@@ -209,13 +209,18 @@ def _content(path: Path) -> str:
     if path.name == "journal.jsonl":
         content = json.dumps(journal_states(content.decode())).encode()
     elif path.parent.name == "manifests":
-        about = json.loads(content)
-        content = json.dumps({key: about[key] for key in sorted(about) if key not in ("seconds", "inputs")}).encode()
+        about, left_out = json.loads(content), {"seconds", "inputs", "code", "sizes"}  # sizes: of the checkpoints' notes
+        content = json.dumps({key: about[key] for key in sorted(about) if key not in left_out}).encode()
     elif path.name == "curve.csv":
         rows = list(csv.DictReader(io.StringIO(content.decode())))
         for row in rows:
-            row["seconds"] = row["images_per_second"] = ""
+            row["seconds"] = row["images_per_second"] = row["validation"] = ""  # not measured where a kill falls into it
         content = json.dumps(rows).encode()
+    elif path.name.startswith("stage-") and path.suffix == ".safetensors":
+        length = int.from_bytes(content[:8], "little")
+        about = json.loads(content[8 : 8 + length])
+        about.pop("__metadata__")  # notes, with the validation's figure
+        content = json.dumps(about).encode() + content[8 + length :]
     elif path.name == "state.json":
         about = json.loads(content)
         about["progress"]["seconds"] = about["progress"]["validated"] = 0
