@@ -301,17 +301,18 @@ class SvmaxSettings(Settings):
     """The SVMax regulariser, which is added to any objective (SVMax, equations A7 and A8).
 
     Attributes:
-        form: "bounded", λ exp((U − s) / (U − L)), or "unbounded", −λ s.
+        form: "bounded", λ exp((U − s) / (U − L)), or "unbounded", −λ s; "spread_out" is the paper's baseline,
+            λ (M₁² + max(0, M₂ − 1/d)) of the cosines between classes.
         weight: λ; the paper uses 1 with contrastive and 0.1 with triplet loss, 0.01 in the unbounded form.
-        normalize: Whether s is computed from unit rows. None for yes in the bounded form, whose bounds assume it, and no in the
-            unbounded one. The paper's table A1 uses raw embeddings for both.
+        normalize: Whether the rows are made unit vectors first. None for yes in the bounded and the spread-out form, which assume
+            it, and no in the unbounded one. The paper's table A1 uses raw embeddings for all.
     """
 
-    form: Literal["bounded", "unbounded"] = "bounded"
+    form: Literal["bounded", "unbounded", "spread_out"] = "bounded"
     weight: float = Field(1.0, ge=0)
     normalize: bool | None = None
 
     @property
     def of_unit_rows(self) -> bool:
-        """Whether s is computed from unit rows."""
-        return self.form == "bounded" if self.normalize is None else self.normalize
+        """Whether the regulariser is computed from unit rows."""
+        return self.form != "unbounded" if self.normalize is None else self.normalize

@@ -11,15 +11,16 @@ from data.errors import UserError
 from models.distributed import gather_rows
 from models.objectives.base import ClassMatrix, Objective, ObjectiveOutput
 from models.objectives.settings import SvmaxSettings
+from models.objectives.spread_out import spread_out_penalty
 
 
 class Svmax(Objective):
     """An objective with the SVMax regulariser.
 
     Bounded form: loss + λ exp((U − s)/(U − L)), by default of unit rows; unbounded form: loss − λ s, by default of raw rows
-    (SVMax, equations A8 and A7). The mean singular value s of the whole batch's unit rows [b, d] and its bounds L and U
-    are logged for every regularised batch, and otherwise whenever `measures` is set. If the objective takes the local batch,
-    the other processes' rows are gathered to compute s.
+    (SVMax, equations A8 and A7); or the spread-out regulariser in its place. The mean singular value s of the whole batch's unit
+    rows [b, d] and its bounds L and U are logged for every regularised batch, and otherwise whenever `measures` is set. If the
+    objective takes the local batch, the other processes' rows are gathered to compute s.
 
     Args:
         objective: The objective to regularise.
@@ -58,12 +59,17 @@ class Svmax(Objective):
         output = self.objective.compute_loss(embeddings, labels, instances, product_dtype)
         loss = output.loss
         of_unit_rows = self.settings is not None and self.settings.of_unit_rows
-        with torch.set_grad_enabled(of_unit_rows and torch.is_grad_enabled()):
+        learns = of_unit_rows and self.settings is not None and self.settings.form != "spread_out"
+        with torch.set_grad_enabled(learns and torch.is_grad_enabled()):
             mean = mean_singular_value(functional.normalize(rows))
         if self.settings is not None:
-            s = mean if of_unit_rows else mean_singular_value(rows)
-            bounded = self.settings.form == "bounded"
-            loss = loss + self.settings.weight * (torch.exp((upper - s) / (upper - lower)) if bounded else -s)
+            if self.settings.form == "spread_out":
+                classes = gather_rows(labels) if self.takes_local_batch else labels
+                penalty = spread_out_penalty(functional.normalize(rows) if of_unit_rows else rows, classes)
+            else:
+                s = mean if of_unit_rows else mean_singular_value(rows)
+                penalty = torch.exp((upper - s) / (upper - lower)) if self.settings.form == "bounded" else -s
+            loss = loss + self.settings.weight * penalty
         own_logs: dict[str, Tensor | float] = {
             "mean_singular_value": mean.detach(),
             "singular_lower": lower,

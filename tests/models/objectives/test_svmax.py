@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from data.errors import UserError
 from models.objectives.settings import AngularSettings, ContrastiveSettings, NPairSettings, SvmaxSettings
+from models.objectives.spread_out import spread_out_penalty
 from models.objectives.svmax import Svmax, angular_bounds, mean_singular_value, npair_bounds, singular_bounds
 
 LABELS = torch.arange(12) // 2
@@ -47,6 +48,31 @@ def test_the_loss_is_the_formula_in_float32_and_s_is_always_logged(
     assert float(output.loss) == pytest.approx(base + added, rel=1e-5)
     assert float(output.logs["mean_singular_value"]) == pytest.approx(unit, rel=1e-5)
     assert (output.logs["singular_lower"], output.logs["singular_upper"]) == pytest.approx((lower, upper))
+
+
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("normalize", [None, False])
+def test_the_spread_out_baseline_is_the_formula_written_out(normalize: bool | None, half: bool) -> None:
+    rows = (torch.randn(12, 5, generator=torch.Generator().manual_seed(1)) * 2).requires_grad_()
+    inner = ContrastiveSettings().build(5, 6, 0)
+    unit = (rows if normalize is False else functional.normalize(rows)).detach().double()
+    pairs = [(i, j) for i in range(12) for j in range(12) if LABELS[i] != LABELS[j]]
+    products = [float(unit[i] @ unit[j]) for i, j in pairs]
+    first, second = sum(products) / len(pairs), sum(product**2 for product in products) / len(pairs)
+    added = 0.7 * (first**2 + max(0.0, second - 1 / 5))
+    with torch.autocast("cpu", torch.bfloat16, enabled=half):
+        base = float(inner(rows, LABELS).loss.detach())
+        output = Svmax(inner, SvmaxSettings(form="spread_out", weight=0.7, normalize=normalize))(rows, LABELS)
+    assert float(output.loss.detach()) == pytest.approx(base + added, rel=1e-5)
+    (gradient,) = torch.autograd.grad(output.loss, rows)
+    assert torch.isfinite(gradient).all() and "mean_singular_value" in output.logs
+
+
+def test_the_spread_out_baseline_is_zero_where_nothing_is_to_spread() -> None:
+    orthogonal = torch.eye(6)[torch.arange(12) // 2]
+    assert float(spread_out_penalty(orthogonal, LABELS)) == 0
+    assert float(spread_out_penalty(orthogonal[:2], LABELS[:2])) == 0  # one class
+    assert float(spread_out_penalty(torch.ones(12, 4) / 2, LABELS)) == pytest.approx(1 + 1 - 1 / 4)  # collapsed
 
 
 @pytest.mark.parametrize("normalize", [False, True])

@@ -1,0 +1,24 @@
+"""The spread-out regulariser, the baseline that SVMax is compared with (X. Zhang et al., 2017)."""
+
+import torch
+from torch import Tensor
+
+
+def spread_out_penalty(rows: Tensor, labels: Tensor) -> Tensor:
+    """Return M₁² + max(0, M₂ − 1/d): first and second moment of the products of rows of different classes.
+
+    Unit vectors that are spread evenly over the sphere have M₁ = 0 and M₂ = 1/d.
+
+    Args:
+        rows: [b, d]; the formula assumes unit rows.
+        labels: int64 [b], class indices.
+
+    Returns:
+        A scalar in float32; 0 for a batch of one class.
+    """
+    with torch.autocast(rows.device.type, enabled=False):
+        different = labels[:, None] != labels[None]
+        products = (rows.float() @ rows.float().T)[different]
+        pairs = max(1, len(products))
+        first, second = products.sum() / pairs, products.square().sum() / pairs
+        return first.square() + (second - 1 / rows.shape[1]).clamp(min=0)
