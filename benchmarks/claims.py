@@ -1,6 +1,7 @@
 """The papers' claims, one row each: what was run here, what came out, and the verdict.
 
-    python benchmarks/claims.py [--quick] [--only 7 9] [--seeds 5] [--steps N] [--data FOLDER] [--results FILE.json]
+    python benchmarks/claims.py [--quick] [--only 7 9] [--seeds 5] [--steps N] [--data FOLDER]
+        [--results FILE.json] [--plot FILE.png]
 
 --data: a folder in the ISC2021 layout for claims 10 to 12; default `tiny` of the folder that COPYSETS names, otherwise the
 built-in sample. Claims 2 to 9 use procedural shapes, drawn into a temporary folder.
@@ -8,7 +9,7 @@ built-in sample. Claims 2 to 9 use procedural shapes, drawn into a temporary fol
 Every figure is kept in the results file as soon as it is measured: a stopped run goes on, and more --seeds join those that are
 there. A claim holds when the 95 % interval of the mean difference lies above zero, is contradicted when it lies below, and is
 undecided otherwise, with the number of further seeds that would decide. The smallest effect that matters is stated with the
-claim, before anything is run. `--only` without numbers prints the table of the file.
+claim, before anything is run. `--only` without numbers prints the table of the file. --plot draws MultiGrain's trade-off from it.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from claim_rows import copies, ideal, multigrain, svmax, toy
+from claim_rows.curves import collect_tradeoff, plot_tradeoff
 from claim_rows.row import FEWEST_RUNS, Row
 from claim_rows.store import Store, as_markdown, open_store
 from claim_rows.training import Bench, draw_shapes
@@ -64,6 +66,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, metavar="FOLDER")
     parser.add_argument("--results", type=Path, metavar="FILE.json", help="default: runs/claims.json, or claims-quick.json")
     parser.add_argument("--table", type=Path, metavar="FILE.md", help="also write the table there")
+    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="top-1 and copies found by λ, as in MultiGrain's figure 5")
     options = parser.parse_args()
     store = open_store(options.results or Path("runs") / ("claims-quick.json" if options.quick else "claims.json"))
     measure_claims(
@@ -78,6 +81,8 @@ def main() -> None:
     print(table)
     if options.table:
         options.table.write_text(table + "\n", encoding="utf-8")
+    if options.plot:
+        plot_tradeoff(collect_tradeoff(store), options.plot)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,9 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import count, product
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any
 
 from claim_rows.row import Row
@@ -77,7 +79,8 @@ def open_store(path: Path) -> Store:
 
 def as_markdown(store: Store) -> str:
     """The table of the file; what was run stands below it, once for all the rows that share it."""
-    letters = dict(zip(dict.fromkeys(row.ran for row in store.rows), "abcdefghijklmnopqrstuvwxyz", strict=False))
+    names = ("".join(letters) for length in count(1) for letters in product(ascii_lowercase, repeat=length))  # a … z, aa, ab …
+    letters = dict(zip(dict.fromkeys(row.ran for row in store.rows), names, strict=False))
     lines = [
         "| # | claim | the paper's figure | run | measured here | difference | least that matters | verdict |",
         "|---|---|---|---|---|---|---|---|",

@@ -2,14 +2,18 @@
 
 import math
 import sys
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from data.errors import UserError
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from claim_rows.curves import collect_tradeoff, plot_tradeoff
 from claim_rows.row import MOST_RUNS, Row, half_width, runs_needed
 from claim_rows.store import as_markdown, open_store
 
@@ -96,6 +100,33 @@ def test_rows_are_kept_replaced_and_made_a_table_in_their_order(tmp_path: Path) 
     table = as_markdown(again).splitlines()
     assert table[4].startswith("| 10 | it helps | table 1 | a |") and table[4].endswith("| 0.02 | holds |")
     assert "- a: shapes" in table
+
+
+def test_more_runs_than_letters_are_named(tmp_path: Path) -> None:
+    """From the 27th on the table ended with a KeyError."""
+    store = open_store(tmp_path / "claims.json")
+    store.put([replace(row(0.1, 0.2), claim=f"claim {number}", ran=f"setting {number}") for number in range(30)])
+    assert {"- z: setting 25", "- aa: setting 26", "- ad: setting 29"} <= set(as_markdown(store).splitlines())
+
+
+def test_the_tradeoff_is_drawn_from_the_file(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "claims.json")
+    with pytest.raises(UserError, match="0 values of λ"):
+        collect_tradeoff(store)
+
+    def of_seed(figures: dict[str, float], seed: int) -> dict[str, float]:
+        return figures | {"seed": float(seed)}
+
+    for steps in (5, 50):
+        for weight in (1.0, 0.1):
+            figures = {"top1": weight + steps, "copies": 5 - weight}
+            store.measured(f"repeated, λ {weight:g}", {"steps": steps}, range(2), partial(of_seed, figures))
+    store.measured("repeated, λ 1, 3 × the steps", {"steps": 150}, range(2), lambda seed: {"top1": 0.0, "copies": 0.0})
+    found = collect_tradeoff(store)
+    assert found == {0.1: {"top1": [50.1] * 2, "copies": [4.9] * 2}, 1.0: {"top1": [51.0] * 2, "copies": [4.0] * 2}}
+    plot_tradeoff(found, tmp_path / "tradeoff.png")
+    with Image.open(tmp_path / "tradeoff.png") as drawn:
+        assert drawn.size == (1300, 400) and np.asarray(drawn).std() > 10
 
 
 def test_another_file_is_refused(tmp_path: Path) -> None:
