@@ -192,7 +192,7 @@ async function decide({ first, second, sha256 }, word, undoing = false) {
   remember(first, second, word);
   at("undo").disabled = !state.done.length;
   const left = state.all.pairs.filter(([, , said]) => said === null).length;
-  say(`${undoing ? "Undone" : "Kept"}: ${SAID[word]}. ${left.toLocaleString("en")} pairs are undecided.`);
+  say(`${undoing ? "Undone" : "Noted"}: ${SAID[word]}. ${left.toLocaleString("en")} pairs are undecided.`);
 }
 
 async function advance() {
