@@ -53,13 +53,13 @@ class Edited:
     record: Record
 
 
-def edits_of(settings: AugmentationSettings) -> Sequence[Edit]:
+def list_edits(settings: AugmentationSettings) -> Sequence[Edit]:
     """Return the rows of the tables that the settings select, in the order of application."""
     rows = FAMILIES[settings.family]
     return (*rows, *EXTRA_TABLE) if settings.extra else rows
 
 
-def probability_of(edit: Edit, settings: AugmentationSettings) -> float:
+def compute_probability(edit: Edit, settings: AugmentationSettings) -> float:
     """How probable a row is at the settings' intensity, 0…1."""
     own = edit.probability(settings.intensity)
     chosen = (settings.probabilities or {}).get(edit.name)
@@ -72,7 +72,7 @@ def check_probabilities(settings: AugmentationSettings) -> None:
     Raises:
         UserError: a name is in none of the tables that the settings select.
     """
-    known = [edit.name for edit in edits_of(settings)]
+    known = [edit.name for edit in list_edits(settings)]
     for name in settings.probabilities or {}:
         if name not in known:
             raise UserError(
@@ -108,8 +108,8 @@ def draw_record(settings: AugmentationSettings, rng: np.random.Generator, other_
     """
     record: Record = []
     done: set[str] = set()
-    for edit in edits_of(settings):
-        if rng.random() >= probability_of(edit, settings) or done.intersection(edit.not_after):
+    for edit in list_edits(settings):
+        if rng.random() >= compute_probability(edit, settings) or done.intersection(edit.not_after):
             continue
         if edit.needs_overlay and not other_ids:
             continue

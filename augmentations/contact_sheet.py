@@ -60,7 +60,7 @@ def draw_contact_sheets(
     cells = []
     for number, edit in enumerate(edits):
         image = chosen[number % len(chosen)]
-        cells.append(_row(edit, image, seed, other_images))
+        cells.append(_draw_row(edit, image, seed, other_images))
     rows = [(f"{edit.name}   I = {', '.join(map(str, EDIT_INTENSITIES))}", row) for edit, row in zip(edits, cells, strict=True)]
     _save(edits_file, rows, columns=3)
     compositions = []
@@ -87,7 +87,7 @@ def _first_readable(images: ImageSet, count: int) -> dict[str, Image]:
     return found
 
 
-def _row(edit: Edit, image: Image, seed: int, other_images: _Material) -> list[Image]:
+def _draw_row(edit: Edit, image: Image, seed: int, other_images: _Material) -> list[Image]:
     """Apply one draw at each intensity: the one of eight that changes most at I = 1, because some are barely visible."""
 
     def apply(attempt: int, intensity: float) -> Image:

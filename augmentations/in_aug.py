@@ -38,7 +38,7 @@ class InAug:
     seed: int
 
 
-def in_aug(training: ImageSet | LabelledImages, seed: int, count: int = 2000, copies: int = 5) -> InAug:
+def choose_in_aug(training: ImageSet | LabelledImages, seed: int, count: int = 2000, copies: int = 5) -> InAug:
     """Choose readable training images for IN-aug, evenly over the classes if there are classes.
 
     Args:
@@ -54,7 +54,7 @@ def in_aug(training: ImageSet | LabelledImages, seed: int, count: int = 2000, co
         raise UserError(
             f"IN-aug of {count} images with {copies} copies each was asked for; at least two images and one copy are needed."
         )
-    images, chosen = _images(training), sample_readable(training, seed, count)
+    images, chosen = _find_images(training), sample_readable(training, seed, count)
     sources = ImageSet([images.ids[row] for row in chosen], [images.paths[row] for row in chosen])
     return InAug(sources, np.repeat(np.arange(len(chosen)), copies), copies, seed)
 
@@ -65,11 +65,11 @@ def sample_readable(training: ImageSet | LabelledImages, seed: int, count: int) 
     Raises:
         UserError: fewer than two images can be read.
     """
-    images = _images(training)
+    images = _find_images(training)
     order = generator_for(seed, 0, "IN-aug").permutation(len(images))
     if isinstance(training, LabelledImages):
-        order = order[np.argsort(_turns(training.labels[order]), kind="stable")]
-    chosen = list(islice((row for row in order.tolist() if _readable(images, row)), count))
+        order = order[np.argsort(_count_preceding(training.labels[order]), kind="stable")]
+    chosen = list(islice((row for row in order.tolist() if _is_readable(images, row)), count))
     if len(chosen) < 2:
         raise UserError(f"choosing p* needs at least two training images that can be read; found {len(chosen)} of {len(images)}.")
     return chosen
@@ -104,11 +104,11 @@ class InAugImages(Dataset[tuple[Tensor, bool]]):
         return torch.from_numpy(np.ascontiguousarray(pixels)).permute(2, 0, 1), True
 
 
-def _images(training: ImageSet | LabelledImages) -> ImageSet:
+def _find_images(training: ImageSet | LabelledImages) -> ImageSet:
     return training.images if isinstance(training, LabelledImages) else training
 
 
-def _turns(labels: NDArray[np.int64]) -> NDArray[np.int64]:
+def _count_preceding(labels: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return, for each of `labels` [n], how many equal labels precede it, int64 [n]."""
     order = np.argsort(labels, kind="stable")
     sizes = np.unique(labels, return_counts=True)[1]
@@ -117,7 +117,7 @@ def _turns(labels: NDArray[np.int64]) -> NDArray[np.int64]:
     return turns
 
 
-def _readable(images: ImageSet, row: int) -> bool:
+def _is_readable(images: ImageSet, row: int) -> bool:
     try:
         decode_rgb(images.paths[row], short_side=32)
     except ImageError:

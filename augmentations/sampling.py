@@ -142,16 +142,16 @@ def pk_batches(
         order = {int(label): rng.permutation(by_class[int(label)]).tolist() for label in rng.permutation(sorted(by_class))}
         taken = dict.fromkeys(order, 0)
         groups = []
-        for label in _rounds(list(order), times, different):
+        for label in _arrange_rounds(list(order), times, different):
             groups.append(_group(order[label], taken[label], images_per_class, epoch))
             taken[label] += 1
         return groups
 
-    groups = len(_rounds(list(by_class), times, different))
+    groups = len(_arrange_rounds(list(by_class), times, different))
     return GroupBatches(groups_of, groups, per_batch, range(first_epoch, last_epoch), rank, ranks)
 
 
-def _rounds(order: list[int], times: dict[int, int], different: int) -> list[int]:
+def _arrange_rounds(order: list[int], times: dict[int, int], different: int) -> list[int]:
     """Return the classes in rounds; class c takes part in the first times[c] rounds.
 
     A round whose length is not a multiple of `different` is filled up with classes that are not in its incomplete last part.

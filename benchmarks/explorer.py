@@ -34,7 +34,7 @@ from pipeline.tools.explorer.app import make_app
 from pipeline.tools.explorer.edits import EDITS
 from pipeline.tools.explorer.listener import open_listener
 from pipeline.tools.extractor import Extractor, Normalizer
-from submissions.ensemble.projection import unit_length
+from submissions.ensemble.projection import scale_to_unit_length
 from submissions.ensemble.variant import Variant
 from submissions.index.calibration import Tail
 from submissions.settings import NormalizationSettings
@@ -58,7 +58,7 @@ def opened(count: int, backbone: str, size: int) -> Explorer:
     references, training = (
         Vectors(
             [f"{kind}{row}" for row in range(count)],
-            unit_length(rng.standard_normal((count, DIMENSIONS), np.float32)),
+            scale_to_unit_length(rng.standard_normal((count, DIMENSIONS), np.float32)),
             np.zeros(count, bool),
         )
         for kind in "RT"

@@ -25,7 +25,7 @@ from rich.table import Table
 
 from data.ground_truth import GroundTruth, read_ground_truth
 from data.images import ImageSet, find_images
-from submissions.ensemble.projection import fit_projection, unit_length
+from submissions.ensemble.projection import fit_projection, scale_to_unit_length
 from submissions.scoring.metrics import average_precision, rank_pairs
 from submissions.search.exact import ScoredPairs, search_pairs
 from submissions.vectors.concatenated import open_concatenated
@@ -40,10 +40,10 @@ CONSOLE = Console(width=120)
 def simulated(queries: int, references: int, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Unit vectors; the first fifth of the queries are noisy copies of the references with the same row."""
     rng = np.random.default_rng(seed)
-    base = unit_length(rng.standard_normal((references, DIMENSIONS), dtype=np.float32))
-    others = unit_length(rng.standard_normal((queries, DIMENSIONS), dtype=np.float32))
+    base = scale_to_unit_length(rng.standard_normal((references, DIMENSIONS), dtype=np.float32))
+    others = scale_to_unit_length(rng.standard_normal((queries, DIMENSIONS), dtype=np.float32))
     copies = queries // 5
-    others[:copies] = unit_length(base[:copies] + 0.06 * rng.standard_normal((copies, DIMENSIONS), dtype=np.float32))
+    others[:copies] = scale_to_unit_length(base[:copies] + 0.06 * rng.standard_normal((copies, DIMENSIONS), dtype=np.float32))
     return others, base
 
 
@@ -132,7 +132,7 @@ def measure_pca(rows: int) -> None:
         paths = [Path(folder) / f"{number}.h5" for number in range(len(dimensions))]
         for path, width in zip(paths, dimensions, strict=True):
             blocks = (
-                unit_length(rng.standard_normal((min(16_384, rows - start), width), dtype=np.float32))
+                scale_to_unit_length(rng.standard_normal((min(16_384, rows - start), width), dtype=np.float32))
                 for start in range(0, rows, 16_384)
             )
             write_vectors(path, ids, blocks)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from submissions.ensemble.projection import unit_length
+from submissions.ensemble.projection import scale_to_unit_length
 from submissions.index.search import SearchIndex, nearest, open_search
 from submissions.index.segments import open_segments
 from submissions.index.store import Content, Store, add_files, open_store, remove_files
@@ -62,7 +62,7 @@ class Population:
         kinds = self._rng.integers(0, self.kinds, count)
         likeness = self._likeness[kinds]
         vectors = np.sqrt(likeness) * self._centres[kinds] + np.sqrt(1 - likeness) * self._noise(count)
-        return unit_length(vectors.astype(np.float32))
+        return scale_to_unit_length(vectors.astype(np.float32))
 
     def copies(self, originals: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
         """Return vectors [n, d] of edited copies, and their squared distances [n] to the originals."""
@@ -70,9 +70,9 @@ class Population:
         cosines = (1 - distances / 2).astype(np.float32)[:, None]
         away = self._noise(len(originals))
         along: NDArray[np.float32] = (away * originals).sum(axis=1, keepdims=True)
-        away = unit_length((away - along * originals).astype(np.float32))
+        away = scale_to_unit_length((away - along * originals).astype(np.float32))
         copies = cosines * originals + np.sqrt(1 - cosines**2) * away
-        return unit_length(copies.astype(np.float32)), distances
+        return scale_to_unit_length(copies.astype(np.float32)), distances
 
     def blocks(self, count: int) -> Iterator[NDArray[np.float32]]:
         """Yield the vectors of a collection, of which a share are copies of others in the same block."""

@@ -32,7 +32,7 @@ from pipeline.tools.extractor import Extractor, Normalizer, run_extractor
 from pipeline.tools.match_calibration import calibrate_on_run, fit_tail_of_readable
 from pipeline.tools.match_index import add_pictures
 from pipeline.tools.match_search import Search
-from submissions.ensemble.projection import unit_length
+from submissions.ensemble.projection import scale_to_unit_length
 from submissions.ensemble.variant import Variant
 from submissions.index.matches import Rule, write_matches_csv
 from submissions.index.store import open_store
@@ -62,7 +62,7 @@ class Simulated(Extractor):
 
 
 def unit(rng: np.random.Generator, count: int) -> NDArray[np.float32]:
-    return unit_length(rng.standard_normal((count, DIMENSIONS), dtype=np.float32))
+    return scale_to_unit_length(rng.standard_normal((count, DIMENSIONS), dtype=np.float32))
 
 
 def simulated(folder: Path) -> Simulated:
@@ -70,7 +70,7 @@ def simulated(folder: Path) -> Simulated:
     rng = np.random.default_rng(0)
     references, queries = unit(rng, REFERENCES), unit(rng, QUERIES)
     noise = 0.03 * rng.standard_normal((QUERIES // 2, DIMENSIONS), dtype=np.float32)
-    queries[: QUERIES // 2] = unit_length(references[: QUERIES // 2] + noise)
+    queries[: QUERIES // 2] = scale_to_unit_length(references[: QUERIES // 2] + noise)
     by_name = {}
     for name, vectors in (("references", references), ("queries", queries)):
         (folder / name).mkdir()
@@ -81,7 +81,7 @@ def simulated(folder: Path) -> Simulated:
     ids = [f"t{row}" for row in range(TRAINING)]
     training = Vectors(ids, unit(rng, TRAINING), np.zeros(TRAINING, bool))
     normalizer = Normalizer(training, Variant(DIMENSIONS, 0.0, "method2", 1.0), NormalizationSettings())
-    return Simulated([], EmbeddingSettings(), unit_length, DIMENSIONS, "simulated", normalizer, None, by_name)
+    return Simulated([], EmbeddingSettings(), scale_to_unit_length, DIMENSIONS, "simulated", normalizer, None, by_name)
 
 
 def speed() -> None:

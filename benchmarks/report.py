@@ -25,13 +25,13 @@ from data.ground_truth import GroundTruth
 from data.images import ImageSet, find_images
 from data.procedural.pictures import draw_picture
 from pipeline.steps.report import threshold
-from submissions.ensemble.projection import unit_length
+from submissions.ensemble.projection import scale_to_unit_length
 from submissions.report.comparison_page import ComparisonInputs, Side, write_comparison
 from submissions.report.inputs import Distribution, ReportInputs
 from submissions.report.page import write_report
 from submissions.scoring.bootstrap import difference_interval, micro_average_precision_interval
 from submissions.scoring.metrics import RankedPairs, Scores, evaluate
-from submissions.scoring.query_scores import query_scores
+from submissions.scoring.query_scores import score_queries
 from submissions.vectors.files import Vectors
 
 SECONDS, MEGABYTES, DIMENSIONS = 30, 30, 256
@@ -41,11 +41,11 @@ EDITS = ("crop", "blur", "overlay_text", "rotate", "meme_format", "severe_crop",
 def draw_vectors(queries: int, references: int, noise: float, seed: int) -> tuple[Vectors, Vectors]:
     """Query i is reference i with up to `noise` of its length added, for the first half; the others are like nothing."""
     rng = np.random.default_rng([1, references])
-    stored = unit_length(rng.standard_normal((references, DIMENSIONS)).astype(np.float32))
+    stored = scale_to_unit_length(rng.standard_normal((references, DIMENSIONS)).astype(np.float32))
     rng = np.random.default_rng([2, seed])
-    asked = unit_length(rng.standard_normal((queries, DIMENSIONS)).astype(np.float32))
+    asked = scale_to_unit_length(rng.standard_normal((queries, DIMENSIONS)).astype(np.float32))
     near = queries // 2
-    asked[:near] = unit_length(stored[:near] + rng.uniform(0, noise, (near, 1)).astype(np.float32) * asked[:near])
+    asked[:near] = scale_to_unit_length(stored[:near] + rng.uniform(0, noise, (near, 1)).astype(np.float32) * asked[:near])
     names = [f"Q{row:05d}" for row in range(queries)], [f"R{row:06d}" for row in range(references)]
     return Vectors(names[0], asked, np.zeros(queries, bool)), Vectors(names[1], stored, np.zeros(references, bool))
 
@@ -73,7 +73,7 @@ def report_inputs(
     scores, ranked = evaluate(queries, references, truth)
     interval = micro_average_precision_interval(ranked, truth)
     row = scores.as_dict() | {"submitted": False, "micro_average_precision_95": [interval.low, interval.high]}
-    found = query_scores(queries, references, truth)
+    found = score_queries(queries, references, truth)
     titles = ("before normalisation", "after normalisation")
     inputs = ReportInputs(
         title="benchmark",

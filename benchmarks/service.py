@@ -29,7 +29,7 @@ from models.network.checkpoint import save_descriptor
 from models.network.descriptor import Descriptor
 from models.settings import DescriptorSettings
 from pipeline.tools.extractor import checkpoint_extractor
-from submissions.ensemble.projection import unit_length
+from submissions.ensemble.projection import scale_to_unit_length
 from submissions.index.store import Content, add_files, open_store
 
 TOP = Path(__file__).parents[1]
@@ -41,7 +41,7 @@ def make_index(folder: Path, checkpoint: Path, count: int) -> None:
     rng = np.random.default_rng(0)
     with open_store(folder, extractor.identity, DIMENSIONS) as store:
         for start in range(0, count, BLOCK):
-            vectors = unit_length(rng.standard_normal((min(BLOCK, count - start), DIMENSIONS), np.float32))
+            vectors = scale_to_unit_length(rng.standard_normal((min(BLOCK, count - start), DIMENSIONS), np.float32))
             contents = [Content((start + row).to_bytes(32, "big"), vector) for row, vector in enumerate(vectors)]
             add_files(store, {Path(f"/simulated/{int.from_bytes(c.digest)}.jpg"): c.digest for c in contents}, contents)
 
@@ -122,7 +122,7 @@ def measure(options: argparse.Namespace) -> Table:
         save_descriptor(checkpoint, network, options.size, {})
         make_index(index, checkpoint, options.references)
         rng = np.random.default_rng(1)
-        vectors = unit_length(rng.standard_normal((100, DIMENSIONS), np.float32))
+        vectors = scale_to_unit_length(rng.standard_normal((100, DIMENSIONS), np.float32))
         ready = [
             question("/api/vectors", "application/json", json.dumps({"vectors": [vector.tolist()]}).encode())
             for vector in vectors

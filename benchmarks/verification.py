@@ -21,7 +21,7 @@ from pipeline.tools.extractor import Extractor
 from pipeline.tools.match_model import open_model
 from pipeline.tools.match_verify import THREADS, verify_matches
 from submissions.index.matches import Match
-from submissions.search.exact import exact_distances
+from submissions.search.exact import compute_exact_distances
 
 NEAREST = 10
 CONSOLE = Console(width=120)
@@ -34,7 +34,7 @@ def nearest_pairs(extractor: Extractor, data: Path, nearest: int) -> list[Match]
     searched = extractor.normalize(queries.vectors)
     rows = np.argsort(-(searched @ references.vectors.T), axis=1)[:, :nearest]
     columns = np.repeat(np.arange(len(queries)), nearest)
-    distances = exact_distances(searched, references.vectors, columns, rows.ravel()).tolist()
+    distances = compute_exact_distances(searched, references.vectors, columns, rows.ravel()).tolist()
     pairs = zip(columns.tolist(), rows.ravel().tolist(), distances, strict=True)
     found = [Match(layout.query.paths[q], layout.reference.paths[r], -distance, None) for q, r, distance in pairs]
     return sorted(found, key=lambda match: -match.score)

@@ -90,7 +90,7 @@ def list_archive(path: Path) -> Listing:
     Raises:
         UserError: the archive cannot be read, or unpacks to more than `MAX_EXPANSION_RATIO` times its size.
     """
-    return _archive(path).listing
+    return _open_archive(path).listing
 
 
 def read_member(archive: Path, name: str, limit: int = MAX_MEMBER_BYTES) -> bytes:
@@ -104,7 +104,7 @@ def read_member(archive: Path, name: str, limit: int = MAX_MEMBER_BYTES) -> byte
     Raises:
         UserError: there is no such member, it is damaged, or the whole member is asked for and larger than `MAX_MEMBER_BYTES`.
     """
-    opened = _archive(archive)
+    opened = _open_archive(archive)
     try:
         content = opened.read(name, limit if limit < MAX_MEMBER_BYTES else MAX_MEMBER_BYTES + 1)
     except ARCHIVE_ERRORS as error:
@@ -138,7 +138,7 @@ def read_bytes(path: Path, limit: int | None = None) -> bytes:
         return read_member(archive, path.relative_to(archive).as_posix(), MAX_MEMBER_BYTES if limit is None else limit)
 
 
-def _archive(path: Path) -> _Archive:
+def _open_archive(path: Path) -> _Archive:
     try:
         state = path.stat()
     except OSError as error:
@@ -159,7 +159,7 @@ def _archive(path: Path) -> _Archive:
 def _open_zip(path: Path) -> _Archive:
     archive = zipfile.ZipFile(path)
     found = {info.filename: info for info in archive.infolist() if not info.is_dir()}
-    listing = _listing(found, lambda name: "encrypted" if found[name].flag_bits & 1 else None)
+    listing = _list_members(found, lambda name: "encrypted" if found[name].flag_bits & 1 else None)
 
     def read(name: str, limit: int) -> bytes:
         with archive.open(found[name]) as member:
@@ -186,10 +186,10 @@ def _open_tar(path: Path, size: int) -> _Archive:
         member = archive.extractfile(found[name])
         return b"" if member is None else member.read(limit)
 
-    return _Archive(_listing(found, lambda name: None), read, archive.close)
+    return _Archive(_list_members(found, lambda name: None), read, archive.close)
 
 
-def _listing(names: dict[str, zipfile.ZipInfo] | dict[str, tarfile.TarInfo], reason: Callable[[str], str | None]) -> Listing:
+def _list_members(names: dict[str, zipfile.ZipInfo] | dict[str, tarfile.TarInfo], reason: Callable[[str], str | None]) -> Listing:
     members: list[str] = []
     refused: dict[str, list[str]] = {}
     for name in names:

@@ -91,7 +91,7 @@ def cache_images(
         if form == "jpeg":
             ends, shapes, problems = _write_packed(images, resized, _encode_jpeg, pixels_file)
         elif aspect == "own":
-            ends, shapes, problems = _write_packed(images, resized, _raw_bytes, pixels_file)
+            ends, shapes, problems = _write_packed(images, resized, _get_bytes, pixels_file)
         else:
             ends, shapes, problems = _write_squares(images, size, resized, pixels_file)
         with whole_file(about_file) as temporary, temporary.open("wb") as file:
@@ -185,7 +185,7 @@ def _encode_jpeg(pixels: NDArray[np.uint8]) -> bytes:
     return bytes(cv2.imencode(".jpg", pixels[:, :, ::-1], [cv2.IMWRITE_JPEG_QUALITY, 95])[1].tobytes())
 
 
-def _raw_bytes(pixels: NDArray[np.uint8]) -> bytes:
+def _get_bytes(pixels: NDArray[np.uint8]) -> bytes:
     return pixels.tobytes()
 
 

@@ -82,7 +82,7 @@ def _to_rgb(image: Image.Image, name: Path, short_side: int | None) -> NDArray[n
         scale = min(width, height) / short_side
         image.draft(None, (int(width / scale), int(height / scale)) if scale > 1 else image.size)
     ImageOps.exif_transpose(image, in_place=True)
-    strips = _strips(image)
+    strips = _cut_strips(image)
     deep = image.mode.startswith("I") or image.mode == "F"
     top = 65535.0 if deep and max(np.asarray(image.crop(box)).max() for box in strips) > 255 else 255.0
     if len(strips) == 1:
@@ -93,7 +93,7 @@ def _to_rgb(image: Image.Image, name: Path, short_side: int | None) -> NDArray[n
     return pixels
 
 
-def _strips(image: Image.Image) -> list[tuple[int, int, int, int]]:
+def _cut_strips(image: Image.Image) -> list[tuple[int, int, int, int]]:
     """Return boxes (left, upper, right, lower) of whole rows, about PIXELS_PER_STRIP pixels each."""
     rows = max(1, PIXELS_PER_STRIP // image.width)
     return [(0, row, image.width, min(row + rows, image.height)) for row in range(0, image.height, rows)]
@@ -102,7 +102,7 @@ def _strips(image: Image.Image) -> list[tuple[int, int, int, int]]:
 def _strip_to_rgb(image: Image.Image, top: float) -> NDArray[np.uint8]:
     """Convert to RGB uint8 [h, w, 3]; `top` is the value of white in modes of more than 8 bits."""
     if image.mode.startswith("I") or image.mode == "F":
-        image = _eight_bits(image, top)
+        image = _to_eight_bits(image, top)
     if image.mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in image.info:
         image = image.convert("RGBA")
         white = Image.new("RGBA", image.size, "white")
@@ -110,6 +110,6 @@ def _strip_to_rgb(image: Image.Image, top: float) -> NDArray[np.uint8]:
     return np.asarray(image if image.mode == "RGB" else image.convert("RGB"))
 
 
-def _eight_bits(image: Image.Image, top: float) -> Image.Image:
+def _to_eight_bits(image: Image.Image, top: float) -> Image.Image:
     values = np.nan_to_num(np.asarray(image, dtype=np.float64), nan=0.0)
     return Image.fromarray(np.clip(values / top * 255, 0, 255).round().astype(np.uint8), mode="L")

@@ -90,11 +90,13 @@ def format_skipped_counts(skipped: dict[str, list[Path]]) -> str:
 
 def _describe_empty_source(source: Path, skipped: dict[str, list[Path]]) -> str:
     endings = " ".join(sorted(IMAGE_ENDINGS))
-    counts = format_skipped_counts({reason: below for reason, paths in skipped.items() if (below := _below(source, paths))})
+    counts = format_skipped_counts(
+        {reason: below for reason, paths in skipped.items() if (below := _select_below(source, paths))}
+    )
     return f"{source} holds no image (looked for {endings}, in subfolders too" + (f"; found: {counts})." if counts else ").")
 
 
-def _below(source: Path, paths: list[Path]) -> list[Path]:
+def _select_below(source: Path, paths: list[Path]) -> list[Path]:
     real = Path(os.path.realpath(source))
     return [path for path in paths if path == real or real in path.parents]
 
@@ -104,9 +106,9 @@ def _walk(source: Path, excluded: set[str]) -> Iterator[tuple[Path, str | None]]
     if source.is_file():
         path = Path(os.path.realpath(source.parent)) / source.name
         if is_archive(path):
-            yield from _members(path)
+            yield from _walk_members(path)
         else:
-            yield path, _reason(path)
+            yield path, _find_skip_reason(path)
         return
     if not source.is_dir():
         raise UserError(f"{source} is not a folder. Name a folder that holds images, an archive, a picture or @list.txt.")
@@ -118,13 +120,13 @@ def _walk(source: Path, excluded: set[str]) -> Iterator[tuple[Path, str | None]]
             if name.startswith("."):
                 yield path, "hidden"
             elif is_archive(path) and path.is_file():
-                yield from _members(path)
+                yield from _walk_members(path)
             else:
-                yield path, _reason(path)
+                yield path, _find_skip_reason(path)
     yield from ((Path(error.filename), "a folder that cannot be opened") for error in unreadable)
 
 
-def _reason(path: Path) -> str | None:
+def _find_skip_reason(path: Path) -> str | None:
     if not path.is_file():
         return "a broken link" if path.is_symlink() else "no regular file"
     if path.suffix.lower() in IMAGE_ENDINGS:
@@ -135,7 +137,7 @@ def _reason(path: Path) -> str | None:
         return "cannot be opened"
 
 
-def _members(archive: Path) -> Iterator[tuple[Path, str | None]]:
+def _walk_members(archive: Path) -> Iterator[tuple[Path, str | None]]:
     try:
         listing = list_archive(archive)
     except UserError:
@@ -152,10 +154,10 @@ def _members(archive: Path) -> Iterator[tuple[Path, str | None]]:
         elif path.suffix.lower() in IMAGE_ENDINGS:
             yield path, None
         else:
-            yield path, _member_reason(path)
+            yield path, _find_member_reason(path)
 
 
-def _member_reason(path: Path) -> str | None:
+def _find_member_reason(path: Path) -> str | None:
     try:
         return None if detect_format(read_bytes(path, SIGNATURE_BYTES)) else NOT_A_PICTURE
     except (OSError, UserError):

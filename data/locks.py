@@ -50,9 +50,9 @@ class _Holder:
         """Whether this is another session of the same machine that is still running."""
         return (
             self.host == HOST
-            and self.session != _session()
+            and self.session != _read_session()
             and is_running(self.session)
-            and self.started == _start_of(self.session)
+            and self.started == _read_start(self.session)
         )
 
 
@@ -71,7 +71,7 @@ def hold_lock_file(path: Path, busy: str) -> Iterator[None]:
         try:
             database.execute("BEGIN IMMEDIATE")
         except sqlite3.DatabaseError as error:
-            if _code(error) == sqlite3.SQLITE_BUSY:
+            if _read_code(error) == sqlite3.SQLITE_BUSY:
                 raise UserError(busy) from error
             _go_on_without(path, error)
         yield
@@ -113,7 +113,7 @@ def _connect(path: Path, wait: float) -> sqlite3.Connection:
         raise UserError(f"{path.parent} cannot be written ({error}).") from error
 
 
-def _code(error: sqlite3.DatabaseError) -> int:
+def _read_code(error: sqlite3.DatabaseError) -> int:
     """Return SQLite's primary error code, the lowest byte of the extended one."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
@@ -124,9 +124,9 @@ def _go_on_without(place: Path, error: sqlite3.DatabaseError) -> None:
     Raises:
         UserError: The error is another one.
     """
-    if _code(error) == sqlite3.SQLITE_FULL:
+    if _read_code(error) == sqlite3.SQLITE_FULL:
         raise disk_full(place) from error
-    if _code(error) != sqlite3.SQLITE_IOERR:
+    if _read_code(error) != sqlite3.SQLITE_IOERR:
         raise UserError(
             f"{place} cannot be locked ({error}). Make it writable; if its lock file {LOCK_NAME} is damaged, delete that."
         ) from error
@@ -135,20 +135,20 @@ def _go_on_without(place: Path, error: sqlite3.DatabaseError) -> None:
 
 def _take(database: sqlite3.Connection, folder: Path, doing: str, wait: float) -> None:
     now = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S")
-    own = _Holder(HOST, _session(), _start_of(_session()), doing, now)
+    own = _Holder(HOST, _read_session(), _read_start(_read_session()), doing, now)
     try:
         database.execute("BEGIN IMMEDIATE")
-        other = _holder(database)
+        other = _read_holder(database)
         if other is not None and other.is_active() and not wait:
-            raise _refusal(folder, other)
+            raise _make_refusal(folder, other)
         database.execute("CREATE TABLE IF NOT EXISTS holder (host TEXT, session INTEGER, started TEXT, doing TEXT, since TEXT)")
         database.execute("DELETE FROM holder")
         database.execute("INSERT INTO holder VALUES (?, ?, ?, ?, ?)", tuple(vars(own).values()))
         database.execute("COMMIT")
         database.execute("BEGIN IMMEDIATE")
     except sqlite3.DatabaseError as error:
-        if _code(error) == sqlite3.SQLITE_BUSY:
-            raise _refusal(folder, _holder(database)) from error
+        if _read_code(error) == sqlite3.SQLITE_BUSY:
+            raise _make_refusal(folder, _read_holder(database)) from error
         _go_on_without(folder, error)
 
 
@@ -160,23 +160,23 @@ def _leave(database: sqlite3.Connection) -> None:
             database.execute("COMMIT")
 
 
-def _holder(database: sqlite3.Connection) -> _Holder | None:
+def _read_holder(database: sqlite3.Connection) -> _Holder | None:
     with suppress(sqlite3.DatabaseError):  # no holder yet, or it is being written
         row = database.execute("SELECT host, session, started, doing, since FROM holder").fetchone()
         return None if row is None else _Holder(*row)
     return None
 
 
-def _refusal(folder: Path, holder: _Holder | None) -> UserError:
+def _make_refusal(folder: Path, holder: _Holder | None) -> UserError:
     return UserError(f"{folder} is in use ({holder or 'by another process'}). Wait for it, stop it, or name another folder.")
 
 
-def _session() -> int:
+def _read_session() -> int:
     named = os.environ.get(SESSION_VARIABLE, "")
     return int(named) if named.isdecimal() else os.getpid()
 
 
-def _start_of(process: int) -> str:
+def _read_start(process: int) -> str:
     try:
         return Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
     except (OSError, IndexError):

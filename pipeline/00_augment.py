@@ -1,16 +1,16 @@
 """Step 00: edit validation images into a synthetic query set with ground truth, and draw contact sheets of the edits."""
 
-from pipeline.run.cli import chosen_run, report_errors, step_parser
+from pipeline.run.cli import make_step_parser, open_chosen_run, report_errors
 from pipeline.steps.definitions import AUGMENT, run_step
 
 
 def main() -> None:
     """Parse the command line and do the step."""
-    parser = step_parser(__doc__)
+    parser = make_step_parser(__doc__)
     parser.add_argument("--preview", type=int, metavar="N", help="only draw the contact sheets, of N images")
     options = parser.parse_args()
     with report_errors():
-        run = chosen_run(options)
+        run = open_chosen_run(options)
         if options.preview is not None:
             # imported here: an up-to-date step must return at once
             from pipeline.steps.augment import draw_sheets

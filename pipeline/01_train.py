@@ -4,18 +4,18 @@ Under torchrun, the images of a batch and the class matrix are distributed over 
 torchrun --nproc-per-node 4 -- pipeline/01_train.py --run DIR
 """
 
-from pipeline.run.cli import chosen_run, report_errors, step_parser
+from pipeline.run.cli import make_step_parser, open_chosen_run, report_errors
 from pipeline.steps.definitions import TRAIN, run_step
 
 
 def main() -> None:
     """Parse the command line and do the step."""
-    parser = step_parser(__doc__)
+    parser = make_step_parser(__doc__)
     parser.add_argument("--plan", action="store_true", help="only print the memory, time and disk space that every stage needs")
     parser.add_argument("--processes", type=int, default=1, metavar="N", help="with --plan: number of processes to plan for")
     options = parser.parse_args()
     with report_errors():
-        run = chosen_run(options)
+        run = open_chosen_run(options)
         if options.plan:
             # imported here: an up-to-date step must return at once
             from pipeline.steps.plan import print_plan

@@ -5,13 +5,13 @@ Under torchrun, the images are distributed over processes: torchrun --nproc-per-
 
 from data.errors import UserError
 from models.shipped import SHIPPED
-from pipeline.run.cli import chosen_run, named_path, report_errors, step_parser
+from pipeline.run.cli import make_step_parser, named_path, open_chosen_run, report_errors
 from pipeline.steps.definitions import EMBED, run_step
 
 
 def main() -> None:
     """Parse the command line and do the step."""
-    parser = step_parser(__doc__)
+    parser = make_step_parser(__doc__)
     parser.add_argument(
         "--checkpoint",
         type=named_path,
@@ -31,7 +31,7 @@ def main() -> None:
                 "(embedding.workers)."
             )
         if options.checkpoint is None and options.images is None and options.output is None:
-            run_step(chosen_run(options), EMBED, options.force)
+            run_step(open_chosen_run(options), EMBED, options.force)
         elif options.images is None or options.output is None:
             raise UserError(
                 "--images and --output must be given together, optionally with --checkpoint; give none of them to embed a run."

@@ -1,14 +1,14 @@
 """Step 03: concatenate the models' embeddings, choose PCA and normalisation on the synthetic queries, project all sets."""
 
-from pipeline.run.cli import chosen_run, report_errors, step_parser
+from pipeline.run.cli import make_step_parser, open_chosen_run, report_errors
 from pipeline.steps.definitions import ENSEMBLE, run_step
 
 
 def main() -> None:
     """Parse the command line and do the step."""
-    options = step_parser(__doc__).parse_args()
+    options = make_step_parser(__doc__).parse_args()
     with report_errors():
-        run_step(chosen_run(options), ENSEMBLE, options.force)
+        run_step(open_chosen_run(options), ENSEMBLE, options.force)
 
 
 if __name__ == "__main__":

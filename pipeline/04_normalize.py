@@ -1,16 +1,16 @@
 """Step 04: normalise the queries against their training neighbours, by the method chosen on the synthetic queries."""
 
-from pipeline.run.cli import chosen_run, report_errors, step_parser
+from pipeline.run.cli import make_step_parser, open_chosen_run, report_errors
 from pipeline.steps.definitions import NORMALIZE, run_step
 
 
 def main() -> None:
     """Parse the command line and do the step."""
-    parser = step_parser(__doc__)
+    parser = make_step_parser(__doc__)
     parser.add_argument("--sweep", action="store_true", help="only print µAP on the synthetic queries for many methods, β and k")
     options = parser.parse_args()
     with report_errors():
-        run = chosen_run(options)
+        run = open_chosen_run(options)
         if options.sweep:
             # imported here: an up-to-date step must return at once
             from pipeline.steps.sweep import print_sweep

@@ -1,12 +1,12 @@
 """Step 05: write the submission, validate it as the platform would, and write the matching track's CSV."""
 
-from pipeline.run.cli import chosen_run, named_path, report_errors, step_parser
+from pipeline.run.cli import make_step_parser, named_path, open_chosen_run, report_errors
 from pipeline.steps.definitions import SUBMIT, run_step
 
 
 def main() -> None:
     """Parse the command line and do the step."""
-    parser = step_parser(__doc__)
+    parser = make_step_parser(__doc__)
     parser.add_argument(
         "--check", type=named_path, metavar="FILE", help="only validate this file, and its ids if --data is given"
     )
@@ -18,7 +18,7 @@ def main() -> None:
 
             check_submission(options.check, options.data)
         else:
-            run = chosen_run(options)
+            run = open_chosen_run(options)
             run_step(run, SUBMIT, options.force)
             print(f"submission: {run.paths.submission}, matching track: {run.paths.matches}")
 

@@ -6,7 +6,7 @@ Under torchrun, the references of a --submission are distributed over processes,
 import argparse
 
 from data.errors import UserError
-from pipeline.run.cli import chosen_run, named_path, report_errors, step_parser
+from pipeline.run.cli import make_step_parser, named_path, open_chosen_run, report_errors
 from pipeline.run.paths import SETS
 from pipeline.run.run import Run
 from pipeline.steps.definitions import SCORE, has_ground_truth, run_step
@@ -14,7 +14,7 @@ from pipeline.steps.definitions import SCORE, has_ground_truth, run_step
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    parser = step_parser(__doc__)
+    parser = make_step_parser(__doc__)
     parser.add_argument(
         "--submission", type=named_path, metavar="FILE", help="score this submission (.h5) or matching-track file (.csv)"
     )
@@ -68,7 +68,7 @@ def score(options: argparse.Namespace) -> None:
     if options.subsets:
         from pipeline.steps.subsets import print_subsets
 
-        run = chosen_run(options)
+        run = open_chosen_run(options)
         for part in SETS:
             for model in run.recipe.models:
                 run.require(run.paths.embeddings(model, part))
@@ -77,13 +77,13 @@ def score(options: argparse.Namespace) -> None:
     elif options.index is not None:
         from pipeline.steps.approximate_recall import print_index_recall
 
-        print_index_recall(chosen_run(options), options.index, options.nprobe, options.force)
+        print_index_recall(open_chosen_run(options), options.index, options.nprobe, options.force)
     elif options.compare is not None:
         from pipeline.steps.compare import compare
 
         others = len(options.compare) == 1
         compare(
-            paths=[*options.compare, chosen_run(options).folder] if others else options.compare,
+            paths=[*options.compare, open_chosen_run(options).folder] if others else options.compare,
             data=options.data,
             ground_truth=options.ground_truth,
             edits=options.edits,
@@ -94,7 +94,7 @@ def score(options: argparse.Namespace) -> None:
 
         score_file(options.submission, options.ground_truth, options.output, options.details, options.edits)
     else:
-        score_run(chosen_run(options), options.force)
+        score_run(open_chosen_run(options), options.force)
 
 
 def score_run(run: Run, force: bool) -> None:

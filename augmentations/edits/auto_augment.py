@@ -16,12 +16,12 @@ def auto_augment(image: Image, seed: int) -> Image:
     pixels = torch.from_numpy(np.ascontiguousarray(image)).permute(2, 0, 1)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        edited = _policy()(pixels)
+        edited = _make_policy()(pixels)
     return np.ascontiguousarray(edited.permute(1, 2, 0).numpy())
 
 
 @lru_cache(maxsize=1)
-def _policy() -> Any:
+def _make_policy() -> Any:
     from torchvision.transforms import AutoAugment, AutoAugmentPolicy
 
     return AutoAugment(AutoAugmentPolicy.IMAGENET)

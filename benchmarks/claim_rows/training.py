@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from augmentations.dataset import normalize_pixels
-from augmentations.in_aug import InAug, InAugImages, in_aug
+from augmentations.in_aug import InAug, InAugImages, choose_in_aug
 from data.images import ImageSet
 from data.labels import LabelledImages
 from data.loader import CleanImages
@@ -85,7 +85,7 @@ def draw_shapes(folder: Path) -> Shapes:
     train, held_out = _part(known, place < TRAINED), _part(known, place >= TRAINED)
     overlays = unseen.images.select(unseen.images.ids[-8:])
     unseen = _part(unseen, np.arange(len(unseen)) < len(unseen) - 8)
-    return Shapes(train, held_out, unseen, overlays, in_aug(train, 1, COPIED), in_aug(held_out, 2, COPIED))
+    return Shapes(train, held_out, unseen, overlays, choose_in_aug(train, 1, COPIED), choose_in_aug(held_out, 2, COPIED))
 
 
 def train(bench: Bench, name: str, seed: int, batch: int = BATCH, **changed: Any) -> Trained:
@@ -120,7 +120,7 @@ def vectors_of(
         CleanImages(images, size) if isinstance(images, ImageSet) else InAugImages(images, size)
     )
     found: list[Tensor] = []
-    with torch.inference_mode(), descriptor.pooling.temporary_exponent(exponent):
+    with torch.inference_mode(), descriptor.pooling.set_exponent_temporarily(exponent):
         for pixels, _ in DataLoader(dataset, 128):
             batch = torch.rot90(normalize_pixels(pixels, descriptor.mean, descriptor.std), turns, dims=(2, 3))
             found.append(descriptor(batch, raw=raw))

@@ -72,8 +72,8 @@ def embed_images(checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSe
 
     first = 0
     with (
-        descriptor.pooled_with(settings.pooling_exponent),
-        descriptor.whitened_with(settings.whiten),
+        descriptor.use_exponent(settings.pooling_exponent),
+        descriptor.use_whitening(settings.whiten),
     ):  # restored, because a validated descriptor continues training
         for vectors, unreadable in map_in_parallel(embed, loader, device):
             check_finite(vectors, images, first)

@@ -72,7 +72,7 @@ def embed_with_all(networks: list[Embedder], images: ImageSet, settings: Embeddi
         UserError: A vector is not finite.
     """
     workers = choose_workers(settings.workers) if len(images) > MAX_IMAGES_WITHOUT_WORKERS else 0
-    sizes = square_sizes(networks)
+    sizes = list_square_sizes(networks)
     loaders = [DataLoader(CleanImages(images, size), settings.batch_size, num_workers=workers) for size in sizes]
     first = 0
     for batches in zip(*loaders, strict=True):
@@ -85,6 +85,6 @@ def embed_with_all(networks: list[Embedder], images: ImageSet, settings: Embeddi
         first += len(vectors)
 
 
-def square_sizes(networks: list[Embedder]) -> list[int]:
+def list_square_sizes(networks: list[Embedder]) -> list[int]:
     """Return all input sizes of the networks in pixels, ascending."""
     return sorted({size for network in networks for size in network.sizes})

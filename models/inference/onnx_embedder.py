@@ -65,7 +65,7 @@ def open_onnx(path: Path) -> Embedder:
         raise UserError(
             f"{path} is not an ONNX file that can be run: {(str(error) or type(error).__name__).splitlines()[0]}"
         ) from error
-    description = _description(path, session.get_modelmeta().custom_metadata_map)
+    description = _read_description(path, session.get_modelmeta().custom_metadata_map)
     names = {size: input_name(size) for size in description.sizes}
     inputs, outputs = {item.name for item in session.get_inputs()}, {item.name: item.shape for item in session.get_outputs()}
     if inputs != set(names.values()) or VECTORS not in outputs:
@@ -80,7 +80,7 @@ def open_onnx(path: Path) -> Embedder:
     return Embedder(description.sizes, description.dimensions, embed)
 
 
-def _description(path: Path, metadata: dict[str, str]) -> OnnxDescription:
+def _read_description(path: Path, metadata: dict[str, str]) -> OnnxDescription:
     try:
         return OnnxDescription.model_validate(json.loads(metadata[DESCRIPTION]))
     except (KeyError, ValueError, ValidationError, RecursionError) as error:

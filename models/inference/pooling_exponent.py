@@ -63,7 +63,7 @@ def embed_at_exponents(
         For each p, unit vectors float32 [n, d].
     """
     found: dict[float, list[Tensor]] = {exponent: [] for exponent in exponents}
-    with descriptor.pooling.temporary_exponent(), torch.no_grad():
+    with descriptor.pooling.set_exponent_temporarily(), torch.no_grad():
         for features in _extract_features(descriptor, DataLoader(images, batch_size, num_workers=workers)):
             for exponent, vectors in found.items():
                 descriptor.pooling.set_exponent(exponent)
@@ -105,10 +105,10 @@ def learn_exponent(
     optimizer = torch.optim.SGD([exponent], settings.learning_rate, settings.momentum)
     schedule = torch.optim.lr_scheduler.PolynomialLR(optimizer, len(loader), settings.power)
     losses: list[tuple[float, float]] = []
-    with descriptor.pooling.temporary_exponent():
+    with descriptor.pooling.set_exponent_temporarily():
         exponent.requires_grad_(True)
         for features, classes in zip(_extract_features(descriptor, loader), targets, strict=True):
-            with descriptor.pooling.temporary_exponent(start), torch.no_grad():
+            with descriptor.pooling.set_exponent_temporarily(start), torch.no_grad():
                 before = float(_classification_loss(descriptor, features, classifier, classes))
             loss = _classification_loss(descriptor, features, classifier, classes)
             losses.append((before, float(loss.detach())))

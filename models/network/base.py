@@ -28,7 +28,7 @@ class ImageDescriptor(nn.Module):
     def pool_with(self, exponent: float | None) -> None:
         """Set GeM's exponent p permanently; None, or a descriptor without GeM, changes nothing."""
 
-    def pooled_with(self, exponent: float | None) -> AbstractContextManager[None]:
+    def use_exponent(self, exponent: float | None) -> AbstractContextManager[None]:
         """Set GeM's exponent p within the block; None, or a descriptor without GeM, changes nothing."""
         return nullcontext()
 
@@ -38,7 +38,7 @@ class ImageDescriptor(nn.Module):
             self.whitens = whiten
 
     @contextmanager
-    def whitened_with(self, whiten: bool | None) -> Iterator[None]:
+    def use_whitening(self, whiten: bool | None) -> Iterator[None]:
         """Set within the block whether vectors are whitened; None changes nothing."""
         before = self.whitens
         self.whiten_with(whiten)

@@ -45,7 +45,7 @@ class Descriptor(ImageDescriptor):
     def __init__(self, settings: DescriptorSettings, load_weights: bool = True) -> None:
         super().__init__()
         self.settings: DescriptorSettings = settings
-        self.backbone = _backbone(settings, load_weights)
+        self.backbone = _build_backbone(settings, load_weights)
         self.pooling = GeM(settings.pooling_exponent, settings.train_pooling_exponent)
         self.dimensions = settings.dimensions or self.backbone.num_features
         if settings.dimensions is not None:
@@ -77,20 +77,20 @@ class Descriptor(ImageDescriptor):
         """Set GeM's exponent p permanently; None changes nothing."""
         self.pooling.set_exponent(exponent)
 
-    def pooled_with(self, exponent: float | None) -> AbstractContextManager[None]:
+    def use_exponent(self, exponent: float | None) -> AbstractContextManager[None]:
         """Set GeM's exponent p within the block, for validation during training."""
-        return self.pooling.temporary_exponent(exponent)
+        return self.pooling.set_exponent_temporarily(exponent)
 
     def features(self, images: Tensor) -> Tensor:
         """Return the backbone's feature maps of images [n, 3, h, w]: [n, c, h', w'], or with domains [4 n, c, h', w']."""
         if not self.settings.domains:
-            return self._maps(images)
+            return self._compute_maps(images)
         if images.shape[2] == images.shape[3]:
-            return self._maps(rotate_to_all_domains(images))
-        maps = [self._maps(torch.rot90(images, domain, dims=(2, 3))) for domain in range(len(DOMAINS))]
+            return self._compute_maps(rotate_to_all_domains(images))
+        maps = [self._compute_maps(torch.rot90(images, domain, dims=(2, 3))) for domain in range(len(DOMAINS))]
         return torch.cat([part.mT if domain % 2 else part for domain, part in enumerate(maps)])  # equal for pooling
 
-    def _maps(self, images: Tensor) -> Tensor:
+    def _compute_maps(self, images: Tensor) -> Tensor:
         maps: Tensor = self.backbone.forward_features(images)
         return maps
 
@@ -99,7 +99,7 @@ class Descriptor(ImageDescriptor):
         pooled = self.pooling(features)
         with torch.autocast(features.device.type, enabled=False):
             if self.settings.domains:
-                parts = self._heads(pooled.float())
+                parts = self._apply_heads(pooled.float())
                 return parts if raw else functional.normalize(functional.normalize(parts, dim=2).transpose(0, 1).flatten(1))
             embeddings: Tensor = self.projection(pooled.float()) if self.settings.dimensions is not None else pooled.float()
             if raw:
@@ -118,7 +118,7 @@ class Descriptor(ImageDescriptor):
         """Return the whitening Φ applied before normalisation; None if there is none."""
         return Whitening(self.whitening_matrix, self.whitening_mean) if self.settings.whiten else None
 
-    def _heads(self, pooled: Tensor) -> Tensor:
+    def _apply_heads(self, pooled: Tensor) -> Tensor:
         """Project [4 n, c] to [4, n, d / 4]: each domain through its own head, or all through the shared one."""
         weight = self.projection.weight
         heads = weight.chunk(len(DOMAINS)) if self.settings.domains == "split" else [weight] * len(DOMAINS)
@@ -162,7 +162,7 @@ def check_image_sizes(descriptor: Descriptor, sizes: Iterable[int]) -> None:
     descriptor.train(was_training)
 
 
-def _backbone(settings: DescriptorSettings, load_weights: bool) -> Any:
+def _build_backbone(settings: DescriptorSettings, load_weights: bool) -> Any:
     name = settings.backbone
     check_backbone(name)
     pretrained = load_weights and settings.weights == "pretrained"

@@ -76,7 +76,7 @@ class GaborEnergies(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.register_buffer("filters", _gabor_filters(self.directions, wavelength=4.0, sigma=2.2, reach=self.reach))
+        self.register_buffer("filters", _make_gabor_filters(self.directions, wavelength=4.0, sigma=2.2, reach=self.reach))
 
     def forward(self, images: Tensor) -> Tensor:
         """Return features [n, 512] of images [n, 3, h, w] in 0…1."""
@@ -121,7 +121,7 @@ _FEATURES: dict[HandmadeKind, Callable[[], nn.Module]] = {
 }
 
 
-def _gabor_filters(directions: int, wavelength: float, sigma: float, reach: int) -> Tensor:
+def _make_gabor_filters(directions: int, wavelength: float, sigma: float, reach: int) -> Tensor:
     """Return even, then odd filters [2 · directions, 1, 2 · reach + 1, 2 · reach + 1], which do not respond to flat areas."""
     places = torch.arange(-reach, reach + 1, dtype=torch.float64)
     down, right = torch.meshgrid(places, places, indexing="ij")

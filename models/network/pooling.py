@@ -38,7 +38,7 @@ class GeM(nn.Module):
             self.exponent.data.fill_(exponent)
 
     @contextmanager
-    def temporary_exponent(self, exponent: float | None = None) -> Iterator[None]:
+    def set_exponent_temporarily(self, exponent: float | None = None) -> Iterator[None]:
         """Set p within the block, which may change it further; then restore value, gradient and trainability.
 
         Args:

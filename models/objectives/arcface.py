@@ -130,7 +130,7 @@ class _ClassSums(torch.autograd.Function):
             own = ((embeddings * matrix[rows]).sum(dim=1) / lengths[rows]).masked_fill_(~inside, 0)
         total = torch.full((len(embeddings),), -torch.inf, device=embeddings.device)
         for start in range(0, len(matrix), chunk):
-            logits = _logits_of_others(embeddings, matrix, lengths, inside, rows, scale, start, chunk, product_dtype)
+            logits = _compute_logits_of_others(embeddings, matrix, lengths, inside, rows, scale, start, chunk, product_dtype)
             total = torch.logaddexp(total, logits.logsumexp(dim=1))
         own, total = sum_over_processes(own), log_sum_over_processes(total)
         ctx.save_for_backward(embeddings, matrix, lengths, inside, rows, total)
@@ -147,7 +147,9 @@ class _ClassSums(torch.autograd.Function):
         total = total.clamp(min=torch.finfo(torch.float32).min)  # −∞ if no other class was drawn
         for start in range(0, len(matrix), ctx.chunk):
             part = slice(start, start + ctx.chunk)
-            weights = _logits_of_others(embeddings, matrix, lengths, inside, rows, ctx.scale, start, ctx.chunk, ctx.product_dtype)
+            weights = _compute_logits_of_others(
+                embeddings, matrix, lengths, inside, rows, ctx.scale, start, ctx.chunk, ctx.product_dtype
+            )
             weights = weights.sub_(total[:, None]).exp_().mul_((to_total * ctx.scale / largest)[:, None])
             unit = matrix[part] / lengths[part, None]
             to_embeddings += _multiply(weights, unit, ctx.product_dtype)
@@ -177,7 +179,7 @@ def _remove_part_along(gradient: Tensor, unit: Tensor) -> Tensor:
     return gradient.addcmul_(unit, torch.linalg.vecdot(gradient, unit)[:, None], value=-1)
 
 
-def _logits_of_others(
+def _compute_logits_of_others(
     embeddings: Tensor,
     matrix: Tensor,
     lengths: Tensor,

@@ -28,7 +28,7 @@ def check_class_counts(settings: ModelSettings, available: int, report: Callable
         return
     asked = ", ".join(f"stage {number} wants {wanted:,} classes" for number, wanted in short)
     repeated = [number for number, _ in short if repeats_stage_before(settings.stages, number - 1, available)]
-    left_out = f" {_numbered(repeated)} would repeat the stage before and is left out." if repeated else ""
+    left_out = f" {_format_stages(repeated)} would repeat the stage before and is left out." if repeated else ""
     report(
         f"  {asked}, but there are {available:,}: it learns those.{left_out} Add images (extra_classes) or lower the stages' "
         "classes in the recipe.",
@@ -53,6 +53,6 @@ def repeats_stage_before(stages: Sequence[StageSettings], index: int, available:
     return before.classes != now.classes and not grows and before == now.model_copy(update={"classes": before.classes})
 
 
-def _numbered(stages: list[int]) -> str:
+def _format_stages(stages: list[int]) -> str:
     """Format stage numbers, such as "each of the stages 6, 7"."""
     return f"stage {stages[0]}" if len(stages) == 1 else f"each of the stages {', '.join(map(str, stages))}"

@@ -74,7 +74,7 @@ def learn_whitening(
     found: list[Tensor] = []
     some = ImageSet(images.ids[:WHITENING_IMAGES], images.paths[:WHITENING_IMAGES])
     loader = DataLoader(CleanImages(some, embedding.image_size or trained_at), 64, num_workers=choose_workers(workers))
-    with descriptor.pooled_with(embedding.pooling_exponent):
+    with descriptor.use_exponent(embedding.pooling_exponent):
         for pixels, readable in tqdm(loader, desc="whitening", unit="batch", leave=False):
             if readable.any():
                 shown = normalize_pixels(pixels[readable].to(device), descriptor.mean, descriptor.std)

@@ -130,7 +130,7 @@ def plan_model(
             continue
         classes = min(stage.classes or len(sizes), len(sizes))
         iterations = settings.iterations_of(stage)
-        one_pass = _images_of_a_pass(settings.sampling, sizes[:classes])
+        one_pass = _count_images_per_pass(settings.sampling, sizes[:classes])
         batch, width = min(stage.batch_size, one_pass), descriptor.dimensions
         seen = one_pass if iterations is None else iterations * batch
         if (stage.image_size, batch) not in measured:
@@ -180,7 +180,7 @@ class _Step:
     seconds_per_edit: float = 0.0
 
 
-def _images_of_a_pass(sampling: SamplingSettings, sizes: NDArray[np.int64]) -> int:
+def _count_images_per_pass(sampling: SamplingSettings, sizes: NDArray[np.int64]) -> int:
     """With their further copies; sizes [C]: images of each class."""
     match sampling:
         case SamplingSettings(kind="repeated", copies=copies):
@@ -205,7 +205,7 @@ def _measure_step(settings: ModelSettings, descriptor: Descriptor, stage: StageS
     for measuring in (False, True):  # the first step allocates and chooses algorithms
         with (
             report_lack_of_memory(work, REMEDY),
-            _timing(device) as spent,
+            _measure_time(device) as spent,
             _record_saved_bytes(held, descriptor),
             autocast(device, settings.precision),
         ):
@@ -226,7 +226,7 @@ def _time_steps(optimizer: torch.optim.Optimizer, device: torch.device) -> float
     """Seconds of a step of the optimiser, whose parameters have gradients; the gradients are clipped as in training."""
     seconds = 0.0
     for _ in range(2):  # the first makes the state
-        with _timing(device) as spent:
+        with _measure_time(device) as spent:
             clip_grad_norm_([parameter for group in optimizer.param_groups for parameter in group["params"]], 1.0)
             optimizer.step()
         seconds = spent[0]
@@ -255,7 +255,7 @@ def _time_head(settings: ModelSettings, dimensions: int, batch: int, classes: in
     embeddings = torch.randn(batch, dimensions, device=device, requires_grad=True)
     seconds = 0.0
     for _ in range(2):  # the first is slower
-        with _timing(device) as spent, autocast(device, settings.precision):
+        with _measure_time(device) as spent, autocast(device, settings.precision):
             objective(embeddings, torch.arange(batch, device=device) % classes).loss.backward()
         seconds = spent[0]
     return seconds + _time_steps(optimizer, device)
@@ -279,7 +279,7 @@ def _time_edits(settings: ModelSettings, stage: StageSettings) -> float:
 
 
 @contextmanager
-def _timing(device: torch.device) -> Iterator[list[float]]:
+def _measure_time(device: torch.device) -> Iterator[list[float]]:
     spent = [0.0]
     started = time.perf_counter()
     yield spent

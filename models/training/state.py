@@ -63,7 +63,7 @@ def save_state(folder: Path, identity: Identity, progress: Progress, state: Mapp
 
     Args:
         folder: The training's folder.
-        identity: What the training is of, from `training_identity`.
+        identity: What the training is of, from `identify_training`.
         progress: Where it stands.
         state: This process's part: nested dicts and lists of tensors and JSON values.
         fabric: The processes.
@@ -106,7 +106,7 @@ def load_state(folder: Path, identity: Identity, fabric: Fabric) -> tuple[Progre
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
         progress = Progress(**about["progress"])
-        if different := _differences(about["identity"], identity):
+        if different := _describe_differences(about["identity"], identity):
             if _is_finished(about["identity"], progress):
                 fabric.print(f"  the training in {folder} is finished, but was another one ({different}): training starts again")
                 return None
@@ -126,7 +126,7 @@ def load_state(folder: Path, identity: Identity, fabric: Fabric) -> tuple[Progre
         raise UserError(f"{path} or a file beside it cannot be read ({error}). Delete it to train from the beginning.") from error
 
 
-def training_identity(
+def identify_training(
     settings: ModelSettings, classes: ImageSet, overlays: ImageSet, labels: list[int] | None, seed: int, name: str
 ) -> Identity:
     """Return what identifies a training, so that a saved state is continued only by the same one.
@@ -147,7 +147,7 @@ def training_identity(
     }
 
 
-def as_it_began(folder: Path, identity: Identity, aspect: str | None) -> Identity:
+def restore_identity(folder: Path, identity: Identity, aspect: str | None) -> Identity:
     """`identity`, without DRAWN_FOR and ASPECT where the training saved in `folder` began before they were part of it.
 
     Such a training drew the same edits in every stage and every model, or edited squares, and goes on so.
@@ -176,7 +176,7 @@ def _is_finished(identity: Identity, progress: Progress) -> bool:
     return progress.stage >= len(identity["settings"]["stages"])
 
 
-def _differences(saved: Identity, wanted: Identity) -> str:
+def _describe_differences(saved: Identity, wanted: Identity) -> str:
     """Describe the differences; "" if equal. A key that was added since counts as equal while its value is null."""
     before, now = _flatten_keys(saved), _flatten_keys(wanted)
     names = [name for name in before | now if before.get(name) != now.get(name)]

@@ -46,7 +46,16 @@ from models.training.final_whitening import check_whitening, choose_whitening_im
 from models.training.launch import launch_fabric
 from models.training.learner import Learner, build_learner, set_up_network
 from models.training.stage import StageRun, run_stage
-from models.training.state import ASPECT, DRAWN_FOR, Identity, Progress, as_it_began, load_state, save_state, training_identity
+from models.training.state import (
+    ASPECT,
+    DRAWN_FOR,
+    Identity,
+    Progress,
+    identify_training,
+    load_state,
+    restore_identity,
+    save_state,
+)
 from models.training.teacher import compute_prototypes, load_teacher_vectors
 
 COLLAPSED = 0.05  # of the way from the smallest mean singular value to the largest
@@ -101,8 +110,8 @@ def train_model(
     for stage in settings.stages:
         check_probabilities(settings.edits_of(stage, stage.intensity))
     labelled = None if labels is None else class_of
-    wanted = training_identity(settings, classes, overlays, labelled, seed, name)
-    identity = as_it_began(folder, wanted, settings.aspect)
+    wanted = identify_training(settings, classes, overlays, labelled, seed, name)
+    identity = restore_identity(folder, wanted, settings.aspect)
     saved = load_state(folder, identity, fabric)
     progress, state = saved or (Progress(), {})
     if not saved:

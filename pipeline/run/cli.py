@@ -38,7 +38,7 @@ def named_path(text: str) -> Path:
     return Path(text)
 
 
-def step_parser(description: str | None) -> argparse.ArgumentParser:
+def make_step_parser(description: str | None) -> argparse.ArgumentParser:
     """Return a parser with the options that every step has."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--run", type=named_path, metavar="DIR", help="run folder; without it the latest run under runs/")
@@ -54,8 +54,8 @@ def step_parser(description: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def chosen_run(options: argparse.Namespace) -> Run:
-    """Open the run that the options of `step_parser` name, creating it if it is new.
+def open_chosen_run(options: argparse.Namespace) -> Run:
+    """Open the run that the options of `make_step_parser` name, creating it if it is new.
 
     Raises:
         UserError: when there is no such run, data set or recipe, or the recipe is invalid (see `open_run`).

@@ -40,9 +40,9 @@ def find_changes(before: Manifest, now: Manifest, outputs: list[Path]) -> list[s
     """
     if not before:
         return ["no manifest"]
-    found = [problem for path in outputs if (problem := _lost(path, before.get("sizes", {}).get(str(path), 1)))]
+    found = [problem for path in outputs if (problem := _describe_loss(path, before.get("sizes", {}).get(str(path), 1)))]
     for part in ("inputs", "parameters"):
-        old, new = _comparable(before.get(part)), _comparable(now[part])
+        old, new = _reduce_for_comparison(before.get(part)), _reduce_for_comparison(now[part])
         if isinstance(old, dict) and isinstance(new, dict):
             keys = [key for key in old | new if old.get(key) != new.get(key)]
             found += [f"{part[:-1]} {key} changed" for key in keys]
@@ -51,7 +51,7 @@ def find_changes(before: Manifest, now: Manifest, outputs: list[Path]) -> list[s
     return found
 
 
-def _comparable(value: Any) -> Any:
+def _reduce_for_comparison(value: Any) -> Any:
     """Drop keys with null values, and the folders of fingerprinted files.
 
     Optional settings introduced after a manifest was written are missing in it. A run that was moved, or is given by another
@@ -61,18 +61,18 @@ def _comparable(value: Any) -> Any:
         case [str(path), int(size), int(time)]:
             return [Path(path).name, size, time]
         case dict():
-            return {key: _comparable(item) for key, item in value.items() if item is not None}
+            return {key: _reduce_for_comparison(item) for key, item in value.items() if item is not None}
         case list():
-            return [_comparable(item) for item in value]
+            return [_reduce_for_comparison(item) for item in value]
     return value
 
 
-def sizes(outputs: list[Path]) -> dict[str, int]:
+def measure_sizes(outputs: list[Path]) -> dict[str, int]:
     """Return the sizes in bytes of the outputs that are files, by path, to detect files truncated by a power failure."""
     return {str(path): path.stat().st_size for path in outputs if path.is_file()}
 
 
-def _lost(path: Path, size: int) -> str:
+def _describe_loss(path: Path, size: int) -> str:
     """Describe what is wrong with an output that should have at least `size` bytes; empty if nothing is."""
     if not path.exists():
         return f"{path} is gone"

@@ -19,7 +19,7 @@ from submissions.settings import EnsembleSettings, NormalizationSettings
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-def _plain_name(name: str) -> str:
+def _check_name(name: str) -> str:
     if not PLAIN_NAME.fullmatch(name):
         raise ValueError(
             "a model's name is used as a folder name: 1 to 64 letters, digits, '.', '_' or '-', starting with a letter or digit"
@@ -116,7 +116,7 @@ class Recipe(Settings):
     split: SplitSettings = SplitSettings()
     extra_classes: ClassSettings = ClassSettings()
     queries: QuerySettings = QuerySettings()
-    models: dict[Annotated[str, AfterValidator(_plain_name)], AnyModel] = Field(min_length=1)
+    models: dict[Annotated[str, AfterValidator(_check_name)], AnyModel] = Field(min_length=1)
     embedding: EmbeddingSettings = EmbeddingSettings()
     ensemble: EnsembleSettings = EnsembleSettings()
     normalization: NormalizationSettings = NormalizationSettings()
@@ -175,7 +175,7 @@ def read_recipe(path: Path) -> Recipe:
     try:
         return Recipe.model_validate(content)
     except ValidationError as error:
-        problems = "\n".join(f"  {_problem(dict(item))}" for item in error.errors())
+        problems = "\n".join(f"  {_describe_problem(dict(item))}" for item in error.errors())
         raise UserError(f"the recipe {path} has {error.error_count()} problem(s):\n{problems}") from error
 
 
@@ -207,7 +207,7 @@ def scale_recipe(recipe: Recipe, share: float) -> Recipe:
     return recipe.model_copy(update={"models": models, "queries": queries.model_copy(update={"count": count, "copies": copies})})
 
 
-def _problem(item: dict[str, Any]) -> str:
+def _describe_problem(item: dict[str, Any]) -> str:
     where = ".".join(
         str(part) if str(part).isprintable() else repr(part) for part in item["loc"] if not str(part).startswith("[")
     )
@@ -217,11 +217,11 @@ def _problem(item: dict[str, Any]) -> str:
         )
     if item["type"] != "extra_forbidden":
         return f"{where}: {item['msg']} (found {reprlib.repr(item['input'])})"
-    nearest = difflib.get_close_matches(str(item["loc"][-1]), _all_keys(), n=1)
+    nearest = difflib.get_close_matches(str(item["loc"][-1]), _list_keys(), n=1)
     return f"{where}: unknown key" + (f"; did you mean {nearest[0]!r}?" if nearest else "")
 
 
-def _all_keys() -> list[str]:
+def _list_keys() -> list[str]:
     schema = Recipe.model_json_schema()
     parts = [schema, *schema.get("$defs", {}).values()]
     return sorted({key for part in parts for key in part.get("properties", {})})

@@ -81,7 +81,7 @@ def open_run(folder: Path | None = None, recipe: Path | None = None, data: Path 
         UserError: when there is no such run, data set or recipe, or the recipe is invalid.
     """
     if folder is None:
-        folder = latest_run() if data is None and recipe is None else RUNS / (recipe or DEFAULT_RECIPE).stem
+        folder = find_latest_run() if data is None and recipe is None else RUNS / (recipe or DEFAULT_RECIPE).stem
     paths = RunPaths(folder)
     known = read_json(paths.description)
     if not isinstance(known.get("data", ""), str) or not isinstance(known.get("scale", 1.0), (int, float)):
@@ -115,7 +115,7 @@ def open_existing_run(folder: Path | None = None, data: Path | None = None) -> R
     Raises:
         UserError: when the folder is not a run, there is no run, or the data set or recipe cannot be used.
     """
-    folder = folder or latest_run()
+    folder = folder or find_latest_run()
     if not RunPaths(folder).description.is_file():
         raise UserError(
             f"{folder} is not a run: it has no run.json. Give the folder of a run, or start one with: bash run_all.sh"
@@ -133,18 +133,18 @@ def run_of_checkpoint(checkpoint: Path) -> Run | None:
     return open_run(folder) if RunPaths(folder).description.is_file() else None
 
 
-def known_runs() -> list[Path]:
+def list_runs() -> list[Path]:
     """Return the folders under runs/ that are runs."""
     return [path.parent for path in RUNS.glob(f"*/{RunPaths(RUNS).description.name}")]
 
 
-def latest_run() -> Path:
+def find_latest_run() -> Path:
     """Return the folder under runs/ that was worked on last.
 
     Raises:
         UserError: when there is none.
     """
-    runs = known_runs()
+    runs = list_runs()
     if not runs:
         raise UserError(f"there is no run under {RUNS.resolve()}. Start one with: bash run_all.sh")
     return max(runs, key=lambda folder: max(path.stat().st_mtime for path in (folder, *folder.glob("*.json"))))

@@ -14,12 +14,12 @@ from pipeline.run.step import Product, Step
 
 def report_stale(run: Run, steps: Sequence[Step]) -> None:
     """Print which of these steps are stale, what changed, and the command that repeats each."""
-    look = _Look()
+    look = _ImageChanges()
     for step in steps:
         found: list[str] = []
         for product in step.products(run):
             before = read_manifest(run, step.label(product))
-            changes = _changes(before, product.parameters) + look.changed_images(before, product)
+            changes = _describe_changes(before, product.parameters) + look.changed_images(before, product)
             found += [f"{product.name}: {change}" if product.name else change for change in changes]
         if found:
             others = f" and {len(found) - 1} more" if len(found) > 1 else ""
@@ -29,7 +29,7 @@ def report_stale(run: Run, steps: Sequence[Step]) -> None:
             )
 
 
-class _Look:
+class _ImageChanges:
     """Looks at the folders of images once, whichever products were made from them."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class _Look:
 
     def changed_images(self, before: Manifest, product: Product) -> list[str]:
         """Describe which of the product's image sets differ from those that its manifest `before` records."""
-        known = {name: state for name, state in (before.get("inputs") or {}).items() if _is_of_images(state)}
+        known = {name: state for name, state in (before.get("inputs") or {}).items() if _is_image_set(state)}
         if not known:
             return []
         try:
@@ -52,7 +52,7 @@ class _Look:
         return self.states[id(images)][1]
 
 
-def _is_of_images(recorded: Any) -> bool:
+def _is_image_set(recorded: Any) -> bool:
     """Return whether a recorded input is the count and digest of an image set."""
     match recorded:
         case [int(), str()]:
@@ -60,24 +60,24 @@ def _is_of_images(recorded: Any) -> bool:
     return False
 
 
-def _changes(before: Manifest, parameters: Any) -> list[str]:
+def _describe_changes(before: Manifest, parameters: Any) -> list[str]:
     """Describe what changed since the manifest was written, ignoring parameters that only one version of the code records."""
     if not before:
         return []
     known, now = before.get("parameters"), to_json(parameters)
     if isinstance(known, dict):
         known, now = ({key: one[key] for key in known if key in now} for one in (known, now))
-    inputs = _look_again(before.get("inputs"))
+    inputs = _refresh(before.get("inputs"))
     return find_changes(before | {"parameters": known}, {"inputs": inputs, "parameters": now}, [])
 
 
-def _look_again(recorded: Any) -> Any:
+def _refresh(recorded: Any) -> Any:
     """Return the recorded inputs with the current state of their files; anything missing or not a file stays as recorded."""
     match recorded:
         case [str(path), int(), int()] if Path(path).is_file():
             return fingerprint(Path(path))
         case list():
-            return [_look_again(item) for item in recorded]
+            return [_refresh(item) for item in recorded]
         case dict():
-            return {key: _look_again(item) for key, item in recorded.items()}
+            return {key: _refresh(item) for key, item in recorded.items()}
     return recorded

@@ -12,7 +12,7 @@ from typing import Any
 from data.images import ImageSet
 from data.locks import hold_folder
 from data.process import is_first_process, print_once
-from pipeline.run.manifest import describe_state, find_changes, read_manifest, sizes, write_manifest
+from pipeline.run.manifest import describe_state, find_changes, measure_sizes, read_manifest, write_manifest
 from pipeline.run.provenance import code_version, versions
 from pipeline.run.run import Run
 
@@ -40,7 +40,7 @@ class Product:
     images: Callable[[], Mapping[str, ImageSet]] = dict
 
 
-def _nothing(_: Run) -> list[Path]:
+def _need_nothing(_: Run) -> list[Path]:
     return []
 
 
@@ -56,7 +56,7 @@ class Step:
 
     name: str
     products: Callable[[Run], list[Product]]
-    needs: Callable[[Run], list[Path]] = _nothing
+    needs: Callable[[Run], list[Path]] = _need_nothing
 
     def label(self, product: Product) -> str:
         """Return a product's name in messages and manifests: the step's name and, after a space, the product's own."""
@@ -102,7 +102,7 @@ def make_product(run: Run, step: Step, product: Product, force: bool = False) ->
                 "versions": versions(),
                 "seconds": seconds,
                 "outputs": list(map(str, product.outputs)),
-                "sizes": sizes(product.outputs),
+                "sizes": measure_sizes(product.outputs),
             }
             write_manifest(run, label, state | made)
             os.utime(run.folder)

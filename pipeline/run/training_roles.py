@@ -37,7 +37,7 @@ class TrainingRoles:
     distractors: ImageSet
 
 
-def training_roles(run: Run) -> TrainingRoles:
+def assign_training_roles(run: Run) -> TrainingRoles:
     """Assign the run's training images to roles; extra classes come last, so that the other classes keep their index.
 
     Raises:
@@ -46,12 +46,12 @@ def training_roles(run: Run) -> TrainingRoles:
     training = run.training_images
     recipe = run.recipe
     split = split_training(training.ids, recipe.seed, recipe.split.validation, recipe.split.overlay)
-    extra = _extra_classes(run)
+    extra = _find_extra_classes(run)
     others = split.overlays + split.references + split.distractors
     learnt = split.classes + (others if recipe.split.learn_all else [])
     return TrainingRoles(
-        classes=_joined(training.select(learnt), extra),
-        labels=_labels(run, training, learnt, extra),
+        classes=_join_sets(training.select(learnt), extra),
+        labels=_read_labels(run, training, learnt, extra),
         overlays=training.select(split.overlays),
         references=training.select(split.references),
         distractors=training.select(split.distractors),
@@ -63,7 +63,7 @@ def digest_labels(labels: NDArray[np.int64] | None) -> str | None:
     return None if labels is None else hashlib.sha256(labels.tobytes()).hexdigest()
 
 
-def images_to_embed(run: Run) -> dict[str, ImageSet]:
+def find_images_to_embed(run: Run) -> dict[str, ImageSet]:
     """Find the images of each of the SETS: training, reference, query and synthetic (the queries of step 00).
 
     Raises:
@@ -78,7 +78,7 @@ def images_to_embed(run: Run) -> dict[str, ImageSet]:
     }
 
 
-def _labels(run: Run, training: ImageSet, classes: list[str], extra: list[ImageSet]) -> NDArray[np.int64] | None:
+def _read_labels(run: Run, training: ImageSet, classes: list[str], extra: list[ImageSet]) -> NDArray[np.int64] | None:
     """Read the class of each trained image, 0 … C − 1, from the data set's training_labels.csv; None where there is none."""
     path = run.data / TRAINING_LABELS
     if not path.is_file():
@@ -95,15 +95,15 @@ def _labels(run: Run, training: ImageSet, classes: list[str], extra: list[ImageS
     return np.unique([label_of[image_id] for image_id in classes], return_inverse=True)[1].astype(np.int64)
 
 
-def _extra_classes(run: Run) -> list[ImageSet]:
+def _find_extra_classes(run: Run) -> list[ImageSet]:
     extra = run.recipe.extra_classes
     sets = [find_images(folder, naming="path") for folder in extra.folders]
     if extra.procedural:
-        sets.append(_procedural(extra.procedural))
+        sets.append(_find_procedural(extra.procedural))
     return sets
 
 
-def _procedural(count: int) -> ImageSet:
+def _find_procedural(count: int) -> ImageSet:
     """Return procedural pictures, which are drawn once and shared by all runs."""
     folder = RUNS / "data" / f"procedural-{count}"
     if not folder.is_dir():
@@ -129,7 +129,7 @@ def _draw_classes(folder: Path, count: int) -> None:
             pass
 
 
-def _joined(first: ImageSet, others: list[ImageSet]) -> ImageSet:
+def _join_sets(first: ImageSet, others: list[ImageSet]) -> ImageSet:
     ids, paths = list(first.ids), list(first.paths)
     for images in others:
         ids += images.ids

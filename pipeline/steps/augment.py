@@ -3,7 +3,7 @@
 from augmentations.contact_sheet import draw_contact_sheets
 from augmentations.query_set import make_query_set
 from pipeline.run.run import Run
-from pipeline.run.training_roles import training_roles
+from pipeline.run.training_roles import assign_training_roles
 
 
 def make_queries(run: Run) -> None:
@@ -12,7 +12,7 @@ def make_queries(run: Run) -> None:
     Raises:
         UserError: when there are too few images, or two have the same id.
     """
-    roles, settings = training_roles(run), run.recipe.queries
+    roles, settings = assign_training_roles(run), run.recipe.queries
     make_query_set(
         references=roles.references,
         distractors=roles.distractors,
@@ -27,6 +27,6 @@ def make_queries(run: Run) -> None:
 
 def draw_sheets(run: Run, images: int) -> None:
     """Draw the contact sheets of the edits, applied to this many training images."""
-    roles, paths = training_roles(run), run.paths
+    roles, paths = assign_training_roles(run), run.paths
     edits, compositions = paths.contact_sheet_of_edits, paths.contact_sheet_of_compositions
     draw_contact_sheets(roles.classes, roles.overlays, images, run.recipe.seed, edits, compositions)

@@ -9,7 +9,7 @@ from data.images import ImageSet
 from data.layout import IscFolder, open_isc_folder
 from data.process import process_count
 from pipeline.run.paths import RunPaths
-from pipeline.steps.score import ranked_file
+from pipeline.steps.score import rank_file
 from submissions.report.comparison_page import ComparisonInputs, Side, write_comparison
 from submissions.report.output_folder import check_output_folder
 from submissions.scoring.bootstrap import difference_interval, micro_average_precision_interval
@@ -46,8 +46,8 @@ def compare(
         raise UserError("there is no ground truth to score against: give one with --ground-truth CSV.")
     truth = read_ground_truth(truth_file)
     sides = []
-    for path, name in zip(paths, _names(paths), strict=True):
-        scores, ranked = ranked_file(_submission(path), truth)
+    for path, name in zip(paths, _choose_names(paths), strict=True):
+        scores, ranked = rank_file(_find_submission(path), truth)
         own = micro_average_precision_interval(ranked, truth)
         print(f"{path}: µAP {own.value:.4f} (95 % of bootstrap draws {own.low:.4f} to {own.high:.4f})")
         sides.append(Side(name, scores, ranked, own))
@@ -61,7 +61,7 @@ def compare(
         print(f"report: {write_comparison(ComparisonInputs(first, second, gap, truth, queries, references, edits), folder)}")
 
 
-def _submission(path: Path) -> Path:
+def _find_submission(path: Path) -> Path:
     """Return the file to score: a run's submission, or the file itself."""
     if not path.is_dir():
         return path
@@ -78,7 +78,7 @@ def _open_data(data: Path | None, paths: list[Path]) -> IscFolder | None:
     return open_isc_folder(folder) if folder is not None else None
 
 
-def _names(paths: list[Path]) -> list[str]:
+def _choose_names(paths: list[Path]) -> list[str]:
     """Return both names for the page: that of a run's folder or of a file, with the parent folder where they are equal."""
     whole = [path.resolve() for path in paths]
     names = [_name(path) for path in whole]

@@ -14,7 +14,7 @@ from pipeline.run.paths import SETS
 from pipeline.run.run import Run
 from pipeline.run.staleness import report_stale
 from pipeline.run.step import Product, Step, make_product
-from pipeline.run.training_roles import TrainingRoles, digest_labels, images_to_embed, training_roles
+from pipeline.run.training_roles import TrainingRoles, assign_training_roles, digest_labels, find_images_to_embed
 
 
 def run_step(run: Run, step: Step, force: bool = False) -> None:
@@ -56,11 +56,11 @@ def _augment(run: Run) -> list[Product]:
 
 
 def _train(run: Run) -> list[Product]:
-    roles = cache(partial(training_roles, run))
-    return [_trained_model(run, name, roles) for name in run.recipe.models]
+    roles = cache(partial(assign_training_roles, run))
+    return [_train_model(run, name, roles) for name in run.recipe.models]
 
 
-def _trained_model(run: Run, name: str, roles: Callable[[], TrainingRoles]) -> Product:
+def _train_model(run: Run, name: str, roles: Callable[[], TrainingRoles]) -> Product:
     def work() -> None:
         from pipeline.steps.train import train
 
@@ -76,7 +76,7 @@ def _trained_model(run: Run, name: str, roles: Callable[[], TrainingRoles]) -> P
             "synthetic queries": run.paths.query_ground_truth,
             "weights": settings.weights_file,
             "teacher": settings.teacher if isinstance(settings, ModelSettings) else None,
-            "whitening images": _whitening_images(settings),
+            "whitening images": _find_whitening_images(settings),
         },
         outputs=[run.checkpoint(name)],
         parameters={
@@ -102,18 +102,18 @@ def _embedding_of_whitening(run: Run, name: str) -> dict[str, float] | None:
     return {key: value for key, value in given.items() if value is not None} or None
 
 
-def _whitening_images(settings: ModelSettings | HandmadeModelSettings) -> ImageSet | None:
+def _find_whitening_images(settings: ModelSettings | HandmadeModelSettings) -> ImageSet | None:
     """Return the images of a separate folder for the whitening, if the recipe names one."""
     folder = settings.whitening_images if isinstance(settings, ModelSettings) else None
     return None if folder is None else find_images(folder, naming="path")
 
 
 def _embed(run: Run) -> list[Product]:
-    sets = cache(partial(images_to_embed, run))
-    return [_embedded_set(run, model, part, sets) for model in run.recipe.models for part in SETS]
+    sets = cache(partial(find_images_to_embed, run))
+    return [_embed_set(run, model, part, sets) for model in run.recipe.models for part in SETS]
 
 
-def _embedded_set(run: Run, model: str, part: str, sets: Callable[[], dict[str, ImageSet]]) -> Product:
+def _embed_set(run: Run, model: str, part: str, sets: Callable[[], dict[str, ImageSet]]) -> Product:
     def work() -> None:
         from pipeline.steps.embed import embed_to_file
 
@@ -129,7 +129,7 @@ def _embedded_set(run: Run, model: str, part: str, sets: Callable[[], dict[str, 
     )
 
 
-def _joined(run: Run) -> list[Product]:
+def _join(run: Run) -> list[Product]:
     def work() -> None:
         from pipeline.steps.ensemble import join_models
 
@@ -138,7 +138,7 @@ def _joined(run: Run) -> list[Product]:
     recipe, paths = run.recipe, run.paths
     return [
         Product(
-            inputs=lambda: {"embeddings": _embeddings(run), "training images": run.training_images},
+            inputs=lambda: {"embeddings": _list_embeddings(run), "training images": run.training_images},
             images=lambda: {"training images": run.training_images},
             outputs=[*map(paths.projected, SETS), paths.projection, paths.choice],
             parameters={
@@ -153,11 +153,11 @@ def _joined(run: Run) -> list[Product]:
     ]
 
 
-def _embeddings(run: Run) -> list[Path]:
+def _list_embeddings(run: Run) -> list[Path]:
     return [run.paths.embeddings(model, part) for model in run.recipe.models for part in SETS]
 
 
-def _normalized(run: Run) -> list[Product]:
+def _normalize(run: Run) -> list[Product]:
     def work() -> None:
         from pipeline.steps.normalize import normalize
 
@@ -174,7 +174,7 @@ def _normalized(run: Run) -> list[Product]:
     ]
 
 
-def _submitted(run: Run) -> list[Product]:
+def _submit(run: Run) -> list[Product]:
     def work() -> None:
         from pipeline.steps.submit import submit
 
@@ -191,7 +191,7 @@ def _submitted(run: Run) -> list[Product]:
     ]
 
 
-def _scored(run: Run) -> list[Product]:
+def _score(run: Run) -> list[Product]:
     def work() -> None:
         from pipeline.steps.score import score_variants
 
@@ -222,16 +222,16 @@ def has_ground_truth(run: Run) -> bool:
 AUGMENT = Step("00_augment", _augment)
 TRAIN = Step("01_train", _train, needs=lambda run: [run.paths.query_ground_truth])
 EMBED = Step("02_embed", _embed, needs=lambda run: [run.paths.query_ground_truth, *map(run.checkpoint, run.recipe.models)])
-ENSEMBLE = Step("03_ensemble", _joined, needs=_embeddings)
+ENSEMBLE = Step("03_ensemble", _join, needs=_list_embeddings)
 NORMALIZE = Step(
     "04_normalize",
-    _normalized,
+    _normalize,
     needs=lambda run: [run.paths.projected("query"), run.paths.projected("training"), run.paths.choice],
 )
 SUBMIT = Step(
     "05_submit",
-    _submitted,
+    _submit,
     needs=lambda run: [run.paths.normalized_queries, run.paths.projected("reference"), run.paths.choice],
 )
-SCORE = Step("06_score", _scored, needs=lambda run: [run.paths.submission])
+SCORE = Step("06_score", _score, needs=lambda run: [run.paths.submission])
 STEPS = (AUGMENT, TRAIN, EMBED, ENSEMBLE, NORMALIZE, SUBMIT, SCORE)

@@ -11,12 +11,12 @@ from data.ground_truth import read_ground_truth
 from pipeline.run.paths import SETS
 from pipeline.run.recipe import refuse_pca_after_whitening
 from pipeline.run.run import Run
-from pipeline.run.training_roles import TrainingRoles, training_roles
+from pipeline.run.training_roles import TrainingRoles, assign_training_roles
 from pipeline.steps.gpu_search import search_on_gpu
-from submissions.ensemble.normalization import neighbours_needed
+from submissions.ensemble.normalization import count_neighbours_needed
 from submissions.ensemble.projection import Projection, fit_projection, save_projection
 from submissions.ensemble.rules import require_training_only
-from submissions.ensemble.selection import best_of, choose_variant, only_candidate, usable_methods
+from submissions.ensemble.selection import choose_variant, find_only_candidate, find_usable_methods, merge_candidates
 from submissions.ensemble.validation import ValidationVectors, project_validation
 from submissions.ensemble.variant import Variant, write_choice
 from submissions.vectors.concatenated import ConcatenatedVectors, open_concatenated
@@ -34,9 +34,9 @@ def join_models(run: Run) -> None:
     paths, recipe = run.paths, run.recipe
     refuse_pca_after_whitening(recipe)
     _require_same_dimensions(run)
-    training, models = joined(run, "training"), list(recipe.models)
-    require_training_only(training.ids, {name: joined(run, name).ids for name in ("reference", "query")})
-    variant, table = _choice(run, training)
+    training, models = open_joined(run, "training"), list(recipe.models)
+    require_training_only(training.ids, {name: open_joined(run, name).ids for name in ("reference", "query")})
+    variant, table = _choose(run, training)
     weighted = training.weighted(variant.weights or (1.0,) * len(models))
     sample = weighted.sample(recipe.ensemble.training_sample, recipe.seed)
     with prefix_errors(training.name):
@@ -44,22 +44,22 @@ def join_models(run: Run) -> None:
     del sample  # larger than everything that follows
     paths.choice.unlink(missing_ok=True)  # written last: where it exists, the projected sets are consistent
     for name in SETS:
-        part = joined(run, name)
-        write_vectors(paths.projected(name), part.ids, _projected(part, projection, variant), part.unreadable)
+        part = open_joined(run, name)
+        write_vectors(paths.projected(name), part.ids, _project_blocks(part, projection, variant), part.unreadable)
     save_projection(paths.projection, projection)
-    write_choice(paths.choice, variant, table)
+    write_choice(paths.choice, table)
     print(
         f"  chosen on the synthetic queries: {variant.dimensions} dimensions, eigenvalue power {variant.eigen_power:g}, "
-        f"{variant.method}, β {variant.beta:g}" + _told_weights(models, variant)
+        f"{variant.method}, β {variant.beta:g}" + _format_weights(models, variant)
     )
 
 
-def _told_weights(models: list[str], variant: Variant) -> str:
+def _format_weights(models: list[str], variant: Variant) -> str:
     pairs = zip(models, variant.weights, strict=False)  # without weights all are equal
     return "".join(f", {name} × {weight:g}" for name, weight in pairs)
 
 
-def joined(run: Run, name: str) -> ConcatenatedVectors:
+def open_joined(run: Run, name: str) -> ConcatenatedVectors:
     """Open all models' vectors of one of the SETS, concatenated per image."""
     return open_concatenated([run.paths.embeddings(model, name) for model in run.recipe.models])
 
@@ -82,31 +82,32 @@ def _require_same_dimensions(run: Run) -> None:
                 )
 
 
-def _choice(run: Run, training: ConcatenatedVectors) -> tuple[Variant, pd.DataFrame]:
+def _choose(run: Run, training: ConcatenatedVectors) -> tuple[Variant, pd.DataFrame]:
     """Return the best candidate and the table of all; if there is only one, no vectors are loaded."""
     recipe = run.recipe
     models = list(recipe.models)
-    only = only_candidate(recipe.ensemble, recipe.normalization, models)
+    only = find_only_candidate(recipe.ensemble, recipe.normalization, models)
     if only is not None:
         return only
-    roles = training_roles(run)
+    roles = assign_training_roles(run)
     others = len(training) - len(roles.references) - len(roles.distractors)
-    usable = usable_methods(recipe.normalization, others)
+    usable = find_usable_methods(recipe.normalization, others)
     for method in recipe.normalization.methods:
         if method not in usable:
+            needed = count_neighbours_needed(recipe.normalization, method)
             print(
-                f"  skipped: {method} needs {neighbours_needed(recipe.normalization, method)} training neighbours, but there are "
+                f"  skipped: {method} needs {needed} training neighbours, but there are "
                 f"{others}. Add training images or lower the numbers of neighbours under normalization in the recipe."
             )
     truth = read_ground_truth(run.paths.query_ground_truth)
     tables = []
     for weights in recipe.ensemble.weightings(models):
-        candidates = synthetic_candidates(run, training, roles, max(recipe.ensemble.dimensions), weights)
+        candidates = project_candidates(run, training, roles, max(recipe.ensemble.dimensions), weights)
         tables.append(choose_variant(candidates, truth, recipe.ensemble, recipe.normalization, weights)[1])
-    return best_of(tables)
+    return merge_candidates(tables)
 
 
-def synthetic_candidates(
+def project_candidates(
     run: Run, training: ConcatenatedVectors, roles: TrainingRoles, dimensions: int, weights: tuple[float, ...] = ()
 ) -> ValidationVectors:
     """Project the vectors that the variant is chosen on: synthetic queries and training images, no real query or reference.
@@ -121,7 +122,7 @@ def synthetic_candidates(
     Raises:
         UserError: when an image has no vector, or there are too few training images.
     """
-    synthetic = joined(run, "synthetic")
+    synthetic = open_joined(run, "synthetic")
     if weights:
         training, synthetic = training.weighted(weights), synthetic.weighted(weights)
     held_out = roles.references.ids + roles.distractors.ids
@@ -129,6 +130,6 @@ def synthetic_candidates(
     return project_validation(training, roles.references.ids, held_out, synthetic, dimensions, sample, seed)
 
 
-def _projected(part: ConcatenatedVectors, projection: Projection, variant: Variant) -> Iterator[NDArray[np.float32]]:
+def _project_blocks(part: ConcatenatedVectors, projection: Projection, variant: Variant) -> Iterator[NDArray[np.float32]]:
     for block in part.blocks():
         yield projection.apply(block, variant.dimensions, variant.eigen_power)

@@ -35,7 +35,7 @@ class TorchSearch:
     def candidates(self, queries: NDArray[np.float32], references: NDArray[np.float32], count: int) -> tuple[Rows, Rows] | None:
         """See `SearchBackend.candidates`; the result only decides which distances are computed again in float64."""
         try:
-            with _full_precision():
+            with _use_full_precision():
                 return self._candidates(queries, references, count)
         except RuntimeError as error:
             self._release_or_raise(error)
@@ -46,7 +46,7 @@ class TorchSearch:
     ) -> tuple[NDArray[np.float32], Rows] | None:
         """See `SearchBackend.nearest`; equal values are ordered by row."""
         try:
-            with _full_precision():
+            with _use_full_precision():
                 return self._nearest(queries, references, count, metric)
         except RuntimeError as error:
             self._release_or_raise(error)
@@ -60,15 +60,15 @@ class TorchSearch:
             torch.cuda.empty_cache()
 
     def _candidates(self, queries: NDArray[np.float32], references: NDArray[np.float32], count: int) -> tuple[Rows, Rows]:
-        share = rounding_share(queries.shape[1])
+        share = bound_rounding(queries.shape[1])
         asked = torch.from_numpy(queries).to(self.device)
         of_queries = asked.square().sum(1)
-        left = _widened(-2 * asked, (1 - share) * of_queries, torch.ones_like(of_queries))
+        left = _append_columns(-2 * asked, (1 - share) * of_queries, torch.ones_like(of_queries))
         kept = _Kept(count, self.device)
         for first_reference in range(0, len(references), self.reference_block):
             block = torch.from_numpy(references[first_reference : first_reference + self.reference_block]).to(self.device)
             of_block = block.square().sum(1)
-            right = _widened(block, torch.ones_like(of_block), (1 - share) * of_block).T
+            right = _append_columns(block, torch.ones_like(of_block), (1 - share) * of_block).T
             for first_query in range(0, len(queries), self.query_block):
                 part = slice(first_query, first_query + self.query_block)
                 slack = 2 * share * of_queries[part], 2 * share * of_block
@@ -150,19 +150,19 @@ class _Kept:
         self.held = len(self.parts[0][0])
 
 
-def rounding_share(dimensions: int) -> float:
+def bound_rounding(dimensions: int) -> float:
     """Bound the error of a squared distance from float32 products, relative to ‖q‖² + ‖r‖², for any order of summation."""
     return max(RELATIVE_ROUNDING, (dimensions + ALIGNMENT) * 2.0**-24)
 
 
-def _widened(vectors: Tensor, *columns: Tensor) -> Tensor:
+def _append_columns(vectors: Tensor, *columns: Tensor) -> Tensor:
     """Append columns to vectors [n, d] and pad with zeros to a multiple of ALIGNMENT."""
     spare = -(vectors.shape[1] + len(columns)) % ALIGNMENT
     return torch.cat([vectors, *(column[:, None] for column in columns), vectors.new_zeros(len(vectors), spare)], dim=1)
 
 
 @contextmanager
-def _full_precision() -> Iterator[None]:
+def _use_full_precision() -> Iterator[None]:
     """Disable TF32, whose products have relative errors of 1e-3, and gradients."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")

@@ -6,7 +6,7 @@ from rich.table import Table
 from data.errors import UserError
 from models.training.plan import StagePlan, describe_machine, plan_model
 from pipeline.run.run import Run
-from pipeline.run.training_roles import training_roles
+from pipeline.run.training_roles import assign_training_roles
 
 GIB = 2**30  # bytes
 CONSOLE_WIDTH = 140  # characters
@@ -24,7 +24,7 @@ def print_plan(run: Run, processes: int) -> None:
     """
     if processes < 1:
         raise UserError(f"--processes {processes}: give at least 1.")
-    roles = training_roles(run)
+    roles = assign_training_roles(run)
     machine, console = describe_machine(run.folder, processes), Console(width=CONSOLE_WIDTH)
     table = Table(
         title=f"{run.folder}: {len(roles.classes):,} training images, {machine.device}, {processes} process(es), memory in GiB"
@@ -42,7 +42,7 @@ def print_plan(run: Run, processes: int) -> None:
             for plan in plan_model(model, len(roles.classes), processes, roles.labels):
                 plans.append(plan)
                 disk[plan.image_size, model.cache] = plan.disk
-                table.add_row(*_cells(name, plan), "yes" if plan.memory < machine.memory else "no")
+                table.add_row(*_format_cells(name, plan), "yes" if plan.memory < machine.memory else "no")
     console.print(table)
     if not plans:
         console.print("all models are handmade: there is nothing to train")
@@ -53,26 +53,33 @@ def print_plan(run: Run, processes: int) -> None:
     )  # state of one training at a time, checkpoints of all
     hours = sum(plan.most_seconds for plan in plans) / 3600
     enough = "fits" if most < machine.memory else "does not fit: lower batch_size or image_size, or use more processes (torchrun)"
-    console.print(f"memory: {_gib(most)} of {_gib(machine.memory)} GiB free in each process, {enough}")
+    console.print(f"memory: {_format_gib(most)} of {_format_gib(machine.memory)} GiB free in each process, {enough}")
     remedy = "does not fit: cache: jpeg takes a tenth of pixels, or move the run folder"
     enough = "fits" if cache + state < machine.disk else remedy
     console.print(
-        f"disk: {_gib(cache)} GiB of resized images and {_gib(state)} GiB of training states and checkpoints, of "
-        f"{_gib(machine.disk)} GiB free, {enough}"
+        f"disk: {_format_gib(cache)} GiB of resized images and {_format_gib(state)} GiB of training states and checkpoints, of "
+        f"{_format_gib(machine.disk)} GiB free, {enough}"
     )
     bound = "hours at most for network, classes, optimisers and edits"
     console.print(f"time: {hours:.1f} {bound}; a stage ends earlier once it reaches its target loss")
 
 
-def _cells(name: str, plan: StagePlan) -> list[str]:
+def _format_cells(name: str, plan: StagePlan) -> list[str]:
     numbers = [f"{plan.stage}", f"{plan.classes:,}", f"{plan.image_size}", f"{plan.batch_size}"]
-    sizes = [_gib(size) for size in (plan.matrix, plan.optimizer, plan.network, plan.activations, plan.memory)]
-    return [name, *numbers, *sizes, _duration(plan.edit_seconds), _duration(plan.epoch_seconds), _duration(plan.most_seconds)]
+    sizes = [_format_gib(size) for size in (plan.matrix, plan.optimizer, plan.network, plan.activations, plan.memory)]
+    return [
+        name,
+        *numbers,
+        *sizes,
+        _format_duration(plan.edit_seconds),
+        _format_duration(plan.epoch_seconds),
+        _format_duration(plan.most_seconds),
+    ]
 
 
-def _gib(size: int) -> str:
+def _format_gib(size: int) -> str:
     return f"{size / GIB:.2f}"
 
 
-def _duration(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.1f} s"

@@ -13,9 +13,9 @@ from pipeline.run.run import Run
 from submissions.report.inputs import Distribution, ReportInputs, StepDone
 from submissions.report.page import write_report
 from submissions.scoring.bootstrap import Interval
-from submissions.scoring.breakdown import last_place_at_90
+from submissions.scoring.breakdown import last_rank_at_90
 from submissions.scoring.metrics import RankedPairs, Scores
-from submissions.scoring.query_scores import query_scores
+from submissions.scoring.query_scores import score_queries
 from submissions.vectors.files import read_vectors
 
 
@@ -59,7 +59,7 @@ def write_run_report(
             edits_file=data.query_edits,
             recipe=run.paths.recipe.read_text(encoding="utf-8"),
             code=code_version(),
-            distributions=_distributions(run, truth, ranked, before),
+            distributions=_find_distributions(run, truth, ranked, before),
             curves={name: read_curve(run.paths.curve(name)) for name in run.recipe.models},
             steps=steps,
             versions=used,
@@ -92,19 +92,19 @@ def read_steps(manifests: Path) -> tuple[list[StepDone], dict[str, str]]:
     return steps, {name: " and ".join(sorted(numbers)) for name, numbers in used.items()}
 
 
-def _distributions(run: Run, truth: GroundTruth, ranked: RankedPairs, before: RankedPairs | None) -> list[Distribution]:
+def _find_distributions(run: Run, truth: GroundTruth, ranked: RankedPairs, before: RankedPairs | None) -> list[Distribution]:
     references = read_vectors(run.paths.projected("reference"))
     after = read_vectors(run.paths.normalized_queries)
     if before is None:
-        return [Distribution("without normalisation", query_scores(after, references, truth), threshold(ranked))]
+        return [Distribution("without normalisation", score_queries(after, references, truth), threshold(ranked))]
     plain = read_vectors(run.paths.projected("query"))
     return [
-        Distribution("before normalisation", query_scores(plain, references, truth), threshold(before)),
-        Distribution("after normalisation", query_scores(after, references, truth), threshold(ranked)),
+        Distribution("before normalisation", score_queries(plain, references, truth), threshold(before)),
+        Distribution("after normalisation", score_queries(after, references, truth), threshold(ranked)),
     ]
 
 
 def threshold(ranked: RankedPairs) -> float | None:
     """Return the lowest score within 90 % precision; None where precision never reaches 90 %."""
-    last = last_place_at_90(ranked)
+    last = last_rank_at_90(ranked)
     return -float(ranked.distances[last - 1]) if last else None

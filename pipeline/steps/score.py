@@ -23,13 +23,13 @@ from pipeline.steps.gpu_search import search_on_gpu
 from pipeline.steps.report import write_run_report
 from pipeline.steps.score_table import NOTICES
 from submissions.ensemble.projection import fit_projection
-from submissions.ensemble.selection import apply_normalizations, best_beta
+from submissions.ensemble.selection import apply_normalizations, find_best_beta
 from submissions.ensemble.variant import read_choice
 from submissions.formats.matching_track import evaluate_matches
 from submissions.formats.submission import read_submission
-from submissions.scoring.baselines import Described, describe, grey_pixels, perceptual_hash
+from submissions.scoring.baselines import Descriptors, compute_perceptual_hash, describe_grey_pixels, describe_images
 from submissions.scoring.bootstrap import Interval, micro_average_precision_interval
-from submissions.scoring.breakdown import read_edits, recall_by_edit, recall_by_number, write_curve
+from submissions.scoring.breakdown import read_edits, tabulate_recall_by_edit, tabulate_recall_by_number, write_curve
 from submissions.scoring.metrics import RankedPairs, Scores, evaluate
 from submissions.search.exact import ScoredPairs, search_pairs_on_ranks
 from submissions.settings import METHOD_NAMES
@@ -39,7 +39,7 @@ GREY_DIMENSIONS = 256
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredVariant:
     """One row of the table of variants.
 
     Attributes:
@@ -62,9 +62,11 @@ class Scored:
         return {"name": self.name, "submitted": self.submitted} | self.scores.as_dict() | bounds
 
 
-def _scored(name: str, queries: Vectors, references: Vectors, truth: GroundTruth, submitted: bool = False) -> Scored:
+def _score_variant(
+    name: str, queries: Vectors, references: Vectors, truth: GroundTruth, submitted: bool = False
+) -> ScoredVariant:
     scores, ranked = evaluate(queries, references, truth)
-    return Scored(name, scores, ranked, micro_average_precision_interval(ranked, truth), submitted)
+    return ScoredVariant(name, scores, ranked, micro_average_precision_interval(ranked, truth), submitted)
 
 
 @search_on_gpu()
@@ -81,9 +83,9 @@ def score_variants(run: Run) -> None:
     truth = read_ground_truth(data.ground_truth)
     variant, _ = read_choice(run.paths.choice)
     name = f"submitted: {variant.dimensions}-d, power {variant.eigen_power:g}, {METHOD_NAMES[variant.method]}"
-    submitted = _scored(name, *read_submission(run.paths.submission), truth, submitted=True)
-    ensemble = _ensemble_variants(run, truth)
-    rows = [*(_baselines(data, truth) if run.recipe.baselines else []), *_single_models(run, truth), *ensemble, submitted]
+    submitted = _score_variant(name, *read_submission(run.paths.submission), truth, submitted=True)
+    ensemble = _score_ensembles(run, truth)
+    rows = [*(_score_baselines(data, truth) if run.recipe.baselines else []), *_score_models(run, truth), *ensemble, submitted]
     variants = [row.as_dict() for row in rows]
     write_details(run.paths.details, submitted.ranked, truth, data.query_edits)
     before = None if variant.method == "none" else ensemble[0].ranked
@@ -119,7 +121,7 @@ def score_file(
         UserError: when a file cannot be read, is invalid or does not match the ground truth.
     """
     truth = read_ground_truth(ground_truth)
-    scores, ranked = ranked_file(path, truth)
+    scores, ranked = rank_file(path, truth)
     text = json.dumps(scores.as_dict(), indent=1)
     print(text)
     if output is not None:
@@ -130,7 +132,7 @@ def score_file(
 
 
 @search_on_gpu()
-def ranked_file(path: Path, truth: GroundTruth) -> tuple[Scores, RankedPairs]:
+def rank_file(path: Path, truth: GroundTruth) -> tuple[Scores, RankedPairs]:
     """Score a descriptor submission (.h5) or a matching-track file (.csv).
 
     Under torchrun, the references of a submission are distributed over processes; all but the first exit after the search.
@@ -143,10 +145,10 @@ def ranked_file(path: Path, truth: GroundTruth) -> tuple[Scores, RankedPairs]:
     rank, ranks = process_rank(), process_count()
     queries, references = read_submission(path)
     with prefix_errors(path):
-        return _evaluated(path, queries, references, truth, rank, ranks)
+        return _evaluate_on_ranks(path, queries, references, truth, rank, ranks)
 
 
-def _evaluated(
+def _evaluate_on_ranks(
     path: Path, queries: Vectors, references: Vectors, truth: GroundTruth, rank: int, ranks: int
 ) -> tuple[Scores, RankedPairs]:
     if ranks == 1:
@@ -155,13 +157,13 @@ def _evaluated(
     searched = json.dumps([fingerprint(path), truth.query_ids, ranks]).encode()
     folder = path.parent / f".search-{path.stem}-{hashlib.sha256(searched).hexdigest()[:16]}"
 
-    def shared_search(queries: NDArray[np.float32], references: NDArray[np.float32], count: int) -> ScoredPairs:
+    def search_on_ranks(queries: NDArray[np.float32], references: NDArray[np.float32], count: int) -> ScoredPairs:
         pairs = search_pairs_on_ranks(queries, references, count, rank, ranks, folder)
         if pairs is None:
             sys.exit(0)  # only the first process merges, scores and reports
         return pairs
 
-    result = evaluate(queries, references, truth, shared_search)
+    result = evaluate(queries, references, truth, search_on_ranks)
     shutil.rmtree(folder)
     return result
 
@@ -176,45 +178,45 @@ def write_details(folder: Path, ranked: RankedPairs, truth: GroundTruth, edits_f
     write_curve(folder / "precision_recall.csv", ranked)
     if edits_file is not None:
         edits = read_edits(edits_file)
-        write_text(folder / "recall_by_edit.csv", recall_by_edit(ranked, truth, edits).to_csv(index=False))
-        write_text(folder / "recall_by_number_of_edits.csv", recall_by_number(ranked, truth, edits).to_csv(index=False))
+        write_text(folder / "recall_by_edit.csv", tabulate_recall_by_edit(ranked, truth, edits).to_csv(index=False))
+        write_text(folder / "recall_by_number_of_edits.csv", tabulate_recall_by_number(ranked, truth, edits).to_csv(index=False))
 
 
-def _baselines(data: IscFolder, truth: GroundTruth) -> list[Scored]:
+def _score_baselines(data: IscFolder, truth: GroundTruth) -> list[ScoredVariant]:
     """Score the 64-bit perceptual hash, and 24 × 24 grey pixels whitened on the training images."""
-    hashes = [_as_vectors(part.ids, describe(part, perceptual_hash)) for part in (data.query, data.reference)]
-    rows = [_scored("baseline: 64-bit perceptual hash", hashes[0], hashes[1], truth)]
+    hashes = [_to_vectors(part.ids, describe_images(part, compute_perceptual_hash)) for part in (data.query, data.reference)]
+    rows = [_score_variant("baseline: 64-bit perceptual hash", hashes[0], hashes[1], truth)]
     training, *parts = (
-        _as_vectors(part.ids, describe(part, grey_pixels)) for part in (data.training, data.query, data.reference)
+        _to_vectors(part.ids, describe_images(part, describe_grey_pixels)) for part in (data.training, data.query, data.reference)
     )
     projection = fit_projection(training.readable())
     dimensions = min(GREY_DIMENSIONS, len(projection.axes))
     white = [Vectors(part.ids, projection.apply(part.vectors, dimensions, -0.5), part.unreadable) for part in parts]
-    return [*rows, _scored("baseline: whitened grey pixels", white[0], white[1], truth)]
+    return [*rows, _score_variant("baseline: whitened grey pixels", white[0], white[1], truth)]
 
 
-def _as_vectors(ids: list[str], described: Described) -> Vectors:
+def _to_vectors(ids: list[str], described: Descriptors) -> Vectors:
     return Vectors(ids, described.vectors, described.unreadable)
 
 
-def _single_models(run: Run, truth: GroundTruth) -> list[Scored]:
+def _score_models(run: Run, truth: GroundTruth) -> list[ScoredVariant]:
     rows = []
     for model in run.recipe.models:
         queries, references = (read_vectors(run.paths.embeddings(model, part)) for part in ("query", "reference"))
-        rows.append(_scored(f"model: {model}", queries, references, truth))
+        rows.append(_score_variant(f"model: {model}", queries, references, truth))
     return rows
 
 
-def _ensemble_variants(run: Run, truth: GroundTruth) -> list[Scored]:
+def _score_ensembles(run: Run, truth: GroundTruth) -> list[ScoredVariant]:
     """Score the ensemble without and with each normalisation, at the β chosen for it on the synthetic queries."""
     variant, table = read_choice(run.paths.choice)
     queries, references, training = (read_vectors(run.paths.projected(part)) for part in ("query", "reference", "training"))
-    betas = {method: best_beta(table, variant, method) for method in METHOD_NAMES}
+    betas = {method: find_best_beta(table, variant, method) for method in METHOD_NAMES}
     chosen = run.recipe.normalization.with_betas(betas)
     rows = []
     with prefix_errors(run.paths.projected("training")):
         candidates = apply_normalizations(queries.vectors, training.readable(), chosen)
     for method, beta, moved in candidates:
         name = "ensemble" if method == "none" else f"ensemble, {METHOD_NAMES[method]} (β {beta:g})"
-        rows.append(_scored(name, Vectors(queries.ids, moved, queries.unreadable), references, truth))
+        rows.append(_score_variant(name, Vectors(queries.ids, moved, queries.unreadable), references, truth))
     return rows

@@ -6,7 +6,7 @@ from data.errors import UserError
 from data.layout import open_isc_folder
 from pipeline.run.run import Run
 from submissions.formats.matching_track import write_matches
-from submissions.formats.submission import read_submission, submission_problems, write_submission
+from submissions.formats.submission import find_submission_problems, read_submission, write_submission
 from submissions.vectors.files import read_vectors
 
 
@@ -33,7 +33,7 @@ def check_submission(path: Path, data: Path | None) -> None:
     """
     expected = open_isc_folder(data) if data is not None else None
     ids = (expected.query.ids, expected.reference.ids) if expected else (None, None)
-    problems = submission_problems(path, *ids)
+    problems = find_submission_problems(path, *ids)
     if problems:
         raise UserError(f"{path} is not a valid submission, {len(problems)} problem(s):\n  " + "\n  ".join(problems))
     print(

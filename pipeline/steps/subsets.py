@@ -88,12 +88,12 @@ def _score(run: Run, models: tuple[str, ...], variant: Variant, truth: GroundTru
     dimensions = min(variant.dimensions, training.dimensions)
     projection = fit_projection(sample, dimensions)
 
-    def projected(part: ConcatenatedVectors) -> Vectors:
+    def project(part: ConcatenatedVectors) -> Vectors:
         vectors = projection.apply(part.rows(np.arange(len(part))), dimensions, variant.eigen_power)
         vectors[part.unreadable] = 0
         return Vectors(part.ids, vectors, part.unreadable)
 
-    found, among, against = projected(queries), projected(references), projected(training).readable()
+    found, among, against = project(queries), project(references), project(training).readable()
     plain, _ = evaluate(found, among, truth)
     moved = normalize_by_variant(found.vectors, against, variant, run.recipe.normalization)
     normalized, _ = evaluate(Vectors(found.ids, moved, found.unreadable), among, truth)

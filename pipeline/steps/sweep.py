@@ -10,8 +10,8 @@ from tqdm import tqdm
 
 from data.ground_truth import read_ground_truth
 from pipeline.run.run import Run
-from pipeline.run.training_roles import training_roles
-from pipeline.steps.ensemble import joined, synthetic_candidates
+from pipeline.run.training_roles import assign_training_roles
+from pipeline.steps.ensemble import open_joined, project_candidates
 from pipeline.steps.gpu_search import search_on_gpu
 from submissions.ensemble.normalization import (
     append_zero,
@@ -38,14 +38,14 @@ def print_sweep(run: Run) -> None:
     Raises:
         UserError: when an earlier step has not been done, or there are too few training images.
     """
-    roles = training_roles(run)
+    roles = assign_training_roles(run)
     variant, _ = read_choice(run.paths.choice)
-    training = joined(run, "training")
-    candidates = synthetic_candidates(run, training, roles, variant.dimensions, variant.weights)
+    training = open_joined(run, "training")
+    candidates = project_candidates(run, training, roles, variant.dimensions, variant.weights)
     queries, references, base = candidates.weight(variant.dimensions, variant.eigen_power)
     truth = read_ground_truth(run.paths.query_ground_truth)
     results = []
-    normalisations = _candidates(queries.vectors, references.vectors, base)
+    normalisations = _normalize_each(queries.vectors, references.vectors, base)
     for name, moved, against in tqdm(normalisations, desc="sweeping", unit="normalisation", leave=False):
         scores, _ = evaluate(
             Vectors(queries.ids, moved, queries.unreadable), Vectors(references.ids, against, references.unreadable), truth
@@ -57,8 +57,8 @@ def print_sweep(run: Run) -> None:
     Console(width=100).print(table)
 
 
-def _candidates(queries: Rows, references: Rows, training: Rows) -> Iterator[tuple[str, Rows, Rows]]:
-    """Yield name, queries [n, d] and references [m, d] of every normalisation."""
+def _normalize_each(queries: Rows, references: Rows, training: Rows) -> Iterator[tuple[str, Rows, Rows]]:
+    """Yield name, queries [n, d] and references [m, d] of every normalisation; the name gives the k that was used."""
     yield "none", queries, references
     most = min(100, len(training))
     nearest = find_neighbours(queries, training, most)
@@ -71,7 +71,9 @@ def _candidates(queries: Rows, references: Rows, training: Rows) -> Iterator[tup
     settings = NormalizationSettings(similarity_neighbours=similar)
     for beta in BETAS:
         yield f"method 1, β {beta:g}", normalize_queries(queries, training, nearest, "method1", beta, settings), references
-        yield f"score normalisation, α {beta:g}, k 3", normalize_scores(queries, training, beta), append_zero(references)
+        scored = normalize_scores(queries, training, beta, similar)
+        yield f"score normalisation, α {beta:g}, k {similar}", scored, append_zero(references)
+    k = min(10, most)
     for beta in (0.2, 0.35, 0.5):
-        moved, against = (subtract_negatives(side, training, beta, min(10, most)) for side in (queries, references))
-        yield f"negative embedding subtraction, β {beta:g}, k 10", moved, against
+        moved, against = (subtract_negatives(side, training, beta, k) for side in (queries, references))
+        yield f"negative embedding subtraction, β {beta:g}, k {k}", moved, against

@@ -6,7 +6,7 @@ from models.training.handmade import whiten_handmade
 from models.training.trainer import train_model
 from pipeline.run.run import Run
 from pipeline.run.training_roles import TrainingRoles
-from pipeline.steps.validate import synthetic_score
+from pipeline.steps.validate import score_on_synthetic_queries
 
 
 def train(run: Run, name: str, roles: TrainingRoles) -> None:
@@ -37,5 +37,5 @@ def train(run: Run, name: str, roles: TrainingRoles) -> None:
         cache=run.paths.cache,
         seed=run.recipe.seed,
         embedding=run.embedding(name),
-        validate=lambda descriptor, size: synthetic_score(run, roles, descriptor, size, run.embedding(name)),
+        validate=lambda descriptor, size: score_on_synthetic_queries(run, roles, descriptor, size, run.embedding(name)),
     )

@@ -16,7 +16,7 @@ from submissions.vectors.files import Vectors
 
 
 @search_on_gpu()
-def synthetic_score(
+def score_on_synthetic_queries(
     run: Run, roles: TrainingRoles, descriptor: Descriptor, image_size: int, settings: EmbeddingSettings
 ) -> float:
     """Compute the µAP 0…1 of a descriptor on the synthetic queries, without ensemble and normalisation.
@@ -32,14 +32,14 @@ def synthetic_score(
         UserError: when the synthetic queries are missing or their ground truth cannot be read.
     """
     checkpoint = Checkpoint(descriptor, image_size, {})
-    found = _embedded(settings, checkpoint, find_images(run.paths.query_images))
-    references = _embedded(settings, checkpoint, roles.references)
+    found = _embed(settings, checkpoint, find_images(run.paths.query_images))
+    references = _embed(settings, checkpoint, roles.references)
     descriptor.train()
     scores, _ = evaluate(found, references, read_ground_truth(run.paths.query_ground_truth))
     return scores.micro_average_precision
 
 
-def _embedded(settings: EmbeddingSettings, checkpoint: Checkpoint, images: ImageSet) -> Vectors:
+def _embed(settings: EmbeddingSettings, checkpoint: Checkpoint, images: ImageSet) -> Vectors:
     blocks = list(embed_images(checkpoint, images, settings))
     return Vectors(
         images.ids, np.concatenate([block.vectors for block in blocks]), np.concatenate([block.unreadable for block in blocks])

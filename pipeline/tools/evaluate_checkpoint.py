@@ -112,7 +112,7 @@ def evaluate_checkpoint(
     Console(width=110).print(table)
 
 
-def embedded(view: View, images: ImageSet, raw: bool = False) -> Vectors:
+def embed_view(view: View, images: ImageSet, raw: bool = False) -> Vectors:
     """Embed images.
 
     Args:
@@ -142,34 +142,34 @@ def embedded(view: View, images: ImageSet, raw: bool = False) -> Vectors:
     return result.numpy() if result is not None else np.zeros((0, view.descriptor.dimensions), np.float32)
 
 
-def _of_classes(view: View, labelled: LabelledImages, ks: Sequence[int] = (1, 2, 4, 8)) -> dict[str, float]:
+def _evaluate_classes(view: View, labelled: LabelledImages, ks: Sequence[int] = (1, 2, 4, 8)) -> dict[str, float]:
     """Compute Recall@K at the papers' K (IDEAL, table 3), NMI and the mean singular value s with its bounds (SVMax)."""
-    vectors = embedded(view, labelled.images)
+    vectors = embed_view(view, labelled.images)
     figures = {f"Recall@{k}": value for k, value in recall_at(vectors, labelled.labels, ks).items()}
     s, lower, upper = mean_singular_value(vectors)
     figures["NMI"] = normalized_mutual_information(vectors, labelled.labels)
     return figures | {"s": s, "s: lower bound": lower, "s: upper bound": upper}
 
 
-def _of_ranking(view: View, found: RetrievalSet) -> dict[str, float]:
-    vectors = embedded(view, found.images)
+def _evaluate_ranking(view: View, found: RetrievalSet) -> dict[str, float]:
+    vectors = embed_view(view, found.images)
     return {"mAP": mean_average_precision(vectors[found.queries], vectors, found.relevant, found.ignored)}
 
 
-def _of_groups(view: View, labelled: LabelledImages) -> dict[str, float]:
-    return {"UKB score (of 4)": ukb_score(embedded(view, labelled.images), labelled.labels)}
+def _evaluate_groups(view: View, labelled: LabelledImages) -> dict[str, float]:
+    return {"UKB score (of 4)": ukb_score(embed_view(view, labelled.images), labelled.labels)}
 
 
-def _of_class_folders(view: View, source: Source) -> dict[str, float]:
+def _evaluate_class_folders(view: View, source: Source) -> dict[str, float]:
     """Also compute top-1 and top-5 accuracy if there is a classifier; its classes must be the folders, in the order of names."""
     labelled, checkpoint = read_class_folders(source.root), source.checkpoint
-    figures = _of_classes(view, labelled)
+    figures = _evaluate_classes(view, labelled)
     if has_classifier(checkpoint) and not view.descriptor.settings.domains:
         weight, bias = load_classifier(checkpoint)
         if len(weight) != len(labelled.names):
             print(f"no top-1: the classifier has {len(weight)} classes, but {source.root} has {len(labelled.names)}")
         else:
-            raw, whitening = torch.from_numpy(embedded(view, labelled.images, raw=True)), view.descriptor.cpu().whitening()
+            raw, whitening = torch.from_numpy(embed_view(view, labelled.images, raw=True)), view.descriptor.cpu().whitening()
             logits = raw @ weight.T + bias if whitening is None else compute_folded_logits(raw, whitening, weight, bias)
             best = logits.topk(min(5, len(weight)), dim=1).indices.numpy() == labelled.labels[:, None]
             figures |= {"top-1": float(best[:, 0].mean()), "top-5": float(best.any(axis=1).mean())}
@@ -177,11 +177,11 @@ def _of_class_folders(view: View, source: Source) -> dict[str, float]:
 
 
 EVALUATIONS: dict[str, Callable[[View, Source], dict[str, float]]] = {
-    "holidays": lambda view, source: _of_ranking(view, read_holidays(source.root)),
-    "copydays": lambda view, source: _of_ranking(view, read_copydays(source.root, distractors=source.distractors)),
-    "ukb": lambda view, source: _of_groups(view, read_ukb(source.root)),
-    "cub": lambda view, source: _of_classes(view, read_cub(source.root).test),
-    "cars": lambda view, source: _of_classes(view, read_cars(source.root).test),
-    "online_products": lambda view, source: _of_classes(view, read_online_products(source.root).test, (1, 10, 100, 1000)),
-    "class_folders": _of_class_folders,
+    "holidays": lambda view, source: _evaluate_ranking(view, read_holidays(source.root)),
+    "copydays": lambda view, source: _evaluate_ranking(view, read_copydays(source.root, distractors=source.distractors)),
+    "ukb": lambda view, source: _evaluate_groups(view, read_ukb(source.root)),
+    "cub": lambda view, source: _evaluate_classes(view, read_cub(source.root).test),
+    "cars": lambda view, source: _evaluate_classes(view, read_cars(source.root).test),
+    "online_products": lambda view, source: _evaluate_classes(view, read_online_products(source.root).test, (1, 10, 100, 1000)),
+    "class_folders": _evaluate_class_folders,
 }

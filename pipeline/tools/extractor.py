@@ -16,7 +16,7 @@ from data.errors import prefix_errors
 from data.images import ImageSet
 from data.loader import resize_square
 from models.inference.embed import EmbeddedBlock
-from models.inference.embedders import Embedder, embed_with_all, load_embedder, square_sizes
+from models.inference.embedders import Embedder, embed_with_all, list_square_sizes, load_embedder
 from models.inference.onnx_embedder import open_onnx
 from models.network.checkpoint import load_descriptor
 from models.network.joined import JoinedDescriptor
@@ -24,8 +24,8 @@ from models.settings import EmbeddingSettings
 from pipeline.run.run import Run
 from pipeline.run.staleness import report_stale
 from pipeline.steps.definitions import NORMALIZE, STEPS
-from submissions.ensemble.normalization import Neighbours, find_neighbours, neighbours_needed, normalize_by_variant
-from submissions.ensemble.projection import load_projection, unit_length
+from submissions.ensemble.normalization import Neighbours, count_neighbours_needed, find_neighbours, normalize_by_variant
+from submissions.ensemble.projection import load_projection, scale_to_unit_length
 from submissions.ensemble.variant import Variant, read_choice
 from submissions.index.calibration import Tail
 from submissions.settings import NormalizationSettings
@@ -60,7 +60,7 @@ class Normalizer:
             UserError: when there are too few training vectors.
         """
         with prefix_errors("the training vectors to normalise against"):
-            return find_neighbours(queries, self.readable, neighbours_needed(self.settings, self.variant.method))
+            return find_neighbours(queries, self.readable, count_neighbours_needed(self.settings, self.variant.method))
 
     def __call__(self, queries: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the normalised queries [n, d].
@@ -106,7 +106,7 @@ class Extractor:
 
     def extract_picture(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Return the vector [1, dimensions] of one RGB picture, uint8 [h, w, 3]."""
-        squares = {size: resize_square(pixels, size) for size in square_sizes(self.networks)}
+        squares = {size: resize_square(pixels, size) for size in list_square_sizes(self.networks)}
         tensors = {size: torch.from_numpy(square).permute(2, 0, 1)[None] for size, square in squares.items()}
         return self.project(np.concatenate([network.embed(tensors) for network in self.networks], axis=1))
 
@@ -182,14 +182,14 @@ def checkpoint_extractor(checkpoint: Path) -> Extractor:
         project=lambda vectors: vectors,
         dimensions=network.dimensions,
         identity=_digest([checkpoint], {}),
-        normalizer=None if joined is None or not len(joined.background) else _normalizer(joined, loaded.notes),
+        normalizer=None if joined is None or not len(joined.background) else _make_normalizer(joined, loaded.notes),
         tail=None if joined is None else Tail(**loaded.notes["tail"]),
     )
 
 
-def _normalizer(joined: JoinedDescriptor, notes: dict[str, Any]) -> Normalizer:
+def _make_normalizer(joined: JoinedDescriptor, notes: dict[str, Any]) -> Normalizer:
     """Return query normalisation against the training vectors stored in the checkpoint."""
-    background = unit_length(joined.background.float().numpy())
+    background = scale_to_unit_length(joined.background.float().numpy())
     training = Vectors([str(row) for row in range(len(background))], background, np.zeros(len(background), bool))
     about = notes["variant"] | {"weights": tuple(notes["variant"]["weights"])}
     return Normalizer(training, Variant(**about), NormalizationSettings.model_validate(notes["normalization"]))

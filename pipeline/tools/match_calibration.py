@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from data.errors import prefix_errors
 from data.images import ImageSet
 from pipeline.run.run import Run
-from pipeline.run.training_roles import training_roles
+from pipeline.run.training_roles import assign_training_roles
 from pipeline.tools.extractor import Extractor, Normalizer
 from submissions.index.calibration import Tail, fit_tail
 from submissions.vectors.files import Vectors, read_vectors
@@ -29,7 +29,7 @@ def calibrate_on_run(run: Run, extractor: Extractor) -> Tail:
         raise ValueError("only a run's extractor can be calibrated on the run")
     records = run.require(run.paths.query_records)
     synthetic = read_vectors(run.require(run.paths.projected("synthetic")))
-    roles, training = training_roles(run), normalizer.training
+    roles, training = assign_training_roles(run), normalizer.training
     with prefix_errors(run.paths.projected("training")):
         held_out = training.rows(roles.references.ids + roles.distractors.ids)
         outside = set(held_out.ids)

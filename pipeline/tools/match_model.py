@@ -7,7 +7,7 @@ from pathlib import Path
 from data.discovery import discover
 from data.errors import UserError
 from models.shipped import SHIPPED
-from pipeline.run.run import Run, known_runs, open_existing_run
+from pipeline.run.run import Run, list_runs, open_existing_run
 from pipeline.tools.extractor import Extractor, checkpoint_extractor, onnx_extractor, run_extractor
 from pipeline.tools.match_calibration import calibrate_on_images, calibrate_on_run
 from submissions.index.calibration import Tail
@@ -43,7 +43,7 @@ def open_model(run: Path | None, data: Path | None, checkpoint: Path | None, onn
         return Model(checkpoint_extractor(checkpoint), None)
     if onnx is not None:
         return Model(onnx_extractor(onnx), None)
-    if run is None and not known_runs() and SHIPPED.is_file():
+    if run is None and not list_runs() and SHIPPED.is_file():
         return Model(checkpoint_extractor(SHIPPED), None)
     opened = open_existing_run(run, data)
     return Model(run_extractor(opened), opened)

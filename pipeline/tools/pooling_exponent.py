@@ -9,7 +9,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from augmentations.in_aug import InAugImages, in_aug, sample_readable
+from augmentations.in_aug import InAugImages, choose_in_aug, sample_readable
 from data.errors import UserError
 from data.images import ImageSet, find_images
 from data.labels import LabelledImages, label_images, read_labels
@@ -22,7 +22,7 @@ from models.network.checkpoint import load_descriptor, require_trained_network
 from models.network.descriptor import Descriptor
 from models.training.classifier import load_classifier
 from pipeline.run.run import run_of_checkpoint
-from pipeline.run.training_roles import training_roles
+from pipeline.run.training_roles import assign_training_roles
 from submissions.scoring.retrieval import in_aug_accuracy
 
 SEARCH_IMAGES, SGD_IMAGES = 2_000, 50_000  # numbers of training images, as in the paper
@@ -83,7 +83,7 @@ def _search(
     how: ExponentSearch, descriptor: Descriptor, training: ImageSet | LabelledImages, sizes: list[int]
 ) -> dict[int, float]:
     """Return the best candidate at each size, the smallest among equals."""
-    copies = in_aug(training, how.seed, how.images or SEARCH_IMAGES)
+    copies = choose_in_aug(training, how.seed, how.images or SEARCH_IMAGES)
     exponents = sorted(set(how.exponents))
     scores: dict[int, dict[float, float]] = {}
     for size in sizes:
@@ -151,7 +151,7 @@ def _training_images(checkpoint: Path, root: Path | None) -> ImageSet | Labelled
         run = run_of_checkpoint(checkpoint)
         if run is None:
             raise UserError(f"{checkpoint} is not part of a run; give the training images with --data DIR.")
-        roles = training_roles(run)
+        roles = assign_training_roles(run)
         labels = np.arange(len(roles.classes)) if roles.labels is None else roles.labels
         return LabelledImages(roles.classes, labels, [str(label) for label in np.unique(labels)])
     if (root / TRAINING).is_dir():

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.errors import UserError
-from submissions.ensemble.projection import unit_length
+from submissions.ensemble.projection import scale_to_unit_length
 from submissions.ensemble.variant import Variant
 from submissions.search.backend import find_nearest
 from submissions.settings import Method, NormalizationSettings
@@ -27,7 +27,7 @@ class Neighbours:
     rows: NDArray[np.int64]
 
 
-def neighbours_needed(settings: NormalizationSettings, method: Method) -> int:
+def count_neighbours_needed(settings: NormalizationSettings, method: Method) -> int:
     """Return how many nearest training vectors `method` uses: k of Eq. 9 or 11, for method 2 the larger of Eq. 11's and 12's."""
     match method:
         case "none":
@@ -74,7 +74,7 @@ def normalize_queries(
     Args:
         queries: float32 [n, d], unit length.
         training: float32 [m, d], unit length; the vectors in which `neighbours` were found.
-        neighbours: The queries' nearest training vectors, at least `neighbours_needed` of them.
+        neighbours: The queries' nearest training vectors, at least `count_neighbours_needed` of them.
         method: Which of the paper's methods.
         beta: Strength β of Eq. 10 or 14.
         settings: How many of the neighbours C and the direction are computed from.
@@ -87,7 +87,7 @@ def normalize_queries(
     """
     if method == "none":
         return queries
-    needed, found = neighbours_needed(settings, method), neighbours.rows.shape[1]
+    needed, found = count_neighbours_needed(settings, method), neighbours.rows.shape[1]
     if found < needed:
         raise ValueError(f"{method} needs {needed} neighbours, but {found} were found")
     similarity = np.maximum(neighbours.cosines[:, : settings.similarity_neighbours].mean(axis=1, keepdims=True), 0)
@@ -98,7 +98,7 @@ def normalize_queries(
     nearest, moved = neighbours.rows[:, : settings.direction_neighbours], np.empty_like(queries)
     for start in range(0, len(queries), QUERIES_PER_BLOCK):
         part = slice(start, start + QUERIES_PER_BLOCK)
-        moved[part] = queries[part] + strength[part] * _direction(queries[part], training, nearest[part])
+        moved[part] = queries[part] + strength[part] * _compute_direction(queries[part], training, nearest[part])
     moved[~queries.any(axis=1)] = 0
     return moved
 
@@ -120,14 +120,16 @@ def normalize_by_variant(
     Raises:
         UserError: when there are fewer training vectors than the method needs.
     """
-    needed = neighbours_needed(settings, variant.method)
+    needed = count_neighbours_needed(settings, variant.method)
     if not needed or not len(queries):
         return queries
     neighbours = find_neighbours(queries, training, needed)
     return normalize_queries(queries, training, neighbours, variant.method, variant.beta, settings)
 
 
-def _direction(queries: NDArray[np.float32], training: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+def _compute_direction(
+    queries: NDArray[np.float32], training: NDArray[np.float32], rows: NDArray[np.int64]
+) -> NDArray[np.float32]:
     """Return unit vectors [n, d] pointing away from the neighbours (Eq. 12-13); a neighbour equal to the query contributes 0."""
     total = np.zeros_like(queries)
     for column in rows.T:  # one neighbour at a time keeps memory at [n, d]
@@ -163,7 +165,7 @@ def subtract_negatives(
         mean += training[column] / np.float32(neighbours)
     moved = vectors - np.float32(beta) * mean
     moved[~vectors.any(axis=1)] = 0
-    return unit_length(moved)
+    return scale_to_unit_length(moved)
 
 
 def normalize_scores(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from data.errors import UserError
 from data.files import open_regular, whole_file
-from submissions.vectors.hdf5 import HDF5_ERRORS, dataset_problem, new_hdf5
+from submissions.vectors.hdf5 import HDF5_ERRORS, create_hdf5, describe_dataset_problem
 
 DATASET_NAMES = ("mean", "axes", "eigenvalues")
 ROWS_PER_BLOCK = 65_536
@@ -61,7 +61,7 @@ class Projection:
         weights, made = self._weights(coordinates.shape[1], eigen_power), np.empty_like(coordinates, order="C")
         for start in range(0, len(coordinates), ROWS_PER_BLOCK):
             part = slice(start, start + ROWS_PER_BLOCK)
-            made[part] = unit_length(coordinates[part] * weights)
+            made[part] = scale_to_unit_length(coordinates[part] * weights)
         return made
 
     def weighted_axes(self, dimensions: int, eigen_power: float) -> NDArray[np.float32]:
@@ -124,7 +124,7 @@ def save_projection(path: Path, projection: Projection) -> None:
     Raises:
         UserError: when the disk is full.
     """
-    with whole_file(path) as temporary, new_hdf5(temporary) as (file, _):
+    with whole_file(path) as temporary, create_hdf5(temporary) as (file, _):
         file["mean"], file["axes"], file["eigenvalues"] = projection.mean, projection.axes, projection.eigenvalues
 
 
@@ -136,7 +136,9 @@ def load_projection(path: Path) -> Projection:
     """
     try:
         with open_regular(path), h5py.File(path, "r") as file:
-            problems = [f"{name} {problem}" for name in DATASET_NAMES if (problem := dataset_problem(file, name)) is not None]
+            problems = [
+                f"{name} {problem}" for name in DATASET_NAMES if (problem := describe_dataset_problem(file, name)) is not None
+            ]
             if problems:
                 raise OSError(", ".join(problems))
             mean, axes, eigenvalues = (np.asarray(file[name], np.float32) for name in DATASET_NAMES)
@@ -147,7 +149,7 @@ def load_projection(path: Path) -> Projection:
         raise UserError(f"{path} is not a projection that step 03 wrote ({error}). Run step 03 again.") from error
 
 
-def unit_length(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+def scale_to_unit_length(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     """Scale each row of [n, d] to unit length; zero rows stay zero."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)

@@ -12,9 +12,9 @@ from tqdm import tqdm
 
 from data.errors import prefix_errors
 from data.ground_truth import GroundTruth
-from submissions.ensemble.normalization import find_neighbours, neighbours_needed, normalize_queries
+from submissions.ensemble.normalization import count_neighbours_needed, find_neighbours, normalize_queries
 from submissions.ensemble.validation import ValidationVectors
-from submissions.ensemble.variant import Variant, row_of_variant, variant_of_row
+from submissions.ensemble.variant import Variant, parse_variant, tabulate_variant
 from submissions.scoring.metrics import evaluate
 from submissions.settings import PAPER_BETA, EnsembleSettings, Method, NormalizationSettings
 from submissions.vectors.files import Vectors
@@ -45,17 +45,17 @@ def choose_variant(
     projections = list(product(ensemble.dimensions, ensemble.eigen_power))
     rows: list[dict[str, Any]] = []
     for dimensions, power in tqdm(projections, desc="choosing", unit="projection", leave=False):
-        rows += _normalizations(candidates, Variant(dimensions, power, "none", 0.0, weights), ground_truth, normalization)
-    return best_of([pd.DataFrame(rows)])
+        rows += _score_normalizations(candidates, Variant(dimensions, power, "none", 0.0, weights), ground_truth, normalization)
+    return merge_candidates([pd.DataFrame(rows)])
 
 
-def best_of(tables: Sequence[pd.DataFrame]) -> tuple[Variant, pd.DataFrame]:
+def merge_candidates(tables: Sequence[pd.DataFrame]) -> tuple[Variant, pd.DataFrame]:
     """Merge tables of candidates; return the best variant and the merged table, best first."""
     table = pd.concat(tables).sort_values("micro_average_precision", ascending=False, kind="stable").reset_index(drop=True)
-    return variant_of_row(table.iloc[0]), table
+    return parse_variant(table.iloc[0]), table
 
 
-def _normalizations(
+def _score_normalizations(
     candidates: ValidationVectors, projected: Variant, ground_truth: GroundTruth, settings: NormalizationSettings
 ) -> list[dict[str, Any]]:
     """Return the table's rows of one projection; a function of its own, so that its vectors are freed before the next one's."""
@@ -65,12 +65,12 @@ def _normalizations(
     rows = []
     for method, beta, moved in normalized:
         scores, _ = evaluate(Vectors(queries.ids, moved, queries.unreadable), references, ground_truth)
-        row = row_of_variant(replace(projected, method=method, beta=beta))
+        row = tabulate_variant(replace(projected, method=method, beta=beta))
         rows.append(row | {"micro_average_precision": scores.micro_average_precision})
     return rows
 
 
-def only_candidate(
+def find_only_candidate(
     ensemble: EnsembleSettings, normalization: NormalizationSettings, models: Sequence[str]
 ) -> tuple[Variant, pd.DataFrame] | None:
     """Return the only candidate and its table, with µAP NaN; None where the recipe leaves a choice."""
@@ -82,7 +82,7 @@ def only_candidate(
     if len(betas) > 1:
         return None
     variant = Variant(ensemble.dimensions[0], ensemble.eigen_power[0], method, betas[0], weightings[0])
-    return variant, pd.DataFrame([row_of_variant(variant) | {"micro_average_precision": float("nan")}])
+    return variant, pd.DataFrame([tabulate_variant(variant) | {"micro_average_precision": float("nan")}])
 
 
 def apply_normalizations(
@@ -101,8 +101,8 @@ def apply_normalizations(
     Raises:
         UserError: when no method can be applied because there are too few training vectors.
     """
-    methods = usable_methods(settings, len(training))
-    needed = max(neighbours_needed(settings, method) for method in methods)
+    methods = find_usable_methods(settings, len(training))
+    needed = max(count_neighbours_needed(settings, method) for method in methods)
     neighbours = find_neighbours(queries, training, needed) if needed else None
     candidates = []
     for method in methods:
@@ -112,16 +112,16 @@ def apply_normalizations(
     return candidates
 
 
-def usable_methods(settings: NormalizationSettings, training: int) -> tuple[Method, ...]:
+def find_usable_methods(settings: NormalizationSettings, training: int) -> tuple[Method, ...]:
     """Return the methods that `training` vectors suffice for; all methods if none qualifies, or if there is only one.
 
     In the latter cases the search for neighbours then fails with a message about their number.
     """
-    usable = tuple(method for method in settings.methods if neighbours_needed(settings, method) <= training)
+    usable = tuple(method for method in settings.methods if count_neighbours_needed(settings, method) <= training)
     return usable if len(settings.methods) > 1 and usable else settings.methods
 
 
-def best_beta(table: pd.DataFrame, variant: Variant, method: Method) -> float:
+def find_best_beta(table: pd.DataFrame, variant: Variant, method: Method) -> float:
     """Return the best β of `method` at the projection of `variant`; the paper's β if `method` was not a candidate.
 
     Args:
@@ -129,7 +129,7 @@ def best_beta(table: pd.DataFrame, variant: Variant, method: Method) -> float:
         variant: The chosen variant.
         method: The method whose β is wanted.
     """
-    wanted = row_of_variant(replace(variant, method=method))
+    wanted = tabulate_variant(replace(variant, method=method))
     same = table
     for column in ("dimensions", "eigen_power", "method", "weights"):
         if column in table:  # tables of older runs have no column "weights"

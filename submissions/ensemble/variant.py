@@ -30,19 +30,23 @@ class Variant:
     weights: tuple[float, ...] = ()
 
 
-def variant_of_row(row: "pd.Series[Any]") -> Variant:
+def parse_variant(row: "pd.Series[Any]") -> Variant:
     """Return the variant of a row of the table of candidates; in tables of older runs the column `weights` is missing."""
     weights = tuple(float(weight) for weight in row.get("weights", "").split())
     return Variant(int(row["dimensions"]), float(row["eigen_power"]), row["method"], float(row["beta"]), weights)
 
 
-def row_of_variant(variant: Variant) -> dict[str, Any]:
+def tabulate_variant(variant: Variant) -> dict[str, Any]:
     """Return the variant as a row of the table of candidates."""
     return asdict(variant) | {"weights": " ".join(f"{weight:g}" for weight in variant.weights)}
 
 
-def write_choice(path: Path, variant: Variant, table: pd.DataFrame) -> None:
-    """Write every candidate as CSV, the chosen one first."""
+def write_choice(path: Path, table: pd.DataFrame) -> None:
+    """Write the candidates as CSV, in the order of the table; its first row is the chosen one.
+
+    Raises:
+        UserError: when the disk is full.
+    """
     write_text(path, table.assign(chosen=[True, *[False] * (len(table) - 1)]).to_csv(index=False))
 
 
@@ -58,6 +62,6 @@ def read_choice(path: Path) -> tuple[Variant, pd.DataFrame]:
         if "weights" in table:
             table["weights"] = table["weights"].fillna("")
         best = table.iloc[0]
-        return variant_of_row(best), table
+        return parse_variant(best), table
     except (OSError, ValueError, KeyError, IndexError) as error:  # pandas' parser errors are ValueErrors
         raise UserError(f"{path} is not a choice that step 03 wrote ({error!r}). Delete it and run step 03 again.") from error

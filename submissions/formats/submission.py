@@ -10,7 +10,7 @@ from data.errors import UserError
 from data.files import whole_file
 from submissions.settings import MAX_DIMENSIONS
 from submissions.vectors.files import MAX_NORM, Vectors, read_ids
-from submissions.vectors.hdf5 import HDF5_ERRORS, dataset_problem, new_hdf5
+from submissions.vectors.hdf5 import HDF5_ERRORS, create_hdf5, describe_dataset_problem
 
 UNREADABLE_DISTANCE = 1e3  # unreadable queries and references lie this far from the origin, on opposite sides: they match nothing
 DATASET_NAMES = (("query", "query_ids"), ("reference", "reference_ids"))
@@ -25,15 +25,15 @@ def write_submission(path: Path, queries: Vectors, references: Vectors) -> None:
         UserError: when the file would break a rule, with a message that lists every problem; or when the disk is full.
     """
     with whole_file(path) as temporary:
-        with new_hdf5(temporary) as (file, _):
+        with create_hdf5(temporary) as (file, _):
             sides = (UNREADABLE_DISTANCE, -UNREADABLE_DISTANCE)
             for (name, ids_name), part, side in zip(DATASET_NAMES, (queries, references), sides, strict=True):
                 order = sorted(range(len(part)), key=part.ids.__getitem__)
-                file[name] = _far_where_unreadable(part, side)[order]
+                file[name] = _move_unreadable_away(part, side)[order]
                 file.create_dataset(
                     ids_name, data=np.array([part.ids[row] for row in order], object), dtype=h5py.string_dtype("utf-8")
                 )
-        problems = submission_problems(temporary, sorted(queries.ids), sorted(references.ids))
+        problems = find_submission_problems(temporary, sorted(queries.ids), sorted(references.ids))
         if problems:
             raise UserError(f"{path} was not written, it would have {len(problems)} problem(s):\n  " + "\n  ".join(problems))
 
@@ -44,7 +44,7 @@ def read_submission(path: Path) -> tuple[Vectors, Vectors]:
     Raises:
         UserError: when the file breaks a rule; the message lists every problem.
     """
-    problems = submission_problems(path)
+    problems = find_submission_problems(path)
     if problems:
         raise UserError(f"{path} is not a valid submission, {len(problems)} problem(s):\n  " + "\n  ".join(problems))
     parts = []
@@ -55,7 +55,7 @@ def read_submission(path: Path) -> tuple[Vectors, Vectors]:
     return parts[0], parts[1]
 
 
-def submission_problems(path: Path, query_ids: list[str] | None = None, reference_ids: list[str] | None = None) -> list[str]:
+def find_submission_problems(path: Path, query_ids: list[str] | None = None, reference_ids: list[str] | None = None) -> list[str]:
     """List everything in a submission that the platform would reject.
 
     Args:
@@ -71,20 +71,20 @@ def submission_problems(path: Path, query_ids: list[str] | None = None, referenc
     try:
         with h5py.File(path, "r") as file:
             needed = [name for part in DATASET_NAMES for name in part]
-            wrong = {name: problem for name in needed if (problem := dataset_problem(file, name)) is not None}
+            wrong = {name: problem for name in needed if (problem := describe_dataset_problem(file, name)) is not None}
             if "is missing" in wrong.values() or "is not a data set" in wrong.values():
                 found = ", ".join(f"{name} {problem}" for name, problem in wrong.items())
                 return [f"{found}; a submission holds the data sets {', '.join(needed)}"]
             if wrong:
                 found = ", ".join(f"{name} {problem}" for name, problem in wrong.items())
                 return [f"data sets cannot be read from this file alone: {found}"]
-            problems = [problem for name, ids_name in DATASET_NAMES for problem in _form_problems(name, ids_name, file)]
+            problems = [problem for name, ids_name in DATASET_NAMES for problem in _find_form_problems(name, ids_name, file)]
             if problems:
                 return problems
             for (name, ids_name), expected in zip(DATASET_NAMES, (query_ids, reference_ids), strict=True):
                 ids = read_ids(file[ids_name])
-                problems += _vector_problems(name, file[name], ids)
-                problems += _id_problems(ids_name, ids, len(file[name]), expected)
+                problems += _find_vector_problems(name, file[name], ids)
+                problems += _find_id_problems(ids_name, ids, len(file[name]), expected)
             if file["query"].shape[1:] != file["reference"].shape[1:]:
                 shapes = f"{list(file['query'].shape)} and {list(file['reference'].shape)}"
                 problems.append(f"query and reference have different dimensions: {shapes}")
@@ -95,14 +95,14 @@ def submission_problems(path: Path, query_ids: list[str] | None = None, referenc
         return [f"it is not a complete HDF5 file ({error})"]
 
 
-def _far_where_unreadable(part: Vectors, side: float) -> NDArray[np.float32]:
+def _move_unreadable_away(part: Vectors, side: float) -> NDArray[np.float32]:
     vectors = np.array(part.vectors, dtype=np.float32)
     vectors[part.unreadable] = 0
     vectors[part.unreadable, 0] = side
     return vectors
 
 
-def _form_problems(name: str, ids_name: str, file: h5py.File) -> list[str]:
+def _find_form_problems(name: str, ids_name: str, file: h5py.File) -> list[str]:
     """List problems of shape and type that prevent all further checks."""
     vectors, ids = file[name], file[ids_name]
     problems = []
@@ -114,14 +114,16 @@ def _form_problems(name: str, ids_name: str, file: h5py.File) -> list[str]:
     return problems
 
 
-def _vector_problems(name: str, vectors: h5py.Dataset, ids: list[str]) -> list[str]:
+def _find_vector_problems(name: str, vectors: h5py.Dataset, ids: list[str]) -> list[str]:
     problems = []
     if vectors.dtype != np.float32:
         problems.append(f"{name} is {vectors.dtype}; expected float32")
     if not 1 <= vectors.shape[1] <= MAX_DIMENSIONS:
         problems.append(f"{name} has {vectors.shape[1]} dimensions; 1…{MAX_DIMENSIONS} are allowed (ensemble.dimensions)")
     if np.issubdtype(vectors.dtype, np.floating):
-        lengths = np.concatenate([_lengths(vectors[start : start + 65_536]) for start in range(0, max(1, len(vectors)), 65_536)])
+        lengths = np.concatenate(
+            [_compute_norms(vectors[start : start + 65_536]) for start in range(0, max(1, len(vectors)), 65_536)]
+        )
         finite = np.isfinite(lengths)
         for wrong, problem in (
             (~finite, "hold NaN or infinity"),
@@ -134,12 +136,12 @@ def _vector_problems(name: str, vectors: h5py.Dataset, ids: list[str]) -> list[s
     return problems
 
 
-def _lengths(rows: NDArray[np.floating]) -> NDArray[np.float64]:
+def _compute_norms(rows: NDArray[np.floating]) -> NDArray[np.float64]:
     lengths: NDArray[np.float64] = np.linalg.norm(rows.astype(np.float64), axis=1)
     return lengths
 
 
-def _id_problems(name: str, ids: list[str], rows: int, expected: list[str] | None) -> list[str]:
+def _find_id_problems(name: str, ids: list[str], rows: int, expected: list[str] | None) -> list[str]:
     problems = []
     if len(ids) != rows:
         problems.append(f"{name} has {len(ids)} ids for {rows} vectors")

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.errors import UserError
-from submissions.search.exact import exact_distances
+from submissions.search.exact import compute_exact_distances
 
 TAIL_SHARE = 0.005  # share of the pairs, the nearest ones, that the tail is fitted on
 MIN_TAIL_PAIRS = 100  # but at least this many
@@ -108,6 +108,6 @@ def _nearest(
         depth = min(count, near.size) - 1
         rows, found = np.nonzero(near <= np.partition(near, depth, axis=None)[depth])
         candidates = near[rows, found] < np.inf
-        distances = exact_distances(block, references, rows[candidates], found[candidates])
+        distances = compute_exact_distances(block, references, rows[candidates], found[candidates])
         best = np.sort(np.concatenate([best, distances]))[:count]
     return best

@@ -16,7 +16,7 @@ from data.errors import UserError
 from submissions.index import codes
 from submissions.index.segments import Segment, open_segments, search_kept
 from submissions.index.store import Store
-from submissions.search.exact import exact_distances
+from submissions.search.exact import compute_exact_distances
 
 CANDIDATES = 100  # of a query that are looked at exactly, at least,
 CANDIDATES_EACH = 10  # and so many for each content that is asked for
@@ -173,7 +173,7 @@ def _looked_at(
     rows, columns = np.nonzero(candidates >= 0)
     unique, places = np.unique(candidates[rows, columns], return_inverse=True)
     distances = np.full(candidates.shape, np.inf)
-    distances[rows, columns] = exact_distances(queries, vectors_of(index, unique), rows, places)
+    distances[rows, columns] = compute_exact_distances(queries, vectors_of(index, unique), rows, places)
     order = np.argsort(distances, axis=1, kind="stable")[:, :count]
     return np.take_along_axis(candidates, order, 1), np.take_along_axis(distances, order, 1)
 

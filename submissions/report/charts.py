@@ -7,7 +7,7 @@ import numpy as np
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from submissions.report.rendering import number
+from submissions.report.rendering import format_number
 from submissions.report.svg import FIRST, INK, SECOND, SOFT, THIRD, draw
 from submissions.scoring.metrics import RankedPairs
 from submissions.scoring.query_scores import ScoreGroups
@@ -18,7 +18,7 @@ ROW_HEIGHT = 0.46  # inches for each step
 DOT_STYLE: dict[str, Any] = {"markersize": 4.5, "markerfacecolor": "none", "markeredgecolor": INK}
 
 
-def steps_chart(variants: Sequence[dict[str, Any]]) -> Markup:
+def draw_steps(variants: Sequence[dict[str, Any]]) -> Markup:
     """Draw µAP of every step as a bar, with its interval where known, and recall at 90 % precision as a dot.
 
     Args:
@@ -31,15 +31,15 @@ def steps_chart(variants: Sequence[dict[str, Any]]) -> Markup:
 
     def paint(figure: Figure) -> None:
         axes = figure.subplots()
-        for place, row in enumerate(variants):
+        for height, row in enumerate(variants):
             value, bounds = row["micro_average_precision"], row.get("micro_average_precision_95")
-            axes.barh(place, value, 0.42, color=_step_colour(row), alpha=1 if row["submitted"] else 0.75)
+            axes.barh(height, value, 0.42, color=_step_colour(row), alpha=1 if row["submitted"] else 0.75)
             if bounds is not None:
-                axes.plot(bounds, [place, place], color=INK, linewidth=1.2)
-            axes.plot(row["recall_at_precision_90"], place, "o", clip_on=False, **DOT_STYLE)
+                axes.plot(bounds, [height, height], color=INK, linewidth=1.2)
+            axes.plot(row["recall_at_precision_90"], height, "o", clip_on=False, **DOT_STYLE)
             weight = "bold" if row["submitted"] else "normal"
-            axes.text(0, place - 0.27, row["name"], va="bottom", fontsize=10, weight=weight)
-            axes.text(1, place - 0.27, f"{value:.3f}", va="bottom", ha="right", fontsize=10, weight=weight)
+            axes.text(0, height - 0.27, row["name"], va="bottom", fontsize=10, weight=weight)
+            axes.text(1, height - 0.27, f"{value:.3f}", va="bottom", ha="right", fontsize=10, weight=weight)
         axes.plot([], [], "o", label="recall at 90 % precision", **DOT_STYLE)
         axes.plot([], [], color=INK, linewidth=1.2, label="95 % of bootstrap draws of µAP")
         axes.set(xlabel="µAP", xlim=(0, 1), ylim=(len(variants) - 0.6, -0.85), yticks=[])
@@ -56,7 +56,7 @@ def _step_colour(row: dict[str, Any]) -> str:
     return SOFT if row["name"].startswith("baseline") else FIRST
 
 
-def precision_recall_chart(curves: Sequence[tuple[str, RankedPairs]]) -> Markup:
+def draw_precision_recall(curves: Sequence[tuple[str, RankedPairs]]) -> Markup:
     """Draw precision over recall of one or two rankings, each with the point of highest recall at 90 % precision.
 
     Args:
@@ -84,7 +84,7 @@ def precision_recall_chart(curves: Sequence[tuple[str, RankedPairs]]) -> Markup:
     return draw(paint, 3.7, "precision over recall")
 
 
-def distribution_chart(title: str, groups: ScoreGroups, threshold: float | None) -> Markup:
+def draw_distribution(title: str, groups: ScoreGroups, threshold: float | None) -> Markup:
     """Draw histograms of the three groups' scores, each normalised to its group.
 
     Args:
@@ -109,7 +109,7 @@ def distribution_chart(title: str, groups: ScoreGroups, threshold: float | None)
                 axes.stairs(shares, edges, fill=True, color=colour, alpha=0.18)
                 axes.stairs(shares, edges, color=colour, linewidth=1.8, label=f"{name} ({len(scores)})")
         if threshold is not None:
-            axes.axvline(threshold, color=INK, linewidth=1.2, linestyle="--", label=f"90 % precision: {number(threshold)}")
+            axes.axvline(threshold, color=INK, linewidth=1.2, linestyle="--", label=f"90 % precision: {format_number(threshold)}")
         axes.set(title=title, xlabel="score −‖q − r‖²", ylabel="share of the group")
         figure.legend(loc="outside lower center", ncols=1, fontsize=10)
 

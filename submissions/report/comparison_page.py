@@ -7,20 +7,20 @@ from pathlib import Path
 from data.files import whole_folder
 from data.ground_truth import GroundTruth
 from data.images import ImageSet
-from submissions.report.charts import precision_recall_chart
-from submissions.report.gallery import Card, Gallery, Picture, best_wrong, score_note
+from submissions.report.charts import draw_precision_recall
+from submissions.report.gallery import Card, Gallery, Picture, find_best_wrong, format_score_note
 from submissions.report.pictures import add_thumbnails
-from submissions.report.rendering import number, render
+from submissions.report.rendering import format_number, render
 from submissions.scoring.bootstrap import Interval
 from submissions.scoring.breakdown import read_edits
 from submissions.scoring.comparison import (
     Change,
-    Place,
+    RankedCopy,
     compare_pairs,
-    lost,
-    new_false_alarms,
-    recall_by_edit_of_both,
-    won,
+    compare_recall_by_edit,
+    list_lost_copies,
+    list_new_false_alarms,
+    list_won_copies,
     write_changes,
 )
 from submissions.scoring.metrics import RankedPairs, Scores
@@ -87,19 +87,19 @@ def write_comparison(inputs: ComparisonInputs, folder: Path) -> Path:
     changes = compare_pairs(first.ranked, second.ranked, truth)
     counts = {
         "both": sum(change.first.found and change.second.found for change in changes),
-        "first": len(lost(changes)),
-        "second": len(won(changes)),
+        "first": len(list_lost_copies(changes)),
+        "second": len(list_won_copies(changes)),
         "neither": sum(not change.first.found and not change.second.found for change in changes),
     }
-    by_edit = recall_by_edit_of_both(first.ranked, second.ranked, truth, listed).itertuples(index=False) if listed else []
+    by_edit = compare_recall_by_edit(first.ranked, second.ranked, truth, listed).itertuples(index=False) if listed else []
     with whole_folder(folder) as temporary:
-        galleries = _galleries(inputs, changes, {query_id: " ".join(names) for query_id, names in listed.items()})
+        galleries = _make_galleries(inputs, changes, {query_id: " ".join(names) for query_id, names in listed.items()})
         html = render(
             "comparison.html.jinja",
             inputs=inputs,
             sides=[first, second],
             counts=counts,
-            curve=precision_recall_chart([(first.name, first.ranked), (second.name, second.ranked)]),
+            curve=draw_precision_recall([(first.name, first.ranked), (second.name, second.ranked)]),
             by_edit=list(by_edit),
             galleries=add_thumbnails(galleries, inputs.queries, inputs.references, temporary),
         )
@@ -108,18 +108,21 @@ def write_comparison(inputs: ComparisonInputs, folder: Path) -> Path:
     return folder / "index.html"
 
 
-def _galleries(inputs: ComparisonInputs, changes: list[Change], edits: Mapping[str, str]) -> list[Gallery]:
+def _make_galleries(inputs: ComparisonInputs, changes: list[Change], edits: Mapping[str, str]) -> list[Gallery]:
     first, second = inputs.first, inputs.second
-    wrong = {side.name: best_wrong(side.ranked, QueryScores()) for side in (first, second)}
-    alarms = ((second, new_false_alarms(first.ranked, second.ranked)), (first, new_false_alarms(second.ranked, first.ranked)))
+    wrong = {side.name: find_best_wrong(side.ranked, QueryScores()) for side in (first, second)}
+    alarms = (
+        (second, list_new_false_alarms(first.ranked, second.ranked)),
+        (first, list_new_false_alarms(second.ranked, first.ranked)),
+    )
     return [
         Gallery(
             f"Won by {second.name}",
             f"Copies that {second.name} finds at 90 % precision and {first.name} does not, greatest gain in µAP first. "
             f"The scores below the pictures are those of {first.name}.",
             [
-                _change_card(change, change.first, wrong[first.name].get(change.query_id), edits)
-                for change in won(changes)[:MAX_CARDS]
+                _draw_change(change, change.first, wrong[first.name].get(change.query_id), edits)
+                for change in list_won_copies(changes)[:MAX_CARDS]
             ],
         ),
         Gallery(
@@ -127,37 +130,41 @@ def _galleries(inputs: ComparisonInputs, changes: list[Change], edits: Mapping[s
             f"Copies that {first.name} finds at 90 % precision and {second.name} does not, greatest loss of µAP first. "
             f"The scores below the pictures are those of {second.name}.",
             [
-                _change_card(change, change.second, wrong[second.name].get(change.query_id), edits)
-                for change in lost(changes)[:MAX_CARDS]
+                _draw_change(change, change.second, wrong[second.name].get(change.query_id), edits)
+                for change in list_lost_copies(changes)[:MAX_CARDS]
             ],
         ),
         *(
             Gallery(
                 f"False alarms of {side.name} alone",
                 "Wrong pairs above the threshold of 90 % precision in this submission only, highest score first.",
-                [_alarm_card(side.ranked, place, edits) for place in places[:MAX_CARDS]],
+                [_draw_alarm(side.ranked, index, edits) for index in indices[:MAX_CARDS]],
             )
-            for side, places in alarms
+            for side, indices in alarms
         ),
     ]
 
 
-def _change_card(change: Change, missed: Place, wrong: tuple[str, float] | None, edits: Mapping[str, str]) -> Card:
+def _draw_change(change: Change, missed: RankedCopy, wrong: tuple[str, float] | None, edits: Mapping[str, str]) -> Card:
     """Return the card of a copy that one side finds, with the best wrong reference of the side that misses it."""
     pictures = [
         Picture("query", change.query_id, "query"),
-        Picture("reference", change.reference_id, "true", score_note(missed.score)),
+        Picture("reference", change.reference_id, "true", format_score_note(missed.score)),
     ]
     if wrong is not None:
         above = missed.score is None or wrong[1] >= missed.score
-        pictures.append(Picture("reference", wrong[0], "ranked above it" if above else "nearest wrong", score_note(wrong[1])))
-    ranks = " → ".join("not ranked" if place.rank is None else f"rank {place.rank}" for place in (change.first, change.second))
-    scores = " → ".join("none" if place.score is None else number(place.score) for place in (change.first, change.second))
-    text = f"{ranks}; score {scores}; µAP {number(change.gain, '+.5f')}"
+        pictures.append(
+            Picture("reference", wrong[0], "ranked above it" if above else "nearest wrong", format_score_note(wrong[1]))
+        )
+    ranks = " → ".join("not ranked" if ranked.rank is None else f"rank {ranked.rank}" for ranked in (change.first, change.second))
+    scores = " → ".join(
+        "none" if ranked.score is None else format_number(ranked.score) for ranked in (change.first, change.second)
+    )
+    text = f"{ranks}; score {scores}; µAP {format_number(change.gain, '+.5f')}"
     return Card(tuple(pictures), text, edits.get(change.query_id, ""))
 
 
-def _alarm_card(ranked: RankedPairs, place: int, edits: Mapping[str, str]) -> Card:
-    query_id, note = ranked.query_ids[place], score_note(-float(ranked.distances[place]))
-    pictures = (Picture("query", query_id, "query"), Picture("reference", ranked.reference_ids[place], "wrong", note))
-    return Card(pictures, f"rank {place + 1}", edits.get(query_id, ""))
+def _draw_alarm(ranked: RankedPairs, index: int, edits: Mapping[str, str]) -> Card:
+    query_id, note = ranked.query_ids[index], format_score_note(-float(ranked.distances[index]))
+    pictures = (Picture("query", query_id, "query"), Picture("reference", ranked.reference_ids[index], "wrong", note))
+    return Card(pictures, f"rank {index + 1}", edits.get(query_id, ""))

@@ -7,8 +7,8 @@ from typing import Literal
 import numpy as np
 
 from data.ground_truth import GroundTruth
-from submissions.report.rendering import number
-from submissions.scoring.breakdown import last_place_at_90, pairs_found_at_90
+from submissions.report.rendering import format_number
+from submissions.scoring.breakdown import find_pairs_at_90, last_rank_at_90
 from submissions.scoring.metrics import RankedPairs
 from submissions.scoring.query_scores import QueryScores
 
@@ -62,7 +62,7 @@ class Gallery:
     cards: list[Card]
 
 
-def galleries(ranked: RankedPairs, truth: GroundTruth, scores: QueryScores, edits: Mapping[str, str]) -> list[Gallery]:
+def make_galleries(ranked: RankedPairs, truth: GroundTruth, scores: QueryScores, edits: Mapping[str, str]) -> list[Gallery]:
     """Return the report's three galleries.
 
     Args:
@@ -75,63 +75,67 @@ def galleries(ranked: RankedPairs, truth: GroundTruth, scores: QueryScores, edit
         Gallery(
             "Found copies",
             "An even selection of the true pairs found at 90 % precision, highest score first.",
-            found_copies(ranked, edits),
+            draw_found_copies(ranked, edits),
         ),
         Gallery(
             "Hardest misses",
             "True pairs not found at 90 % precision, lowest rank first, with the query's nearest wrong reference.",
-            missed_copies(ranked, truth, scores, edits),
+            draw_missed_copies(ranked, truth, scores, edits),
         ),
-        Gallery("Most confident false alarms", "Wrong pairs, highest score first.", false_alarms(ranked, truth, scores, edits)),
+        Gallery(
+            "Most confident false alarms", "Wrong pairs, highest score first.", draw_false_alarms(ranked, truth, scores, edits)
+        ),
     ]
 
 
-def found_copies(ranked: RankedPairs, edits: Mapping[str, str]) -> list[Card]:
+def draw_found_copies(ranked: RankedPairs, edits: Mapping[str, str]) -> list[Card]:
     """Return cards of true pairs found at 90 % precision, evenly spread over them to show both easy and hard ones."""
-    places = np.flatnonzero(ranked.true[: last_place_at_90(ranked)]).tolist()
-    step = max(1, len(places) // MAX_FOUND)
-    return [_pair(ranked, edits, place, "true reference") for place in places[::step][:MAX_FOUND]]
+    indices = np.flatnonzero(ranked.true[: last_rank_at_90(ranked)]).tolist()
+    step = max(1, len(indices) // MAX_FOUND)
+    return [_draw_pair(ranked, edits, index, "true reference") for index in indices[::step][:MAX_FOUND]]
 
 
-def false_alarms(ranked: RankedPairs, truth: GroundTruth, scores: QueryScores, edits: Mapping[str, str]) -> list[Card]:
+def draw_false_alarms(ranked: RankedPairs, truth: GroundTruth, scores: QueryScores, edits: Mapping[str, str]) -> list[Card]:
     """Return cards of the highest-ranked wrong pairs, with the query's true reference where it has one."""
     own = dict(sorted(truth.pairs, reverse=True))
     cards = []
-    for place in [place for place, true in enumerate(ranked.true) if not true][:MAX_FALSE_ALARMS]:
-        card = _pair(ranked, edits, place, "wrong reference")
-        query_id = ranked.query_ids[place]
+    for index in [index for index, true in enumerate(ranked.true) if not true][:MAX_FALSE_ALARMS]:
+        card = _draw_pair(ranked, edits, index, "wrong reference")
+        query_id = ranked.query_ids[index]
         if query_id not in own:
             cards.append(Card(card.pictures, f"{card.text}; the query copies nothing", card.edits))
             continue
-        right = Picture("reference", own[query_id], "true reference", score_note(scores.true.get((query_id, own[query_id]))))
+        right = Picture(
+            "reference", own[query_id], "true reference", format_score_note(scores.true.get((query_id, own[query_id])))
+        )
         cards.append(Card((*card.pictures, right), f"{card.text}; another reference is right", card.edits))
     return cards
 
 
-def missed_copies(ranked: RankedPairs, truth: GroundTruth, scores: QueryScores, edits: Mapping[str, str]) -> list[Card]:
+def draw_missed_copies(ranked: RankedPairs, truth: GroundTruth, scores: QueryScores, edits: Mapping[str, str]) -> list[Card]:
     """Return cards of true pairs that are not found at 90 % precision, worst first: unranked ones, then by descending rank."""
-    place_of = {pair: place for place, pair in enumerate(zip(ranked.query_ids, ranked.reference_ids, strict=True))}
-    found = pairs_found_at_90(ranked)
-    wrong = best_wrong(ranked, scores)
+    index_of = {pair: index for index, pair in enumerate(zip(ranked.query_ids, ranked.reference_ids, strict=True))}
+    found = find_pairs_at_90(ranked)
+    wrong = find_best_wrong(ranked, scores)
     missed = [
-        (place_of.get(pair, len(place_of)), -_score_of(pair, ranked, place_of, scores), pair)
+        (index_of.get(pair, len(index_of)), -_score_of(pair, ranked, index_of, scores), pair)
         for pair in truth.pairs
         if pair not in found
     ]
     return [
-        draw_missed_card(pair, place_of.get(pair), _score_of(pair, ranked, place_of, scores), wrong.get(pair[0]), edits)
+        draw_missed_card(pair, index_of.get(pair), _score_of(pair, ranked, index_of, scores), wrong.get(pair[0]), edits)
         for _, _, pair in sorted(missed, key=lambda item: (-item[0], -item[1], item[2]))[:MAX_MISSED]
     ]
 
 
 def draw_missed_card(
-    pair: tuple[str, str], place: int | None, score: float, wrong: tuple[str, float] | None, edits: Mapping[str, str]
+    pair: tuple[str, str], index: int | None, score: float, wrong: tuple[str, float] | None, edits: Mapping[str, str]
 ) -> Card:
     """Return the card of a missed copy: the query, its true reference and its best wrong one.
 
     Args:
         pair: Ids of the query and its true reference.
-        place: Index of the pair in the ranking; None if it is not ranked.
+        index: Index of the pair in the ranking; None if it is not ranked.
         score: Score of the pair; −∞ where it is not known.
         wrong: Id and score of the query's best wrong reference; None where it is not known.
         edits: Names of the edits that made each query, separated by spaces, by query id.
@@ -140,15 +144,17 @@ def draw_missed_card(
     known = score > float("-inf")
     pictures = [
         Picture("query", query_id, "query"),
-        Picture("reference", reference_id, "true", score_note(score if known else None)),
+        Picture("reference", reference_id, "true", format_score_note(score if known else None)),
     ]
     if wrong is not None:
         above = not known or wrong[1] >= score
-        pictures.append(Picture("reference", wrong[0], "ranked above it" if above else "nearest wrong", score_note(wrong[1])))
-    return Card(tuple(pictures), "not among the ranked pairs" if place is None else f"rank {place + 1}", edits.get(query_id, ""))
+        pictures.append(
+            Picture("reference", wrong[0], "ranked above it" if above else "nearest wrong", format_score_note(wrong[1]))
+        )
+    return Card(tuple(pictures), "not among the ranked pairs" if index is None else f"rank {index + 1}", edits.get(query_id, ""))
 
 
-def best_wrong(ranked: RankedPairs, scores: QueryScores) -> dict[str, tuple[str, float]]:
+def find_best_wrong(ranked: RankedPairs, scores: QueryScores) -> dict[str, tuple[str, float]]:
     """Return each query's best wrong reference and its score, by query id; from `ranked` where `scores` lacks it."""
     best = dict(scores.best_wrong)
     for query_id, reference_id, true, distance in zip(
@@ -159,18 +165,18 @@ def best_wrong(ranked: RankedPairs, scores: QueryScores) -> dict[str, tuple[str,
     return best
 
 
-def _score_of(pair: tuple[str, str], ranked: RankedPairs, place_of: Mapping[tuple[str, str], int], scores: QueryScores) -> float:
-    if pair in place_of:
-        return -float(ranked.distances[place_of[pair]])
+def _score_of(pair: tuple[str, str], ranked: RankedPairs, index_of: Mapping[tuple[str, str], int], scores: QueryScores) -> float:
+    if pair in index_of:
+        return -float(ranked.distances[index_of[pair]])
     return scores.true.get(pair, float("-inf"))
 
 
-def _pair(ranked: RankedPairs, edits: Mapping[str, str], place: int, label: str) -> Card:
-    query_id = ranked.query_ids[place]
-    reference = Picture("reference", ranked.reference_ids[place], label, score_note(-float(ranked.distances[place])))
-    return Card((Picture("query", query_id, "query"), reference), f"rank {place + 1}", edits.get(query_id, ""))
+def _draw_pair(ranked: RankedPairs, edits: Mapping[str, str], index: int, label: str) -> Card:
+    query_id = ranked.query_ids[index]
+    reference = Picture("reference", ranked.reference_ids[index], label, format_score_note(-float(ranked.distances[index])))
+    return Card((Picture("query", query_id, "query"), reference), f"rank {index + 1}", edits.get(query_id, ""))
 
 
-def score_note(score: float | None) -> str:
+def format_score_note(score: float | None) -> str:
     """Format the line below a picture; empty where the score is not known."""
-    return "" if score is None else f"score {number(score)}"
+    return "" if score is None else f"score {format_number(score)}"

@@ -5,14 +5,14 @@ from pathlib import Path
 import pandas as pd
 
 from data.files import whole_folder
-from submissions.report.charts import distribution_chart, precision_recall_chart, steps_chart
-from submissions.report.gallery import galleries
+from submissions.report.charts import draw_distribution, draw_precision_recall, draw_steps
+from submissions.report.gallery import make_galleries
 from submissions.report.inputs import ReportInputs
 from submissions.report.pictures import add_thumbnails
 from submissions.report.rendering import render
-from submissions.report.training import stages, training_chart
-from submissions.scoring.breakdown import read_edits, recall_by_edit, recall_by_number
-from submissions.scoring.query_scores import QueryScores, score_groups
+from submissions.report.training import draw_training, list_stages
+from submissions.scoring.breakdown import read_edits, tabulate_recall_by_edit, tabulate_recall_by_number
+from submissions.scoring.query_scores import QueryScores, group_scores
 
 
 def write_report(inputs: ReportInputs, folder: Path) -> Path:
@@ -33,17 +33,19 @@ def write_report(inputs: ReportInputs, folder: Path) -> Path:
     scores = inputs.distributions[-1].scores if inputs.distributions else QueryScores()
     truth = inputs.ground_truth
     with whole_folder(folder) as temporary:
-        shown = add_thumbnails(galleries(inputs.ranked, truth, scores, edits), inputs.queries, inputs.references, temporary)
+        shown = add_thumbnails(make_galleries(inputs.ranked, truth, scores, edits), inputs.queries, inputs.references, temporary)
         html = render(
             "report.html.jinja",
             inputs=inputs,
-            steps=steps_chart(inputs.variants),
-            curve=precision_recall_chart([("", inputs.ranked)]),
-            distributions=[distribution_chart(d.title, score_groups(d.scores, truth), d.threshold) for d in inputs.distributions],
-            training=[(name, training_chart(name, curve), stages(curve)) for name, curve in inputs.curves.items() if len(curve)],
+            steps=draw_steps(inputs.variants),
+            curve=draw_precision_recall([("", inputs.ranked)]),
+            distributions=[draw_distribution(d.title, group_scores(d.scores, truth), d.threshold) for d in inputs.distributions],
+            training=[
+                (name, draw_training(name, curve), list_stages(curve)) for name, curve in inputs.curves.items() if len(curve)
+            ],
             galleries=shown,
-            by_edit=_rows(recall_by_edit(inputs.ranked, truth, listed)) if listed else [],
-            by_number=_rows(recall_by_number(inputs.ranked, truth, listed)) if listed else [],
+            by_edit=_rows(tabulate_recall_by_edit(inputs.ranked, truth, listed)) if listed else [],
+            by_number=_rows(tabulate_recall_by_number(inputs.ranked, truth, listed)) if listed else [],
         )
         (temporary / "index.html").write_text(html, encoding="utf-8")
     return folder / "index.html"

@@ -33,7 +33,7 @@ class Stage:
     ended_by: str
 
 
-def training_chart(name: str, curve: pd.DataFrame) -> Markup:
+def draw_training(name: str, curve: pd.DataFrame) -> Markup:
     """Draw loss above and validation µAP below, with a line where a stage begins.
 
     Args:
@@ -54,7 +54,7 @@ def training_chart(name: str, curve: pd.DataFrame) -> Markup:
             axes.grid(alpha=0.2)
             if label.startswith("validation"):
                 axes.set_ylim(0, None)
-        for number, start, end in _stage_parts(curve):
+        for number, start, end in _split_stages(curve):
             if start:
                 for axes in panels:
                     axes.axvline(start + 0.5, color=INK, linewidth=0.9, linestyle="--")
@@ -65,10 +65,10 @@ def training_chart(name: str, curve: pd.DataFrame) -> Markup:
     return draw(paint, 1.0 + 1.5 * max(len(figures), 1), f"training of {name}")
 
 
-def stages(curve: pd.DataFrame) -> list[Stage]:
+def list_stages(curve: pd.DataFrame) -> list[Stage]:
     """Summarise each stage of a learning curve, in the order of training."""
     rows = []
-    for number, start, end in _stage_parts(curve):
+    for number, start, end in _split_stages(curve):
         part = curve.iloc[start:end]
         last = part.iloc[-1]
         settings = {name: _last(part, name) for name in STAGE_COLUMNS}
@@ -78,7 +78,7 @@ def stages(curve: pd.DataFrame) -> list[Stage]:
     return rows
 
 
-def _stage_parts(curve: pd.DataFrame) -> list[tuple[int, int, int]]:
+def _split_stages(curve: pd.DataFrame) -> list[tuple[int, int, int]]:
     """Return (stage, row of its first epoch, row after its last) of each stage; one stage if the curve does not number them."""
     numbers = _numbers(curve, "stage")
     if not np.isfinite(numbers).all():

@@ -21,7 +21,7 @@ Baseline = Callable[[NDArray[np.uint8]], NDArray[np.float32]]  # pixels [h, w, 3
 
 
 @dataclass(frozen=True)
-class Described:
+class Descriptors:
     """Vectors of a baseline, in the order of the images.
 
     Attributes:
@@ -33,7 +33,7 @@ class Described:
     unreadable: NDArray[np.bool_]
 
 
-def perceptual_hash(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+def compute_perceptual_hash(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
     """Return the 64-bit DCT hash of a picture, uint8 [h, w, 3].
 
     Returns:
@@ -43,7 +43,7 @@ def perceptual_hash(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
     return np.where(bits, 0.125, -0.125).astype(np.float32)
 
 
-def grey_pixels(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+def describe_grey_pixels(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
     """Return 24 × 24 grey values of a picture, uint8 [h, w, 3], as float32 [576] with mean 0 and unit length.
 
     They are meant to be whitened on training images afterwards.
@@ -54,7 +54,7 @@ def grey_pixels(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
     return values / max(float(np.linalg.norm(values)), 1e-6)
 
 
-def describe(images: ImageSet, baseline: Baseline, workers: int | None = None) -> Described:
+def describe_images(images: ImageSet, baseline: Baseline, workers: int | None = None) -> Descriptors:
     """Apply a baseline to every image.
 
     Args:
@@ -62,13 +62,13 @@ def describe(images: ImageSet, baseline: Baseline, workers: int | None = None) -
         baseline: Function of the decoded pixels; it must be picklable.
         workers: Number of processes; None for one per core.
     """
-    rows = list(map_on_cores(partial(_describe_one, baseline), images.paths, workers, chunk=32))
+    rows = list(map_on_cores(partial(_describe_image, baseline), images.paths, workers, chunk=32))
     dimensions = next((len(row) for row in rows if row is not None), 1)
     vectors = np.stack([np.zeros(dimensions, np.float32) if row is None else row for row in rows])
-    return Described(vectors, np.array([row is None for row in rows]))
+    return Descriptors(vectors, np.array([row is None for row in rows]))
 
 
-def _describe_one(baseline: Baseline, path: Path) -> NDArray[np.float32] | None:
+def _describe_image(baseline: Baseline, path: Path) -> NDArray[np.float32] | None:
     try:
         return baseline(decode_rgb(path, short_side=64))
     except ImageError:

@@ -35,26 +35,26 @@ def micro_average_precision_interval(ranked: RankedPairs, truth: GroundTruth, se
         seed: Seed of the resampling.
         draws: Number of resamples; each draws as many queries as there are, with replacement, and keeps all pairs of each.
     """
-    return _interval(average_precision(ranked), _draws(ranked, truth, seed, draws))
+    return _estimate_interval(average_precision(ranked), _draw_scores(ranked, truth, seed, draws))
 
 
 def difference_interval(
     first: RankedPairs, second: RankedPairs, truth: GroundTruth, seed: int = 0, draws: int = RESAMPLES
 ) -> Interval:
     """Compute µAP of `second` minus µAP of `first` with its 95 % interval, both on the same `draws` resamples of the queries."""
-    values = _draws(second, truth, seed, draws) - _draws(first, truth, seed, draws)
-    return _interval(average_precision(second) - average_precision(first), values)
+    values = _draw_scores(second, truth, seed, draws) - _draw_scores(first, truth, seed, draws)
+    return _estimate_interval(average_precision(second) - average_precision(first), values)
 
 
-def _draws(ranked: RankedPairs, truth: GroundTruth, seed: int, draws: int) -> NDArray[np.float64]:
+def _draw_scores(ranked: RankedPairs, truth: GroundTruth, seed: int, draws: int) -> NDArray[np.float64]:
     rng = np.random.default_rng(seed)
     count = len(truth.query_ids)
-    counted = _Counted.of(ranked, truth)
-    return np.array([counted.precision(rng.multinomial(count, np.full(count, 1 / count))) for _ in range(draws)])
+    queries = _RankedQueries.from_ranking(ranked, truth)
+    return np.array([queries.average_precision(rng.multinomial(count, np.full(count, 1 / count))) for _ in range(draws)])
 
 
 @dataclass(frozen=True)
-class _Counted:
+class _RankedQueries:
     """A ranking reduced to what µAP needs.
 
     Attributes:
@@ -68,14 +68,14 @@ class _Counted:
     copies: NDArray[np.int64]
 
     @classmethod
-    def of(cls, ranked: RankedPairs, truth: GroundTruth) -> "_Counted":
+    def from_ranking(cls, ranked: RankedPairs, truth: GroundTruth) -> "_RankedQueries":
         row = {query_id: number for number, query_id in enumerate(truth.query_ids)}
         copies = (
             np.bincount([row[query] for query, _ in truth.pairs], minlength=len(row)) if truth.pairs else np.zeros(len(row), int)
         )
         return cls(np.array([row[query_id] for query_id in ranked.query_ids], dtype=np.int64), ranked.true, copies)
 
-    def precision(self, times: NDArray[np.int64]) -> float:
+    def average_precision(self, times: NDArray[np.int64]) -> float:
         """Compute µAP of a resample that holds query i times[i] times: its ranked and its true pairs count as often."""
         own = times[self.rows].astype(np.float64)
         hits = own * self.true
@@ -85,6 +85,6 @@ class _Counted:
         return float((hits * precision).sum() / true_pairs) if true_pairs else 0.0
 
 
-def _interval(value: float, draws: NDArray[np.float64]) -> Interval:
+def _estimate_interval(value: float, draws: NDArray[np.float64]) -> Interval:
     low, high = np.percentile(draws, [2.5, 97.5])
     return Interval(value, float(low), float(high))

@@ -35,7 +35,7 @@ def read_edits(path: Path) -> dict[str, list[str]]:
     return {query: edits.split() for query, edits in zip(table["query_id"], table["edits"], strict=True)}
 
 
-def recall_by_edit(ranked: RankedPairs, truth: GroundTruth, edits: dict[str, list[str]]) -> pd.DataFrame:
+def tabulate_recall_by_edit(ranked: RankedPairs, truth: GroundTruth, edits: dict[str, list[str]]) -> pd.DataFrame:
     """Tabulate recall by edit.
 
     Args:
@@ -47,12 +47,12 @@ def recall_by_edit(ranked: RankedPairs, truth: GroundTruth, edits: dict[str, lis
         Columns edit, copies (true pairs made with it) and recall (share of them found at 90 % precision over all queries),
         most frequent edit first.
     """
-    found = pairs_found_at_90(ranked)
+    found = find_pairs_at_90(ranked)
     rows = [(edit, (query, reference) in found) for query, reference in truth.pairs for edit in sorted(set(edits.get(query, [])))]
-    return _table(rows, "edit").sort_values(["copies", "edit"], ascending=[False, True], ignore_index=True)
+    return _tabulate(rows, "edit").sort_values(["copies", "edit"], ascending=[False, True], ignore_index=True)
 
 
-def recall_by_number(ranked: RankedPairs, truth: GroundTruth, edits: dict[str, list[str]]) -> pd.DataFrame:
+def tabulate_recall_by_number(ranked: RankedPairs, truth: GroundTruth, edits: dict[str, list[str]]) -> pd.DataFrame:
     """Tabulate recall by the number of edits.
 
     Args:
@@ -64,9 +64,9 @@ def recall_by_number(ranked: RankedPairs, truth: GroundTruth, edits: dict[str, l
         Columns edits (their number), copies (true pairs with that many) and recall (share of them found at 90 % precision over
         all queries), fewest edits first.
     """
-    found = pairs_found_at_90(ranked)
+    found = find_pairs_at_90(ranked)
     rows = [(len(edits.get(query, [])), (query, reference) in found) for query, reference in truth.pairs]
-    return _table(rows, "edits").sort_values("edits", ignore_index=True)
+    return _tabulate(rows, "edits").sort_values("edits", ignore_index=True)
 
 
 def write_curve(path: Path, ranked: RankedPairs) -> None:
@@ -80,19 +80,19 @@ def write_curve(path: Path, ranked: RankedPairs) -> None:
         pd.DataFrame(dict(zip(CURVE_COLUMNS, columns, strict=True))).to_csv(temporary, index=False)
 
 
-def pairs_found_at_90(ranked: RankedPairs) -> set[tuple[str, str]]:
+def find_pairs_at_90(ranked: RankedPairs) -> set[tuple[str, str]]:
     """Return the true pairs (query id, reference id) within the ranking's longest prefix of 90 % precision."""
-    last = last_place_at_90(ranked)
+    last = last_rank_at_90(ranked)
     pairs = zip(ranked.query_ids[:last], ranked.reference_ids[:last], ranked.true[:last], strict=True)
     return {(query, reference) for query, reference, true in pairs if true}
 
 
-def last_place_at_90(ranked: RankedPairs) -> int:
+def last_rank_at_90(ranked: RankedPairs) -> int:
     """Return the length of the ranking down to the highest recall at 90 % precision; 0 if precision never reaches 90 %."""
     good = np.flatnonzero(ranked.precision >= 0.9)
     return int(good[np.argmax(ranked.recall[good])]) + 1 if len(good) else 0
 
 
-def _table(rows: Sequence[tuple[object, bool]], name: str) -> pd.DataFrame:
+def _tabulate(rows: Sequence[tuple[object, bool]], name: str) -> pd.DataFrame:
     table = pd.DataFrame(rows, columns=[name, "found"])
     return table.groupby(name)["found"].agg(copies="size", recall="mean").reset_index()

@@ -7,15 +7,15 @@ import pandas as pd
 
 from data.files import whole_file
 from data.ground_truth import GroundTruth
-from submissions.scoring.breakdown import last_place_at_90, pairs_found_at_90, recall_by_edit
+from submissions.scoring.breakdown import find_pairs_at_90, last_rank_at_90, tabulate_recall_by_edit
 from submissions.scoring.metrics import RankedPairs
 
 Pair = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Place:
-    """A true pair's position in a ranking.
+class RankedCopy:
+    """A true pair in a ranking.
 
     Attributes:
         rank: Rank from 1; None where the pair is not ranked.
@@ -37,14 +37,14 @@ class Change:
     Attributes:
         query_id: Id of the query.
         reference_id: Id of the reference.
-        first: Position in the first ranking.
-        second: Position in the second ranking.
+        first: The pair in the first ranking.
+        second: The pair in the second ranking.
     """
 
     query_id: str
     reference_id: str
-    first: Place
-    second: Place
+    first: RankedCopy
+    second: RankedCopy
 
     @property
     def gain(self) -> float:
@@ -53,34 +53,34 @@ class Change:
 
 
 def compare_pairs(first: RankedPairs, second: RankedPairs, truth: GroundTruth) -> list[Change]:
-    """List every true pair with its positions in both rankings, highest gain first."""
-    before, after = _places(first, truth), _places(second, truth)
-    nowhere = Place(None, None, False, 0.0)
+    """List every true pair with its rank and score in both rankings, highest gain first."""
+    before, after = _describe_pairs(first, truth), _describe_pairs(second, truth)
+    nowhere = RankedCopy(None, None, False, 0.0)
     changes = [Change(*pair, before.get(pair, nowhere), after.get(pair, nowhere)) for pair in sorted(truth.pairs)]
     return sorted(changes, key=lambda change: -change.gain)
 
 
-def won(changes: list[Change]) -> list[Change]:
+def list_won_copies(changes: list[Change]) -> list[Change]:
     """Return the copies that only the second ranking finds at 90 % precision, greatest gain first."""
     return [change for change in changes if change.second.found and not change.first.found]
 
 
-def lost(changes: list[Change]) -> list[Change]:
+def list_lost_copies(changes: list[Change]) -> list[Change]:
     """Return the copies that only the first ranking finds at 90 % precision, greatest loss first."""
     return [change for change in reversed(changes) if change.first.found and not change.second.found]
 
 
-def new_false_alarms(first: RankedPairs, second: RankedPairs) -> list[int]:
+def list_new_false_alarms(first: RankedPairs, second: RankedPairs) -> list[int]:
     """List the wrong pairs within 90 % precision in `second` only, as indices into its ranking, highest score first."""
-    known = set(list(zip(first.query_ids, first.reference_ids, strict=True))[: last_place_at_90(first)])
+    known = set(list(zip(first.query_ids, first.reference_ids, strict=True))[: last_rank_at_90(first)])
     return [
-        place
-        for place in range(last_place_at_90(second))
-        if not second.true[place] and (second.query_ids[place], second.reference_ids[place]) not in known
+        index
+        for index in range(last_rank_at_90(second))
+        if not second.true[index] and (second.query_ids[index], second.reference_ids[index]) not in known
     ]
 
 
-def recall_by_edit_of_both(
+def compare_recall_by_edit(
     first: RankedPairs, second: RankedPairs, truth: GroundTruth, edits: dict[str, list[str]]
 ) -> pd.DataFrame:
     """Tabulate recall by edit in two rankings.
@@ -89,7 +89,7 @@ def recall_by_edit_of_both(
         Columns edit, copies, first and second (recall at 90 % precision in each ranking), ordered by the absolute change in the
         number of copies found, greatest first.
     """
-    before, after = (recall_by_edit(ranked, truth, edits) for ranked in (first, second))
+    before, after = (tabulate_recall_by_edit(ranked, truth, edits) for ranked in (first, second))
     table = before.rename(columns={"recall": "first"}).assign(
         second=after.set_index("edit")["recall"].reindex(before["edit"]).array
     )
@@ -105,9 +105,9 @@ def write_changes(path: Path, changes: list[Change]) -> None:
     """
     rows = [
         {"query_id": change.query_id, "reference_id": change.reference_id}
-        | {f"{name}_rank": place.rank for name, place in (("first", change.first), ("second", change.second))}
-        | {f"{name}_score": place.score for name, place in (("first", change.first), ("second", change.second))}
-        | {f"{name}_found": int(place.found) for name, place in (("first", change.first), ("second", change.second))}
+        | {f"{name}_rank": copy.rank for name, copy in (("first", change.first), ("second", change.second))}
+        | {f"{name}_score": copy.score for name, copy in (("first", change.first), ("second", change.second))}
+        | {f"{name}_found": int(copy.found) for name, copy in (("first", change.first), ("second", change.second))}
         | {"gain": change.gain}
         for change in changes
     ]
@@ -115,11 +115,11 @@ def write_changes(path: Path, changes: list[Change]) -> None:
         pd.DataFrame(rows).convert_dtypes().to_csv(temporary, index=False)
 
 
-def _places(ranked: RankedPairs, truth: GroundTruth) -> dict[Pair, Place]:
-    found = pairs_found_at_90(ranked)
-    places = {}
-    for place in ranked.true.nonzero()[0].tolist():
-        pair = (ranked.query_ids[place], ranked.reference_ids[place])
-        share = float(ranked.precision[place]) / len(truth.pairs)
-        places[pair] = Place(place + 1, -float(ranked.distances[place]), pair in found, share)
-    return places
+def _describe_pairs(ranked: RankedPairs, truth: GroundTruth) -> dict[Pair, RankedCopy]:
+    found = find_pairs_at_90(ranked)
+    described = {}
+    for index in ranked.true.nonzero()[0].tolist():
+        pair = (ranked.query_ids[index], ranked.reference_ids[index])
+        share = float(ranked.precision[index]) / len(truth.pairs)
+        described[pair] = RankedCopy(index + 1, -float(ranked.distances[index]), pair in found, share)
+    return described

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from data.errors import UserError
 from data.ground_truth import GroundTruth
 from submissions.search.backend import find_nearest
-from submissions.search.exact import ScoredPairs, exact_distances, search_pairs
+from submissions.search.exact import ScoredPairs, compute_exact_distances, search_pairs
 from submissions.vectors.files import Vectors
 
 Search = Callable[[NDArray[np.float32], NDArray[np.float32], int], ScoredPairs]
@@ -186,8 +186,8 @@ def _recall_at_ranks(queries: Vectors, references: Vectors, ground_truth: Ground
     hits = np.zeros(len(ranks))
     for row, found in zip(rows.tolist(), nearest, strict=True):
         others = np.array([r for r in found if r not in true[row] and not references.unreadable[r]], dtype=np.int64)
-        to_others = exact_distances(queries.vectors, references.vectors, np.full(len(others), row), others)
+        to_others = compute_exact_distances(queries.vectors, references.vectors, np.full(len(others), row), others)
         targets = np.array(true[row])
-        for distance in exact_distances(queries.vectors, references.vectors, np.full(len(targets), row), targets):
+        for distance in compute_exact_distances(queries.vectors, references.vectors, np.full(len(targets), row), targets):
             hits += (to_others <= distance).sum() < np.array(ranks)
     return [float(hit) / len(ground_truth.pairs) for hit in hits]

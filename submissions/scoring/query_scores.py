@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.ground_truth import GroundTruth
-from submissions.search.exact import exact_distances
+from submissions.search.exact import compute_exact_distances
 from submissions.vectors.files import Vectors
 
 
@@ -39,7 +39,7 @@ class ScoreGroups:
     distractors: NDArray[np.float64]
 
 
-def query_scores(queries: Vectors, references: Vectors, truth: GroundTruth) -> QueryScores:
+def score_queries(queries: Vectors, references: Vectors, truth: GroundTruth) -> QueryScores:
     """Search every query that the ground truth names among all references; scores are computed in float64.
 
     Raises:
@@ -64,7 +64,7 @@ def query_scores(queries: Vectors, references: Vectors, truth: GroundTruth) -> Q
         copied = own.get(query, [])
         wrong = [candidate for candidate in candidates.tolist() if candidate not in copied][:1]
         pairs = np.array(copied + wrong, dtype=np.int64)
-        scores = (-exact_distances(chosen.vectors, references.vectors, np.full(len(pairs), row), pairs)).tolist()
+        scores = (-compute_exact_distances(chosen.vectors, references.vectors, np.full(len(pairs), row), pairs)).tolist()
         for reference_row, score in zip(copied, scores, strict=False):
             found.true[query, references.ids[reference_row]] = score
         if wrong:
@@ -72,7 +72,7 @@ def query_scores(queries: Vectors, references: Vectors, truth: GroundTruth) -> Q
     return found
 
 
-def score_groups(scores: QueryScores, truth: GroundTruth) -> ScoreGroups:
+def group_scores(scores: QueryScores, truth: GroundTruth) -> ScoreGroups:
     """Sort the scores into three groups; a query that copies several references contributes several true pairs."""
     copying = {query for query, _ in truth.pairs}
     wrong = [(query, score) for query, (_, score) in scores.best_wrong.items()]

@@ -57,8 +57,12 @@ def search_pairs(
     if count == 0:
         nothing = np.zeros(0, np.int64)
         return ScoredPairs(nothing, nothing, np.zeros(0))
-    query_rows, reference_rows = find_candidates(queries, references, count) or _candidates(queries, references, count, block)
-    return _rank_pairs(query_rows, reference_rows, exact_distances(queries, references, query_rows, reference_rows), count)
+    query_rows, reference_rows = find_candidates(queries, references, count) or _find_candidates(
+        queries, references, count, block
+    )
+    return _rank_pairs(
+        query_rows, reference_rows, compute_exact_distances(queries, references, query_rows, reference_rows), count
+    )
 
 
 def search_pairs_on_ranks(
@@ -92,7 +96,7 @@ def search_pairs_on_ranks(
     return _rank_pairs(joined[0], joined[1], joined[2], min(count, len(queries) * len(references)))
 
 
-def exact_distances(
+def compute_exact_distances(
     queries: NDArray[np.float32],
     references: NDArray[np.float32],
     query_rows: NDArray[np.int64],
@@ -117,13 +121,13 @@ def exact_distances(
     return distances
 
 
-def _candidates(
+def _find_candidates(
     queries: NDArray[np.float32], references: NDArray[np.float32], count: int, block: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Find the candidates on the CPU, as `SearchBackend.candidates` does."""
-    rounding = [np.float32(RELATIVE_ROUNDING) * _squares(vectors) for vectors in (queries, references)]
+    rounding = [np.float32(RELATIVE_ROUNDING) * _compute_squares(vectors) for vectors in (queries, references)]
     candidates = _Candidates(count, *rounding)
-    for first_query, first_reference, least in _least_distances(queries, references, block):
+    for first_query, first_reference, least in _bound_distances(queries, references, block):
         candidates.add(first_query, first_reference, least)
     return candidates.rows()
 
@@ -145,7 +149,7 @@ class _Candidates:
         if self.radius == np.inf and least.size > self.count:  # no pair beyond this block's own nearest can be needed
             near = np.flatnonzero(least <= np.partition(least.ravel(), self.count - 1)[self.count - 1])
             rows, columns = np.divmod(near, least.shape[1])
-            self.radius = self._most(rows + first_query, columns + first_reference, least.ravel()[near]).max()
+            self.radius = self._bound_from_above(rows + first_query, columns + first_reference, least.ravel()[near]).max()
         flat = np.flatnonzero(least <= self.radius)
         if not len(flat):
             return
@@ -160,19 +164,21 @@ class _Candidates:
             self._shrink()
         return np.concatenate([kept[0] for kept in self._kept]), np.concatenate([kept[1] for kept in self._kept])
 
-    def _most(self, queries: NDArray[np.int64], references: NDArray[np.int64], least: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _bound_from_above(
+        self, queries: NDArray[np.int64], references: NDArray[np.int64], least: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
         """Return upper bounds of the distances."""
         return least + 2 * (self.of_queries[queries] + self.of_references[references])
 
     def _shrink(self) -> None:
         query_rows, reference_rows, least = (np.concatenate(parts) for parts in zip(*self._kept, strict=True))
-        self.radius = np.partition(self._most(query_rows, reference_rows, least), self.count - 1)[self.count - 1]
+        self.radius = np.partition(self._bound_from_above(query_rows, reference_rows, least), self.count - 1)[self.count - 1]
         keep = least <= self.radius
         self._kept = [(query_rows[keep], reference_rows[keep], least[keep])]
         self._held = int(keep.sum())
 
 
-def _least_distances(
+def _bound_distances(
     queries: NDArray[np.float32], references: NDArray[np.float32], block: int
 ) -> Iterator[tuple[int, int, NDArray[np.float32]]]:
     """Yield lower bounds of the squared distances of all pairs, in blocks [≤ QUERIES_PER_BLOCK, ≤ block].
@@ -180,11 +186,11 @@ def _least_distances(
     A block is overwritten by the next. One product of [−2 q, ‖q‖², 1] and [r, 1, ‖r‖²], with the squares reduced by the bound of
     the rounding, yields them without a further pass over the block.
     """
-    left = _append_squares(-2 * queries, np.float32(1 - RELATIVE_ROUNDING) * _squares(queries), first=True)
+    left = _append_squares(-2 * queries, np.float32(1 - RELATIVE_ROUNDING) * _compute_squares(queries), first=True)
     products = np.empty((min(QUERIES_PER_BLOCK, len(queries)), min(block, len(references))), np.float32)  # one buffer for all
     for first_reference in range(0, len(references), block):
         part = np.ascontiguousarray(references[first_reference : first_reference + block])
-        right = _append_squares(part, np.float32(1 - RELATIVE_ROUNDING) * _squares(part), first=False)
+        right = _append_squares(part, np.float32(1 - RELATIVE_ROUNDING) * _compute_squares(part), first=False)
         for first_query in range(0, len(queries), QUERIES_PER_BLOCK):
             own = slice(first_query, first_query + QUERIES_PER_BLOCK)
             whole = products.shape == (len(left[own]), len(right))
@@ -196,7 +202,7 @@ def _append_squares(vectors: NDArray[np.float32], squares: NDArray[np.float32], 
     return np.column_stack([vectors, squares, ones] if first else [vectors, ones, squares])
 
 
-def _squares(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+def _compute_squares(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     squares: NDArray[np.float32] = np.einsum("nd,nd->n", vectors, vectors)
     return squares
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from data.errors import UserError
 from data.files import whole_file
-from submissions.vectors.hdf5 import HDF5_ERRORS, dataset_problem, new_hdf5
+from submissions.vectors.hdf5 import HDF5_ERRORS, create_hdf5, describe_dataset_problem
 
 ROWS_PER_BLOCK = 65_536
 MAX_NORM = 1e15  # Euclidean norm; keeps squared distances (4e30 at most) far from the limit of float32, 3.4e38
@@ -85,7 +85,7 @@ def write_vectors(
         UserError: when the disk is full.
     """
     strings = h5py.string_dtype("utf-8")
-    with whole_file(Path(path)) as temporary, new_hdf5(temporary) as (file, check):
+    with whole_file(Path(path)) as temporary, create_hdf5(temporary) as (file, check):
         file.create_dataset("ids", data=np.array(ids, dtype=object), dtype=strings)
         stored, row = None, 0
         for block in blocks:
@@ -121,7 +121,7 @@ def describe_vectors(path: Path | str) -> VectorsShape:
     """
     with _open_hdf5(path) as file:
         for name in ("ids", "vectors", *(["unreadable"] if "unreadable" in file else [])):
-            problem = dataset_problem(file, name)
+            problem = describe_dataset_problem(file, name)
             if problem in ("is missing", "is not a data set"):
                 raise UserError(
                     f"{path} has no data set {name!r}; a vectors file holds ids and vectors. Embed the images again (step 02)."

@@ -14,7 +14,7 @@ MAX_EXPANSION, MAX_UNSTORED_BYTES = 1000, 2**20  # declared size ≤ MAX_EXPANSI
 HDF5_ERRORS = (OSError, KeyError, RuntimeError, ValueError, TypeError, OverflowError)  # what h5py raises on damaged files
 
 
-def dataset_problem(file: h5py.File, name: str) -> str | None:
+def describe_dataset_problem(file: h5py.File, name: str) -> str | None:
     """Say why a data set cannot be read from this file alone in bounded memory.
 
     Returns:
@@ -40,7 +40,7 @@ def dataset_problem(file: h5py.File, name: str) -> str | None:
 
 
 @contextmanager
-def new_hdf5(path: Path) -> Iterator[tuple[h5py.File, Callable[[], None]]]:
+def create_hdf5(path: Path) -> Iterator[tuple[h5py.File, Callable[[], None]]]:
     """Create a file; yield it with a function that raises the first write error so far.
 
     Raises:

@@ -11,7 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kstest, norm, uniform
 
-from augmentations.composition import Record, check_probabilities, draw_record, edit_image, edits_of, probability_of, replay
+from augmentations.composition import (
+    Record,
+    check_probabilities,
+    compute_probability,
+    draw_record,
+    edit_image,
+    list_edits,
+    replay,
+)
 from augmentations.edits.registry import FUNCTIONS, OTHER_IMAGE
 from augmentations.randomness import generator_for
 from augmentations.settings import AugmentationSettings
@@ -56,7 +64,7 @@ def test_any_size_gives_rgb_and_the_record_replays(seed: int, height: int, width
     assert edit_image(image, chosen, generator_for(seed, 0, "x"), Others()).record == edited.record
 
 
-@pytest.mark.parametrize("edit", edits_of(EVERYTHING), ids=lambda edit: edit.name)
+@pytest.mark.parametrize("edit", list_edits(EVERYTHING), ids=lambda edit: edit.name)
 @pytest.mark.parametrize("shape", [(8, 8), (8, 200), (64, 64), (120, 90)])
 def test_every_edit_on_extreme_shapes(edit: Edit, shape: tuple[int, int]) -> None:
     image = picture(*shape)
@@ -111,8 +119,8 @@ def test_frequencies_are_the_tables(intensity: float) -> None:
 
 
 def test_order_and_exclusions() -> None:
-    order = {edit.name: place for place, edit in enumerate(edits_of(EVERYTHING))}
-    excluded = {edit.name: set(edit.not_after) for edit in edits_of(EVERYTHING)}
+    order = {edit.name: place for place, edit in enumerate(list_edits(EVERYTHING))}
+    excluded = {edit.name: set(edit.not_after) for edit in list_edits(EVERYTHING)}
     assert excluded["crop"] == {"perspective"} and excluded["swap_channels"] == {"grayscale", "onto_screenshot"}
     for record in records(EVERYTHING):
         names = [entry["edit"] for entry in record]
@@ -232,10 +240,10 @@ def test_without_other_images_nothing_is_pasted() -> None:
 
 def test_probabilities_of_named_edits_replace_those_of_the_table() -> None:
     chosen = AugmentationSettings(intensity=0.5, extra=True, probabilities={"collage": 0.6, "hflip": 0.8, "grayscale": 0.0})
-    rows = {edit.name: edit for edit in edits_of(chosen)}
-    assert probability_of(rows["collage"], chosen) == pytest.approx(0.3)  # rises with the intensity, as its row does
-    assert probability_of(rows["hflip"], chosen) == pytest.approx(0.8)  # the same at every intensity
-    assert probability_of(rows["vflip"], chosen) == rows["vflip"].probability(0.5)
+    rows = {edit.name: edit for edit in list_edits(chosen)}
+    assert compute_probability(rows["collage"], chosen) == pytest.approx(0.3)  # rises with the intensity, as its row does
+    assert compute_probability(rows["hflip"], chosen) == pytest.approx(0.8)  # the same at every intensity
+    assert compute_probability(rows["vflip"], chosen) == rows["vflip"].probability(0.5)
     drawn = Counter(entry["edit"] for record in records(chosen, 3000) for entry in record)
     assert drawn["grayscale"] == 0 and abs(drawn["hflip"] / 3000 - 0.8) < 0.04
 

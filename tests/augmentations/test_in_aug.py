@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from augmentations.in_aug import InAugImages, in_aug
+from augmentations.in_aug import InAugImages, choose_in_aug
 from data.errors import UserError
 from data.images import ImageSet, find_images
 from data.labels import label_images
@@ -19,15 +19,19 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> ImageSet:
 
 
 def test_five_copies_each_of_different_readable_images(images: ImageSet) -> None:
-    chosen = in_aug(images, seed=0, count=8)
+    chosen = choose_in_aug(images, seed=0, count=8)
     assert len(set(chosen.sources.ids)) == 8 and "T999999" not in chosen.sources.ids
     assert chosen.groups.tolist() == [source for source in range(8) for _ in range(5)]
-    assert in_aug(images, seed=0, count=8).sources.ids == chosen.sources.ids != in_aug(images, seed=1, count=8).sources.ids
-    assert len(in_aug(images, seed=0).sources) == 12  # all that can be read: fewer than 2,000
+    assert (
+        choose_in_aug(images, seed=0, count=8).sources.ids
+        == chosen.sources.ids
+        != choose_in_aug(images, seed=1, count=8).sources.ids
+    )
+    assert len(choose_in_aug(images, seed=0).sources) == 12  # all that can be read: fewer than 2,000
 
 
 def test_copies_differ_and_are_reproducible(images: ImageSet) -> None:
-    chosen = in_aug(images, seed=3, count=4)
+    chosen = choose_in_aug(images, seed=3, count=4)
     one, two = InAugImages(chosen, 32), InAugImages(chosen, 32)
     assert len(one) == 20
     pixels = [one[item][0] for item in range(20)]
@@ -38,13 +42,13 @@ def test_copies_differ_and_are_reproducible(images: ImageSet) -> None:
 
 def test_images_are_drawn_evenly_from_the_classes(images: ImageSet) -> None:
     labelled = label_images(images, ["common"] * 8 + ["rare"] * 5)
-    chosen = in_aug(labelled, seed=0, count=6)
+    chosen = choose_in_aug(labelled, seed=0, count=6)
     classes = dict(zip(images.ids, labelled.labels.tolist(), strict=True))
     assert np.bincount([classes[image_id] for image_id in chosen.sources.ids]).tolist() == [3, 3]
 
 
 def test_mean_colours_find_more_than_the_query_itself(images: ImageSet) -> None:
-    chosen = in_aug(images, seed=0, count=12)
+    chosen = choose_in_aug(images, seed=0, count=12)
     dataset = InAugImages(chosen, 32)
     vectors = np.stack([dataset[item][0].float().mean(dim=(1, 2)).numpy() for item in range(len(dataset))])
     vectors -= vectors.mean(axis=0)
@@ -54,6 +58,6 @@ def test_mean_colours_find_more_than_the_query_itself(images: ImageSet) -> None:
 
 def test_too_few_images_or_copies_are_refused(images: ImageSet) -> None:
     with pytest.raises(UserError, match="at least two training images that can be read"):
-        in_aug(images.select(["T000000", "T999999"]), seed=0)
+        choose_in_aug(images.select(["T000000", "T999999"]), seed=0)
     with pytest.raises(UserError, match="at least two images and one copy"):
-        in_aug(images, seed=0, copies=0)
+        choose_in_aug(images, seed=0, copies=0)

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from data.procedural.sample import write_pictures
-from submissions.ensemble.projection import unit_length
-from submissions.ensemble.variant import Variant, write_choice
+from submissions.ensemble.projection import scale_to_unit_length
+from submissions.ensemble.variant import write_choice
 from submissions.formats.submission import write_submission
 from submissions.index.calibration import Tail
 from submissions.index.matches import Match, Matches, Rule
@@ -43,15 +43,18 @@ SCROLL = """async () => { for (const image of document.images) {
 def write_run(folder: Path, data: Path, noise: float, seed: int) -> None:
     """All that step 06 reads; the first COPIES queries are references with noise, every seventh too much of it."""
     rng = np.random.default_rng(0)
-    references = unit_length(rng.standard_normal((REFERENCES, 16)).astype(np.float32))
+    references = scale_to_unit_length(rng.standard_normal((REFERENCES, 16)).astype(np.float32))
     rng = np.random.default_rng(seed)
-    queries = unit_length(rng.standard_normal((QUERIES, 16)).astype(np.float32))
+    queries = scale_to_unit_length(rng.standard_normal((QUERIES, 16)).astype(np.float32))
     strength = np.where(np.arange(COPIES) % 7 == 0, 9, noise)[:, None].astype(np.float32)
-    queries[:COPIES] = unit_length(references[:COPIES] + strength * queries[:COPIES])
+    queries[:COPIES] = scale_to_unit_length(references[:COPIES] + strength * queries[:COPIES])
     parts = {
         "query": ([f"Q{row:06d}" for row in range(QUERIES)], queries),
         "reference": ([f"R{row:06d}" for row in range(REFERENCES)], references),
-        "training": ([f"T{row:06d}" for row in range(20)], unit_length(rng.standard_normal((20, 16)).astype(np.float32))),
+        "training": (
+            [f"T{row:06d}" for row in range(20)],
+            scale_to_unit_length(rng.standard_normal((20, 16)).astype(np.float32)),
+        ),
     }
     for name, (ids, vectors) in parts.items():
         for place in ("embeddings/net", "ensemble"):
@@ -65,7 +68,7 @@ def write_run(folder: Path, data: Path, noise: float, seed: int) -> None:
         Vectors(parts["reference"][0], references, marks[1]),
     )
     row = {"dimensions": 16, "eigen_power": 0.0, "method": "method1", "beta": 1.0, "micro_average_precision": 0.5}
-    write_choice(folder / "ensemble" / "choice.csv", Variant(16, 0.0, "method1", 1.0), pd.DataFrame([row]))
+    write_choice(folder / "ensemble" / "choice.csv", pd.DataFrame([row]))
     (folder / "models" / "net").mkdir(parents=True)
     (folder / "models" / "net" / "curve.csv").write_text(CURVE)
     (folder / "recipe.yaml").write_text(RECIPE)

@@ -16,7 +16,7 @@ from data.images import ImageSet
 from data.layout import open_isc_folder
 from data.names import text_of
 from pipeline.run.run import Run
-from pipeline.run.training_roles import training_roles
+from pipeline.run.training_roles import assign_training_roles
 from pipeline.tools.explorer.edits import edited
 from pipeline.tools.explorer.pictures import data_url
 from pipeline.tools.extractor import Extractor, Normalizer, run_extractor
@@ -79,7 +79,7 @@ def open_explorer(run: Run, rate: float) -> Explorer:
         tail, uncalibrated = calibrate_on_run(run, extractor), ""
     except UserError as error:
         tail, uncalibrated = None, str(error)
-    data, roles = open_isc_folder(run.data), training_roles(run)
+    data, roles = open_isc_folder(run.data), assign_training_roles(run)
     return Explorer(
         title=str(run.folder),
         extractor=extractor,

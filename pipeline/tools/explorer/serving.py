@@ -5,7 +5,7 @@ from pathlib import Path
 from data.errors import UserError
 from data.images import find_images
 from models.shipped import SHIPPED
-from pipeline.run.run import known_runs, open_existing_run
+from pipeline.run.run import list_runs, open_existing_run
 from pipeline.tools.explorer.answers import open_explorer, open_folder_explorer, open_index_explorer
 from pipeline.tools.explorer.app import make_app
 from pipeline.tools.explorer.listener import open_listener, run_until_stopped
@@ -34,7 +34,7 @@ def explore(folder: Path | None, data: Path | None, port: int, false_alarms: flo
         if references is not None:
             extractor, images = checkpoint_extractor(SHIPPED), find_images(references, naming="path")
             explorer = open_folder_explorer(extractor, str(references), images, false_alarms)
-        elif folder is None and not known_runs():
+        elif folder is None and not list_runs():
             raise UserError(
                 "there is no run. Give pictures to search in with --references DIR or --index DIR, for which the shipped "
                 "descriptor is used, or start a run: bash run_all.sh"

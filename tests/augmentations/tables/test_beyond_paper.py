@@ -4,7 +4,7 @@ import cv2
 import numpy as np
 import pytest
 
-from augmentations.composition import edits_of
+from augmentations.composition import list_edits
 from augmentations.edits.registry import OTHER_IMAGE
 from augmentations.randomness import generator_for
 from augmentations.settings import AugmentationSettings
@@ -50,5 +50,5 @@ def test_a_higher_intensity_leaves_less_room_for_the_picture(edit: Edit) -> None
 
 
 def test_the_family_is_switched_on_by_a_key() -> None:
-    assert tuple(edits_of(AugmentationSettings())) == tuple(QUERY_TABLE)
-    assert tuple(edits_of(AugmentationSettings(extra=True))) == (*QUERY_TABLE, *EXTRA_TABLE)
+    assert tuple(list_edits(AugmentationSettings())) == tuple(QUERY_TABLE)
+    assert tuple(list_edits(AugmentationSettings(extra=True))) == (*QUERY_TABLE, *EXTRA_TABLE)

@@ -10,7 +10,7 @@ def test_a_temporary_exponent_leaves_no_trace_even_after_an_error() -> None:
     pooling, maps = GeM(3.0), torch.rand(2, 4, 3, 3)
     before = pooling(maps).detach()
     pooling.exponent.grad = torch.tensor(0.5)
-    with pytest.raises(KeyError), pooling.temporary_exponent(7.0):
+    with pytest.raises(KeyError), pooling.set_exponent_temporarily(7.0):
         assert not torch.equal(pooling(maps), before)
         pooling.exponent.requires_grad_(False)
         pooling.exponent.grad = None

@@ -112,7 +112,7 @@ def test_whitening_is_learnt_as_images_will_be_embedded(
 
     def vectors(size: int, exponent: float) -> torch.Tensor:
         pixels = torch.stack([CleanImages(unlabelled, size)[row][0] for row in range(len(unlabelled))])
-        with torch.inference_mode(), found.pooled_with(exponent):
+        with torch.inference_mode(), found.use_exponent(exponent):
             return found(normalize_pixels(pixels, found.mean, found.std), raw=True).double()
 
     def is_white(raw: torch.Tensor) -> bool:

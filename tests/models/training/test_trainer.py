@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 import models.training.stage as stage_run
-from augmentations.composition import Record, draw_record, edits_of
+from augmentations.composition import Record, draw_record, list_edits
 from augmentations.dataset import EditedImages, overlay_material
 from augmentations.settings import AugmentationSettings
 from data.cache import cache_images
@@ -378,7 +378,7 @@ def test_each_stage_draws_edits_with_its_own_probabilities(
         return record
 
     monkeypatch.setattr("augmentations.composition.draw_record", noted)
-    names = [edit.name for edit in edits_of(SETTINGS.edits_of(SETTINGS.stages[2], 0.5))]
+    names = [edit.name for edit in list_edits(SETTINGS.edits_of(SETTINGS.stages[2], 0.5))]
     only = {name: float(name == "hflip") for name in names}
     last = SETTINGS.stages[2].model_copy(update={"edit_probabilities": only})
     train(images, tmp_path, SETTINGS.model_copy(update={"stages": (SETTINGS.stages[1], last)}))

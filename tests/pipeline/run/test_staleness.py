@@ -14,7 +14,7 @@ from pipeline.run.recipe import Recipe
 from pipeline.run.run import Run
 from pipeline.run.staleness import report_stale
 from pipeline.run.step import make_product
-from pipeline.run.training_roles import training_roles
+from pipeline.run.training_roles import assign_training_roles
 from pipeline.steps.definitions import STEPS
 
 CONTENT: dict[str, Any] = {"models": {"one": {"descriptor": {"backbone": "test_efficientnet"}, "stages": [{"image_size": 32}]}}}
@@ -139,7 +139,7 @@ def test_every_later_step_notices_that_a_folder_of_images_changed(
 
 
 def test_a_class_that_changed_is_one_of_step_01(made: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    training_roles(made).classes.paths[0].write_bytes(b"longer than before")
+    assign_training_roles(made).classes.paths[0].write_bytes(b"longer than before")
     capsys.readouterr()
     report_stale(replace(made), STEPS)
     assert "step 01_train is stale (one: input classes changed)" in capsys.readouterr().out

@@ -5,7 +5,7 @@ import pytest
 
 from data.layout import TRAINING
 from pipeline.run.run import Run, open_run
-from pipeline.run.training_roles import training_roles
+from pipeline.run.training_roles import assign_training_roles
 from pipeline.steps.definitions import AUGMENT, ENSEMBLE
 
 RECIPES = Path(__file__).parents[3] / "recipes"
@@ -28,7 +28,7 @@ def opened(where: Path, recipe: Path, name: str) -> Run:
 @pytest.mark.parametrize("name", ["multigrain", "svmax", "ideal"])
 def test_the_papers_recipes_learn_from_every_training_image(tmp_path: Path, name: str) -> None:
     write_training_images(tmp_path / "data")
-    roles = training_roles(opened(tmp_path, RECIPES / f"{name}.yaml", name))
+    roles = assign_training_roles(opened(tmp_path, RECIPES / f"{name}.yaml", name))
     assert sorted(roles.classes.ids) == [f"T{number:06d}" for number in range(60)]
     assert roles.labels is not None
     assert roles.labels.tolist() == [int(image_id[1:]) % 6 for image_id in roles.classes.ids]
@@ -38,8 +38,8 @@ def test_learning_from_all_changes_no_other_role_and_no_index_of_a_class(tmp_pat
     write_training_images(tmp_path / "data")
     recipe = (RECIPES / "svmax.yaml").read_text()
     (tmp_path / "parts.yaml").write_text(recipe.replace("learn_all: true", "learn_all: false"))
-    every = training_roles(opened(tmp_path, RECIPES / "svmax.yaml", "every"))
-    parts = training_roles(opened(tmp_path, tmp_path / "parts.yaml", "parts"))
+    every = assign_training_roles(opened(tmp_path, RECIPES / "svmax.yaml", "every"))
+    parts = assign_training_roles(opened(tmp_path, tmp_path / "parts.yaml", "parts"))
     assert len(parts.classes) == 45 and every.classes.ids[:45] == parts.classes.ids
     assert (every.overlays, every.references, every.distractors) == (parts.overlays, parts.references, parts.distractors)
     assert every.labels is not None and np.array_equal(every.labels[:45], parts.labels if parts.labels is not None else [])

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pipeline.steps import gpu_search
 from pipeline.steps.gpu_search import TorchSearch, search_on_gpu
 from submissions.ensemble.normalization import find_neighbours
-from submissions.ensemble.projection import unit_length
+from submissions.ensemble.projection import scale_to_unit_length
 from submissions.search.backend import find_nearest, use_backend
 from submissions.search.exact import ScoredPairs, search_pairs
 
@@ -47,8 +47,8 @@ def test_pairs_and_scores_are_those_of_the_cpu(
 def test_candidates_are_few_at_a_larger_size() -> None:
     """The radius shrinks while blocks go by, or the card would be full of candidates."""
     rng = np.random.default_rng(0)
-    references = unit_length(rng.standard_normal((20_000, 64), dtype=np.float32))
-    queries = unit_length(references[:300] + 0.05 * rng.standard_normal((300, 64), dtype=np.float32))
+    references = scale_to_unit_length(rng.standard_normal((20_000, 64), dtype=np.float32))
+    queries = scale_to_unit_length(references[:300] + 0.05 * rng.standard_normal((300, 64), dtype=np.float32))
     backend = TorchSearch(CPU, 100, 1500)
     found = backend.candidates(queries, references, 3000)
     assert found is not None and 3000 <= len(found[0]) < 3200
@@ -69,7 +69,7 @@ def test_nearly_equal_distances_are_told_apart_by_float64() -> None:
 @pytest.mark.parametrize("metric", ["cosine", "distance"])
 def test_neighbours_are_those_of_faiss(metric: str) -> None:
     rng = np.random.default_rng(1)
-    queries, references = (unit_length(rng.standard_normal((n, 32), dtype=np.float32)) for n in (50, 700))
+    queries, references = (scale_to_unit_length(rng.standard_normal((n, 32), dtype=np.float32)) for n in (50, 700))
     expected = find_nearest(queries, references, 10, metric)  # type: ignore[arg-type]
     with use_backend(TorchSearch(CPU, 16, 90)):
         values, rows = find_nearest(queries, references, 10, metric)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ import numpy as np
 from data.images import find_images
 from models.network.checkpoint import load_descriptor
 from pipeline.run.run import open_existing_run
-from pipeline.run.training_roles import training_roles
+from pipeline.run.training_roles import assign_training_roles
 from pipeline.steps.definitions import EMBED, ENSEMBLE, run_step
 from pipeline.steps.train import train
 from pipeline.tools.export_checkpoint import export_joined
@@ -25,8 +25,8 @@ def test_it_is_whitened_embedded_weighted_and_exported(small_run: Path, tmp_path
     recipe = recipe.replace("eigen_power: [0]", "eigen_power: [0], weights: {gabor: [0.5, 2]}")
     (folder / "recipe.yaml").write_text(recipe)
     run = open_existing_run(folder)
-    train(run, "gabor", training_roles(run))
-    assert load_descriptor(run.checkpoint("gabor")).notes == {"whitened_on": len(training_roles(run).classes)}
+    train(run, "gabor", assign_training_roles(run))
+    assert load_descriptor(run.checkpoint("gabor")).notes == {"whitened_on": len(assign_training_roles(run).classes)}
     run_step(run, EMBED)
     run_step(run, ENSEMBLE)
     variant, table = read_choice(run.paths.choice)

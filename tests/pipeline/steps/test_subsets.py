@@ -11,7 +11,7 @@ from data.errors import UserError
 from data.layout import GROUND_TRUTH, QUERY, REFERENCE, TRAINING
 from pipeline.run.run import Run, open_run
 from pipeline.steps.subsets import score_subsets
-from submissions.ensemble.variant import Variant, row_of_variant, write_choice
+from submissions.ensemble.variant import Variant, tabulate_variant, write_choice
 from submissions.vectors.files import write_vectors
 
 RECIPE = "models:\n" + "".join(
@@ -46,7 +46,7 @@ def run(tmp_path: Path) -> Run:
             write_vectors(run.paths.embeddings(model, part), ids[name], [unit])
     variant = Variant(16, 0.0, "method1", 1.0)
     run.paths.ensemble.mkdir(parents=True, exist_ok=True)
-    write_choice(run.paths.choice, variant, pd.DataFrame([row_of_variant(variant)]))
+    write_choice(run.paths.choice, pd.DataFrame([tabulate_variant(variant)]))
     return run
 
 

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from data.errors import UserError
 from submissions.ensemble.normalization import (
     append_zero,
+    count_neighbours_needed,
     find_neighbours,
-    neighbours_needed,
     normalize_by_variant,
     normalize_queries,
     normalize_scores,
     subtract_negatives,
 )
-from submissions.ensemble.projection import unit_length
+from submissions.ensemble.projection import scale_to_unit_length
 from submissions.ensemble.selection import apply_normalizations
 from submissions.ensemble.variant import Variant
 from submissions.settings import Method, NormalizationSettings
@@ -41,7 +41,7 @@ def literal(query: np.ndarray, training: np.ndarray, method: str, beta: float, k
 @given(st.integers(0, 10**6), st.sampled_from(["method1", "method2"]), st.floats(0.1, 3), st.integers(3, 20))
 def test_methods_equal_the_equations(seed: int, method: Method, beta: float, k: int) -> None:
     rng = np.random.default_rng(seed)
-    queries, training = (unit_length(rng.standard_normal((n, 8)).astype(np.float32)) for n in (5, 40))
+    queries, training = (scale_to_unit_length(rng.standard_normal((n, 8)).astype(np.float32)) for n in (5, 40))
     neighbours = find_neighbours(queries, training, k)
     moved = normalize_queries(queries, training, neighbours, method, beta, NormalizationSettings(direction_neighbours=k))
     for row, query in enumerate(queries):
@@ -49,7 +49,7 @@ def test_methods_equal_the_equations(seed: int, method: Method, beta: float, k: 
 
 
 def test_none_and_zero_rows_stay() -> None:
-    training = unit_length(np.random.default_rng(1).standard_normal((30, 4)).astype(np.float32))
+    training = scale_to_unit_length(np.random.default_rng(1).standard_normal((30, 4)).astype(np.float32))
     queries = np.concatenate([training[:1], np.zeros((1, 4), np.float32)])
     neighbours = find_neighbours(queries, training, 10)
     settings = NormalizationSettings(direction_neighbours=10)
@@ -63,7 +63,7 @@ def test_none_and_zero_rows_stay() -> None:
 def test_each_mean_has_its_own_neighbours(method: Method, similar: int, k: int) -> None:
     """More neighbours for the similarity than for the direction leave Eq. 12 as it is; every way to normalise agrees."""
     rng = np.random.default_rng(4)
-    queries, training = (unit_length(rng.standard_normal((n, 8)).astype(np.float32)) for n in (5, 40))
+    queries, training = (scale_to_unit_length(rng.standard_normal((n, 8)).astype(np.float32)) for n in (5, 40))
     settings = NormalizationSettings(methods=method, similarity_neighbours=similar, direction_neighbours=k, beta1=0.9, beta2=0.9)
     moved = normalize_by_variant(queries, training, Variant(8, 0.0, method, 0.9), settings)
     expected = queries if method == "none" else [literal(query, training, method, 0.9, k, similar) for query in queries]
@@ -73,7 +73,7 @@ def test_each_mean_has_its_own_neighbours(method: Method, similar: int, k: int) 
     both = NormalizationSettings(**settings.model_dump(exclude={"methods"}), methods=("none", "method1", "method2"))
     by_method = {found: vectors for found, _, vectors in apply_normalizations(queries, training, both)}
     np.testing.assert_allclose(by_method[method], moved if method != "none" else queries, atol=1e-6)
-    assert neighbours_needed(settings, method) == {"none": 0, "method1": similar, "method2": max(similar, k)}[method]
+    assert count_neighbours_needed(settings, method) == {"none": 0, "method1": similar, "method2": max(similar, k)}[method]
 
 
 def test_neighbours_that_were_not_searched_are_missed() -> None:
@@ -89,7 +89,7 @@ def test_too_few_training_vectors() -> None:
 
 def test_score_normalisation_shifts_each_querys_distances() -> None:
     rng = np.random.default_rng(5)
-    queries, training, references = (unit_length(rng.standard_normal((n, 6)).astype(np.float32)) for n in (4, 50, 9))
+    queries, training, references = (scale_to_unit_length(rng.standard_normal((n, 6)).astype(np.float32)) for n in (4, 50, 9))
     moved, against = normalize_scores(queries, training, alpha=0.8), append_zero(references)
     before = ((queries[:, None] - references[None]) ** 2).sum(axis=2)
     after = ((moved[:, None] - against[None]) ** 2).sum(axis=2)
@@ -99,7 +99,7 @@ def test_score_normalisation_shifts_each_querys_distances() -> None:
 
 def test_negative_embedding_subtraction_is_literal() -> None:
     rng = np.random.default_rng(6)
-    vectors, training = (unit_length(rng.standard_normal((n, 6)).astype(np.float32)) for n in (4, 50))
+    vectors, training = (scale_to_unit_length(rng.standard_normal((n, 6)).astype(np.float32)) for n in (4, 50))
     moved = subtract_negatives(vectors, training, beta=0.35, neighbours=10)
     for row, vector in enumerate(vectors):
         nearest = training[np.argsort(-(training @ vector))[:10]]
@@ -119,6 +119,6 @@ def test_each_process_of_a_machine_searches_on_its_own_gpu(monkeypatch: pytest.M
     monkeypatch.setattr(faiss, "StandardGpuResources", object, raising=False)
     monkeypatch.setattr(faiss, "knn_gpu", on_gpu, raising=False)
     monkeypatch.setenv("LOCAL_RANK", "3")
-    vectors = unit_length(np.random.default_rng(0).standard_normal((20, 8), dtype=np.float32))
+    vectors = scale_to_unit_length(np.random.default_rng(0).standard_normal((20, 8), dtype=np.float32))
     assert (find_neighbours(vectors, vectors, 1).rows[:, 0] == np.arange(20)).all()
     assert used == [3]

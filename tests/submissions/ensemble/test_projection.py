@@ -5,7 +5,7 @@ import pytest
 from sklearn.decomposition import PCA
 
 from data.errors import UserError
-from submissions.ensemble.projection import fit_projection, load_projection, save_projection, unit_length
+from submissions.ensemble.projection import fit_projection, load_projection, save_projection, scale_to_unit_length
 
 
 def correlated(rows: int, dimensions: int) -> np.ndarray:
@@ -18,7 +18,7 @@ def test_equals_scikit_learn_up_to_signs(power: float) -> None:
     training = correlated(300, 12)
     reference = PCA(8, svd_solver="full").fit(training)
     ours = fit_projection(training).apply(training[:50], 8, power)
-    theirs = unit_length(reference.transform(training[:50]) * reference.explained_variance_**power)
+    theirs = scale_to_unit_length(reference.transform(training[:50]) * reference.explained_variance_**power)
     np.testing.assert_allclose(np.abs(ours), np.abs(theirs), atol=2e-3)
     np.testing.assert_allclose(np.linalg.norm(ours, axis=1), 1, atol=1e-5)
 
@@ -62,7 +62,7 @@ def test_fewer_training_vectors_than_dimensions() -> None:
 
 def test_weights_in_blocks_of_coordinates_are_the_weighted_axes(monkeypatch: pytest.MonkeyPatch) -> None:
     projection, vectors = fit_projection(correlated(100, 6)), correlated(50, 6)
-    expected = unit_length((vectors - projection.mean) @ projection.weighted_axes(4, -0.5))
+    expected = scale_to_unit_length((vectors - projection.mean) @ projection.weighted_axes(4, -0.5))
     whole = projection.apply(vectors, 4, -0.5)
     np.testing.assert_allclose(whole, expected, atol=1e-5)
     monkeypatch.setattr("submissions.ensemble.projection.ROWS_PER_BLOCK", 7)

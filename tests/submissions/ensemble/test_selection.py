@@ -7,8 +7,8 @@ import pytest
 
 from data.errors import UserError
 from data.ground_truth import GroundTruth
-from submissions.ensemble.projection import fit_projection, unit_length
-from submissions.ensemble.selection import best_beta, choose_variant
+from submissions.ensemble.projection import fit_projection, scale_to_unit_length
+from submissions.ensemble.selection import choose_variant, find_best_beta
 from submissions.ensemble.validation import ValidationVectors, project_validation
 from submissions.ensemble.variant import read_choice, write_choice
 from submissions.settings import EnsembleSettings, NormalizationSettings
@@ -48,10 +48,10 @@ def test_the_best_candidate_on_the_synthetic_queries_wins(tmp_path: Path, candid
     assert (variant.dimensions, variant.eigen_power) == (8, -0.5)
     assert len(table) == 2 * 2 * (1 + 2 + 1)
     assert table["micro_average_precision"].is_monotonic_decreasing
-    write_choice(tmp_path / "choice.csv", variant, table)
+    write_choice(tmp_path / "choice.csv", table)
     again, read = read_choice(tmp_path / "choice.csv")
     assert again == variant
-    assert best_beta(read, variant, "method1") in (1.0, 2.0)
+    assert find_best_beta(read, variant, "method1") in (1.0, 2.0)
 
 
 def test_candidates_are_what_all_vectors_at_once_give(tmp_path: Path) -> None:
@@ -100,9 +100,9 @@ def test_several_candidates_never_hold_the_training_vectors(tmp_path: Path) -> N
 def test_real_queries_and_references_cannot_reach_the_choice(tmp_path: Path) -> None:
     """The function takes training vectors and synthetic queries only; its PCA sees no held-out row."""
     rng = np.random.default_rng(1)
-    values = unit_length(rng.standard_normal((120, 6)).astype(np.float32))
+    values = scale_to_unit_length(rng.standard_normal((120, 6)).astype(np.float32))
     moved = values.copy()
-    moved[:20] = unit_length(rng.standard_normal((20, 6)).astype(np.float32))  # other distractors, not references
+    moved[:20] = scale_to_unit_length(rng.standard_normal((20, 6)).astype(np.float32))  # other distractors, not references
     synthetic = stored(tmp_path / "synthetic.h5", "Q", values[30:31])
     truth = GroundTruth(["Q0"], frozenset({("Q0", "T30")}))
     tables = [

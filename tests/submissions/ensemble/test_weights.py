@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from submissions.ensemble.projection import fit_projection
-from submissions.ensemble.variant import Variant, read_choice, row_of_variant, write_choice
+from submissions.ensemble.variant import Variant, read_choice, tabulate_variant, write_choice
 from submissions.settings import EnsembleSettings
 from submissions.vectors.concatenated import open_concatenated
 from submissions.vectors.files import write_vectors
@@ -59,15 +59,15 @@ def test_every_combination_but_nothing_at_all(weights: object, combinations: lis
 @pytest.mark.parametrize("weights", [(), (1.0, 0.5)])
 def test_the_choice_keeps_the_weights(tmp_path: Path, weights: tuple[float, ...]) -> None:
     variant = Variant(8, -0.5, "method1", 2.0, weights)
-    write_choice(tmp_path / "choice.csv", variant, pd.DataFrame([row_of_variant(variant) | {"micro_average_precision": 0.5}]))
+    write_choice(tmp_path / "choice.csv", pd.DataFrame([tabulate_variant(variant) | {"micro_average_precision": 0.5}]))
     assert read_choice(tmp_path / "choice.csv")[0] == variant
 
 
 def test_a_killed_write_leaves_the_old_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a table was left, which the later steps took for the whole one."""
     variant, path = Variant(8, -0.5, "none", 0.0), tmp_path / "choice.csv"
-    table = pd.DataFrame([row_of_variant(variant) | {"micro_average_precision": 0.5}])
-    write_choice(path, variant, table)
+    table = pd.DataFrame([tabulate_variant(variant) | {"micro_average_precision": 0.5}])
+    write_choice(path, table)
     before = path.read_bytes()
 
     def fail(_: int) -> None:
@@ -75,5 +75,5 @@ def test_a_killed_write_leaves_the_old_choice(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(KeyboardInterrupt):
-        write_choice(path, variant, pd.concat([table] * 9))
+        write_choice(path, pd.concat([table] * 9))
     assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]

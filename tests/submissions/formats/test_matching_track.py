@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from data.errors import UserError
 from data.ground_truth import GroundTruth
 from submissions.formats.matching_track import evaluate_matches, write_matches
-from submissions.scoring.breakdown import read_edits, recall_by_edit, recall_by_number, write_curve
+from submissions.scoring.breakdown import read_edits, tabulate_recall_by_edit, tabulate_recall_by_number, write_curve
 from submissions.scoring.metrics import evaluate
 from submissions.vectors.files import Vectors
 
@@ -82,7 +82,7 @@ def test_recall_by_edit_counts_copies_found_at_90_percent() -> None:
     truth = GroundTruth(queries.ids, frozenset((f"Q{i}", f"R{i}") for i in range(3)))
     _, ranked = evaluate(queries, references, truth)
     edits = {"Q0": ["crop"], "Q1": ["crop", "blur"], "Q2": ["crop", "blur"]}
-    table = recall_by_edit(ranked, truth, edits).set_index("edit")
+    table = tabulate_recall_by_edit(ranked, truth, edits).set_index("edit")
     assert table.loc["crop", "copies"] == 3 and table.loc["crop", "recall"] == pytest.approx(2 / 3)
     assert table.loc["blur", "recall"] == pytest.approx(1 / 2)
-    assert recall_by_number(ranked, truth, edits)["copies"].tolist() == [1, 2]
+    assert tabulate_recall_by_number(ranked, truth, edits)["copies"].tolist() == [1, 2]

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from data.errors import UserError
-from submissions.formats.submission import read_submission, submission_problems, write_submission
+from submissions.formats.submission import find_submission_problems, read_submission, write_submission
 from submissions.vectors.files import Vectors
 
 
@@ -21,7 +21,7 @@ def test_round_trip_sorts_by_id(tmp_path: Path) -> None:
     read_queries, read_references = read_submission(tmp_path / "s.h5")
     assert read_queries.ids == queries.ids and (read_queries.vectors == queries.vectors).all()
     assert read_references.ids == references.ids
-    assert submission_problems(tmp_path / "s.h5", queries.ids, references.ids) == []
+    assert find_submission_problems(tmp_path / "s.h5", queries.ids, references.ids) == []
 
 
 def test_broken_rules_leave_no_file(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_all_problems_are_listed_at_once(tmp_path: Path) -> None:
         file["query_ids"] = [b"Q2", b"Q1", b"Q1"]
         file["reference"] = np.zeros((2, 8), np.float64)
         file["reference_ids"] = [b"R1", b"R2", b"R3"]
-    problems = "\n".join(submission_problems(tmp_path / "s.h5", ["Q1", "Q2", "Q3"], ["R1", "R2"]))
+    problems = "\n".join(find_submission_problems(tmp_path / "s.h5", ["Q1", "Q2", "Q3"], ["R1", "R2"]))
     for expected in (
         "query has 300 dimensions",
         "query: 3 rows hold NaN or infinity, the first is row 0 ('Q2')",
@@ -52,15 +52,15 @@ def test_all_problems_are_listed_at_once(tmp_path: Path) -> None:
 
 
 def test_files_that_are_no_submission(tmp_path: Path) -> None:
-    assert submission_problems(tmp_path / "none.h5") == ["there is no such file"]
+    assert find_submission_problems(tmp_path / "none.h5") == ["there is no such file"]
     (tmp_path / "text.h5").write_text("hello")
-    assert "not a complete HDF5 file" in submission_problems(tmp_path / "text.h5")[0]
+    assert "not a complete HDF5 file" in find_submission_problems(tmp_path / "text.h5")[0]
     with h5py.File(tmp_path / "empty.h5", "w"):
         pass
-    assert "query is missing, query_ids is missing" in submission_problems(tmp_path / "empty.h5")[0]
+    assert "query is missing, query_ids is missing" in find_submission_problems(tmp_path / "empty.h5")[0]
     write_submission(tmp_path / "s.h5", part("Q", 300), part("R", 300))
     (tmp_path / "cut.h5").write_bytes((tmp_path / "s.h5").read_bytes()[:3000])
-    assert submission_problems(tmp_path / "cut.h5")
+    assert find_submission_problems(tmp_path / "cut.h5")
 
 
 def test_unreadable_images_lie_far_apart(tmp_path: Path) -> None:
@@ -91,6 +91,6 @@ def test_data_sets_of_another_form(tmp_path: Path, name: str, value: object, rep
     with h5py.File(tmp_path / "s.h5", "w") as file:
         for key, content in (whole | ids | {name: value}).items():
             file[key] = content
-    assert reported in "\n".join(submission_problems(tmp_path / "s.h5"))
+    assert reported in "\n".join(find_submission_problems(tmp_path / "s.h5"))
     with pytest.raises(UserError):
         read_submission(tmp_path / "s.h5")

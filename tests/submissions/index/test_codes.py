@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from data.errors import UserError
-from submissions.ensemble.projection import unit_length
+from submissions.ensemble.projection import scale_to_unit_length
 from submissions.index import codes, segments
 from submissions.index.search import content_numbers, nearest, open_search, vectors_of
 from submissions.index.store import Content, Store, add_files, open_store, remove_files
@@ -20,11 +20,11 @@ CENTRES = RNG.standard_normal((60, DIMENSIONS), dtype=np.float32)
 
 def draw(count: int) -> NDArray[np.float32]:
     chosen = RNG.integers(0, len(CENTRES), count)
-    return unit_length(CENTRES[chosen] + 0.5 * RNG.standard_normal((count, DIMENSIONS), dtype=np.float32))
+    return scale_to_unit_length(CENTRES[chosen] + 0.5 * RNG.standard_normal((count, DIMENSIONS), dtype=np.float32))
 
 
 VECTORS = draw(COUNT)
-QUERIES = unit_length(VECTORS[::30] + 0.05 * RNG.standard_normal((100, DIMENSIONS), dtype=np.float32))
+QUERIES = scale_to_unit_length(VECTORS[::30] + 0.05 * RNG.standard_normal((100, DIMENSIONS), dtype=np.float32))
 
 
 def add(store: Store, rows: range, vectors: NDArray[np.float32] = VECTORS) -> None:
@@ -89,7 +89,7 @@ def test_what_is_added_or_removed_rewrites_no_other_file(store: Store) -> None:
     open_search(store)
     vectors, coded = names(store, "vectors-*"), names(store, "codes-*")
     quantizer = names(store, "quantizer-*")
-    add(store, range(COUNT, COUNT + 30), unit_length(draw(COUNT)))
+    add(store, range(COUNT, COUNT + 30), scale_to_unit_length(draw(COUNT)))
     remove_files(store, [Path(f"/a/{row}.jpg") for row in range(40)])
     index = open_search(store)
     assert index.ntotal == COUNT - 10 and names(store, "*.faiss") == vectors | coded | quantizer

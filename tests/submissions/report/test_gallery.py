@@ -3,7 +3,7 @@
 import numpy as np
 
 from data.ground_truth import GroundTruth
-from submissions.report.gallery import Card, false_alarms, found_copies, missed_copies
+from submissions.report.gallery import Card, draw_false_alarms, draw_found_copies, draw_missed_copies
 from submissions.scoring.metrics import RankedPairs
 from submissions.scoring.query_scores import QueryScores
 
@@ -25,7 +25,7 @@ def shown(cards: list[Card]) -> list[list[tuple[str, str, str]]]:
 
 def test_misses_are_last_first_beside_what_ranked_above() -> None:
     scores = QueryScores(true={("Q3", "R3"): -2.0}, best_wrong={"Q3": ("R7", -3.0)})
-    cards = missed_copies(ranked(), TRUTH, scores, EDITS)
+    cards = draw_missed_copies(ranked(), TRUTH, scores, EDITS)
     assert shown(cards) == [
         [("Q4", "query", ""), ("R4", "true", "")],
         [("Q3", "query", ""), ("R3", "true", "score −2.000"), ("R7", "nearest wrong", "score −3.000")],
@@ -36,10 +36,10 @@ def test_misses_are_last_first_beside_what_ranked_above() -> None:
 
 
 def test_false_alarms_are_most_confident_first() -> None:
-    cards = false_alarms(ranked(), TRUTH, QueryScores(), EDITS)
+    cards = draw_false_alarms(ranked(), TRUTH, QueryScores(), EDITS)
     assert [card.text for card in cards] == ["rank 2; the query copies nothing", "rank 3; another reference is right"]
     assert shown(cards)[1][2] == ("R2", "true reference", "")
 
 
 def test_found_copies_are_true_pairs_within_90_percent_precision() -> None:
-    assert [card.pictures[1].image_id for card in found_copies(ranked(), EDITS)] == ["R1"]
+    assert [card.pictures[1].image_id for card in draw_found_copies(ranked(), EDITS)] == ["R1"]

@@ -17,7 +17,7 @@ from submissions.report.output_folder import check_output_folder
 from submissions.report.page import write_report
 from submissions.scoring.bootstrap import Interval
 from submissions.scoring.metrics import evaluate
-from submissions.scoring.query_scores import query_scores
+from submissions.scoring.query_scores import score_queries
 from submissions.vectors.files import Vectors
 
 
@@ -55,7 +55,7 @@ def inputs(tmp_path: Path) -> ReportInputs:
         code="abc",
         distributions=[
             Distribution(
-                title, query_scores(Vectors(ids["Q"], queries, plain), Vectors(ids["R"], references, plain), truth), -1.0
+                title, score_queries(Vectors(ids["Q"], queries, plain), Vectors(ids["R"], references, plain), truth), -1.0
             )
             for title in ("before normalisation", "after normalisation")
         ],

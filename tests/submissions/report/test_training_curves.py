@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from submissions.report.training import stages, training_chart
+from submissions.report.training import draw_training, list_stages
 
 CURVE = pd.DataFrame(
     {
@@ -18,7 +18,7 @@ CURVE = pd.DataFrame(
 
 
 def test_stages_are_read_by_name() -> None:
-    first, second = stages(CURVE)
+    first, second = list_stages(CURVE)
     assert (first.stage, first.epochs, first.settings, first.loss, first.validation, first.ended_by) == (
         1, 2, {"classes": 300.0}, 10.0, 0.2, "loss",
     )  # fmt: skip
@@ -26,7 +26,7 @@ def test_stages_are_read_by_name() -> None:
 
 
 def test_stage_starts_are_marked() -> None:
-    one, two = (training_chart("net", part).count("stroke-dasharray") for part in (CURVE[:2], CURVE))
+    one, two = (draw_training("net", part).count("stroke-dasharray") for part in (CURVE[:2], CURVE))
     assert two > one
 
 
@@ -35,15 +35,15 @@ def test_stage_starts_are_marked() -> None:
 )
 def test_columns_may_be_missing(missing: list[str]) -> None:
     part = CURVE.drop(columns=missing)
-    assert "<svg" in training_chart("net", part)
-    assert sum(stage.epochs for stage in stages(part)) == 3
+    assert "<svg" in draw_training("net", part)
+    assert sum(stage.epochs for stage in list_stages(part)) == 3
 
 
 def test_figures_that_are_no_numbers_are_left_out() -> None:
     broken = CURVE.assign(loss=["nan", "inf", "oops"], validation=None)
-    assert stages(broken)[0].loss is None and "<svg" in training_chart("net", broken)
+    assert list_stages(broken)[0].loss is None and "<svg" in draw_training("net", broken)
 
 
 def test_a_name_with_markup_stays_text() -> None:
-    chart = training_chart('<img src=x onerror="alert(1)"> $x$', CURVE)
+    chart = draw_training('<img src=x onerror="alert(1)"> $x$', CURVE)
     assert "<img" not in chart

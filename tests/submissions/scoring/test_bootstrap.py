@@ -1,7 +1,7 @@
 import numpy as np
 
 from data.ground_truth import GroundTruth
-from submissions.scoring.bootstrap import _Counted, difference_interval, micro_average_precision_interval
+from submissions.scoring.bootstrap import _RankedQueries, difference_interval, micro_average_precision_interval
 from submissions.scoring.metrics import RankedPairs, average_precision, rank_pairs
 from submissions.search.exact import ScoredPairs
 
@@ -20,11 +20,11 @@ def ranking(seed: int, noise: float) -> tuple[RankedPairs, GroundTruth]:
 
 def test_counting_every_query_once_gives_the_metric_and_twice_the_same() -> None:
     ranked, truth = ranking(0, 0.6)
-    counted = _Counted.of(ranked, truth)
-    once = counted.precision(np.ones(60, int))
+    queries = _RankedQueries.from_ranking(ranked, truth)
+    once = queries.average_precision(np.ones(60, int))
     assert np.isclose(once, average_precision(ranked))
     # doubling all queries doubles every rank and every hit: precision at each true pair is unchanged
-    assert np.isclose(counted.precision(np.full(60, 2)), once)
+    assert np.isclose(queries.average_precision(np.full(60, 2)), once)
 
 
 def test_a_query_that_is_not_drawn_counts_nothing() -> None:
@@ -34,7 +34,7 @@ def test_a_query_that_is_not_drawn_counts_nothing() -> None:
     keep = [place for place, query in enumerate(ranked.query_ids) if query != "Q5"]
     true = ranked.true[keep]
     expected = (true * np.cumsum(true) / np.arange(1, len(true) + 1)).sum() / 29
-    assert np.isclose(_Counted.of(ranked, truth).precision(times), expected)
+    assert np.isclose(_RankedQueries.from_ranking(ranked, truth).average_precision(times), expected)
 
 
 def test_intervals_hold_the_value_and_tell_better_from_equal() -> None:

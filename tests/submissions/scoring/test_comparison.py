@@ -13,7 +13,14 @@ from data.ground_truth import GroundTruth
 from data.images import ImageSet
 from submissions.report.comparison_page import ComparisonInputs, Side, write_comparison
 from submissions.scoring.bootstrap import Interval
-from submissions.scoring.comparison import compare_pairs, lost, new_false_alarms, recall_by_edit_of_both, won, write_changes
+from submissions.scoring.comparison import (
+    compare_pairs,
+    compare_recall_by_edit,
+    list_lost_copies,
+    list_new_false_alarms,
+    list_won_copies,
+    write_changes,
+)
 from submissions.scoring.metrics import RankedPairs, Scores, average_precision, recall_at_precision
 
 TRUTH = GroundTruth([f"Q{i}" for i in range(6)], frozenset((f"Q{i}", f"R{i}") for i in range(4)))
@@ -41,14 +48,14 @@ def test_the_gains_add_up_to_the_difference(before: list[tuple[int, int]], after
     assert sum(change.gain for change in changes) == pytest.approx(average_precision(second) - average_precision(first))
     assert [change.gain for change in changes] == sorted((change.gain for change in changes), reverse=True)
     gained = recall_at_precision(second, 0.9) - recall_at_precision(first, 0.9)
-    assert (len(won(changes)) - len(lost(changes))) / 4 == pytest.approx(gained)
+    assert (len(list_won_copies(changes)) - len(list_lost_copies(changes))) / 4 == pytest.approx(gained)
 
 
 def test_won_and_lost_are_told_at_90_percent_precision() -> None:
     changes = compare_pairs(FIRST, SECOND, TRUTH)
-    assert {change.query_id for change in won(changes)} == {"Q2", "Q3"}
-    assert [change.query_id for change in lost(changes)] == ["Q1"]
-    change = lost(changes)[0]
+    assert {change.query_id for change in list_won_copies(changes)} == {"Q2", "Q3"}
+    assert [change.query_id for change in list_lost_copies(changes)] == ["Q1"]
+    change = list_lost_copies(changes)[0]
     assert (change.first.rank, change.second.rank, change.first.score) == (2, 5, -2.0)
 
 
@@ -60,12 +67,12 @@ def test_new_false_alarms_are_those_above_the_point_in_one_only() -> None:
     flags = np.array([name in many.pairs for name in names])
     found, ranks = np.cumsum(flags), np.arange(1, 22)
     second = RankedPairs([q for q, _ in names], [r for _, r in names], ranks.astype(np.float64), flags, found / ranks, found / 20)
-    assert new_false_alarms(ranking(true), second) == [10]
-    assert new_false_alarms(second, second) == []
+    assert list_new_false_alarms(ranking(true), second) == [10]
+    assert list_new_false_alarms(second, second) == []
 
 
 def test_recall_by_edit_puts_both_side_by_side() -> None:
-    table = recall_by_edit_of_both(FIRST, SECOND, TRUTH, {"Q0": ["crop"], "Q1": ["blur"], "Q2": ["crop"], "Q3": ["crop"]})
+    table = compare_recall_by_edit(FIRST, SECOND, TRUTH, {"Q0": ["crop"], "Q1": ["blur"], "Q2": ["crop"], "Q3": ["crop"]})
     assert table.values.tolist() == [["crop", 3, pytest.approx(1 / 3), 1.0], ["blur", 1, 1.0, 0.0]]
 
 

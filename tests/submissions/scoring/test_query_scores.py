@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data.ground_truth import GroundTruth
-from submissions.scoring.query_scores import query_scores, score_groups
+from submissions.scoring.query_scores import group_scores, score_queries
 from submissions.vectors.files import Vectors
 
 
@@ -20,7 +20,7 @@ def test_scores_are_those_of_a_literal_search(seed: int) -> None:
         part.vectors[part.unreadable] = 0
     named = queries.ids[: max(1, q - 2)]
     truth = GroundTruth(named, frozenset((query, f"R{rng.integers(r)}") for query in named if rng.random() < 0.6))
-    found = query_scores(queries, references, truth)
+    found = score_queries(queries, references, truth)
     true, wrong = dict[tuple[str, str], float](), dict[str, tuple[str, float]]()
     for row, query in enumerate(queries.ids):
         for column, reference in enumerate(references.ids):
@@ -34,7 +34,7 @@ def test_scores_are_those_of_a_literal_search(seed: int) -> None:
     assert {pair: round(score, 9) for pair, score in found.true.items()} == {p: round(s, 9) for p, s in true.items()}
     assert {query: name for query, (name, _) in found.best_wrong.items()} == {query: name for query, (name, _) in wrong.items()}
     assert all(np.isclose(found.best_wrong[query][1], score) for query, (_, score) in wrong.items())
-    groups = score_groups(found, truth)
+    groups = group_scores(found, truth)
     copying = {query for query, _ in truth.pairs}
     assert len(groups.true_copies) == len(true)
     assert (len(groups.best_wrong), len(groups.distractors)) == (len(copying & set(wrong)), len(set(wrong) - copying))
@@ -43,5 +43,5 @@ def test_scores_are_those_of_a_literal_search(seed: int) -> None:
 def test_several_copies_of_a_query_are_none_of_its_wrong_references() -> None:
     queries = Vectors(["Q"], np.zeros((1, 1), np.float32) + 1, np.zeros(1, bool))
     references = Vectors(["A", "B", "C"], np.array([[1], [1.5], [3]], np.float32), np.zeros(3, bool))
-    found = query_scores(queries, references, GroundTruth(["Q"], frozenset({("Q", "A"), ("Q", "B")})))
+    found = score_queries(queries, references, GroundTruth(["Q"], frozenset({("Q", "A"), ("Q", "B")})))
     assert found.true == {("Q", "A"): 0.0, ("Q", "B"): -0.25} and found.best_wrong == {"Q": ("C", -4.0)}

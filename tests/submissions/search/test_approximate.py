@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from data.errors import UserError
-from submissions.ensemble.projection import unit_length
+from submissions.ensemble.projection import scale_to_unit_length
 from submissions.search import approximate
 from submissions.search.approximate import INDEX_FILE, LISTS_FILE, build_index, measure_recall, open_index
 from submissions.vectors.concatenated import ConcatenatedVectors, open_concatenated
@@ -15,7 +15,7 @@ from submissions.vectors.files import write_vectors
 
 
 def stored(folder: Path, count: int, seed: int, unreadable: int = 0) -> ConcatenatedVectors:
-    values = unit_length(np.random.default_rng(seed).standard_normal((count, 16)).astype(np.float32))
+    values = scale_to_unit_length(np.random.default_rng(seed).standard_normal((count, 16)).astype(np.float32))
     values[:unreadable] = 0
     path = folder / f"{count}-{seed}.h5"
     write_vectors(path, [f"X{row}" for row in range(count)], [values], np.arange(count) < unreadable)

@@ -9,7 +9,7 @@ import pytest
 from data.errors import UserError
 from submissions.formats.submission import write_submission
 from submissions.vectors.files import Vectors, read_vectors, write_vectors
-from submissions.vectors.hdf5 import new_hdf5
+from submissions.vectors.hdf5 import create_hdf5
 
 IDS = [f"T{row:04d}" for row in range(100)]
 
@@ -56,7 +56,7 @@ def test_a_disk_that_fills_up_at_any_time_is_one_message(
 
 def test_a_full_disk_ends_the_work_at_the_next_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "write", limited(0))
-    with pytest.raises(OSError, match="No space left"), new_hdf5(tmp_path / "a.h5") as (file, check):
+    with pytest.raises(OSError, match="No space left"), create_hdf5(tmp_path / "a.h5") as (file, check):
         file["block"] = np.ones(100_000, np.float32)
         check()
         raise AssertionError("the work went on")

@@ -10,7 +10,7 @@ import pytest
 
 from data.errors import UserError
 from submissions.ensemble.projection import load_projection
-from submissions.formats.submission import submission_problems
+from submissions.formats.submission import find_submission_problems
 from submissions.vectors.files import read_vectors
 
 STRINGS = h5py.string_dtype("utf-8")
@@ -81,7 +81,7 @@ def test_what_lies_elsewhere_or_nowhere_is_refused(tmp_path: Path, change: Calla
         read_vectors(path)
     with pytest.raises(UserError, match=problem):
         load_projection(path)
-    assert problem.split()[0] in submission_problems(path)[0]
+    assert problem.split()[0] in find_submission_problems(path)[0]
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # KiB
 
 

@@ -1,0 +1,21 @@
+"""The sweep's rows are named by the numbers of neighbours that were used."""
+
+import re
+
+import numpy as np
+import pytest
+
+from pipeline.steps.sweep import _normalize_each
+from submissions.ensemble.projection import scale_to_unit_length
+
+
+@pytest.mark.parametrize(("training", "ks"), [(2, {"2"}), (5, {"3", "5"}), (120, {"3", "10", "30", "100"})])
+def test_the_names_give_the_neighbours_there_are(training: int, ks: set[str]) -> None:
+    rng = np.random.default_rng(0)
+    queries, references, others = (
+        scale_to_unit_length(rng.standard_normal((rows, 4)).astype(np.float32)) for rows in (3, 6, training)
+    )
+    names = [name for name, _, _ in _normalize_each(queries, references, others)]
+    assert {k for name in names for k in re.findall(r"k (\d+)", name)} == ks
+    assert f"negative embedding subtraction, β 0.35, k {min(10, training)}" in names
+    assert f"score normalisation, α 1, k {min(3, training)}" in names
