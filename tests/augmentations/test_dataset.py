@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader
 
-from augmentations.composition import edits_of
+from augmentations.composition import list_edits
 from augmentations.dataset import CachedOverlays, EditedImages, EpochBatches, normalize_pixels, overlay_material
 from augmentations.query_set import make_query_set
 from augmentations.sampling import repeated_batches
@@ -74,7 +74,7 @@ def test_images_are_edited_in_their_own_aspect(tmp_path: Path) -> None:
     (tmp_path / "wide").mkdir()
     Image.new("RGB", (120, 60), (1, 2, 3)).save(tmp_path / "wide" / "a.png")
     wide = find_images(tmp_path / "wide")
-    only = {row.name: float(row.name == "pad") for row in edits_of(AugmentationSettings())}  # on all sides, or to a square
+    only = {row.name: float(row.name == "pad") for row in list_edits(AugmentationSettings())}  # on all sides, or to a square
     settings = AugmentationSettings(intensity=1.0, probabilities=only)
     shares = {}
     aspects: tuple[Literal["own", "square"], ...] = ("own", "square")
