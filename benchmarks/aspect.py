@@ -16,7 +16,7 @@ from typing import Literal
 import cv2
 import numpy as np
 import torch
-from drip import embedded, score
+from drip import embed_all, score
 from rich.console import Console
 from rich.table import Table
 
@@ -76,7 +76,7 @@ def train_and_score(
         half = held_out.ids[: len(held_out) // 2]
         others = held_out.select([i for i in held_out.ids if i not in set(half)])
         make_query_set(held_out.select(half), others, learnt, edits, 0, 4 * len(half), 2 * len(half), queries)
-    asked, among = (embedded(descriptor, SIZE, images) for images in (find_images(queries / QUERY), held_out))
+    asked, among = (embed_all(descriptor, SIZE, images) for images in (find_images(queries / QUERY), held_out))
     synthetic = evaluate(asked, among, read_ground_truth(queries / GROUND_TRUTH))[0].micro_average_precision
     return synthetic, score(data, descriptor, SIZE)
 

@@ -1,9 +1,9 @@
-"""The chunked ArcFace head against the plain one: same loss and gradients? extra memory? time? Linux.
+"""The chunked ArcFace head against the plain one: differences in loss and gradients, extra memory and time. Linux only.
 
     python benchmarks/class_head.py [--classes 200000] [--dimensions 256] [--batch 64] [--repeats 5]
 
-The first part runs on the CPU, with half-precision products, sampled negatives and the class matrix's optimisers beside the exact
-head. The second, a whole training step at the paper's size, runs where there is a GPU (benchmarks/class_head_step.py).
+The first part runs on the CPU: the exact head, half-precision products, sampled negatives, and the class matrix's optimisers. The
+second, a whole training step at the paper's size, runs where there is a GPU (benchmarks/class_head_step.py).
 """
 
 import argparse
@@ -28,7 +28,7 @@ CHUNK, SAMPLED = ArcFaceSettings().chunk, 0.1
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
-def plain(head: ArcFace, embeddings: Tensor, labels: Tensor) -> Tensor:
+def compute_plain_loss(head: ArcFace, embeddings: Tensor, labels: Tensor) -> Tensor:
     """ArcFace as usually written: all logits [n, C] at once."""
     cosines = functional.normalize(embeddings) @ functional.normalize(head.matrix).T
     own = cosines.gather(1, labels[:, None])
@@ -36,57 +36,60 @@ def plain(head: ArcFace, embeddings: Tensor, labels: Tensor) -> Tensor:
     return functional.cross_entropy(head.scale * logits, labels)
 
 
-def chunked(head: ArcFace, half: bool, embeddings: Tensor, labels: Tensor) -> Tensor:
+def compute_chunked_loss(head: ArcFace, half: bool, embeddings: Tensor, labels: Tensor) -> Tensor:
     with torch.autocast("cpu", torch.bfloat16, enabled=half):
         output: ObjectiveOutput = head(embeddings, labels)
         return output.loss
 
 
-def resident(field: str) -> int:
-    """VmRSS or VmHWM of this process in bytes."""
+def read_memory(field: str) -> int:
+    """Return VmRSS or VmHWM of this process in bytes."""
     status = Path("/proc/self/status").read_text()
     return 1024 * int(next(line.split()[1] for line in status.splitlines() if line.startswith(field)))
 
 
-def measured(work: Callable[[], None]) -> tuple[float, int]:
-    """Seconds of `work`, and by how many bytes this process's memory rose at most meanwhile."""
-    ctypes.CDLL(None).malloc_trim(0)  # memory that earlier work has freed is given back, so that its use again counts
-    before = resident("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # starts the high-water mark afresh
+def measure(work: Callable[[], None]) -> tuple[float, int]:
+    """Return the seconds that `work` took, and by how many bytes this process's memory rose at most."""
+    ctypes.CDLL(None).malloc_trim(0)  # returns freed memory to the system, so that its reuse is counted
+    before = read_memory("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM
     started = time.perf_counter()
     work()
-    return time.perf_counter() - started, resident("VmHWM") - before
+    return time.perf_counter() - started, read_memory("VmHWM") - before
 
 
-def one_pass(loss_of: Loss, matrix: nn.Parameter, embeddings: Tensor, labels: Tensor) -> tuple[float, int]:
-    """Seconds and extra bytes of loss + backward; the matrix's gradient is not counted as extra."""
+def measure_pass(loss_of: Loss, matrix: nn.Parameter, embeddings: Tensor, labels: Tensor) -> tuple[float, int]:
+    """Return the seconds and the extra bytes of loss and backward pass, without the matrix's gradient."""
     matrix.grad = embeddings.grad = None
-    seconds, extra = measured(lambda: loss_of(embeddings, labels).backward())
+    seconds, extra = measure(lambda: loss_of(embeddings, labels).backward())
     return seconds, extra - matrix.numel() * matrix.element_size()
 
 
-def relative(ours: Tensor, theirs: Tensor) -> float:
+def relative_error(ours: Tensor, theirs: Tensor) -> float:
+    """Return ‖ours − theirs‖ / ‖theirs‖."""
     return float((ours - theirs).norm() / theirs.norm())
 
 
 def print_differences(ways: dict[str, Loss], matrix: nn.Parameter, embeddings: Tensor, labels: Tensor) -> None:
-    """Of each way's loss and gradients from the first one's."""
+    """Print how far each way's loss and gradients are from the first one's, as relative errors."""
     first: list[Tensor] = []
     for name, loss_of in ways.items():
         loss = loss_of(embeddings, labels)
         found = [loss.detach(), *torch.autograd.grad(loss, [matrix, embeddings])]
         first = first or found
-        loss_off, matrix_off, embeddings_off = (relative(ours, theirs) for ours, theirs in zip(found, first, strict=True))
-        print(f"{name}: differs by loss {loss_off:.1e}, to matrix {matrix_off:.1e}, to embeddings {embeddings_off:.1e}")
+        loss_off, matrix_off, embeddings_off = (relative_error(ours, theirs) for ours, theirs in zip(found, first, strict=True))
+        print(
+            f"{name}: relative errors: loss {loss_off:.1e}, gradients {matrix_off:.1e} (matrix) and {embeddings_off:.1e} (embeddings)"
+        )
 
 
 def print_costs(ways: dict[str, Loss], matrix: nn.Parameter, embeddings: Tensor, labels: Tensor, repeats: int) -> None:
-    """Time and extra memory of each way, and their ratio to the first one's."""
+    """Print time and extra memory of each way, and their ratios to the first one's."""
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     extra: dict[str, list[int]] = {name: [] for name in ways}
-    for _ in range(repeats):  # interleaved, so that a busy machine slows all
+    for _ in range(repeats):  # interleaved: a busy machine slows all alike
         for name, loss_of in ways.items():
-            spent, more = one_pass(loss_of, matrix, embeddings, labels)
+            spent, more = measure_pass(loss_of, matrix, embeddings, labels)
             seconds[name].append(spent)
             extra[name].append(more)
     first = next(iter(ways))
@@ -95,16 +98,16 @@ def print_costs(ways: dict[str, Loss], matrix: nn.Parameter, embeddings: Tensor,
             f"{name}: {min(seconds[name]):.3f} s ({min(seconds[name]) / min(seconds[first]):.2f} ×), extra memory "
             f"{max(extra[name]) / 2**20:.0f} MiB ({max(extra[name]) / max(extra[first]):.2f} ×)"
         )
-    print("to reach by chunked: time ≤ 1.15 ×, extra memory ≤ 0.25 ×")
+    print("goal for the chunked head: time ≤ 1.15 ×, extra memory ≤ 0.25 ×")
 
 
 def print_optimizers(head: ArcFace) -> None:
-    """What each optimiser of the class matrix keeps between steps, and takes beside it during one."""
+    """Print what each optimiser of the class matrix keeps between steps, and what it takes in addition during one."""
     for kind in ("same", "adafactor", "plain_sgd"):
         optimizer = build_optimizers(nn.Linear(1, 1), head, OptimizerSettings(class_kind=kind))[-1]
         head.matrix.grad = torch.randn_like(head.matrix) / len(head.matrix)
-        measured(optimizer.step)  # makes the state
-        seconds, extra = measured(optimizer.step)
+        measure(optimizer.step)  # makes the state
+        seconds, extra = measure(optimizer.step)
         held = [value for state in optimizer.state.values() for value in state.values() if isinstance(value, Tensor)]
         kept = sum(value.numel() * value.element_size() for value in held)
         name = "adam" if kind == "same" else kind
@@ -123,10 +126,10 @@ def main() -> None:
     embeddings = torch.randn(options.batch, options.dimensions, requires_grad=True)
     labels = torch.randint(options.classes, (options.batch,))
     ways: dict[str, Loss] = {
-        "plain": partial(plain, head),
-        "chunked": partial(chunked, head, False),
-        "chunked, bf16 products": partial(chunked, head, True),
-        f"chunked, {SAMPLED:.0%} of the negatives (an approximation)": partial(chunked, sampled, False),
+        "plain": partial(compute_plain_loss, head),
+        "chunked": partial(compute_chunked_loss, head, False),
+        "chunked, bf16 products": partial(compute_chunked_loss, head, True),
+        f"chunked, {SAMPLED:.0%} of the negatives (an approximation)": partial(compute_chunked_loss, sampled, False),
     }
     matrix_size = head.matrix.numel() * head.matrix.element_size() / 2**20
     print(f"CPU, {options.classes:,} classes × {options.dimensions} ({matrix_size:.0f} MiB), batch {options.batch}")

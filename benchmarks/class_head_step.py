@@ -2,8 +2,8 @@
 
     python benchmarks/class_head.py      where there is a GPU
 
-The second part of that benchmark: it prints peak memory, the class head's share of the time, images/s, and the
-share of the card's bf16 peak.
+This is the second part of that benchmark. It prints peak memory, the class head's share of the time, images/s, and the share of
+the card's bf16 peak.
 """
 
 import time
@@ -20,12 +20,21 @@ from models.settings import DescriptorSettings, OptimizerSettings
 from models.training.schedule import build_optimizers
 
 WARM_UP, STEPS = 5, 20
-PEAK_SIDE, PEAK_REPEATS = 8192, 20  # of the matrices whose product tells the card's peak
+PEAK_SIDE, PEAK_REPEATS = 8192, 20  # side and number of the matrix products that measure the card's peak
 
 
 @dataclass(frozen=True)
 class StepSize:
-    """The paper's by default; chunk: larger than for a CPU, since each chunk costs a GPU the start of some kernels."""
+    """Sizes of a step; the paper's by default.
+
+    Attributes:
+        backbone: Name of a timm model.
+        classes: Number of classes.
+        dimensions: Dimensions of the embedding.
+        batch: Images per step.
+        image_size: Side of the square input in pixels.
+        chunk: Classes per chunk; more than on a CPU, since each chunk launches several kernels.
+    """
 
     backbone: str = "tf_efficientnet_b5"
     classes: int = 1_800_000
@@ -36,7 +45,11 @@ class StepSize:
 
 
 class TrainingStep:
-    """One step in bf16; `head_seconds` are those of the class head's forward and backward in the last one."""
+    """A training step in bf16.
+
+    Attributes:
+        head_seconds: Seconds of the class head's forward and backward pass in the last step.
+    """
 
     def __init__(self, device: torch.device, size: StepSize, class_kind: str) -> None:
         settings = DescriptorSettings(backbone=size.backbone, dimensions=size.dimensions)
@@ -49,35 +62,35 @@ class TrainingStep:
         self.images = images.contiguous(memory_format=torch.channels_last)
         self.labels = torch.randint(size.classes, (size.batch,), device=device)
 
-    def gradients(self) -> None:
+    def compute_gradients(self) -> None:
         with torch.autocast(self.device.type, torch.bfloat16):
             embeddings = self.descriptor(self.images, raw=True)
         leaf = embeddings.detach().requires_grad_()
-        started = self._now()
+        started = self._read_clock()
         with torch.autocast(self.device.type, torch.bfloat16):
             loss = self.head(leaf, self.labels).loss
         loss.backward()
-        self.head_seconds = self._now() - started
+        self.head_seconds = self._read_clock() - started
         embeddings.backward(leaf.grad)
 
-    def whole(self) -> float:
-        """Seconds of one step."""
-        started = self._now()
-        self.gradients()
+    def run(self) -> float:
+        """Run one step; return its seconds."""
+        started = self._read_clock()
+        self.compute_gradients()
         clip_grad_norm_([*self.descriptor.parameters(), *self.head.parameters()], 1.0)
         for optimizer in self.optimizers:
             optimizer.step()
             optimizer.zero_grad()
-        return self._now() - started
+        return self._read_clock() - started
 
-    def _now(self) -> float:
-        return _finished(self.device)
+    def _read_clock(self) -> float:
+        return read_clock(self.device)
 
 
 def print_whole_step(device: torch.device, size: StepSize | None = None) -> None:
-    """With Adam and with Adafactor for the class matrix."""
+    """Print the figures of a step with Adam and with Adafactor for the class matrix."""
     size = size or StepSize()
-    peak = _bf16_peak(device, PEAK_SIDE)
+    peak = _measure_bf16_peak(device, PEAK_SIDE)
     print(
         f"{torch.cuda.get_device_name(device)}, {size.classes:,} classes × {size.dimensions}, {size.backbone} at "
         f"{size.image_size} px, batch {size.batch}, bf16; fastest bf16 product measured: {peak / 1e12:.0f} TFLOP/s"
@@ -87,11 +100,11 @@ def print_whole_step(device: torch.device, size: StepSize | None = None) -> None
         step = TrainingStep(device, size, class_kind)
         torch.cuda.reset_peak_memory_stats(device)
         for _ in range(WARM_UP):
-            step.whole()
-        timings = [(step.whole(), step.head_seconds) for _ in range(STEPS)]
+            step.run()
+        timings = [(step.run(), step.head_seconds) for _ in range(STEPS)]
         seconds, head_seconds = sorted(timings)[STEPS // 2]
         memory = torch.cuda.max_memory_allocated(device)  # before the operations are counted, which costs memory
-        operations = _counted(step.gradients)
+        operations = _count_operations(step.compute_gradients)
         print(
             f"class matrix by {'adam' if class_kind == 'same' else class_kind}: {1000 * seconds:.0f} ms a step, "
             f"{size.batch / seconds:.0f} images/s, {operations / seconds / peak:.1%} of the peak; head {1000 * head_seconds:.1f} "
@@ -101,25 +114,25 @@ def print_whole_step(device: torch.device, size: StepSize | None = None) -> None
         del step
 
 
-def _counted(work: Callable[[], None]) -> float:
+def _count_operations(work: Callable[[], None]) -> float:
     with FlopCounterMode(display=False) as counter:
         work()
     return float(counter.get_total_flops())
 
 
-def _bf16_peak(device: torch.device, side: int) -> float:
-    """Operations per second of the fastest of some large products."""
+def _measure_bf16_peak(device: torch.device, side: int) -> float:
+    """Return the floating-point operations per second of the fastest of PEAK_REPEATS products [side, side]."""
     left, right = (torch.randn(side, side, device=device, dtype=torch.bfloat16) for _ in range(2))
     fastest = float("inf")
     for _ in range(PEAK_REPEATS):
-        started = _finished(device)
+        started = read_clock(device)
         left @ right
-        fastest = min(fastest, _finished(device) - started)
+        fastest = min(fastest, read_clock(device) - started)
     return 2 * side**3 / fastest
 
 
-def _finished(device: torch.device) -> float:
-    """The time, once the device has done what it was given."""
+def read_clock(device: torch.device) -> float:
+    """Wait until the device has finished its work; return the time in seconds."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()

@@ -34,11 +34,20 @@ EDITS: dict[str, Callable[[Image.Image], Image.Image]] = {
     "grey": lambda image: ImageOps.grayscale(image).convert("RGB"),
 }
 FORMATS = {"webp": "WEBP", "avif": "AVIF", "jp2": "JPEG2000", "ppm": "PPM", "heic": "HEIF", "jxl": "JXL", "tiff": "TIFF"}
-EACH_EDIT, EACH_FORMAT, BYTES, COLLAGES, BLANK = 50, 20, 80, 60, 20
+FILES_PER_EDIT, FILES_PER_FORMAT = 50, 20
+IDENTICAL_FILES, COLLAGES, BLANK_FILES = 80, 60, 20
 
 
 def make(photos: Path, folder: Path) -> list[tuple[Path, str, str]]:
-    """Make the folder; return each file, its kind and what it was made from."""
+    """Make the folder.
+
+    Args:
+        photos: Folder of at least ORIGINALS pictures.
+        folder: The folder to make.
+
+    Returns:
+        Each file, its kind and what it was made from.
+    """
     sources = find_images(photos, naming="file").paths
     if len(sources) < ORIGINALS:
         raise SystemExit(f"{photos} holds {len(sources)} pictures; {ORIGINALS} are needed")
@@ -64,38 +73,38 @@ def make(photos: Path, folder: Path) -> list[tuple[Path, str, str]]:
             return image.convert("RGB"), path.name
 
     for kind, edit in EDITS.items():
-        for number in range(EACH_EDIT):
+        for number in range(FILES_PER_EDIT):
             image, source = picture()
-            put(f"edited/{kind}-{number:03d}.jpg", kind, source, _encoded(edit(image), "JPEG", quality=70))
+            put(f"edited/{kind}-{number:03d}.jpg", kind, source, _encode(edit(image), "JPEG", quality=70))
     for ending, form in FORMATS.items():
-        for number in range(EACH_FORMAT):
+        for number in range(FILES_PER_FORMAT):
             image, source = picture()
-            put(f"formats/{number:03d}.{ending}", f"as {form}", source, _encoded(image, form))
+            put(f"formats/{number:03d}.{ending}", f"as {form}", source, _encode(image, form))
     for number in range(COLLAGES):
         (left, one), (right, other) = picture(), picture()
         collage = Image.new("RGB", (640, 320), "white")
         collage.paste(left.resize((320, 320)), (0, 0))
         collage.paste(right.resize((320, 320)), (320, 0))
-        put(f"collages/{number:03d}.jpg", "collage", f"{one} {other}", _encoded(collage, "JPEG"))
-    for number in range(BYTES):
+        put(f"collages/{number:03d}.jpg", "collage", f"{one} {other}", _encode(collage, "JPEG"))
+    for number in range(IDENTICAL_FILES):
         path = originals[next(rows)]
         put(f"backup/{number:03d} {path.name}", "same bytes", path.name, path.read_bytes())
-    for number in range(BLANK):
+    for number in range(BLANK_FILES):
         blank = Image.new("RGB", (200 + number, 150), (240 + number // 2,) * 3)
-        put(f"blank/{number:03d}.png", "blank", "", _encoded(blank, "PNG"))
-    _strange(folder, originals, put, made)
+        put(f"blank/{number:03d}.png", "blank", "", _encode(blank, "PNG"))
+    _add_strange_files(folder, originals, put, made)
     return made
 
 
-def _strange(folder: Path, originals: list[Path], put: Callable[..., Path], made: list[tuple[Path, str, str]]) -> None:
-    """Wrong endings, archives, links, names that are no text, files that are no pictures."""
+def _add_strange_files(folder: Path, originals: list[Path], put: Callable[..., Path], made: list[tuple[Path, str, str]]) -> None:
+    """Add wrong endings, archives, links, names that are not UTF-8, and files that are not pictures."""
     for number in range(15):
         path = originals[number]
         put(f"strange/wrong-{number}.{'txt' if number % 2 else 'png'}", "wrong ending", path.name, path.read_bytes())
         put(f"strange/notes-{number}.txt", "text", "", b"notes")
         put(f"strange/broken-{number}.jpg", "broken", "", path.read_bytes()[:200])
     odd = os.fsdecode(b"strange/caf\xe9.jpg")
-    put(odd, "name that is no UTF-8", originals[20].name, originals[20].read_bytes())
+    put(odd, "name that is not UTF-8", originals[20].name, originals[20].read_bytes())
     with zipfile.ZipFile(folder / "old.zip", "w") as archive, tarfile.open(folder / "older.tar.gz", "w:gz") as tar:
         for path in originals[30:35]:
             archive.write(path, f"inside/{path.name}")
@@ -108,14 +117,14 @@ def _strange(folder: Path, originals: list[Path], put: Callable[..., Path], made
     made += [(folder / "strange" / name, name.split(".")[0] + " link", "") for name in ("link.jpg", "hard.jpg")]
 
 
-def _encoded(image: Image.Image, form: str, **options: int) -> bytes:
+def _encode(image: Image.Image, form: str, **options: int) -> bytes:
     target = io.BytesIO()
     image.save(target, form, **options)
     return target.getvalue()
 
 
 def main() -> None:
-    """Make the folder and say what it holds."""
+    """Make the folder and print the number of its files."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("photos", type=Path)
     parser.add_argument("folder", type=Path)

@@ -2,9 +2,9 @@
 
     python benchmarks/drip.py [--data FOLDER] [--classes 10000] [--minutes 6] [--seeds 2] [--plot drip.png]
 
---data: a folder in the ISC2021 layout; default the `tiny` set of the folder that COPYSETS names (tiny.zip, unpacked
-into a temporary folder), otherwise the built-in sample. µAP is measured on its queries, which take part
-in neither training nor any choice. The minutes include the rebuilds of the class matrix, but no validation.
+--data is a folder in the ISC2021 layout. Without it, tiny.zip from the folder that COPYSETS names is unpacked into a temporary
+folder; if there is none, the built-in sample is drawn. µAP is measured on the set's queries, which take part in neither
+training nor any choice. The minutes include rebuilding the class matrix, but not validation.
 """
 
 import argparse
@@ -29,15 +29,23 @@ from models.training.trainer import train_model
 from submissions.scoring.metrics import evaluate
 from submissions.vectors.files import Vectors
 
-OVERLAYS = 500
-GROWTH = ((0.05, 0.15), (0.2, 0.25), (1.0, 0.6))  # share of the classes, share of the minutes, stage by stage
+OVERLAYS = 500  # training images that are pasted from, not trained on
+STAGE_SHARES = ((0.05, 0.15), (0.2, 0.25), (1.0, 0.6))  # share of the classes, share of the minutes, stage by stage
 Point = tuple[float, float, float | None]  # minutes, loss, µAP
 
 
-def settings(backbone: str, size: int, classes: int, minutes: float, drip: bool) -> ModelSettings:
-    """Both trainings; they differ in their stages only."""
+def make_settings(backbone: str, size: int, classes: int, minutes: float, drip: bool) -> ModelSettings:
+    """Return the settings of a training; both kinds differ only in their stages.
+
+    Args:
+        backbone: Name of a timm model.
+        size: Side of the square input in pixels.
+        classes: Number of classes at the end.
+        minutes: Duration of the training.
+        drip: Whether to add classes stage by stage.
+    """
     common = {"intensity": 0.5, "image_size": size, "batch_size": 128, "epochs": 100_000, "validate_minutes": minutes / 6}
-    growth = GROWTH if drip else ((1.0, 1.0),)
+    growth = STAGE_SHARES if drip else ((1.0, 1.0),)
     stages = [common | {"classes": max(2, int(share * classes)), "minutes": part * minutes} for share, part in growth]
     return ModelSettings.model_validate(
         {
@@ -49,8 +57,8 @@ def settings(backbone: str, size: int, classes: int, minutes: float, drip: bool)
     )
 
 
-def train(data: IscFolder, model: ModelSettings, folder: Path, cache: Path, classes: int, seed: int) -> list[Point]:
-    """The curve of one training."""
+def train_and_validate(data: IscFolder, model: ModelSettings, folder: Path, cache: Path, classes: int, seed: int) -> list[Point]:
+    """Train one network and return its curve: minutes, loss and, where it was validated, µAP of each epoch."""
     ids = data.training.ids
     learnt, overlays = data.training.select(ids[:classes]), data.training.select(ids[-OVERLAYS:])
     train_model(model, learnt, overlays, folder, cache, seed, validate=lambda descriptor, size: score(data, descriptor, size))
@@ -64,26 +72,27 @@ def train(data: IscFolder, model: ModelSettings, folder: Path, cache: Path, clas
 
 
 def score(data: IscFolder, descriptor: Descriptor, size: int) -> float:
+    """Return µAP 0…1 of the data set's queries."""
     if data.ground_truth is None:
-        raise SystemExit(f"{data.root} has no ground truth to score against")
-    queries, references = (embedded(descriptor, size, images) for images in (data.query, data.reference))
+        raise SystemExit(f"{data.root} has no public_ground_truth.csv to score against")
+    queries, references = (embed_all(descriptor, size, images) for images in (data.query, data.reference))
     return evaluate(queries, references, read_ground_truth(data.ground_truth))[0].micro_average_precision
 
 
-def embedded(descriptor: Descriptor, size: int, images: ImageSet) -> Vectors:
+def embed_all(descriptor: Descriptor, size: int, images: ImageSet) -> Vectors:
     blocks = list(embed_images(Checkpoint(descriptor, size, {}), images, EmbeddingSettings()))
     return Vectors(images.ids, np.concatenate([b.vectors for b in blocks]), np.concatenate([b.unreadable for b in blocks]))
 
 
 def find_data(given: Path | None, temporary: Path) -> Path:
-    """The given folder, the unpacked tiny set, or the sample, freshly drawn."""
+    """Return the given folder, the unpacked tiny set, or a sample that is drawn into `temporary`."""
     if given is not None:
         return given
     archive = Path(os.environ.get("COPYSETS", ".")) / "tiny.zip"
     if not archive.is_file():
         from pipeline.tools.datasets import make_sample
 
-        print("no --data and no tiny.zip below COPYSETS: the built-in sample")
+        print("without --data, and without tiny.zip in the folder COPYSETS: using the built-in sample")
         make_sample(temporary / "sample", 0)
         return temporary / "sample"
     with zipfile.ZipFile(archive) as file:
@@ -128,8 +137,9 @@ def main() -> None:
         classes = min(options.classes, len(data.training) - min(OVERLAYS, len(data.training) // 10))
         for seed in range(options.seeds):
             for name, drip in (("drip", True), ("all at once", False)):
-                model = settings(options.backbone, options.image_size, classes, options.minutes, drip)
-                curves[name, seed] = train(data, model, Path(folder) / f"{name}-{seed}", Path(folder) / "cache", classes, seed)
+                model = make_settings(options.backbone, options.image_size, classes, options.minutes, drip)
+                place = Path(folder)
+                curves[name, seed] = train_and_validate(data, model, place / f"{name}-{seed}", place / "cache", classes, seed)
     network = f"{options.backbone} at {options.image_size} px"
     table = Table(title=f"{data.root.name}: {network}, {classes:,} classes, {options.minutes:g} minutes each")
     for column in ("training", "seed", "epochs", "last loss", "µAP at the end", "best µAP"):

@@ -2,10 +2,10 @@
 
     python benchmarks/edits.py [--images DIR] [--count N]
 
-Both sides apply the same drawn records to the same JPEGs, in turns, on one core, by processor time. AugLy edits the
+Both sides apply the same recorded edits to the same JPEGs, alternately, on one core; processor time is measured. AugLy edits the
 384 × 384 image, as the competition's code did; ours decodes at a reduced scale and edits at 240 × 240. "as training does it"
-decodes and resizes every image once, into the cache, and edits it in each of --epochs epochs: that decoding is counted in.
-Then: how long training waits for data. The last line is AugLy's time over training's.
+decodes and resizes every image once, into the cache, and edits it in each of --epochs epochs; this decoding is included.
+The share of the time that training waits for data follows. The last line is AugLy's time divided by training's.
 """
 
 import argparse
@@ -41,7 +41,7 @@ SETTINGS = AugmentationSettings(intensity=0.75)
 
 
 class Others:
-    """Overlay material of one side length, decoded once for both sides alike."""
+    """Images of one side length to paste, decoded once before either side is timed."""
 
     def __init__(self, images: ImageSet, side: int) -> None:
         self.ids = images.ids[:50]
@@ -53,51 +53,55 @@ class Others:
         return self._squares[image_id]
 
 
-def stored_jpegs(folder: Path) -> ImageSet:
-    """1024-pixel pictures as a challenge's training set stores them."""
+def write_jpegs(folder: Path) -> ImageSet:
+    """Write sixty pictures of 1024 × 1024 pixels as JPEGs of quality 90, as a training set stores them."""
     for number in range(60):
         Image.fromarray(draw_picture(np.random.default_rng([3, number]), 1024)).save(folder / f"T{number:06d}.jpg", quality=90)
     return find_images(folder)
 
 
 def to_tensor(pixels: np.ndarray, mean: tuple[float, ...], std: tuple[float, ...]) -> torch.Tensor:
-    """uint8 [h, w, 3] → float32 [3, h, w], 0…1, less the mean, by the standard deviation."""
+    """Scale uint8 [h, w, 3] to 0…1, subtract the mean and divide by the standard deviation: float32 [3, h, w]."""
     values = torch.from_numpy(pixels.transpose(2, 0, 1).astype(np.float32)).div_(255)
     return values.sub_(torch.tensor(mean)[:, None, None]).div_(torch.tensor(std)[:, None, None])
 
 
-def with_augly(path: Path, record: Record, others: Others) -> torch.Tensor:
+def edit_with_augly(path: Path, record: Record, others: Others) -> torch.Tensor:
     with Image.open(path) as stored:
         image = stored.convert("RGB").resize((AUGLY_SIDE, AUGLY_SIDE), Image.Resampling.BILINEAR)
     edited = replay_with_augly(image, record, others).resize((SIZE, SIZE), Image.Resampling.BILINEAR)
     return to_tensor(np.asarray(edited), MEAN, STD)
 
 
-def with_ours(path: Path, record: Record, others: Others) -> torch.Tensor:
+def edit_with_ours(path: Path, record: Record, others: Others) -> torch.Tensor:
     image = resize_square(decode_rgb(path, short_side=WORKING), WORKING)
     return to_tensor(resize_square(replay(image, record, others), SIZE), MEAN, STD)
 
 
-def from_cache(square: np.ndarray, record: Record, others: Others) -> torch.Tensor:
+def edit_from_cache(square: np.ndarray, record: Record, others: Others) -> torch.Tensor:
     return to_tensor(resize_square(replay(np.asarray(square), record, others), SIZE), MEAN, STD)
 
 
-def compare(images: ImageSet, count: int) -> tuple[dict[str, float], dict[str, list[float]]]:
-    """Seconds of processor time per side over the same `count` records, in turns of 20 images; and per function."""
+def time_sides(images: ImageSet, count: int) -> tuple[dict[str, float], dict[str, list[float]]]:
+    """Time all sides on the same `count` records, 20 images at a time in turn.
+
+    Returns:
+        Processor seconds of each side; and the result of `time_functions`.
+    """
     augly_calls()
     large, small = Others(images, AUGLY_SIDE), Others(images, WORKING)
     squares = [resize_square(decode_rgb(path, short_side=WORKING), WORKING) for path in images.paths]
     records = [draw_record(SETTINGS, generator_for(0, 0, str(number)), large.ids) for number in range(count)]
     spent = {"AugLy": 0.0, "ours": 0.0, "ours, cached": 0.0, "decoding into the cache": 0.0}
     for record in records[:40]:  # fonts, emoji and templates are opened once
-        with_augly(images.paths[0], record, large)
-        with_ours(images.paths[0], record, small)
+        edit_with_augly(images.paths[0], record, large)
+        edit_with_ours(images.paths[0], record, small)
     for start in range(0, count, 20):
         turn = [(number % len(images), records[number]) for number in range(start, min(start + 20, count))]
         sides: dict[str, Callable[[int, Record], object]] = {
-            "AugLy": lambda row, record: with_augly(images.paths[row], record, large),
-            "ours": lambda row, record: with_ours(images.paths[row], record, small),
-            "ours, cached": lambda row, record: from_cache(squares[row], record, small),
+            "AugLy": lambda row, record: edit_with_augly(images.paths[row], record, large),
+            "ours": lambda row, record: edit_with_ours(images.paths[row], record, small),
+            "ours, cached": lambda row, record: edit_from_cache(squares[row], record, small),
             "decoding into the cache": lambda row, record: resize_square(decode_rgb(images.paths[row], WORKING), WORKING),
         }
         for side, work in sides.items():
@@ -105,11 +109,11 @@ def compare(images: ImageSet, count: int) -> tuple[dict[str, float], dict[str, l
             for row, record in turn:
                 work(row, record)
             spent[side] += time.process_time() - began
-    return spent, by_function(images, records, large, small)
+    return spent, time_functions(images, records, large, small)
 
 
-def by_function(images: ImageSet, records: list[Record], large: Others, small: Others) -> dict[str, list[float]]:
-    """Median milliseconds of each edit alone: AugLy's at 384, ours at 240."""
+def time_functions(images: ImageSet, records: list[Record], large: Others, small: Others) -> dict[str, list[float]]:
+    """Return the median milliseconds of each edit alone: AugLy's at 384 × 384, ours at 240 × 240."""
     first = Image.fromarray(large(large.ids[0]))
     times: dict[str, list[list[float]]] = {}
     for entry in [entry for record in records for entry in record]:
@@ -126,8 +130,8 @@ def by_function(images: ImageSet, records: list[Record], large: Others, small: O
     return {name: [float(np.median(side)) for side in pair] for name, pair in sorted(times.items())}
 
 
-def waiting_share(images: ImageSet, folder: Path, steps: int = 30) -> tuple[float, float]:
-    """Share of the time that training `tf_efficientnetv2_b0` at 64 px waits for two workers, and images per second."""
+def measure_waiting(images: ImageSet, folder: Path, steps: int = 30) -> tuple[float, float]:
+    """Train `tf_efficientnetv2_b0` at 64 px; return the share of the time spent waiting for 2 workers, and images per second."""
     import timm
 
     squares = cache_images(images, 96, folder)
@@ -161,8 +165,8 @@ def main() -> None:
     torch.set_num_threads(1)
     console = Console(width=100)
     with tempfile.TemporaryDirectory() as temporary:
-        images = find_images(options.images) if options.images else stored_jpegs(Path(temporary))
-        spent, functions = compare(images, options.count)
+        images = find_images(options.images) if options.images else write_jpegs(Path(temporary))
+        spent, functions = time_sides(images, options.count)
         table = Table("edit", "AugLy at 384, ms", "ours at 240, ms", "ratio", title="each edit alone, median")
         for name, (theirs, own) in functions.items():
             table.add_row(name, f"{theirs:.2f}", f"{own:.2f}", f"{theirs / own:.1f}")
@@ -173,7 +177,7 @@ def main() -> None:
         for side, seconds in spent.items():
             table.add_row(side, f"{options.count / seconds:.0f}", f"{spent['AugLy'] / seconds:.1f} ×")
         console.print(table)
-        share, speed = waiting_share(images, Path(temporary) / "cache")
+        share, speed = measure_waiting(images, Path(temporary) / "cache")
         print(f"tf_efficientnetv2_b0 at 64 px, 2 workers: {speed:.0f} images/s, {share:.1%} of the time waiting for data")
         print(f"ratio: {spent['AugLy'] / spent['ours, as training does it']:.1f}")
 

@@ -1,4 +1,4 @@
-"""How long the explorer takes from sending an image to its answer.
+"""Time from sending an image to the explorer until its answer.
 
     python benchmarks/explorer.py [--references 100000] [--backbone tf_efficientnetv2_b0] [--size 160]
 
@@ -44,7 +44,7 @@ DIMENSIONS, ROUNDS = 256, 10
 
 
 class Pasted:
-    """Other images for the edits that paste one."""
+    """Images for edits that paste another image."""
 
     ids = ("a", "b", "c")
 
@@ -52,8 +52,8 @@ class Pasted:
         return draw_picture(np.random.default_rng(ord(image_id)), 384)
 
 
-def opened(count: int, backbone: str, size: int) -> Explorer:
-    """A run's explorer with simulated vectors."""
+def open_simulated(count: int, backbone: str, size: int) -> Explorer:
+    """Return the explorer of a run, with simulated vectors."""
     rng = np.random.default_rng(0)
     references, training = (
         Vectors(
@@ -87,7 +87,7 @@ def post(url: str, body: bytes, kind: str) -> Any:
 
 
 def measure(address: str) -> Table:
-    """Seconds of what a person waits for."""
+    """Measure the seconds of everything that a person waits for."""
     table = Table("what", "median", "slowest", "of", title="seconds")
 
     def upload(width: int, height: int, number: int, form: str) -> float:
@@ -128,7 +128,7 @@ if __name__ == "__main__":
     options.add_argument("--size", type=int, default=160)
     arguments = options.parse_args()
     listener = open_listener(0)
-    explorer = opened(arguments.references, arguments.backbone, arguments.size)
+    explorer = open_simulated(arguments.references, arguments.backbone, arguments.size)
     server = uvicorn.Server(uvicorn.Config(make_app(explorer), log_level="warning"))
     threading.Thread(target=server.run, args=([listener],), daemon=True).start()
     while not server.started:

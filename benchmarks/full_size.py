@@ -1,8 +1,8 @@
-"""Search, scoring, PCA and embedding at growing sizes, up to what --minutes allow.
+"""Search, scoring, PCA and embedding at growing sizes, within --minutes.
 
     python benchmarks/full_size.py [--minutes 10] [--ground-truth CSV] [--plot FILE.png] [--parts search,score,pca,embed]
 
-Vectors are simulated: unit, 256-d, a fifth of the queries are noisy copies of references.
+Vectors are simulated: unit length, 256 dimensions; a fifth of the queries are noisy copies of references.
 search: ours against faiss.contrib.exhaustive_search.range_search_max_results on IndexFlatL2 with the same N, in one run.
 score: 500,000 predictions against a ground truth of 25,000 queries. pca: joining 2,432 dimensions, fitting and projecting.
 embed: images per second of the loader and network together, against the forward pass alone.
@@ -33,12 +33,16 @@ from submissions.vectors.files import write_vectors
 
 DIMENSIONS = 256
 SEARCH_SIZES = [(500, 20_000), (1000, 50_000), (2000, 100_000), (5000, 200_000), (10_000, 500_000), (25_000, 1_000_000)]
-ROUNDS, SECONDS_A_ROUND = 5, 12
+ROUNDS, SECONDS_PER_ROUND = 5, 12
 CONSOLE = Console(width=120)
 
 
-def simulated(queries: int, references: int, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Unit vectors; the first fifth of the queries are noisy copies of the references with the same row."""
+def simulate(queries: int, references: int, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Draw unit vectors; the first fifth of the queries are noisy copies of the references in the same rows.
+
+    Returns:
+        float32 [queries, 256] and [references, 256].
+    """
     rng = np.random.default_rng(seed)
     base = scale_to_unit_length(rng.standard_normal((references, DIMENSIONS), dtype=np.float32))
     others = scale_to_unit_length(rng.standard_normal((queries, DIMENSIONS), dtype=np.float32))
@@ -47,7 +51,7 @@ def simulated(queries: int, references: int, seed: int = 0) -> tuple[NDArray[np.
     return others, base
 
 
-def with_faiss(queries: NDArray[np.float32], references: NDArray[np.float32], count: int) -> ScoredPairs:
+def search_with_faiss(queries: NDArray[np.float32], references: NDArray[np.float32], count: int) -> ScoredPairs:
     """Faiss's own range search with a shrinking radius, as the organisers' evaluation used it."""
     index = faiss.IndexFlatL2(DIMENSIONS)
     index.add(references)
@@ -63,7 +67,11 @@ def with_faiss(queries: NDArray[np.float32], references: NDArray[np.float32], co
 
 
 def measure_search(seconds: float) -> list[tuple[int, int, float, float]]:
-    """(queries, references, Faiss's seconds, our seconds) per size, as long as the next size fits into `seconds`."""
+    """Measure size by size, as long as the next one fits into `seconds`.
+
+    Returns:
+        Queries, references, Faiss's seconds and our seconds of each size.
+    """
     measured: list[tuple[int, int, float, float]] = []
     table = Table(
         "queries", "references", "Faiss, s", "ours, s", "ratio", "same pairs", "µAP Faiss", "µAP ours", "extra RSS, MiB"
@@ -75,16 +83,16 @@ def measure_search(seconds: float) -> list[tuple[int, int, float, float]]:
             expected = 1.2 * (last[2] + last[3]) * (n * m) / (last[0] * last[1])
             if time.monotonic() - began + expected > seconds:
                 break
-        queries, references = simulated(n, m)
+        queries, references = simulate(n, m)
         ids, names = [f"Q{i}" for i in range(n)], [f"R{i}" for i in range(m)]
         truth = GroundTruth(ids, frozenset((f"Q{i}", f"R{i}") for i in range(n // 5)))
-        before = peak_mib()
+        before = measure_peak_mib()
         start = time.perf_counter()
         ours = search_pairs(queries, references, 10 * n)
         own = time.perf_counter() - start
-        extra = peak_mib() - before
+        extra = measure_peak_mib() - before
         start = time.perf_counter()
-        theirs = with_faiss(queries, references, 10 * n)
+        theirs = search_with_faiss(queries, references, 10 * n)
         other = time.perf_counter() - start
         shared = len(as_set(ours) & as_set(theirs)) / len(as_set(theirs))
         scores = [average_precision(rank_pairs(pairs, ids, names, truth)) for pairs in (theirs, ours)]
@@ -101,7 +109,7 @@ def measure_search(seconds: float) -> list[tuple[int, int, float, float]]:
 
 
 def measure_scoring(path: Path | None) -> None:
-    """Time from found pairs to µAP: 500,000 of them, 25,000 queries."""
+    """Print the time from found pairs to µAP, for 500,000 pairs of 25,000 queries."""
     if path is not None:
         truth = read_ground_truth(path)
     else:
@@ -124,7 +132,7 @@ def measure_scoring(path: Path | None) -> None:
 
 
 def measure_pca(rows: int) -> None:
-    """Seven models, 2,432 dimensions together: time and peak memory of joining, fitting and projecting."""
+    """Print time and peak memory of joining, fitting and projecting seven models with 2,432 dimensions together."""
     dimensions = (512, 384, 384, 384, 256, 256, 256)
     rng = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as folder:
@@ -144,27 +152,27 @@ def measure_pca(rows: int) -> None:
         total = time.perf_counter() - start
     print(
         f"PCA of {rows:,} × {sum(dimensions):,}: fitted in {fitted:.1f} s, with projection {total:.1f} s, "
-        f"peak memory of this process {peak_mib() / 1024:.2f} GiB (wanted: under 4)"
+        f"peak memory of this process {measure_peak_mib() / 1024:.2f} GiB (wanted: under 4)"
     )
 
 
 def measure_embedding(backbones: list[str], images: int) -> None:
-    """Images per second with decoding and loading, as a share of the forward pass alone."""
+    """Print images per second with decoding and loading, and as a share of the forward pass alone."""
     from data.procedural.sample import write_pictures
 
     with tempfile.TemporaryDirectory() as folder:
         list(write_pictures(Path(folder), "T", images, 0))
         found = find_images(folder)
         for name in backbones:
-            whole, forward, side_by_side = embedding_speeds(name, found)
+            whole, forward, side_by_side = measure_speeds(name, found)
             print(
                 f"{name}, 160 px: {whole:.0f} images/s, forward alone {forward:.0f}: {whole / forward:.0%} (wanted: 90 %); "
                 f"forward of batches side by side, as embedding does it, {side_by_side:.0f}: {whole / side_by_side:.0%}"
             )
 
 
-def embedding_speeds(backbone: str, found: ImageSet) -> tuple[float, float, float]:
-    """Median images per second of several rounds: embedding from files, the forward pass alone, and batches of it at once."""
+def measure_speeds(backbone: str, found: ImageSet) -> tuple[float, float, float]:
+    """Return median images per second over ROUNDS: from files, the forward pass alone, and batches of it side by side."""
     import torch
 
     from models.device import best_device
@@ -191,24 +199,24 @@ def embedding_speeds(backbone: str, found: ImageSet) -> tuple[float, float, floa
             torch.cuda.synchronize()
 
     forward(1)
-    chosen = images_for(SECONDS_A_ROUND, seconds_of(lambda: forward(1)) / 32, found)
+    chosen = choose_images(SECONDS_PER_ROUND, time_work(lambda: forward(1)) / 32, found)
     alone, together, whole = [], [], []
     for _ in range(ROUNDS):  # in turns: other users of the machine slow both sides alike
-        alone.append(seconds_of(lambda: forward(len(chosen) // 32)))
-        together.append(seconds_of(lambda: forward_side_by_side(len(chosen) // 32)))
-        whole.append(seconds_of(lambda: list(embed_images(Checkpoint(descriptor, 160, {}), chosen, settings))))
+        alone.append(time_work(lambda: forward(len(chosen) // 32)))
+        together.append(time_work(lambda: forward_side_by_side(len(chosen) // 32)))
+        whole.append(time_work(lambda: list(embed_images(Checkpoint(descriptor, 160, {}), chosen, settings))))
     whole_time, alone_time, together_time = (float(np.median(seconds)) for seconds in (whole, alone, together))
     return len(chosen) / whole_time, len(chosen) / alone_time, len(chosen) / together_time
 
 
-def seconds_of(work: Callable[[], object]) -> float:
+def time_work(work: Callable[[], object]) -> float:
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
 
 
-def images_for(seconds: float, each: float, found: ImageSet) -> ImageSet:
-    """As many whole batches as the forward pass does in `seconds`: starting the workers must not count."""
+def choose_images(seconds: float, each: float, found: ImageSet) -> ImageSet:
+    """Return as many whole batches as the forward pass takes `seconds` for, so that starting the workers does not count."""
     count = max(32, min(len(found), int(seconds / each)) // 32 * 32)
     return ImageSet(found.ids[:count], found.paths[:count])
 
@@ -217,8 +225,8 @@ def as_set(pairs: ScoredPairs) -> set[tuple[int, int]]:
     return set(zip(pairs.queries.tolist(), pairs.references.tolist(), strict=True))
 
 
-def peak_mib() -> float:
-    """The most memory this process has held so far."""
+def measure_peak_mib() -> float:
+    """Return the peak resident memory of this process in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 if sys.platform == "darwin" else 1024)
 
 

@@ -1,4 +1,4 @@
-"""All that a GPU is to show, part by part, and one table at the end with what was to be reached.
+"""Everything to be measured on a GPU, part by part, with a table of figures and goals at the end.
 
     python benchmarks/gpu.py                                   # all parts but tiny
     python benchmarks/gpu.py --parts nccl steps                # some; each takes less than 8 minutes
@@ -19,9 +19,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
-from gpu_parts import Row, determinism, embedding, head, loader, nccl, neighbours, search, steps
+from gpu_parts import (
+    Row,
+    measure_determinism,
+    measure_embedding,
+    measure_head,
+    measure_loader,
+    measure_nccl,
+    measure_neighbours,
+    measure_search,
+    measure_steps,
+)
 from gpu_sizes import FULL, SMOKE, Sizes
-from gpu_tiny import tiny
+from gpu_tiny import measure_tiny
 from rich.console import Console
 from rich.table import Table
 
@@ -29,19 +39,19 @@ from data.process import usable_cores
 from models.device import best_device, describe_device
 
 PARTS: dict[str, Callable[[torch.device, Sizes], Iterator[Row]]] = {
-    "nccl": nccl,
-    "steps": steps,
-    "head": head,
-    "loader": loader,
-    "embed": embedding,
-    "search": search,
-    "neighbours": neighbours,
-    "determinism": determinism,
+    "nccl": measure_nccl,
+    "steps": measure_steps,
+    "head": measure_head,
+    "loader": measure_loader,
+    "embed": measure_embedding,
+    "search": measure_search,
+    "neighbours": measure_neighbours,
+    "determinism": measure_determinism,
 }
 
 
 def measure(part: str, rows_of: Callable[[], Iterator[Row]], console: Console) -> list[Row]:
-    """The part's rows, printed as they come; one that says why where it fails."""
+    """Print a part's rows as they are measured and return them; if the part fails, the last row says why."""
     started, rows = time.monotonic(), list[Row]()
     try:
         for row in rows_of():
@@ -57,7 +67,7 @@ def measure(part: str, rows_of: Callable[[], Iterator[Row]], console: Console) -
 
 
 def print_table(rows: list[tuple[str, Row]], title: str, smoke: bool, console: Console) -> None:
-    """Verdicts on speed are left out of toy sizes."""
+    """Print the table; at toy sizes, without verdicts on speed."""
     table = Table("part", "what", "figure", "to reach", "", title=title)
     for part, row in rows:
         table.add_row(
@@ -93,7 +103,9 @@ def main(arguments: list[str] | None = None) -> int:
     sizes, console, rows = SMOKE if options.smoke else FULL, Console(width=150), list[tuple[str, Row]]()
     for part in options.parts:
         if part == "tiny":
-            rows += [(part, row) for row in measure(part, lambda: tiny(options.data, options.run, options.limit), console)]
+            rows += [
+                (part, row) for row in measure(part, lambda: measure_tiny(options.data, options.run, options.limit), console)
+            ]
         else:
             rows += [(part, row) for row in measure(part, lambda part=part: PARTS[part](device, sizes), console)]  # type: ignore[misc]
     title = f"{name}, torch {torch.__version__}, CUDA {torch.version.cuda}, {usable_cores()} cores"

@@ -15,8 +15,8 @@ from typing import Any
 import cv2
 import numpy as np
 import torch
-from class_head_step import StepSize, TrainingStep, _finished
-from full_size import simulated
+from class_head_step import StepSize, TrainingStep, read_clock
+from full_size import simulate
 from gpu_sizes import Sizes
 from torch import distributed
 from torch.multiprocessing.spawn import spawn
@@ -42,12 +42,20 @@ from submissions.search.backend import find_nearest, use_backend
 from submissions.search.exact import search_pairs
 
 GIB = 2**30
-NEIGHBOURS = 10
+NEIGHBOURS = 10  # per query
 
 
 @dataclass(frozen=True)
 class Row:
-    """bar: what was to be reached; passed: None where nothing was; of_bits: a bar of results, not of speed, at any size."""
+    """A row of the table.
+
+    Attributes:
+        what: What was measured.
+        figure: The figure, with its unit.
+        bar: The goal; empty where there is none.
+        passed: Whether the goal was reached; None where there is none.
+        of_bits: Whether the goal concerns results instead of speed, and so holds at any size.
+    """
 
     what: str
     figure: str
@@ -56,20 +64,20 @@ class Row:
     of_bits: bool = False
 
 
-def median_seconds(device: torch.device, work: Callable[[], object], repeats: int, warm_up: int = 3) -> float:
-    """Of `repeats` calls, each until the device has finished."""
+def measure_median(device: torch.device, work: Callable[[], object], repeats: int, warm_up: int = 3) -> float:
+    """Return the median seconds of `repeats` calls, each until the device has finished."""
     for _ in range(warm_up):
         work()
     seconds = []
     for _ in range(repeats):
-        started = _finished(device)
+        started = read_clock(device)
         work()
-        seconds.append(_finished(device) - started)
+        seconds.append(read_clock(device) - started)
     return float(np.median(seconds))
 
 
-def nccl(device: torch.device, sizes: Sizes) -> Iterator[Row]:
-    """Loss and gradients of a class matrix that the processes share, against those of one process."""
+def measure_nccl(device: torch.device, sizes: Sizes) -> Iterator[Row]:
+    """Compare loss and gradients of a class matrix that is distributed over processes with those of one process."""
     processes = torch.cuda.device_count() if device.type == "cuda" else 2
     with tempfile.TemporaryDirectory() as folder:
         spawn(_exchange, (processes, device.type, folder), processes)
@@ -81,7 +89,7 @@ def nccl(device: torch.device, sizes: Sizes) -> Iterator[Row]:
 
 
 def _exchange(rank: int, processes: int, device_type: str, folder: str) -> None:
-    """One process of `nccl`; writes how far its part is from that of a process alone."""
+    """One process of `measure_nccl`; writes how far its part is from that of a process alone."""
     device = torch.device(device_type, rank) if device_type == "cuda" else torch.device("cpu")
     if device_type == "cuda":
         torch.cuda.set_device(rank)
@@ -112,19 +120,19 @@ def _exchange(rank: int, processes: int, device_type: str, folder: str) -> None:
 
 
 def _arcface(processes: int, device: torch.device) -> ArcFace:
-    """A class matrix whose rows the processes share unevenly."""
+    """Build a class matrix whose rows are distributed unevenly over the processes."""
     return ArcFace(16, 24 * processes + 1, margin=0.4, scale=16.0, chunk=64, negatives=None, seed=0).to(device)
 
 
-def steps(device: torch.device, sizes: Sizes) -> Iterator[Row]:
-    """A row for each model, and one for the project's own step, its waits, saving and resuming."""
+def measure_steps(device: torch.device, sizes: Sizes) -> Iterator[Row]:
+    """Time the step of each model, and the project's own step with its waits, saving and resuming."""
     for name, size in sizes.models.items():
         yield _step_row(name, device, size, sizes.repeats, "same")[0]
     yield from _own_step(device, next(iter(sizes.models.values())) if len(sizes.models) == 1 else sizes.models["v2s-160"], sizes)
 
 
-def head(device: torch.device, sizes: Sizes) -> Iterator[Row]:
-    """The bars of the class head, with Adam and with Adafactor for the class matrix."""
+def measure_head(device: torch.device, sizes: Sizes) -> Iterator[Row]:
+    """Measure the class head against its goals, with Adam and with Adafactor for the class matrix."""
     for kind in ("same", "adafactor"):
         row, share, costs, memory = _step_row(f"{sizes.head.classes:,} classes, {kind}", device, sizes.head, sizes.repeats, kind)
         yield row
@@ -136,19 +144,19 @@ def head(device: torch.device, sizes: Sizes) -> Iterator[Row]:
 
 
 def _step_row(name: str, device: torch.device, size: StepSize, repeats: int, kind: str) -> tuple[Row, float, float, float]:
-    """The row, the head's share of the step, that of all costs of classes (optimiser and clipping counted in), and GiB."""
+    """Return the row, the head's share of the step, that of all costs of classes (with optimiser and clipping), and GiB."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     step = TrainingStep(device, size, kind)
-    whole = median_seconds(device, step.whole, repeats)
-    gradients = median_seconds(device, step.gradients, repeats)
+    whole = measure_median(device, step.run, repeats)
+    gradients = measure_median(device, step.compute_gradients, repeats)
     share = step.head_seconds / whole
     costs = (max(0.0, whole - gradients) + step.head_seconds) / whole
     memory = torch.cuda.max_memory_allocated() / GIB if device.type == "cuda" else 0.0
     step.descriptor.to(memory_format=torch.contiguous_format)
     step.images = step.images.contiguous()
-    contiguous = median_seconds(device, step.gradients, repeats)
+    contiguous = measure_median(device, step.compute_gradients, repeats)
     figure = (
         f"{1e3 * whole:.1f} ms, {size.batch / whole:.0f} images/s; head {share:.0%}, with optimisers and clipping {costs:.0%}; "
         f"{memory:.1f} GiB; gradients channels_last {1e3 * gradients:.1f} ms, contiguous {1e3 * contiguous:.1f} ms"
@@ -157,7 +165,7 @@ def _step_row(name: str, device: torch.device, size: StepSize, repeats: int, kin
 
 
 def _own_step(device: torch.device, size: StepSize, sizes: Sizes) -> Iterator[Row]:
-    """Learner.learn on ready batches: its time, its waits, its state saved and put back."""
+    """Measure Learner.learn on prepared batches: its time and waits; its state is saved and restored."""
     learner = _learner(size, sizes.precision)
     pixels = torch.randint(0, 256, (size.batch, size.image_size, size.image_size, 3), dtype=torch.uint8).permute(0, 3, 1, 2)
     labels, rows = torch.randint(size.classes, (size.batch,), device=device), torch.arange(size.batch)
@@ -166,7 +174,7 @@ def _own_step(device: torch.device, size: StepSize, sizes: Sizes) -> Iterator[Ro
     def learn() -> None:
         learner.learn([batch], 1, lambda loss, rows: None, measure=False)
 
-    own = median_seconds(device, learn, sizes.repeats)
+    own = measure_median(device, learn, sizes.repeats)
     yield Row(f"own step, {size.backbone}", f"{1e3 * own:.1f} ms")
     if device.type == "cuda":
         torch.cuda.set_sync_debug_mode("warn")
@@ -183,7 +191,7 @@ def _own_step(device: torch.device, size: StepSize, sizes: Sizes) -> Iterator[Ro
         loaded = load_state(folder, {}, learner.fabric)
         assert loaded is not None
         learner.restore(loaded[1])
-    again = median_seconds(device, learn, sizes.repeats)
+    again = measure_median(device, learn, sizes.repeats)
     yield Row("state saved; step after resume", f"{saving:.1f} s; {1e3 * again:.1f} ms, {again / own:.2f} × before", "", None)
 
 
@@ -202,8 +210,8 @@ def _learner(size: StepSize, precision: str) -> Learner:
     return build_learner(fabric, descriptor, network, objective, settings, settings.stages[0])
 
 
-def loader(device: torch.device, sizes: Sizes) -> Iterator[Row]:
-    """What a GPU can be fed: edited images from cached squares, without a network."""
+def measure_loader(device: torch.device, sizes: Sizes) -> Iterator[Row]:
+    """Measure how many edited images per second the loader delivers from the cache, without a network."""
     rng = np.random.default_rng(0)
     for size, each in sizes.loader:
         side = round(1.5 * size)
@@ -217,15 +225,15 @@ def loader(device: torch.device, sizes: Sizes) -> Iterator[Row]:
             batch = min(64, each)
             keys = [[(epoch, row % 64, 0) for row in range(batch)] for epoch in range(max(workers, workers * each // batch) + 1)]
             stream = iter(DataLoader(data, batch_sampler=keys, num_workers=workers, pin_memory=device.type == "cuda"))
-            next(stream)  # the workers have started
+            next(stream)  # starts the workers
             started = time.perf_counter()
             seen = sum(len(pixels) for pixels, _ in stream)
             figures.append(f"{workers} workers {seen / (time.perf_counter() - started):.0f}")
         yield Row(f"edits at {size} px, I = 0.75, images/s", ", ".join(figures))
 
 
-def embedding(device: torch.device, sizes: Sizes) -> Iterator[Row]:
-    """embed_images from JPEG files of 1024 × 768 against the forward pass alone."""
+def measure_embedding(device: torch.device, sizes: Sizes) -> Iterator[Row]:
+    """Compare embed_images on JPEG files of 1024 × 768 with the forward pass alone."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for path in list(write_pictures(folder, "T", min(200, sizes.embed_images), 0)):
@@ -238,25 +246,25 @@ def embedding(device: torch.device, sizes: Sizes) -> Iterator[Row]:
             descriptor.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
             batch = torch.randn(sizes.embed_batch, 3, size, size, device=device)
             embed = partial(embed_batch, descriptor, batch, [size], precision=sizes.precision)
-            forward = median_seconds(device, embed, sizes.repeats)
+            forward = measure_median(device, embed, sizes.repeats)
             settings = EmbeddingSettings.model_validate({"batch_size": sizes.embed_batch, "precision": sizes.precision})
-            started = _finished(device)
+            started = read_clock(device)
             for _ in embed_images(Checkpoint(descriptor, size, {}), found, settings):
                 pass
-            whole, alone = len(found) / (_finished(device) - started), sizes.embed_batch / forward
+            whole, alone = len(found) / (read_clock(device) - started), sizes.embed_batch / forward
             figure = f"{whole:.0f} images/s of {alone:.0f} in the forward pass alone: {whole / alone:.0%}"
             yield Row(f"embedding, {backbone} at {size} px", figure, "at least 80 %", whole >= 0.8 * alone)
 
 
-def search(device: torch.device, sizes: Sizes) -> Iterator[Row]:
-    """Exact search on the device against the CPU's: time, and whether all bits are equal."""
-    queries, references = simulated(sizes.queries, sizes.references)
+def measure_search(device: torch.device, sizes: Sizes) -> Iterator[Row]:
+    """Compare exact search on the device with that on the CPU: time, and whether all bits are equal."""
+    queries, references = simulate(sizes.queries, sizes.references)
     backend, count = TorchSearch(device), 10 * sizes.queries
     with use_backend(backend):
-        search_pairs(queries[:100], references[:10_000], 1000)  # the libraries have started
-        started = _finished(device)
+        search_pairs(queries[:100], references[:10_000], 1000)  # loads the libraries
+        started = read_clock(device)
         found = search_pairs(queries, references, count)
-        seconds = _finished(device) - started
+        seconds = read_clock(device) - started
     started = time.perf_counter()
     expected = search_pairs(queries, references, count)
     on_cpu = time.perf_counter() - started
@@ -267,14 +275,14 @@ def search(device: torch.device, sizes: Sizes) -> Iterator[Row]:
     yield Row("pairs and distances", "equal to the CPU's" if same else "differ from the CPU's", "equal", same, True)
 
 
-def neighbours(device: torch.device, sizes: Sizes) -> Iterator[Row]:
-    """Neighbours for query normalisation on the device against Faiss on the CPU."""
-    queries, training = simulated(sizes.queries, sizes.references, seed=1)
+def measure_neighbours(device: torch.device, sizes: Sizes) -> Iterator[Row]:
+    """Compare the search for neighbours of query normalisation on the device with Faiss on the CPU."""
+    queries, training = simulate(sizes.queries, sizes.references, seed=1)
     with use_backend(TorchSearch(device)):
         find_nearest(queries[:100], training[:10_000], NEIGHBOURS, "cosine")
-        started = _finished(device)
+        started = read_clock(device)
         cosines, rows = find_nearest(queries, training, NEIGHBOURS, "cosine")
-        seconds = _finished(device) - started
+        seconds = read_clock(device) - started
     some = slice(0, 1000)
     expected, expected_rows = find_nearest(queries[some], training, NEIGHBOURS, "cosine")
     yield Row(f"{NEIGHBOURS} neighbours of {sizes.queries:,} among {sizes.references:,}", f"{seconds:.2f} s")
@@ -283,22 +291,29 @@ def neighbours(device: torch.device, sizes: Sizes) -> Iterator[Row]:
     yield Row("the same rows as Faiss's; cosines off by", f"{same:.4%}; {off:.1e}", "99.99 %; 1e-5", near, True)
 
 
-def determinism(device: torch.device, sizes: Sizes) -> Iterator[Row]:
-    """Checkpoints of two trainings, and of one that was stopped within an epoch and went on."""
+def measure_determinism(device: torch.device, sizes: Sizes) -> Iterator[Row]:
+    """Compare the checkpoints of two trainings, and of one that was stopped within an epoch and continued."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         list(write_pictures(folder / "pictures", "T", sizes.pictures, 0))
         images = find_images(folder / "pictures")
-        first = _trained(folder / "first", images, sizes, None)
+        first = _train_and_digest(folder / "first", images, sizes, None)
         for what, other in (
-            ("two trainings", _trained(folder / "second", images, sizes, None)),
-            ("one stopped and resumed", _trained(folder / "third", images, sizes, stop=max(2, sizes.epochs * 4 // 3))),
+            ("two trainings", _train_and_digest(folder / "second", images, sizes, None)),
+            ("one stopped and resumed", _train_and_digest(folder / "third", images, sizes, stop=max(2, sizes.epochs * 4 // 3))),
         ):
             yield Row(f"{what}, digests", f"{first[:12]} {other[:12]}", "equal", first == other, True)
 
 
-def _trained(folder: Path, images: ImageSet, sizes: Sizes, stop: int | None) -> str:
-    """The digest of the weights; stop: the step that does not happen in a first attempt."""
+def _train_and_digest(folder: Path, images: ImageSet, sizes: Sizes, stop: int | None) -> str:
+    """Train; return the digest of the weights.
+
+    Args:
+        folder: Folder of the training.
+        images: The training images.
+        sizes: Sizes of the part.
+        stop: Step before which a first attempt is interrupted; None for none.
+    """
     batch = min(64, len(images) // 2)
     settings = ModelSettings.model_validate(
         {
@@ -320,7 +335,7 @@ def _trained(folder: Path, images: ImageSet, sizes: Sizes, stop: int | None) -> 
 
 @contextmanager
 def _stopping_at(step: int) -> Iterator[None]:
-    """Training saves its state after every step, and is interrupted at this one."""
+    """Within the block, training saves its state after every step, and is interrupted at `step`."""
     from models.training import stage
 
     learn, calls, before = (

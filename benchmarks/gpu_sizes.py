@@ -1,15 +1,32 @@
-"""How large the parts of benchmarks/gpu.py are: the paper's sizes, and toy ones to test the code."""
+"""Sizes of the parts of benchmarks/gpu.py: the paper's, and toy ones to test the code."""
 
 from dataclasses import dataclass
 
 from class_head_step import StepSize
 
-CHUNK = 131_072
+CHUNK = 131_072  # classes
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """models: by name, at the last stage of recipes/isc2021.yaml; loader: (pixels, images a worker)."""
+    """Sizes of all parts.
+
+    Attributes:
+        models: Training steps by name: each model at its last stage in recipes/isc2021.yaml.
+        head: Training step in which the class head is measured.
+        precision: Precision of training, as in a recipe.
+        repeats: Number of timed steps.
+        loader: Pairs of image side in pixels and images per worker.
+        loader_workers: Numbers of worker processes.
+        embed: Pairs of backbone and image side in pixels.
+        embed_images: Number of images to embed.
+        embed_batch: Images per batch of embedding.
+        queries: Number of queries to search.
+        references: Number of references to search in.
+        trained: Descriptor settings of the trainings that are compared bit by bit.
+        epochs: Epochs of these trainings.
+        pictures: Number of procedural pictures to make.
+    """
 
     models: dict[str, StepSize]
     head: StepSize

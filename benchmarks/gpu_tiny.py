@@ -1,4 +1,4 @@
-"""Drip training on the tiny set: minutes of training, and the µAP of the submission."""
+"""Drip training on the tiny set: its minutes, and the µAP of the submission."""
 
 import json
 import subprocess
@@ -11,14 +11,14 @@ from gpu_parts import Row
 from models.training.curve import read_rows
 
 RECIPE = Path(__file__).with_name("gpu_tiny.yaml")
-MODEL, MOST_MINUTES, LEAST = "v2b0", 20, 0.85
+MODEL, MAX_MINUTES, MIN_SCORE = "v2b0", 20, 0.85
 TOP = Path(__file__).parents[1]
 
 
-def tiny(data: Path, run: Path, limit: float) -> Iterator[Row]:
+def measure_tiny(data: Path, run: Path, limit: float) -> Iterator[Row]:
     """Train for at most `limit` seconds of this call; with the training finished, embed, submit and score.
 
-    The state of a killed training is kept: the same call goes on.
+    A training that is stopped keeps its state; the same call continues it.
     """
     _step("00_augment.py", "--data", str(data), "--recipe", str(RECIPE), "--run", str(run))
     try:
@@ -31,12 +31,12 @@ def tiny(data: Path, run: Path, limit: float) -> Iterator[Row]:
         _step(step, "--run", str(run))
     last = {row["stage"]: float(row["seconds"]) for row in read_rows(run / "models" / MODEL)}
     minutes = sum(last.values()) / 60
-    yield Row("minutes of training", f"{minutes:.1f}", f"at most {MOST_MINUTES}", minutes <= MOST_MINUTES)
+    yield Row("minutes of training", f"{minutes:.1f}", f"at most {MAX_MINUTES}", minutes <= MAX_MINUTES)
     scores = json.loads((run / "scores.json").read_text(encoding="utf-8"))
     score = float(scores["micro_average_precision"])
-    yield Row("µAP of the submission", f"{score:.3f}", f"at least {LEAST}", score >= LEAST)
+    yield Row("µAP of the submission", f"{score:.3f}", f"at least {MIN_SCORE}", score >= MIN_SCORE)
 
 
 def _step(script: str, *options: str, seconds: float | None = None) -> None:
-    """One numbered step as its own process, killed after `seconds`."""
+    """Run one numbered step as a process of its own, killed after `seconds`."""
     subprocess.run([sys.executable, str(TOP / "pipeline" / script), *options], check=True, timeout=seconds, cwd=TOP)

@@ -41,7 +41,7 @@ from submissions.settings import NormalizationSettings
 from submissions.vectors.files import Vectors, read_vectors
 
 QUERIES, REFERENCES, TRAINING, DIMENSIONS = 1000, 10_000, 10_000, 256
-RATES = (0.001, 0.003, 0.01, 0.03, 0.1)
+FALSE_ALARM_RATES = (0.001, 0.003, 0.01, 0.03, 0.1)
 CONSOLE = Console(width=120)
 Result = TypeVar("Result")
 
@@ -51,7 +51,7 @@ class Simulated(Extractor):
     """An extractor that knows every file's vector by its name.
 
     Attributes:
-        by_name: file name → unit vector [d].
+        by_name: Unit vector [d] of each file name.
     """
 
     by_name: dict[str, NDArray[np.float32]] = field(default_factory=dict)
@@ -61,14 +61,14 @@ class Simulated(Extractor):
         yield EmbeddedBlock(0, vectors, np.zeros(len(vectors), bool))
 
 
-def unit(rng: np.random.Generator, count: int) -> NDArray[np.float32]:
+def draw_unit_vectors(rng: np.random.Generator, count: int) -> NDArray[np.float32]:
     return scale_to_unit_length(rng.standard_normal((count, DIMENSIONS), dtype=np.float32))
 
 
-def simulated(folder: Path) -> Simulated:
+def simulate(folder: Path) -> Simulated:
     """Write the pictures and draw their vectors."""
     rng = np.random.default_rng(0)
-    references, queries = unit(rng, REFERENCES), unit(rng, QUERIES)
+    references, queries = draw_unit_vectors(rng, REFERENCES), draw_unit_vectors(rng, QUERIES)
     noise = 0.03 * rng.standard_normal((QUERIES // 2, DIMENSIONS), dtype=np.float32)
     queries[: QUERIES // 2] = scale_to_unit_length(references[: QUERIES // 2] + noise)
     by_name = {}
@@ -79,13 +79,13 @@ def simulated(folder: Path) -> Simulated:
             cv2.imwrite(str(folder / name / file), rng.integers(0, 256, (64, 64, 3), dtype=np.uint8))
             by_name[file] = vector
     ids = [f"t{row}" for row in range(TRAINING)]
-    training = Vectors(ids, unit(rng, TRAINING), np.zeros(TRAINING, bool))
+    training = Vectors(ids, draw_unit_vectors(rng, TRAINING), np.zeros(TRAINING, bool))
     normalizer = Normalizer(training, Variant(DIMENSIONS, 0.0, "method2", 1.0), NormalizationSettings())
     return Simulated([], EmbeddingSettings(), scale_to_unit_length, DIMENSIONS, "simulated", normalizer, None, by_name)
 
 
 def speed() -> None:
-    """Every part of match.py but the network."""
+    """Print the time of every part of match.py without the network."""
     table = Table(
         "part", "seconds", title=f"{QUERIES:,} queries × {REFERENCES:,} references, {DIMENSIONS}-d, {TRAINING:,} training"
     )
@@ -102,7 +102,7 @@ def speed() -> None:
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        extractor = simulated(folder)
+        extractor = simulate(folder)
         assert extractor.normalizer is not None
         training = extractor.normalizer.training
         held_out = training.rows(training.ids[:2000])
@@ -129,7 +129,7 @@ def speed() -> None:
 
 
 def promises(folders: list[Path]) -> None:
-    """Stated and measured false alarms of each run."""
+    """Print stated and measured false alarms of each run."""
     table = Table("run", "stated", "queries that copy nothing", "of them matched", "measured", "÷ stated", "copies found")
     for folder in folders:
         run = open_existing_run(folder, None)
@@ -139,20 +139,20 @@ def promises(folders: list[Path]) -> None:
         nearest, true = distances(queries, references, truth.pairs)
         copies = {query for query, _ in truth.pairs}
         alone = nearest[[query not in copies for query in queries.ids]]
-        for rate in RATES:
+        for rate in FALSE_ALARM_RATES:
             limit = tail.threshold(rate, int((~references.unreadable).sum()))
             matched = int((alone <= limit).sum())
             measured = matched / len(alone)
             found = f"{int((true <= limit).sum())} of {len(true)}"
             row = str(folder), f"{rate:g}", str(len(alone)), str(matched), f"{measured:.4f}", f"{measured / rate:.2f}", found
-            table.add_row(*row, end_section=rate == RATES[-1])
+            table.add_row(*row, end_section=rate == FALSE_ALARM_RATES[-1])
     CONSOLE.print(table)
 
 
 def distances(
     queries: Vectors, references: Vectors, pairs: Collection[tuple[str, str]]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Squared distances of every query to its nearest reference [n], and of the true pairs."""
+    """Return the squared distances of every query to its nearest reference [n], and those of the true pairs."""
     readable = references.rows([image for image, bad in zip(references.ids, references.unreadable, strict=True) if not bad])
     products = queries.vectors.astype(np.float64) @ readable.vectors.astype(np.float64).T
     squares = (queries.vectors.astype(np.float64) ** 2).sum(axis=1)[:, None] + 1 - 2 * products

@@ -2,8 +2,8 @@
 
     python benchmarks/objectives.py [--backbone resnet18] [--image-size 160] [--batch 64] [--dimensions 512] [--rounds 7]
 
-The pass is measured with the loss replaced by a sum; with domains it is that of four rotated copies of each image. In every round
-the network passes once, and each objective takes its loss and gradient from the embeddings of that round. Batches hold four
+The pass is measured with a sum instead of the loss; with domains it is that of four rotated copies of each image. In every round
+the network runs once, and each objective computes its loss and gradient from the embeddings of that round. Batches hold four
 images of each class or, for MultiGrain, four copies of each image. "s logged" is the objective as it is trained without SVMax.
 """
 
@@ -27,7 +27,8 @@ from models.objectives.settings import PAIRWISE, ObjectiveChoice, SvmaxSettings
 from models.objectives.svmax import Svmax
 from models.settings import DescriptorSettings
 
-GROUP, CLASSES, BOUND = 4, 1000, 1.10
+IMAGES_PER_CLASS, CLASSES = 4, 1000
+MAX_RATIO = 1.10  # of the time of a step to that of the network's pass
 FORMS = {
     "s logged": None,
     "SVMax bounded": SvmaxSettings(form="bounded"),
@@ -36,15 +37,15 @@ FORMS = {
 Seconds = dict[str, list[float]]
 
 
-def now(device: torch.device) -> float:
-    """The time, once the device has done what it was given."""
+def read_clock(device: torch.device) -> float:
+    """Wait until the device has finished its work; return the time in seconds."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()
 
 
-def objectives(kinds: tuple[str, ...], dimensions: int, device: torch.device) -> dict[str, Objective]:
-    """Maps "kind, form of SVMax" to the objective as a training builds it."""
+def build_objectives(kinds: tuple[str, ...], dimensions: int, device: torch.device) -> dict[str, Objective]:
+    """Build the objectives as training does; by name, "kind, form of SVMax"."""
     adapter: TypeAdapter[Any] = TypeAdapter(ObjectiveChoice)
     settings = {kind: adapter.validate_python({"kind": kind}) for kind in kinds}
     return {
@@ -57,16 +58,16 @@ def objectives(kinds: tuple[str, ...], dimensions: int, device: torch.device) ->
 def measure(
     descriptor: Descriptor, images: Tensor, tried: dict[str, Objective], rounds: int, repeats: int, bar: "tqdm[NoReturn]"
 ) -> tuple[list[float], Seconds]:
-    """Seconds of the network's pass in each round, and of each objective's loss and gradient, the median of the repeats."""
-    device, labels = images.device, torch.arange(len(images), device=images.device) // GROUP
+    """Return the seconds of the network's pass in each round, and those of each objective's loss and gradient."""
+    device, labels = images.device, torch.arange(len(images), device=images.device) // IMAGES_PER_CLASS
     passes, seconds = list[float](), Seconds({name: [] for name in tried})
     for round_number in range(rounds + 1):
-        started = now(device)
+        started = read_clock(device)
         embeddings = descriptor(images, raw=True)
         embeddings.sum().backward()
-        spent = now(device) - started
+        spent = read_clock(device) - started
         for name, objective in tried.items():
-            times = [objective_seconds(objective, embeddings.detach(), labels) for _ in range(repeats)]
+            times = [time_objective(objective, embeddings.detach(), labels) for _ in range(repeats)]
             if round_number:  # the first warms up
                 seconds[name].append(median(times))
         if round_number:
@@ -76,27 +77,29 @@ def measure(
     return passes, seconds
 
 
-def objective_seconds(objective: Objective, embeddings: Tensor, labels: Tensor) -> float:
-    """Of the loss of [n, d], or with domains [4, n, d / 4], and its gradient for the embeddings."""
+def time_objective(objective: Objective, embeddings: Tensor, labels: Tensor) -> float:
+    """Return the seconds of the loss of embeddings [n, d], or with domains [4, n, d / 4], and of its gradient."""
     leaf = embeddings.requires_grad_()
     leaf.grad = None
-    started = now(leaf.device)
+    started = read_clock(leaf.device)
     loss = (sum_over_domains(objective, leaf, labels, labels) if leaf.ndim == 3 else objective(leaf, labels, labels)).loss
     loss.backward()
-    return now(leaf.device) - started
+    return read_clock(leaf.device) - started
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--backbone", default="resnet18", help="default: resnet18, whose pass is short")
     parser.add_argument("--image-size", type=int, default=160, help="default: 160")
-    parser.add_argument("--batch", type=int, default=64, help=f"a multiple of {4 * GROUP}; with domains a quarter; default: 64")
+    parser.add_argument(
+        "--batch", type=int, default=64, help=f"a multiple of {4 * IMAGES_PER_CLASS}; a quarter with domains; default: 64"
+    )
     parser.add_argument("--dimensions", type=int, default=512, help="default: 512, with domains 128 a head")
     parser.add_argument("--rounds", type=int, default=7, help="default: 7")
     parser.add_argument("--repeats", type=int, default=3, help="of each objective in each round; default: 3")
     options = parser.parse_args()
-    if options.batch % (4 * GROUP) or options.dimensions % 4 or options.batch < 8 * GROUP:
-        parser.error(f"--batch must be a multiple of {4 * GROUP} above it, --dimensions one of 4")
+    if options.batch % (4 * IMAGES_PER_CLASS) or options.dimensions % 4 or options.batch < 8 * IMAGES_PER_CLASS:
+        parser.error(f"--batch must be a multiple of {4 * IMAGES_PER_CLASS} above it, --dimensions one of 4")
     torch.manual_seed(0)
     device, console = best_device(), Console(width=130)
     table = Table(*("objective", "SVMax", "domains", "pass, ms", "objective, ms", "step ÷ pass", "worst round", "≤ 1.10"))
@@ -108,11 +111,11 @@ def main() -> None:
             descriptor = Descriptor(settings, load_weights=False).to(device).train()
             batch, dimensions = (options.batch // 4, options.dimensions // 4) if domains else (options.batch, options.dimensions)
             images = torch.randn(batch, 3, options.image_size, options.image_size, device=device)
-            tried = objectives(of_domains, dimensions, device)
+            tried = build_objectives(of_domains, dimensions, device)
             passes, seconds = measure(descriptor, images, tried, options.rounds, options.repeats, bar)
             for name, times in seconds.items():
                 ratios = [1 + own / whole for own, whole in zip(times, passes, strict=True)]
-                held = median(ratios) <= BOUND
+                held = median(ratios) <= MAX_RATIO
                 missed += not held
                 table.add_row(
                     *name.split(", "),
@@ -124,7 +127,7 @@ def main() -> None:
                     "yes" if held else "missed",
                 )
     about = f"{options.backbone} at {options.image_size} px, batch {options.batch}, {options.dimensions} dimensions"
-    print(f"{about}, on {device.type}; median of {options.rounds} rounds; {missed} of {table.row_count} above {BOUND}")
+    print(f"{about}, on {device.type}; median of {options.rounds} rounds; {missed} of {table.row_count} above {MAX_RATIO}")
     console.print(table)
 
 

@@ -19,7 +19,7 @@ from pipeline.tools.extractor import checkpoint_extractor
 from submissions.scoring.metrics import evaluate
 from submissions.vectors.files import Vectors
 
-FALSE_ALARMS = 0.001  # per query, what the threshold promises
+FALSE_ALARMS = 0.001  # per query, expected at the threshold
 
 
 def main() -> None:
@@ -33,13 +33,13 @@ def main() -> None:
         folder, truth = open_isc_folder(root), read_ground_truth(root / GROUND_TRUTH)
         queries, references = extractor.extract_all(folder.query), extractor.extract_all(folder.reference)
         moved = Vectors(queries.ids, extractor.normalize(queries.vectors), queries.unreadable)
-        console.print(score_table(str(root), {"raw": queries, "queries normalised": moved}, references, truth))
+        console.print(make_score_table(str(root), {"raw": queries, "queries normalised": moved}, references, truth))
         threshold = extractor.tail.threshold(FALSE_ALARMS, len(references)) if extractor.tail else None
         if (root / QUERY_EDITS).is_file():
-            console.print(edit_table(root / QUERY_EDITS, moved, references, truth, threshold))
+            console.print(make_edit_table(root / QUERY_EDITS, moved, references, truth, threshold))
 
 
-def score_table(title: str, variants: dict[str, Vectors], references: Vectors, truth: GroundTruth) -> Table:
+def make_score_table(title: str, variants: dict[str, Vectors], references: Vectors, truth: GroundTruth) -> Table:
     table = Table("vectors", "µAP", "R@P90", "R@1", "R@10", title=title)
     for name, queries in variants.items():
         scores, _ = evaluate(queries, references, truth)
@@ -48,7 +48,7 @@ def score_table(title: str, variants: dict[str, Vectors], references: Vectors, t
     return table
 
 
-def edit_table(edits: Path, queries: Vectors, references: Vectors, truth: GroundTruth, threshold: float | None) -> Table:
+def make_edit_table(edits: Path, queries: Vectors, references: Vectors, truth: GroundTruth, threshold: float | None) -> Table:
     """Share of copies with each edit whose original ranks first, and share that also lies within the threshold."""
     squares = (queries.vectors**2).sum(1)[:, None] + (references.vectors**2).sum(1) - 2 * queries.vectors @ references.vectors.T
     nearest = squares.argmin(axis=1)
@@ -57,7 +57,7 @@ def edit_table(edits: Path, queries: Vectors, references: Vectors, truth: Ground
     rows["copy"] = rows["query_id"].isin(list(own))
     rows["first"] = rows["found"] == rows["query_id"].map(own)
     rows["near"] = squares[np.arange(len(nearest)), nearest] <= (-np.inf if threshold is None else threshold)
-    rows["told"] = rows["first"] & rows["near"]
+    rows["reported"] = rows["first"] & rows["near"]
     wrong = int((rows["near"] & ~rows["first"]).sum())
     table = Table("edit", "copies", "ranks first", "above the threshold", title=f"{wrong} of {len(rows)} queries matched wrongly")
     table.add_row("any", str(int(rows["copy"].sum())), *_shares(rows[rows["copy"]]))
@@ -69,7 +69,7 @@ def edit_table(edits: Path, queries: Vectors, references: Vectors, truth: Ground
 
 
 def _shares(rows: pd.DataFrame) -> list[str]:
-    return [f"{rows[column].mean():.2f}" for column in ("first", "told")]
+    return [f"{rows[column].mean():.2f}" for column in ("first", "reported")]
 
 
 if __name__ == "__main__":

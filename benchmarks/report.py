@@ -1,9 +1,10 @@
-"""How long the report and the comparison of 1,000 queries take to write, and how large they are.
+"""Time to write the report and the comparison of 1,000 queries, and their size.
 
     python benchmarks/report.py [--queries N] [--references N] [--images DIR] [--output DIR]
 
-Vectors are drawn: half of the queries are copies, some near their reference, some far. Pictures are procedural, 1,024 pixels
-long, or those of --images; ids take them in turns, and each thumbnail is decoded again. The bounds are 30 s and 30 MB.
+Vectors are random: half of the queries are copies, some near their reference, some far. Pictures are procedural, of 1,024 × 1,024
+pixels, or those of --images; they are assigned to ids in turn, and each thumbnail is decoded separately. The limits are 30 s and
+30 MB.
 """
 
 import argparse
@@ -34,12 +35,12 @@ from submissions.scoring.metrics import RankedPairs, Scores, evaluate
 from submissions.scoring.query_scores import score_queries
 from submissions.vectors.files import Vectors
 
-SECONDS, MEGABYTES, DIMENSIONS = 30, 30, 256
+MAX_SECONDS, MAX_MEGABYTES, DIMENSIONS = 30, 30, 256
 EDITS = ("crop", "blur", "overlay_text", "rotate", "meme_format", "severe_crop", "hflip", "collage")
 
 
 def draw_vectors(queries: int, references: int, noise: float, seed: int) -> tuple[Vectors, Vectors]:
-    """Query i is reference i with up to `noise` of its length added, for the first half; the others are like nothing."""
+    """Draw unit vectors; in the first half, query i is reference i with noise of length 0 … `noise`. The others are unrelated."""
     rng = np.random.default_rng([1, references])
     stored = scale_to_unit_length(rng.standard_normal((references, DIMENSIONS)).astype(np.float32))
     rng = np.random.default_rng([2, seed])
@@ -50,11 +51,11 @@ def draw_vectors(queries: int, references: int, noise: float, seed: int) -> tupl
     return Vectors(names[0], asked, np.zeros(queries, bool)), Vectors(names[1], stored, np.zeros(references, bool))
 
 
-def pictures_for(ids: list[str], paths: list[Path]) -> ImageSet:
+def assign_pictures(ids: list[str], paths: list[Path]) -> ImageSet:
     return ImageSet(ids, [paths[row % len(paths)] for row in range(len(ids))])
 
 
-def stored_pictures(folder: Path) -> list[Path]:
+def write_pictures(folder: Path) -> list[Path]:
     folder.mkdir()
     for number in range(60):
         picture = draw_picture(np.random.default_rng([3, number]), 1024)
@@ -62,12 +63,12 @@ def stored_pictures(folder: Path) -> list[Path]:
     return find_images(folder).paths
 
 
-def learning_curve() -> pd.DataFrame:
+def make_learning_curve() -> pd.DataFrame:
     epochs = np.arange(60)
     return pd.DataFrame({"stage": epochs // 20 + 1, "loss": 20 / (1 + epochs % 20), "validation": epochs / 100})
 
 
-def report_inputs(
+def make_report_inputs(
     queries: Vectors, references: Vectors, truth: GroundTruth, folder: Path, paths: list[Path]
 ) -> tuple[ReportInputs, Scores]:
     scores, ranked = evaluate(queries, references, truth)
@@ -82,13 +83,13 @@ def report_inputs(
         interval=interval,
         ranked=ranked,
         ground_truth=truth,
-        queries=pictures_for(queries.ids, paths),
-        references=pictures_for(references.ids, paths),
+        queries=assign_pictures(queries.ids, paths),
+        references=assign_pictures(references.ids, paths),
         edits_file=write_edits(folder / "edits.csv", queries.ids),
         recipe="seed: 0\n" * 100,
         code="benchmark",
         distributions=[Distribution(title, found, threshold(ranked)) for title in titles],
-        curves={f"model {number}": learning_curve() for number in range(7)},
+        curves={f"model {number}": make_learning_curve() for number in range(7)},
     )
     return inputs, scores
 
@@ -100,7 +101,7 @@ def write_edits(path: Path, ids: list[str]) -> Path:
     return path
 
 
-def comparison_inputs(inputs: ReportInputs, scores: Scores, other: RankedPairs, other_scores: Scores) -> ComparisonInputs:
+def make_comparison_inputs(inputs: ReportInputs, scores: Scores, other: RankedPairs, other_scores: Scores) -> ComparisonInputs:
     truth = inputs.ground_truth
     first = Side("other", other_scores, other, micro_average_precision_interval(other, truth))
     second = Side("this", scores, inputs.ranked, inputs.interval)
@@ -108,13 +109,13 @@ def comparison_inputs(inputs: ReportInputs, scores: Scores, other: RankedPairs, 
     return ComparisonInputs(first, second, gap, truth, inputs.queries, inputs.references, inputs.edits_file)
 
 
-def measured(name: str, write: Callable[[], Path], table: Table) -> None:
+def measure(name: str, write: Callable[[], Path], table: Table) -> None:
     wall, processor = time.perf_counter(), time.process_time()
     page = write()
     wall, processor = time.perf_counter() - wall, time.process_time() - processor
     files = [path for path in page.parent.rglob("*") if path.is_file()]
     size = sum(path.stat().st_size for path in files) / 1e6
-    verdict = "yes" if wall < SECONDS and size < MEGABYTES else "no"
+    verdict = "yes" if wall < MAX_SECONDS and size < MAX_MEGABYTES else "no"
     table.add_row(name, f"{wall:.1f}", f"{processor:.1f}", f"{size:.1f}", str(len(files) - 1), verdict)
 
 
@@ -128,18 +129,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = options.output or Path(name)
         folder.mkdir(parents=True, exist_ok=True)
-        paths = find_images(options.images, naming="file").paths if options.images else stored_pictures(Path(name) / "pictures")
+        paths = find_images(options.images, naming="file").paths if options.images else write_pictures(Path(name) / "pictures")
         queries, references = draw_vectors(options.queries, options.references, 4.5, seed=0)
         half = range(options.queries // 2)
         truth = GroundTruth(queries.ids, frozenset((queries.ids[row], references.ids[row]) for row in half))
-        inputs, scores = report_inputs(queries, references, truth, folder, paths)
+        inputs, scores = make_report_inputs(queries, references, truth, folder, paths)
         other_scores, other = evaluate(*draw_vectors(options.queries, options.references, 5.5, seed=1), truth)
         table = Table(title=f"{options.queries} queries, {options.references} references")
-        for column in ("page", "s", "processor s", "MB", "files beside it", f"under {SECONDS} s and {MEGABYTES} MB"):
+        for column in ("page", "s", "processor s", "MB", "files beside it", f"under {MAX_SECONDS} s and {MAX_MEGABYTES} MB"):
             table.add_column(column, justify="left" if column == "page" else "right")
-        measured("report", lambda: write_report(inputs, folder / "report"), table)
-        compared = comparison_inputs(inputs, scores, other, other_scores)
-        measured("comparison", lambda: write_comparison(compared, folder / "comparison"), table)
+        measure("report", lambda: write_report(inputs, folder / "report"), table)
+        compared = make_comparison_inputs(inputs, scores, other, other_scores)
+        measure("comparison", lambda: write_comparison(compared, folder / "comparison"), table)
         Console().print(table)
 
 

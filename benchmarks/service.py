@@ -1,4 +1,4 @@
-"""How much the search service (explore.py --serve) answers: vectors and pictures per second, and its memory over many requests.
+"""Throughput of the search service (explore.py --serve): vectors and pictures per second, and its memory over many requests.
 
     python benchmarks/service.py [--references 100000] [--backbone lcnet_050] [--size 160] [--requests 20000]
 
@@ -47,7 +47,7 @@ def make_index(folder: Path, checkpoint: Path, count: int) -> None:
 
 
 @contextmanager
-def served(index: Path, checkpoint: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
+def run_service(index: Path, checkpoint: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
     command = [sys.executable, str(TOP / "pipeline" / "explore.py"), "--serve", "--index", str(index), "--port", "0"]
     command += ["--checkpoint", str(checkpoint), "--threshold=-1.5"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"}) as process:
@@ -57,7 +57,7 @@ def served(index: Path, checkpoint: Path) -> Iterator[tuple[subprocess.Popen[str
         process.terminate()
 
 
-def question(path: str, kind: str, body: bytes) -> bytes:
+def make_request(path: str, kind: str, body: bytes) -> bytes:
     head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
@@ -95,17 +95,17 @@ async def ask(port: int, questions: Sequence[bytes], rate: float, count: int) ->
     return times, time.perf_counter() - start
 
 
-def cpu_seconds(process: int) -> float:
+def measure_cpu_seconds(process: int) -> float:
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def memory(process: int) -> float:
+def measure_memory(process: int) -> float:
     status = Path(f"/proc/{process}/status").read_text()
     return int(status.split("RssAnon:")[1].split()[0]) / 1024
 
 
-def encoded_pictures() -> list[bytes]:
+def encode_pictures() -> list[bytes]:
     found = []
     for number in range(PICTURES):
         target = io.BytesIO()
@@ -124,12 +124,12 @@ def measure(options: argparse.Namespace) -> Table:
         rng = np.random.default_rng(1)
         vectors = scale_to_unit_length(rng.standard_normal((100, DIMENSIONS), np.float32))
         ready = [
-            question("/api/vectors", "application/json", json.dumps({"vectors": [vector.tolist()]}).encode())
+            make_request("/api/vectors", "application/json", json.dumps({"vectors": [vector.tolist()]}).encode())
             for vector in vectors
         ]
-        pictures = [question("/api/matches", "application/octet-stream", content) for content in encoded_pictures()]
-        with served(index, checkpoint) as (process, port):
-            asyncio.run(ask(port, [*ready, *pictures], 20, 200))  # the first ones load what is loaded once
+        pictures = [make_request("/api/matches", "application/octet-stream", content) for content in encode_pictures()]
+        with run_service(index, checkpoint) as (process, port):
+            asyncio.run(ask(port, [*ready, *pictures], 20, 200))  # warm-up
             for what, questions, rate, count in (
                 ("ready vectors", ready, 100.0, 1000),
                 ("pictures of 1600 × 1200", pictures, 20.0, 200),
@@ -137,13 +137,13 @@ def measure(options: argparse.Namespace) -> Table:
             ):
                 if not count:
                     continue
-                cpu, held = cpu_seconds(process.pid), memory(process.pid)
+                cpu, held = measure_cpu_seconds(process.pid), measure_memory(process.pid)
                 times, took = asyncio.run(ask(port, questions, rate, count))
-                spent = (cpu_seconds(process.pid) - cpu) / count
+                spent = (measure_cpu_seconds(process.pid) - cpu) / count
                 seconds = [f"{value:.3f}" for value in (*np.percentile(times, [50, 95]), max(times))]
                 each = f"{1000 * spent:.1f}"
                 table.add_row(
-                    what, f"{rate:g}", f"{count / took:.1f}", *seconds, each, f"{held:.0f}", f"{memory(process.pid):.0f}"
+                    what, f"{rate:g}", f"{count / took:.1f}", *seconds, each, f"{held:.0f}", f"{measure_memory(process.pid):.0f}"
                 )
     return table
 

@@ -1,10 +1,10 @@
-"""What `match.py --verify` adds to a descriptor, and what it costs.
+"""Gain and cost of `match.py --verify`.
 
     python benchmarks/verification.py DATA --checkpoint FILE      a data set in the ISC2021 layout with its ground truth
     python benchmarks/verification.py DATA --run DIR
 
-Scored as in the matching track: µAP and recall at 90 % precision of each query's ten nearest references, by their distance alone
-and with the pairs first whose features agree. Reading and describing every picture once counts towards pairs per second.
+µAP and recall at 90 % precision of each query's ten nearest references, as in the matching track: ranked by distance alone, and
+with the pairs first whose features agree. Pairs per second include reading every picture and computing its features once.
 """
 
 import argparse
@@ -23,11 +23,11 @@ from pipeline.tools.match_verify import THREADS, verify_matches
 from submissions.index.matches import Match
 from submissions.search.exact import compute_exact_distances
 
-NEAREST = 10
+NEAREST = 10  # references per query
 CONSOLE = Console(width=120)
 
 
-def nearest_pairs(extractor: Extractor, data: Path, nearest: int) -> list[Match]:
+def find_nearest_pairs(extractor: Extractor, data: Path, nearest: int) -> list[Match]:
     """Return each query's nearest references, best first."""
     layout = open_isc_folder(data)
     queries, references = extractor.extract_all(layout.query), extractor.extract_all(layout.reference)
@@ -40,7 +40,7 @@ def nearest_pairs(extractor: Extractor, data: Path, nearest: int) -> list[Match]
     return sorted(found, key=lambda match: -match.score)
 
 
-def scores(pairs: list[Match], truth: GroundTruth) -> tuple[float, float]:
+def compute_scores(pairs: list[Match], truth: GroundTruth) -> tuple[float, float]:
     """Return µAP and recall at 90 % precision of pairs in their order."""
     true = np.array([(match.query.stem, match.reference.stem) in truth.pairs for match in pairs])
     precision = np.cumsum(true) / np.arange(1, len(true) + 1)
@@ -57,7 +57,7 @@ def main() -> None:
     options = parser.parse_args()
     truth = read_ground_truth(options.data / "public_ground_truth.csv")
     extractor = open_model(options.run, None, options.checkpoint, None).extractor
-    alone = nearest_pairs(extractor, options.data, NEAREST)
+    alone = find_nearest_pairs(extractor, options.data, NEAREST)
     start = time.perf_counter()
     verified = verify_matches(alone)
     seconds = time.perf_counter() - start
@@ -65,7 +65,7 @@ def main() -> None:
     right = sum((match.query.stem, match.reference.stem) in truth.pairs for match in confirmed)
     table = Table("ranking", "µAP", "recall at P90", title=f"{len(alone):,} pairs, the {NEAREST} nearest of every query")
     for name, pairs in (("descriptor alone", alone), ("with --verify", verified)):
-        table.add_row(name, *(f"{value:.3f}" for value in scores(pairs, truth)))
+        table.add_row(name, *(f"{value:.3f}" for value in compute_scores(pairs, truth)))
     CONSOLE.print(table)
     CONSOLE.print(
         f"{len(confirmed)} pairs confirmed, {right} of them right; {len(alone) / seconds:.1f} pairs/s on {THREADS} threads"

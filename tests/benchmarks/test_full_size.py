@@ -20,7 +20,7 @@ def test_embedding_is_measured_where_the_descriptor_lies(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(device, "best_device", lambda: torch.device("meta"))
     monkeypatch.setattr(full_size, "ROUNDS", 2)
-    monkeypatch.setattr(full_size, "SECONDS_A_ROUND", 0)
+    monkeypatch.setattr(full_size, "SECONDS_PER_ROUND", 0)
 
     def moved(checkpoint: Checkpoint, images: ImageSet, settings: object) -> Iterator[object]:
         checkpoint.descriptor.to("meta")
@@ -32,4 +32,4 @@ def test_embedding_is_measured_where_the_descriptor_lies(monkeypatch: pytest.Mon
     monkeypatch.setattr(embed, "embed_images", moved)
     monkeypatch.setattr(embed, "embed_batch", forward)
     found = ImageSet([f"T{row}" for row in range(32)], [Path(f"T{row}.jpg") for row in range(32)])
-    assert all(speed > 0 for speed in full_size.embedding_speeds("test_efficientnet", found))
+    assert all(speed > 0 for speed in full_size.measure_speeds("test_efficientnet", found))
