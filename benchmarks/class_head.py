@@ -78,9 +78,7 @@ def print_differences(ways: dict[str, Loss], matrix: nn.Parameter, embeddings: T
         found = [loss.detach(), *torch.autograd.grad(loss, [matrix, embeddings])]
         first = first or found
         loss_off, matrix_off, embeddings_off = (relative_error(ours, theirs) for ours, theirs in zip(found, first, strict=True))
-        print(
-            f"{name}: relative errors: loss {loss_off:.1e}, gradients {matrix_off:.1e} (matrix) and {embeddings_off:.1e} (embeddings)"
-        )
+        print(f"{name}: relative errors: loss {loss_off:.1e}, gradients {matrix_off:.1e} and {embeddings_off:.1e}")
 
 
 def print_costs(ways: dict[str, Loss], matrix: nn.Parameter, embeddings: Tensor, labels: Tensor, repeats: int) -> None:
