@@ -78,7 +78,7 @@ def test_a_script_holds_the_folder_between_its_steps(tmp_path: Path, monkeypatch
 
 def test_another_process_of_the_same_number_is_not_the_holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SESSION_VARIABLE, "1")  # a process that always runs
-    monkeypatch.setattr("data.locks._start_of", lambda process: "earlier")
+    monkeypatch.setattr("data.locks._read_start", lambda process: "earlier")
     with hold_folder(tmp_path, "00_augment"):
         pass
     monkeypatch.undo()

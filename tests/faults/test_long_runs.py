@@ -118,7 +118,7 @@ class TinyBackbone(nn.Module):
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> DescriptorSettings:
     """A descriptor of one convolution."""
-    monkeypatch.setattr(network, "_backbone", lambda *_: TinyBackbone())
+    monkeypatch.setattr(network, "_build_backbone", lambda *_: TinyBackbone())
     return DescriptorSettings(backbone="test_efficientnet", dimensions=8)
 
 

@@ -97,7 +97,7 @@ def test_the_head_is_extrapolated_along_a_line_not_from_the_start_of_its_kernels
     monkeypatch.setattr("models.training.plan._time_head", lambda *_: 2e-3 + 1e-8 * _[3])
     monkeypatch.setattr("models.training.plan._time_steps", lambda *_: 5e-3)
     monkeypatch.setattr("models.training.plan._time_edits", lambda *_: 0.0)
-    monkeypatch.setattr("models.training.plan._timing", played)
+    monkeypatch.setattr("models.training.plan._measure_time", played)
     stages = [{"image_size": 32, "batch_size": 100}]
     model = ModelSettings.model_validate({"descriptor": {"backbone": "test_efficientnet", "dimensions": 16}, "stages": stages})
     (plan,) = plan_model(model, 1_000_000)
