@@ -54,7 +54,7 @@ from submissions.copies.plan import read_plan
 from submissions.ensemble.projection import Projection, load_projection, save_projection
 from submissions.ensemble.variant import read_choice
 from submissions.formats.matching_track import evaluate_matches
-from submissions.formats.submission import read_submission, submission_problems, write_submission
+from submissions.formats.submission import find_submission_problems, read_submission, write_submission
 from submissions.index.decisions import decide, decisions
 from submissions.index.matches import Rule
 from submissions.index.search import nearest, open_search
@@ -294,7 +294,7 @@ def hdf5_parsers(folder: Path) -> dict[str, Parser]:
     )
 
     def submitted(path: Path) -> None:
-        submission_problems(path, ids, ids)
+        find_submission_problems(path, ids, ids)
         read_submission(path)
 
     names = ("query_ids", "query", "reference_ids", "reference")
