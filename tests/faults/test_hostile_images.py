@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pillow_heif
+import pillow_jxl  # noqa: F401 - registers its writer
 import pytest
 from fastapi.testclient import TestClient
 from PIL import Image, ImageCms, PngImagePlugin
@@ -37,6 +38,7 @@ from pipeline.tools.extractor import checkpoint_extractor
 from submissions.index.store import open_known_store, stored_files, vectors_by_digest
 from submissions.vectors.files import read_vectors
 
+pillow_heif.register_heif_opener(thumbnails=False)
 TOP = Path(__file__).parents[2]
 SEED = 18
 MUTATED = 2200  # files that are valid ones changed; the crafted ones come on top
@@ -74,9 +76,6 @@ def encoded(image: Image.Image, form: str, **options: object) -> bytes:
 
 def valid_files() -> dict[str, list[bytes]]:
     """By ending: several whole files of every format that the project decodes."""
-    import pillow_jxl  # noqa: F401 - registers its writer
-
-    pillow_heif.register_heif_opener(thumbnails=False)
     pictures = [picture(seed) for seed in range(3)]
     files = {ending: [encoded(each, form, **options) for each in pictures] for ending, (form, options) in FORMS.items()}
     grey = pictures[0].convert("L")

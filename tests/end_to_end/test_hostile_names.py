@@ -1,0 +1,142 @@
+"""Names, ids and texts of edits that carry script, separators, control characters: shown as text, never a way out of a folder."""
+
+import csv
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from data.procedural.pictures import draw_picture
+from models.network.checkpoint import save_descriptor
+from models.network.descriptor import Descriptor
+from models.settings import DescriptorSettings
+from pipeline.match import main as match
+from pipeline.steps.compare import compare
+from pipeline.steps.embed import embed_folder
+from pipeline.steps.score import score_file
+from submissions.formats.submission import write_submission
+from submissions.vectors.files import Vectors, read_vectors
+
+if TYPE_CHECKING:
+    from playwright import sync_api
+
+SCRIPT = "<img src=x onerror=alert(1)>"
+NAMES = [
+    *(f"{SCRIPT}.png", "\"'><script>alert(2)<&#47;script>.png", "two\nlines\r.png", "tab\t\x1b[31m.png", "dots.. ...png"),
+    *("back\\..\\..\\slash.png", "%2e%2e%2fescape.png", "=cmd|' !A1.png", " space .png", "\u202egnp.exe.png", "é" * 120 + ".png"),
+    *("{{ 7*7 }}.png", "-rf.png", os.fsdecode(b"latin-\xe9\xff.png")),
+]
+IDS = [
+    f"Q{SCRIPT}",
+    "../../../outside",
+    "/tmp/outside",
+    "a\nb",
+    "x" * 10_000,
+    "{{ 7*7 }}",
+    '"><svg onload=alert(3)>',
+    "..",
+    "C:\\x",
+]
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two copies of every picture, in folders with names like theirs."""
+    root = tmp_path_factory.mktemp("names") / "pictures"
+    for folder in ("one<b>", "two&amp;"):
+        (root / folder).mkdir(parents=True)
+        for number, name in enumerate(NAMES):
+            image = Image.fromarray(draw_picture(np.random.default_rng(number), 64))
+            image.save(root / folder / name, "PNG", compress_level=len(folder))
+    return root
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("network") / "n.safetensors"
+    save_descriptor(path, Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16)), 32, {})
+    return path
+
+
+@pytest.fixture(scope="module")
+def matched(pictures: Path, network: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("matched") / "out"
+    arguments = ["--checkpoint", str(network), "--threshold", "-0.0001", "--queries", str(pictures), "--output", str(folder)]
+    assert match([*arguments, "--quiet"]) == 0
+    return folder
+
+
+def files_below(folder: Path) -> set[str]:
+    return {str(path) for path in folder.rglob("*")}
+
+
+def test_any_name_is_embedded_and_listed(pictures: Path, network: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    embed_folder(network, pictures, tmp_path / "out" / "v.h5", workers=0)
+    found = read_vectors(tmp_path / "out" / "v.h5")
+    assert len(found) == 2 * len(NAMES) and not found.unreadable.any() and any("\\xe9\\xff" in each for each in found.ids)
+    assert files_below(tmp_path) == {str(tmp_path / "out"), str(tmp_path / "out" / "v.h5")}
+
+
+def test_any_name_is_matched_and_stays_in_its_folder(pictures: Path, matched: Path) -> None:
+    assert {path.name for path in matched.parent.iterdir()} == {"out"}
+    with (matched / "matches.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) >= len(NAMES) and any("two\nlines\r" in row["query"] for row in rows)
+    named = {path.name for path in (matched / "gallery").rglob("*")}
+    assert all(name == "index.html" or name == "images" or name[1:6].isdigit() for name in named)
+
+
+def test_the_gallery_runs_no_script_of_a_name(matched: Path, browser: "sync_api.Browser") -> None:
+    shown = opened(browser, matched / "gallery" / "index.html")
+    assert SCRIPT in shown and "<script>alert(2)" in shown and "{{ 7*7 }}" in shown
+
+
+def opened(browser: "sync_api.Browser", page: Path) -> str:
+    """The text that a page shows; fails where anything runs, or an element came out of a name."""
+    context = browser.new_context()
+    shown = context.new_page()
+    troubles: list[str] = []
+    shown.on("dialog", lambda dialog: troubles.append(dialog.message))
+    shown.on("pageerror", lambda error: troubles.append(str(error)))
+    shown.on("request", lambda request: troubles.extend([] if request.url.startswith(("file:", "data:")) else [request.url]))
+    shown.goto(page.as_uri())
+    shown.wait_for_timeout(300)
+    made = shown.locator("script, svg[onload], img[onerror], iframe, img[src='x']").count()
+    text = str(shown.evaluate("document.body.textContent"))
+    context.close()
+    assert troubles == [] and made == 0
+    return text
+
+
+def submitted(folder: Path) -> tuple[Path, Path, Path]:
+    """Two submissions with hostile ids, and their ground truth."""
+    rng = np.random.default_rng(0)
+    paths = []
+    for name in ("a<i>.h5", "b.h5"):
+        queries, references = (
+            Vectors(sorted(IDS), rng.standard_normal((len(IDS), 8)).astype(np.float32), np.zeros(len(IDS), bool))
+            for _ in range(2)
+        )
+        write_submission(folder / name, queries, references)
+        paths.append(folder / name)
+    with (folder / "truth.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("query_id", "reference_id"), *zip(IDS, IDS, strict=True)])
+    with (folder / "edits.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("query_id", "edits"), *((each, f"crop {SCRIPT.replace(' ', '/')}") for each in IDS)])
+    return paths[0], paths[1], folder / "truth.csv"
+
+
+def test_hostile_ids_are_scored_and_shown_and_write_nothing_elsewhere(tmp_path: Path, browser: "sync_api.Browser") -> None:
+    inside = tmp_path / "deep" / "er" / "inside"
+    inside.mkdir(parents=True)
+    first, second, truth = submitted(inside)
+    score_file(first, truth, inside / "scores.json", inside / "details", inside / "edits.csv")
+    compare([first, second], ground_truth=truth, edits=inside / "edits.csv", report=inside / "report")
+    assert files_below(tmp_path) - files_below(inside) == {str(path) for path in (inside, inside.parent, inside.parent.parent)}
+    assert not Path("/tmp/outside").exists()
+    shown = opened(browser, inside / "report" / "index.html")
+    assert SCRIPT in shown and "a<i>" in shown
