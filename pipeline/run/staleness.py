@@ -1,11 +1,13 @@
 """Stale products: those of earlier steps that no longer match the recipe or the files they were made from."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from data.errors import UserError
 from data.images import ImageSet
+from data.locks import SESSION_VARIABLE
 from data.process import print_once
 from pipeline.run.manifest import Manifest, find_changes, fingerprint, read_manifest, to_json
 from pipeline.run.run import Run
@@ -13,13 +15,17 @@ from pipeline.run.step import Product, Step
 
 
 def report_stale(run: Run, steps: Sequence[Step]) -> None:
-    """Print which of these steps are stale, what changed, and the command that repeats each."""
-    look = _ImageChanges()
+    """Print which of these steps are stale, what changed, and the command that repeats each.
+
+    Folders of images are not listed again within `run_all.sh`, which has just had each of these steps done or found up to date.
+    """
+    look, alone = _ImageChanges(), SESSION_VARIABLE not in os.environ
     for step in steps:
         found: list[str] = []
         for product in step.products(run):
             before = read_manifest(run, step.label(product))
-            changes = _describe_changes(before, product.parameters) + look.changed_images(before, product)
+            changes = _describe_changes(before, product.parameters)
+            changes += look.changed_images(before, product) if alone else []
             found += [f"{product.name}: {change}" if product.name else change for change in changes]
         if found:
             others = f" and {len(found) - 1} more" if len(found) > 1 else ""

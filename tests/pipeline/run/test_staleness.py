@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from data.locks import SESSION_VARIABLE
 from pipeline.run.manifest import read_manifest
 from pipeline.run.recipe import Recipe
 from pipeline.run.run import Run
@@ -143,6 +144,17 @@ def test_a_class_that_changed_is_one_of_step_01(made: Run, capsys: pytest.Captur
     capsys.readouterr()
     report_stale(replace(made), STEPS)
     assert "step 01_train is stale (one: input classes changed)" in capsys.readouterr().out
+
+
+def test_folders_are_listed_once_within_run_all(
+    made: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It has just had each earlier step done."""
+    (made.data / "query_images" / "q1.jpg").write_bytes(b"another")
+    capsys.readouterr()
+    monkeypatch.setenv(SESSION_VARIABLE, str(os.getpid()))
+    report_stale(replace(made), STEPS)
+    assert capsys.readouterr().out == ""
 
 
 def test_a_folder_that_is_gone_is_named(made: Run, capsys: pytest.CaptureFixture[str]) -> None:
