@@ -28,7 +28,14 @@ class ImageError(UserError):
 
 @contextmanager
 def prefix_errors(subject: Path | str) -> Iterator[None]:
-    """Prefix the message of a UserError raised in the block with `subject`, usually a file unknown to the raising code."""
+    """Prefix the message of an error raised in the block with `subject`.
+
+    Args:
+        subject: What the message is about, usually a file that the raising code does not know.
+
+    Raises:
+        UserError: when the block raises one; with the prefixed message.
+    """
     try:
         yield
     except UserError as error:

@@ -62,10 +62,10 @@ def hold_lock_file(path: Path, busy: str) -> Iterator[None]:
 
     Args:
         path: The lock file; created if missing, never removed.
-        busy: Message of the UserError if another process holds the lock.
+        busy: Message of the error if another process holds the lock.
 
     Raises:
-        UserError: Another process holds the lock, or the file cannot be written.
+        UserError: when another process holds the lock, or the file cannot be written.
     """
     with closing(_connect(path, 0)) as database:
         try:
@@ -89,7 +89,7 @@ def hold_folder(folder: Path, doing: str, lock: Path | None = None, wait: float 
             ignored.
 
     Raises:
-        UserError: Another process works in the folder (the message names it), or the folder cannot be written.
+        UserError: when another process works in the folder (the message names it), or the folder cannot be written.
     """
     path = lock or folder / LOCK_NAME
     with closing(_connect(path, max(wait, _HANDOVER_SECONDS))) as database:
@@ -122,7 +122,7 @@ def _go_on_without(place: Path, error: sqlite3.DatabaseError) -> None:
     """Warn if the file system does not support locks.
 
     Raises:
-        UserError: The error is another one.
+        UserError: when the error is another one.
     """
     if _read_code(error) == sqlite3.SQLITE_FULL:
         raise disk_full(place) from error

@@ -70,13 +70,13 @@ def log_sum_over_processes(local: Tensor) -> Tensor:
 
 @contextmanager
 def report_lost_process(work: str) -> Iterator[None]:
-    """Turn an error of the library about a lost process into a UserError.
+    """Turn an error of the library about a lost process into a message for the user.
 
     Args:
         work: What the processes do together, such as "training".
 
     Raises:
-        UserError: Another process was lost in the block.
+        UserError: when another process was lost in the block.
     """
     try:
         yield

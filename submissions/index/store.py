@@ -80,7 +80,11 @@ class Content:
 
 
 def digest_of(path: Path) -> bytes:
-    """Return the SHA-256 of the bytes of a file or of an archive's member; UserError when it cannot be read."""
+    """Return the SHA-256 of the bytes of a file or of an archive's member, 32 bytes.
+
+    Raises:
+        UserError: when it cannot be read.
+    """
     try:
         with open_regular(path) as file:
             return hashlib.file_digest(file, "sha256").digest()
@@ -234,7 +238,18 @@ def files_of_content(store: Store, content: int) -> list[Path]:
 
 
 def vectors_by_digest(store: Store, digests: Iterable[bytes]) -> dict[bytes, NDArray[np.float32] | None]:
-    """Return the vectors [d] of contents that the index knows as references or queries; None where a picture cannot be read."""
+    """Return the vectors of contents that the index knows as references or queries.
+
+    Args:
+        store: The index.
+        digests: SHA-256 of each content.
+
+    Returns:
+        Vector float32 [d] by digest, without unknown contents; None where the picture cannot be read.
+
+    Raises:
+        UserError: when a vector is damaged.
+    """
     find = (
         "SELECT vector, checksum FROM contents WHERE digest = ?1 UNION ALL SELECT vector, checksum FROM queries WHERE digest = ?1"
     )

@@ -91,7 +91,7 @@ def test_what_is_left_out_is_told(evaluate: Evaluate, pictures: list[Path], tmp_
         folder.mkdir(exist_ok=True)
         (folder / path.name).write_bytes(path.read_bytes() if number else b"broken")
     done = evaluate("--set", "class_folders", "--root", tmp_path)
-    assert "1 of 8 images cannot be read and match nothing, the first is" in done.stdout, done.stderr
+    assert "1 of 8 images are unreadable and match nothing, the first is" in done.stdout, done.stderr
     assert "no top-1: the classifier has 3 classes" in done.stdout and pictures[0].name in done.stdout
 
 
