@@ -29,7 +29,7 @@ from models.objectives.base import Objective
 from models.settings import ModelSettings, SamplingSettings, StageSettings
 from models.training.class_counts import repeats_stage_before
 from models.training.schedule import build_optimizers
-from models.training.trainer import REMEDY, WORKING_SCALE
+from models.training.trainer import MEMORY_REMEDY, WORKING_SCALE
 
 HEAD_CLASSES = {"cpu": (5_000, 20_000), "cuda": (131_072, 524_288)}  # on a GPU, fewer would measure kernel launches
 TIMED_EDITS = 12  # after one warm-up edit
@@ -204,7 +204,7 @@ def _measure_step(settings: ModelSettings, descriptor: Descriptor, stage: StageS
     seconds = 0.0
     for measuring in (False, True):  # the first step allocates and chooses algorithms
         with (
-            report_lack_of_memory(work, REMEDY),
+            report_lack_of_memory(work, MEMORY_REMEDY),
             _measure_time(device) as spent,
             _record_saved_bytes(held, descriptor),
             autocast(device, settings.precision),

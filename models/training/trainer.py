@@ -58,9 +58,9 @@ from models.training.state import (
 )
 from models.training.teacher import compute_prototypes, load_teacher_vectors
 
-COLLAPSED = 0.05  # of the way from the smallest mean singular value to the largest
+COLLAPSE_SHARE = 0.05  # of the way from the smallest mean singular value to the largest
 WORKING_SCALE = 1.5  # images are edited larger than they are learnt from, so that crops keep detail
-REMEDY = (
+MEMORY_REMEDY = (
     "Lower batch_size (with optimizer.accumulate the step stays as large) or image_size of the stage, use precision bf16, "
     "class_kind adafactor or more processes; `--plan` estimates what fits. A changed recipe trains from the start; the same one "
     "goes on from the last saved state where more memory is free."
@@ -230,7 +230,7 @@ def _learn_stage(training: _Training, progress: Progress, state: dict[str, Any])
     rows = _rows_of_stage(stage, squares, class_of)
     if settings.compile:
         torch.compiler.reset()  # of another image size, or the stage would meet the bound on compiling again
-    with report_lack_of_memory(_work_of(stage, progress.stage, rows), REMEDY):
+    with report_lack_of_memory(_work_of(stage, progress.stage, rows), MEMORY_REMEDY):
         order, edits = _seeds_of_stage(training.identity, training.seed, progress.stage)
         torch.manual_seed(order)  # the objective begins the same on all processes
         objective = _build_objective(settings, descriptor, 1 + max(class_of[row] for row in rows), training.seed)
@@ -326,7 +326,7 @@ def _report_end(last: EpochRow, stage: StageSettings, report: Callable[..., Any]
 def _report_trouble(folder: Path, last: EpochRow, report: Callable[..., Any]) -> None:
     """What a stage's end should warn of: vectors that collapse, and a stage that ends below an earlier one."""
     lower, upper, spread = (last.logs.get(name) for name in ("singular_lower", "singular_upper", "mean_singular_value"))
-    if lower is not None and upper is not None and spread is not None and spread < lower + COLLAPSED * (upper - lower):
+    if lower is not None and upper is not None and spread is not None and spread < lower + COLLAPSE_SHARE * (upper - lower):
         report(
             f"  warning: vectors collapse (mean singular value {spread:.3f}; {lower:.3f} of equal ones, {upper:.3f} at most): "
             "lower optimizer.learning_rate, begin with fewer classes and weaker edits, or use svmax.",

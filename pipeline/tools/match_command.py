@@ -23,7 +23,7 @@ from submissions.copies.keeping import KeepRule
 from submissions.formats.matching_track import write_pairs
 from submissions.index.decisions import decisions
 from submissions.index.matches import Match, Matches, Rule, counted, write_matches_csv
-from submissions.index.store import FILE, Store, forget_queries, open_store, remove_files, unreadable_files
+from submissions.index.store import DATABASE, Store, forget_queries, open_store, remove_files, unreadable_files
 from submissions.report.matches_page import write_matches_page
 from submissions.report.output_folder import check_output_folder
 
@@ -98,7 +98,7 @@ def check_index(index: Path | None, adds: bool, output: Output) -> None:
     """
     if index is None:
         return
-    database = index / FILE
+    database = index / DATABASE
     if adds and database.is_file() and not database.stat().st_size:
         output.say(f"{database} is empty, as a killed or damaged one is: a new index is made")
     if not adds and not database.exists():

@@ -7,7 +7,7 @@ from data.names import text_of
 from pipeline.tools.match_output import Output
 from pipeline.tools.match_results import read_notes
 from submissions.index.decisions import Pair, decide, decisions, take_back
-from submissions.index.store import FILE, digest_of, open_known_store
+from submissions.index.store import DATABASE, digest_of, open_known_store
 
 
 def index_of(index: Path | None, folder: Path) -> Path:
@@ -17,7 +17,7 @@ def index_of(index: Path | None, folder: Path) -> Path:
         UserError: there is none yet.
     """
     place = index or read_notes(folder).index_in(folder)
-    if not (place / FILE).is_file():
+    if not (place / DATABASE).is_file():
         raise UserError(f"{place} holds no index to keep decisions in. Search first, or name one with --index.")
     return place
 
@@ -51,7 +51,7 @@ def rejected_pairs(folder: Path) -> frozenset[Pair]:
         UserError: the index is damaged.
     """
     place = read_notes(folder).index_in(folder)
-    if not (place / FILE).is_file():
+    if not (place / DATABASE).is_file():
         return frozenset()
     with open_known_store(place) as store:
         return frozenset(decision.pair for decision in decisions(store) if not decision.copy)

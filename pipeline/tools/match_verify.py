@@ -14,10 +14,10 @@ from tqdm import tqdm
 from data.decode import decode_rgb
 from data.errors import ImageError
 from submissions.index.matches import Match
-from submissions.verification.features import LONG_SIDE, Features, local_features
+from submissions.verification.features import MAX_SIDE, Features, local_features
 from submissions.verification.geometry import Evidence, Views, verify
 
-KEPT = 4000  # pictures whose features are kept, 0.08 MB each
+MAX_KEPT = 4000  # pictures whose features are kept, 0.08 MB each
 THREADS = min(2, os.cpu_count() or 1)
 
 
@@ -29,7 +29,7 @@ class FeatureCache:
         size: pictures at most.
     """
 
-    size: int = KEPT
+    size: int = MAX_KEPT
     _features: OrderedDict[Path, Features | None] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -40,7 +40,7 @@ class FeatureCache:
                 self._features.move_to_end(path)
                 return self._features[path]
         try:
-            found = local_features(decode_rgb(path, short_side=LONG_SIDE // 2))
+            found = local_features(decode_rgb(path, short_side=MAX_SIDE // 2))
         except ImageError:
             found = None
         with self._lock:

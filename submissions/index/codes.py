@@ -22,13 +22,13 @@ from tqdm import tqdm
 
 from submissions.index.segments import Segment, forget_files, keep_index, read_whole
 
-LEAST_CODED = 500_000  # contents; exact search of fewer takes less than .05 s for one query
+MIN_CODED = 500_000  # contents; exact search of fewer takes less than .05 s for one query
 LISTS = 512
 PROBED_SHARE = 0.7  # of the lists that a query looks into; real descriptors fill so many dimensions that neighbours lie anywhere
 VECTORS_PER_LIST = 64  # that the quantiser is trained on
 GROWTH = 4  # the quantiser is trained again when there are so many times the contents it was trained for
-ROUNDS = 10  # of k-means
-BLOCK = 16_384  # vectors that are coded at once
+KMEANS_ROUNDS = 10
+VECTORS_PER_BLOCK = 16_384  # vectors that are coded at once
 QUANTIZER_NAME = re.compile(r"quantizer-(\d+)-([0-9a-f]{16})\.faiss")
 
 
@@ -70,7 +70,7 @@ def _train(folder: Path, segments: Sequence[Segment], count: int) -> Quantizer:
     dimensions = segments[0].index.d
     lists = min(LISTS, max(1, count // VECTORS_PER_LIST))
     index: Any = faiss.index_factory(dimensions, f"IVF{lists},PQ{dimensions}x4fs")  # 4 bits a coordinate
-    index.cp.niter, index.cp.max_points_per_centroid, index.pq.cp.niter = ROUNDS, VECTORS_PER_LIST, ROUNDS
+    index.cp.niter, index.cp.max_points_per_centroid, index.pq.cp.niter = KMEANS_ROUNDS, VECTORS_PER_LIST, KMEANS_ROUNDS
     index.train(_sample(segments, VECTORS_PER_LIST * lists))
     return Quantizer(keep_index(index, folder, f"quantizer-{count}"), index)
 
@@ -92,8 +92,8 @@ def _codes(folder: Path, segment: Segment, quantizer: Quantizer) -> Any:
     if index is None or index.ntotal != len(segment.numbers):
         index = faiss.clone_index(quantizer.index)
         vectors = segment.vectors()
-        for first in range(0, len(vectors), BLOCK):
-            index.add(vectors[first : first + BLOCK])
+        for first in range(0, len(vectors), VECTORS_PER_BLOCK):
+            index.add(vectors[first : first + VECTORS_PER_BLOCK])
         keep_index(index, folder, name)
     index.nprobe = max(1, round(PROBED_SHARE * index.nlist))
     return index

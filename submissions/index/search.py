@@ -20,7 +20,7 @@ from submissions.search.exact import compute_exact_distances
 
 CANDIDATES = 100  # of a query that are looked at exactly, at least,
 CANDIDATES_EACH = 10  # and so many for each content that is asked for
-SECOND_LOOK = 128  # queries whose candidates are looked at together
+QUERIES_PER_BLOCK = 128  # queries whose candidates are looked at together
 
 
 class Searchable(Protocol):
@@ -140,7 +140,7 @@ def open_search(store: Store, exact: bool = False) -> SearchIndex:
         if store.database.in_transaction:
             store.database.execute("COMMIT")
     coded: Sequence[faiss.Index | None] = [None] * len(segments)
-    if not exact and sum(segment.ntotal for segment in segments) >= codes.LEAST_CODED:
+    if not exact and sum(segment.ntotal for segment in segments) >= codes.MIN_CODED:
         coded = codes.open_codes(store.folder, segments)
     return SearchIndex(segments, coded, store.dimensions)
 
@@ -157,8 +157,8 @@ def nearest(index: Searchable, queries: NDArray[np.float32], count: int) -> Near
     queries = np.ascontiguousarray(queries, np.float32)
     _, candidates = index.search(queries, depth)
     found = [
-        _looked_at(index, queries[first : first + SECOND_LOOK], candidates[first : first + SECOND_LOOK], depth)
-        for first in range(0, len(queries), SECOND_LOOK)
+        _looked_at(index, queries[first : first + QUERIES_PER_BLOCK], candidates[first : first + QUERIES_PER_BLOCK], depth)
+        for first in range(0, len(queries), QUERIES_PER_BLOCK)
     ]
     numbers, distances = (np.concatenate(part) for part in zip(*found, strict=True))
     if (numbers < 0).any():

@@ -1,7 +1,7 @@
 """Vectors of a stored index as files that are mapped from disk: segments, each of a range of content numbers.
 
 A segment is written once and never changed. Contents that came later are in later segments, since numbers only rise; those that
-were removed are left out of a search. What must be written when an index grows or shrinks is therefore bounded by `SEGMENT`
+were removed are left out of a search. What must be written when an index grows or shrinks is therefore bounded by `MAX_CONTENTS`
 contents. A file's name holds the range, the state of the database that it was made from and a digest of its bytes: a damaged or
 foreign one is not believed, and its range is written again from the database.
 """
@@ -22,10 +22,10 @@ from data.errors import UserError
 from data.files import whole_file
 from submissions.index.store import Store, changes, digest_of, recorded_from, removed_contents, stored_vectors
 
-SEGMENT = 131_072  # contents of a file at most: 128 MiB with 256 dimensions
-LEAST_CHANGED = 10_000  # contents added, or removed from a file, before a file is written,
+MAX_CONTENTS = 131_072  # contents of a file at most: 128 MiB with 256 dimensions
+MIN_CHANGED = 10_000  # contents added, or removed from a file, before a file is written,
 REMOVED_SHARE = 0.1  # or this share of the file removed, whichever is more
-SPARE = 16  # nearest contents looked at beyond those asked for, where some were removed
+SPARE_NEIGHBOURS = 16  # nearest contents looked at beyond those asked for, where some were removed
 FILE_NAME = re.compile(r"vectors-(\d+)-(\d+)-(\d+)-([0-9a-f]{16})\.faiss")
 
 
@@ -94,9 +94,9 @@ def search_kept(
         Squared distances [n, k] as the index computes them, infinite where nothing more was found, and numbers, −1 there.
     """
     held = len(segment.numbers)
-    depth = min(count + min(SPARE, len(segment.gone)), held)
+    depth = min(count + min(SPARE_NEIGHBOURS, len(segment.gone)), held)
     distances, numbers = _without_gone(segment, *index.search(queries, depth), count)
-    if len(segment.gone) > SPARE:
+    if len(segment.gone) > SPARE_NEIGHBOURS:
         full = min(count + len(segment.gone), held)
         short = (numbers[:, min(count, segment.ntotal) - 1] < 0) if segment.ntotal else np.zeros(len(queries), bool)
         if short.any() and depth < full:
@@ -139,8 +139,8 @@ def open_segments(store: Store) -> list[Segment]:
         place, lost = min(later), place
         segments += _written(store, lost, place)
         whole = False
-    fresh = _in_memory(store, place, LEAST_CHANGED + 1)
-    if len(fresh.numbers) > (LEAST_CHANGED if segments else 0):
+    fresh = _in_memory(store, place, MIN_CHANGED + 1)
+    if len(fresh.numbers) > (MIN_CHANGED if segments else 0):
         segments, whole = _with_tail(store, segments, place, len(fresh.numbers)), False
     elif len(fresh.numbers):
         segments.append(fresh)
@@ -152,7 +152,7 @@ def open_segments(store: Store) -> list[Segment]:
 def _with_tail(store: Store, segments: list[Segment], after: int, count: int) -> list[Segment]:
     """Write the contents that are in no file yet, at least `count`; small files at the end are joined with them."""
     segments = list(segments)
-    while segments and segments[-1].ntotal <= 2 * count and segments[-1].ntotal + count <= SEGMENT:
+    while segments and segments[-1].ntotal <= 2 * count and segments[-1].ntotal + count <= MAX_CONTENTS:
         joined = segments.pop()
         count, after = count + joined.ntotal, joined.after
     return segments + _written(store, after, None)
@@ -209,7 +209,7 @@ def _opened(path: Path, removed: NDArray[np.int64], dimensions: int) -> Segment 
         return None
     numbers = _numbers(mapped)
     gone = np.flatnonzero(np.isin(numbers, removed, assume_unique=True))
-    if len(gone) > max(LEAST_CHANGED, REMOVED_SHARE * len(numbers)) or len(gone) == len(numbers):
+    if len(gone) > max(MIN_CHANGED, REMOVED_SHARE * len(numbers)) or len(gone) == len(numbers):
         return None
     return Segment(match[4], int(match[2]) - 1, int(match[3]), mapped, numbers, gone)
 
@@ -218,10 +218,10 @@ def _written(store: Store, after: int, until: int | None) -> list[Segment]:
     """Write the contents numbered from `after` + 1 to `until` as files."""
     segments: list[Segment] = []
     while True:
-        part = _in_memory(store, after, SEGMENT, until)
+        part = _in_memory(store, after, MAX_CONTENTS, until)
         if not len(part.numbers):
             return segments
-        more = len(part.numbers) == SEGMENT
+        more = len(part.numbers) == MAX_CONTENTS
         last = part.last if more or until is None else until
         name = f"vectors-{changes(store)}-{after + 1}-{last}"
         digest = keep_index(part.index, store.folder, name)

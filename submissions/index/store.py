@@ -21,9 +21,9 @@ from data.archives import find_archive, read_bytes
 from data.errors import UserError
 from data.files import open_regular
 
-FILE = "references.sqlite"
+DATABASE = "references.sqlite"
 LEAST_ROOM = 2**18  # bytes; with less, what SQLite calls an error of the disk is a full one
-WAIT = 60.0  # seconds for another process that is writing
+WAIT_SECONDS = 60.0  # seconds for another process that is writing
 READ_BLOCK = 4096
 LAST_NUMBER = 2**63 - 1  # the highest that SQLite gives
 SCHEMA = (
@@ -40,7 +40,7 @@ SCHEMA = (
     ),
 )
 
-LATER = (  # tables that indexes made before lack
+ADDED_TABLES = (  # tables that indexes made before lack
     "CREATE TABLE IF NOT EXISTS queries (digest BLOB PRIMARY KEY, vector BLOB, checksum INTEGER)",
     "CREATE TABLE IF NOT EXISTS decisions (first BLOB NOT NULL, second BLOB NOT NULL, copy INTEGER NOT NULL, "
     "decided TEXT NOT NULL, first_name BLOB NOT NULL, second_name BLOB NOT NULL, PRIMARY KEY (first, second))",
@@ -114,9 +114,9 @@ def open_store(folder: Path, identity: str, dimensions: int, replace: bool = Fal
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
         raise UserError(f"{folder} is a file. An index is a folder: name another one.") from error
-    path = folder / FILE
+    path = folder / DATABASE
     try:
-        database = sqlite3.connect(path, timeout=WAIT, isolation_level=None)
+        database = sqlite3.connect(path, timeout=WAIT_SECONDS, isolation_level=None)
         try:
             database.create_function("checksum", 1, _checksum, deterministic=True)
             database.execute("PRAGMA journal_mode = WAL")
@@ -137,14 +137,14 @@ def open_known_store(folder: Path) -> Iterator[Store]:
         UserError: it cannot be used.
     """
     try:
-        address = (folder / FILE).absolute().as_uri()  # file:///C:/… on Windows
-        with closing(sqlite3.connect(f"{address}?mode=ro", uri=True, timeout=WAIT)) as database:
+        address = (folder / DATABASE).absolute().as_uri()  # file:///C:/… on Windows
+        with closing(sqlite3.connect(f"{address}?mode=ro", uri=True, timeout=WAIT_SECONDS)) as database:
             identity, dimensions = _about(database, "describer"), int(_about(database, "dimensions"))
     except (sqlite3.DatabaseError, ValueError) as error:
         passing = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
         if isinstance(error, sqlite3.DatabaseError) and getattr(error, "sqlite_errorcode", 0) & 0xFF in passing:
-            raise _unusable(folder / FILE, error) from error
-        raise UserError(f"{folder / FILE} is not an index that can be used ({error}).") from error
+            raise _unusable(folder / DATABASE, error) from error
+        raise UserError(f"{folder / DATABASE} is not an index that can be used ({error}).") from error
     with open_store(folder, identity, dimensions, new=False) as store:
         yield store
 
@@ -158,7 +158,7 @@ def _unusable(path: Path, error: sqlite3.DatabaseError | UnicodeDecodeError) -> 
             f"{path} cannot be written: the disk is full. What it held is whole: make room and give the same command again."
         )
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return UserError(f"{path} cannot be used ({error}): another process has been writing for {WAIT:g} s. Try again later.")
+        return UserError(f"{path} cannot be used ({error}): another process has been writing for {WAIT_SECONDS:g} s. Try again.")
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PERM):
         return UserError(f"{path} cannot be used ({error}): the folder must be writable and the disk must have room.")
     return UserError(f"{path} cannot be used ({error}). It is damaged: remove {path.parent} and add the images again.")
@@ -259,7 +259,7 @@ def vectors_by_digest(store: Store, digests: Iterable[bytes]) -> dict[bytes, NDA
         if row is not None:
             vector, checksum = row
             if vector is not None and (len(vector) != 4 * store.dimensions or checksum not in (None, _checksum(vector))):
-                raise UserError(f"{store.folder / FILE} holds a damaged vector: remove {store.folder}, add the images again.")
+                raise UserError(f"{store.folder / DATABASE} holds a damaged vector: remove {store.folder}, add the images again.")
             found[digest] = None if vector is None else np.frombuffer(vector, np.float32)
     return found
 
@@ -325,9 +325,9 @@ def stored_vectors(
 def _damaged(store: Store, content: int) -> UserError:
     files = files_of_content(store, content)
     if not files:
-        return UserError(f"{store.folder / FILE} holds a damaged vector of no file: remove {store.folder}, add the images again.")
+        return UserError(f"{store.folder / DATABASE} holds a damaged vector of no file: remove {store.folder}, add all again.")
     return UserError(
-        f"{store.folder / FILE} holds a damaged vector, of {files[0]}. Take the file out (--remove) and add it again (--add)."
+        f"{store.folder / DATABASE} holds a damaged vector, of {files[0]}. Remove the file (--remove) and add it again (--add)."
     )
 
 
@@ -360,14 +360,14 @@ def _prepare(database: sqlite3.Connection, folder: Path, identity: str, dimensio
     try:
         if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'about'").fetchone():
             if not new:
-                raise UserError(f"{folder / FILE} is empty: it holds no index. Remove it and add the images again (--add).")
+                raise UserError(f"{folder / DATABASE} is empty. Remove it and add the images again (--add).")
             for statement in SCHEMA:
                 database.execute(statement)
             database.executemany("INSERT INTO about VALUES (?, ?)", (about | {"changes": "0"}).items())
         elif not database.execute("SELECT 1 FROM pragma_table_info('contents') WHERE name = 'checksum'").fetchone():
             database.execute("ALTER TABLE contents ADD COLUMN checksum INTEGER")  # made before vectors carried one
             database.execute("UPDATE contents SET checksum = checksum(vector)")
-        for statement in LATER:
+        for statement in ADDED_TABLES:
             database.execute(statement)
         if replace and _about(database, "describer") != identity:
             database.execute("DELETE FROM files")

@@ -12,9 +12,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-LONG_SIDE = 400  # pixels, to which larger pictures are reduced
-COUNT = 600  # features of a picture, the strongest ones
-CONTRAST = 0.02  # half of SIFT's default: edited copies are often pale or blurred
+MAX_SIDE = 400  # pixels, to which larger pictures are reduced
+MAX_FEATURES = 600  # features of a picture, the strongest ones
+MIN_CONTRAST = 0.02  # half of SIFT's default: edited copies are often pale or blurred
 CELLS, ANGLES = 4, 8
 
 
@@ -58,7 +58,7 @@ class Features:
 def local_features(pixels: NDArray[np.uint8]) -> Features:
     """Find the strongest features of a picture [h, w, 3]."""
     grey = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)
-    scale = LONG_SIDE / max(grey.shape)
+    scale = MAX_SIDE / max(grey.shape)
     if scale < 1:
         size = max(8, round(grey.shape[1] * scale)), max(8, round(grey.shape[0] * scale))
         grey = cv2.resize(grey, size, interpolation=cv2.INTER_AREA)
@@ -66,10 +66,10 @@ def local_features(pixels: NDArray[np.uint8]) -> Features:
     height, width = grey.shape
     if histograms is None:
         return Features(np.zeros((0, 2), np.float32), np.zeros((0, 128), np.uint8), width, height)
-    points = np.array([point.pt for point in found[:COUNT]], np.float32)
-    return Features(points, histograms[:COUNT].astype(np.uint8), width, height)
+    points = np.array([point.pt for point in found[:MAX_FEATURES]], np.float32)
+    return Features(points, histograms[:MAX_FEATURES].astype(np.uint8), width, height)
 
 
 @cache
 def _detector() -> cv2.SIFT:
-    return cv2.SIFT.create(nfeatures=COUNT, contrastThreshold=CONTRAST)
+    return cv2.SIFT.create(nfeatures=MAX_FEATURES, contrastThreshold=MIN_CONTRAST)

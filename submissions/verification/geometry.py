@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from submissions.verification.features import Features
 
-RATIO = 0.85  # the nearest descriptor against the second nearest, as distances (Lowe's test)
-LEAST_SHARED = 8  # matches before a homography is fitted
-TOLERANCE = 4.0  # pixels of the reduced picture
-LEAST_INLIERS = 10
-BEYOND_DOUBT = 30  # inliers, with which no other change of the picture is tried
+MAX_DISTANCE_RATIO = 0.85  # the nearest descriptor against the second nearest, as distances (Lowe's test)
+MIN_SHARED = 8  # matches before a homography is fitted
+MAX_ERROR = 4.0  # pixels of the reduced picture
+MIN_INLIERS = 10
+CERTAIN_INLIERS = 30  # inliers, with which no other change of the picture is tried
 SMALLEST_SCALE, LARGEST_SCALE = 0.05, 20.0  # of lengths, query to reference
 Change = Literal["", "mirrored", "inverted", "mirrored and inverted"]
 Box = tuple[float, float, float, float]
@@ -76,15 +76,15 @@ def verify(query: Features | Views, reference: Features) -> Evidence | None:
         reference: features of the other.
 
     Returns:
-        The best evidence; None where fewer than `LEAST_INLIERS` features agree.
+        The best evidence; None where fewer than `MIN_INLIERS` features agree.
     """
     views = query if isinstance(query, Views) else Views(query)
     picture, count = views.picture, len(views.picture.points)
-    if min(count, len(reference.points)) < LEAST_SHARED:
+    if min(count, len(reference.points)) < MIN_SHARED:
         return None
     target = reference.descriptors
     best = _fit(picture, picture, reference, "", *_shared(views.own, target))
-    if best is not None and best.inliers >= BEYOND_DOUBT:
+    if best is not None and best.inliers >= CERTAIN_INLIERS:
         return best
     rows, matched = _shared(views.descriptors, target)  # one product for all three
     for place, (change, changed) in enumerate(views.changed):
@@ -92,7 +92,7 @@ def verify(query: Features | Views, reference: Features) -> Evidence | None:
         found = _fit(picture, changed, reference, change, rows[own] - place * count, matched[own])
         if found is not None and (best is None or found.inliers > best.inliers):
             best = found
-        if best is not None and best.inliers >= BEYOND_DOUBT:
+        if best is not None and best.inliers >= CERTAIN_INLIERS:
             break
     return best
 
@@ -105,15 +105,15 @@ def _fit(
     shared_query: NDArray[np.intp],
     shared_reference: NDArray[np.intp],
 ) -> Evidence | None:
-    if len(shared_query) < LEAST_SHARED:
+    if len(shared_query) < MIN_SHARED:
         return None
     source, target = changed.points[shared_query], reference.points[shared_reference]  # MAGSAC fits no reflections
-    homography, mask = cv2.findHomography(source, target, cv2.USAC_MAGSAC, TOLERANCE, maxIters=2000, confidence=0.999)
+    homography, mask = cv2.findHomography(source, target, cv2.USAC_MAGSAC, MAX_ERROR, maxIters=2000, confidence=0.999)
     if homography is None or not _plausible(homography, source):
         return None
     inside = mask.ravel().astype(bool)
     count = min(len(np.unique(points[inside].round(), axis=0)) for points in (source, target))  # many to one is no evidence
-    if count < LEAST_INLIERS:
+    if count < MIN_INLIERS:
         return None
     return Evidence(
         count,
@@ -131,7 +131,7 @@ def _shared(query: NDArray[np.float32], reference: NDArray[np.float32]) -> tuple
     nearest = np.sqrt(np.maximum(2 - 2 * cosines[rows, best], 0))
     cosines[rows, best] = -1
     second = np.sqrt(np.maximum(2 - 2 * cosines.max(axis=1), 1e-12))
-    kept = nearest < RATIO * second
+    kept = nearest < MAX_DISTANCE_RATIO * second
     return rows[kept], best[kept]
 
 

@@ -24,7 +24,7 @@ from pipeline.tools.match_calibration import calibrate_on_run
 from submissions.index.calibration import Tail
 from submissions.index.matches import Rule
 from submissions.index.search import nearest
-from submissions.index.store import FILE, files_of_content, open_store, stored_vectors
+from submissions.index.store import DATABASE, files_of_content, open_store, stored_vectors
 from submissions.vectors.files import Vectors, read_vectors
 
 SHOWN_REFERENCES = 12
@@ -127,7 +127,7 @@ def open_index_explorer(folder: Path, extractor: Extractor, rule: Rule) -> Explo
     Raises:
         UserError: there is no index in the folder, or it was made with another extractor.
     """
-    if not (folder / FILE).is_file():
+    if not (folder / DATABASE).is_file():
         raise UserError(f"{folder} holds no index. Make it with: python pipeline/match.py --index {folder} --add DIR")
     with open_store(folder, extractor.identity, extractor.dimensions, new=False) as store:
         blocks = list(stored_vectors(store))

@@ -17,12 +17,12 @@ from data.errors import ImageError, UserError
 from data.settings import Settings
 from pipeline.tools.explorer.answers import Explorer, Kind, answer
 from pipeline.tools.explorer.edits import offered
-from pipeline.tools.explorer.guard import DECODED_AT_ONCE, LARGEST, RECEIVED_AT_ONCE, guard, receive_picture
+from pipeline.tools.explorer.guard import DECODED_AT_ONCE, MAX_PICTURE_BYTES, MAX_RECEIVED, guard, receive_picture
 from pipeline.tools.explorer.pictures import SHOWN_SIDE, Pictures, jpeg
 from submissions.report.rendering import render
 
 PAGE = Path(__file__).parent / "page"
-PICKS = 500  # queries of the run that the page offers
+MAX_PICKS = 500  # queries of the run that the page offers
 
 
 class Question(Settings):
@@ -45,14 +45,14 @@ def make_app(explorer: Explorer) -> FastAPI:
     """The application; one picture at a time is described, a few are decoded."""
     app = FastAPI(openapi_url=None)
     pictures, working = Pictures(), threading.Lock()
-    receiving, decoding = asyncio.Semaphore(RECEIVED_AT_ONCE), threading.BoundedSemaphore(DECODED_AT_ONCE)
+    receiving, decoding = asyncio.Semaphore(MAX_RECEIVED), threading.BoundedSemaphore(DECODED_AT_ONCE)
 
     def keep(content: bytes) -> str:
         with decoding:
             return pictures.add(content)
 
     paths = {kind: dict(zip(images.ids, images.paths, strict=True)) for kind, images in explorer.pictures.items()}
-    picks = explorer.pictures["query"].ids[:PICKS]
+    picks = explorer.pictures["query"].ids[:MAX_PICKS]
 
     @app.get("/api/about")
     def about() -> dict[str, Any]:
@@ -64,7 +64,7 @@ def make_app(explorer: Explorer) -> FastAPI:
             "uncalibrated": explorer.uncalibrated,
             "edits": offered(explorer.others),
             "queries": picks,
-            "largest": LARGEST,
+            "largest": MAX_PICTURE_BYTES,
         }
 
     @app.post("/api/pictures")

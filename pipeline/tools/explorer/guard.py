@@ -14,13 +14,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from data.errors import UserError
 
-LARGEST = 32 * 2**20  # bytes of a picture that is sent
-LARGEST_QUESTION = 2**16  # bytes of any other request
+MAX_PICTURE_BYTES = 32 * 2**20  # bytes of a picture that is sent
+MAX_REQUEST_BYTES = 2**16  # bytes of any other request
 LARGE_REQUESTS = {"/api/pictures", "/api/matches", "/api/vectors"}  # the explorer's and the search service's
-AT_ONCE = 256  # requests; more are asked to come again
-RECEIVED_AT_ONCE = 8  # pictures in memory as bytes; others wait in their connections
+MAX_CONCURRENT = 256  # requests; more are asked to come again
+MAX_RECEIVED = 8  # pictures in memory as bytes; others wait in their connections
 DECODED_AT_ONCE = 2  # at most 1.6 GB each: decoding a picture of MAX_IMAGE_PIXELS
-LONGEST = 30.0  # seconds that a picture may take to arrive
+MAX_ARRIVAL_SECONDS = 30.0  # seconds that a picture may take to arrive
 SAFE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -28,7 +28,7 @@ SAFE_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-TOO_LARGE = f"The file is larger than {LARGEST // 2**20} MB."
+TOO_LARGE = f"The file is larger than {MAX_PICTURE_BYTES // 2**20} MB."
 OWN_PAGES = ("same-origin", "none")  # Sec-Fetch-Site of this page, and of an address that a person typed
 
 
@@ -65,7 +65,7 @@ def guard(app: FastAPI) -> None:
         if request.method == "POST" and not length.isdecimal():
             return JSONResponse({"message": "The request does not say how long it is."}, 411)
         if length.isdecimal() and int(length) > (
-            LARGEST if request.url.path in LARGE_REQUESTS else min(LARGEST, LARGEST_QUESTION)
+            MAX_PICTURE_BYTES if request.url.path in LARGE_REQUESTS else min(MAX_PICTURE_BYTES, MAX_REQUEST_BYTES)
         ):
             return JSONResponse({"message": TOO_LARGE}, 413)
         response = await call_next(request)
@@ -85,7 +85,7 @@ class _Bounded:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
-        elif self.active >= AT_ONCE:
+        elif self.active >= MAX_CONCURRENT:
             busy = JSONResponse({"message": "The explorer is busy. Send it again in a moment."}, 503, {"Retry-After": "1"})
             await busy(scope, receive, send)
         else:
@@ -101,21 +101,21 @@ async def receive_picture(request: Request) -> bytes:
 
     Raises:
         UserError: they are not sent as bytes, which no other site's form can do.
-        HTTPException: they take longer than LONGEST.
+        HTTPException: they take longer than MAX_ARRIVAL_SECONDS.
     """
     if request.headers.get("content-type") != "application/octet-stream":
         raise UserError("Send the file's bytes as application/octet-stream.")
     try:
-        return await asyncio.wait_for(_body(request), LONGEST)
+        return await asyncio.wait_for(_body(request), MAX_ARRIVAL_SECONDS)
     except TimeoutError:
-        raise HTTPException(408, f"The file did not arrive within {LONGEST:g} s.") from None
+        raise HTTPException(408, f"The file did not arrive within {MAX_ARRIVAL_SECONDS:g} s.") from None
 
 
 async def _body(request: Request) -> bytes:
-    """The request's body; whatever it says of its length, no more than LARGEST bytes are kept."""
+    """The request's body; whatever it says of its length, no more than MAX_PICTURE_BYTES bytes are kept."""
     content = bytearray()
     async for part in request.stream():
         content += part
-        if len(content) > LARGEST:
+        if len(content) > MAX_PICTURE_BYTES:
             raise HTTPException(413)
     return bytes(content)

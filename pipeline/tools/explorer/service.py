@@ -23,12 +23,12 @@ from data.decode import decode_rgb
 from data.errors import ImageError, UserError
 from data.names import text_of
 from data.settings import Settings
-from pipeline.tools.explorer.guard import DECODED_AT_ONCE, RECEIVED_AT_ONCE, guard, receive_picture
+from pipeline.tools.explorer.guard import DECODED_AT_ONCE, MAX_RECEIVED, guard, receive_picture
 from pipeline.tools.extractor import Extractor
 from pipeline.tools.match_search import Search
 from submissions.index.matches import Match, Rule
 from submissions.index.search import SearchIndex, open_search
-from submissions.index.store import FILE, Store, changes, open_store
+from submissions.index.store import DATABASE, Store, changes, open_store
 
 MAX_VECTORS = 1000  # of one request
 
@@ -187,7 +187,7 @@ def make_service(service: SearchService) -> FastAPI:
         await run_in_threadpool(service.close)
 
     app = FastAPI(title="Copies of pictures", docs_url=None, redoc_url=None, lifespan=until_stopped)
-    receiving = asyncio.Semaphore(RECEIVED_AT_ONCE)
+    receiving = asyncio.Semaphore(MAX_RECEIVED)
 
     @app.get("/api/about", summary="What is searched")
     def about() -> dict[str, Any]:
@@ -228,7 +228,7 @@ def make_service(service: SearchService) -> FastAPI:
 def _file_of(index: Path) -> tuple[int, int]:
     """What tells the index's file from another of its name; UserError where there is none."""
     try:
-        state = (index / FILE).stat()
+        state = (index / DATABASE).stat()
     except OSError as error:
         raise UserError(f"{index} holds no index ({error.strerror or error}).") from error
     return state.st_dev, state.st_ino

@@ -17,7 +17,7 @@ from submissions.copies.keeping import choose_kept
 from submissions.copies.plan import PlanRow, plan_around, read_plan, write_plan
 from submissions.index.decisions import Decision, Pair, decide, decisions, take_back
 from submissions.index.matches import Match, read_matches_csv
-from submissions.index.store import FILE, digest_of, digests_of_files, open_known_store
+from submissions.index.store import DATABASE, digest_of, digests_of_files, open_known_store
 from submissions.verification.geometry import Evidence
 
 MOST_PAIRS = 100_000  # shown; matches.csv lists all
@@ -315,7 +315,7 @@ class Results:
         }
 
     def _decisions(self) -> list[Decision]:
-        if not (self.index / FILE).is_file():
+        if not (self.index / DATABASE).is_file():
             return []
         with open_known_store(self.index) as store:
             return decisions(store)
@@ -358,7 +358,7 @@ def open_results(folder: Path, index: Path | None = None) -> Results:
     state = _state(folder)
     notes = read_notes(folder)
     place = index or notes.index_in(folder)
-    if not (place / FILE).is_file():
+    if not (place / DATABASE).is_file():
         raise UserError(f"{place} holds no index to keep decisions in. Search again, or name it with --index.")
     matches = read_matches_csv(folder / MATCHES, MOST_PAIRS)
     rows: dict[int, list[PlanRow]] = {}

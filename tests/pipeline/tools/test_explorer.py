@@ -157,7 +157,7 @@ def test_hostile_uploads_get_a_message(client: TestClient, content: bytes, messa
 
 
 def test_too_large_and_endless_requests_are_not_read(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "LARGEST", 1000)
+    monkeypatch.setattr(guard, "MAX_PICTURE_BYTES", 1000)
     assert send(client, bytes(1001)).status_code == 413
     assert client.post("/api/answers", content=b" " * 1001, headers={"content-type": "application/json"}).status_code == 413
     endless = client.post("/api/pictures", content=iter([b"x"] * 10), headers=BYTES)
@@ -201,17 +201,17 @@ def test_many_uploads_at_once_all_arrive(served: str) -> None:
 
 
 def test_more_than_can_wait_are_asked_to_come_again(served: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "AT_ONCE", 0)
+    monkeypatch.setattr(guard, "MAX_CONCURRENT", 0)
     status, answer = upload(served, b"x")
     assert status == 503 and "Send it again" in answer["message"]
 
 
 def test_slow_senders_are_given_up_and_hold_up_nobody_for_long(served: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "LONGEST", 0.5)
+    monkeypatch.setattr(guard, "MAX_ARRIVAL_SECONDS", 0.5)
     host, port = served.removeprefix("http://").split(":")
     lines = ("POST /api/pictures HTTP/1.1", f"Host: {host}:{port}", f"Content-Type: {BYTES['content-type']}", "Content-Length: 9")
     head = "\r\n".join((*lines, "", "x"))
-    slow = [socket.create_connection((host, int(port))) for _ in range(guard.RECEIVED_AT_ONCE + 4)]
+    slow = [socket.create_connection((host, int(port))) for _ in range(guard.MAX_RECEIVED + 4)]
     for connection in slow:
         connection.sendall(head.encode())
     assert upload(served, encoded(Image.new("RGB", (64, 64))))[0] == 200
@@ -221,7 +221,7 @@ def test_slow_senders_are_given_up_and_hold_up_nobody_for_long(served: str, monk
 
 
 def test_who_sends_more_than_was_said_is_refused(explorer: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "LARGEST", 1000)
+    monkeypatch.setattr(guard, "MAX_PICTURE_BYTES", 1000)
     client = TestClient(make_app(explorer), base_url="http://127.0.0.1")
     answered = client.post("/api/pictures", content=iter([bytes(100)] * 100), headers=BYTES | {"content-length": "5"})
     assert answered.status_code == 413

@@ -39,9 +39,9 @@ def names(store: Store, pattern: str) -> set[str]:
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """An index of 3,000 vectors in files of 1,024 each."""
-    for name, value in (("SEGMENT", 1024), ("LEAST_CHANGED", 50)):
+    for name, value in (("MAX_CONTENTS", 1024), ("MIN_CHANGED", 50)):
         monkeypatch.setattr(segments, name, value)
-    for name, value in (("LEAST_CODED", 500), ("LISTS", 32)):
+    for name, value in (("MIN_CODED", 500), ("LISTS", 32)):
         monkeypatch.setattr(codes, name, value)
     with open_store(tmp_path / "index", "extractor", DIMENSIONS) as opened:
         add(opened, range(COUNT))
@@ -73,8 +73,8 @@ def test_exact_search_in_several_files_is_that_of_all_distances(store: Store) ->
 
 
 def test_a_query_whose_whole_neighbourhood_is_gone_is_answered_exactly(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "SPARE", 2)
-    monkeypatch.setattr(segments, "LEAST_CHANGED", 500)
+    monkeypatch.setattr(segments, "SPARE_NEIGHBOURS", 2)
+    monkeypatch.setattr(segments, "MIN_CHANGED", 500)
     open_search(store)
     before = names(store, "vectors-*")
     query = QUERIES[:1]
@@ -154,7 +154,7 @@ def test_the_quantizer_is_trained_again_when_the_index_has_grown(store: Store) -
 
 
 def test_a_small_index_is_searched_exactly(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codes, "LEAST_CODED", COUNT + 1)
+    monkeypatch.setattr(codes, "MIN_CODED", COUNT + 1)
     assert open_search(store).exact and not names(store, "codes-*")
 
 

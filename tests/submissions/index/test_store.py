@@ -184,7 +184,7 @@ def test_a_transaction_that_sqlite_has_ended_hides_no_full_disk(store: Store) ->
 
 
 def test_another_process_that_writes_is_no_damage(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("submissions.index.store.WAIT", 0.1)
+    monkeypatch.setattr("submissions.index.store.WAIT_SECONDS", 0.1)
     store.database.execute("BEGIN IMMEDIATE")
     waiting = pytest.raises(UserError, match=r"another process has been writing for 0\.1 s")
     with waiting as caught, open_store(store.folder, "extractor", 8):
@@ -219,7 +219,7 @@ def test_an_index_made_before_vectors_had_checksums_opens(store: Store) -> None:
 
 
 def test_the_faiss_file_is_made_again_when_it_is_stale_lost_or_damaged(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "LEAST_CHANGED", 0)
+    monkeypatch.setattr(segments, "MIN_CHANGED", 0)
     add(store, 1, 2)
     assert open_search(store).ntotal == 2
     (first,) = store.folder.glob("*.faiss")
@@ -290,7 +290,7 @@ def test_a_kill_at_any_moment_leaves_a_whole_state(tmp_path: Path) -> None:
 def test_what_changed_since_the_faiss_file_was_made_is_searched_without_making_it_again(
     store: Store, spare: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segments, "SPARE", spare)
+    monkeypatch.setattr(segments, "SPARE_NEIGHBOURS", spare)
     add(store, *range(10))
     open_search(store)
     (file,) = store.folder.glob("*.faiss")
@@ -312,7 +312,7 @@ def test_what_changed_since_the_faiss_file_was_made_is_searched_without_making_i
 
 
 def test_the_faiss_file_is_made_again_when_much_has_changed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "LEAST_CHANGED", 3)
+    monkeypatch.setattr(segments, "MIN_CHANGED", 3)
     add(store, *range(10))
     open_search(store)
     (file,) = store.folder.glob("*.faiss")
