@@ -46,7 +46,7 @@ class Edited:
 
     Attributes:
         image: RGB uint8 [h, w, 3].
-        record: the applied edits in order, JSON-serialisable entries with "edit", "function" and the function's parameters.
+        record: The applied edits in order, JSON-serialisable entries with "edit", "function" and the function's parameters.
     """
 
     image: Image
@@ -87,9 +87,9 @@ def edit_image(
 
     Args:
         image: RGB uint8 [h, w, 3].
-        settings: which edits are drawn, and their intensity.
-        rng: source of all random draws.
-        other_images: images to paste; without them, edits that paste are skipped.
+        settings: Which edits are drawn, and their intensity.
+        rng: Source of all random draws.
+        other_images: Images to paste; without them, edits that paste are skipped.
 
     Raises:
         ImageError: an image to paste cannot be read.
@@ -102,9 +102,9 @@ def draw_record(settings: AugmentationSettings, rng: np.random.Generator, other_
     """Draw edits and their parameters.
 
     Args:
-        settings: which edits are drawn, and their intensity.
-        rng: source of all random draws.
-        other_ids: ids of images to paste; if empty, edits that paste are skipped.
+        settings: Which edits are drawn, and their intensity.
+        rng: Source of all random draws.
+        other_ids: Ids of images to paste; if empty, edits that paste are skipped.
     """
     record: Record = []
     done: set[str] = set()

@@ -42,10 +42,10 @@ def draw_contact_sheets(
     """Draw every edit at three intensities, and random compositions at four.
 
     Args:
-        images: the first `count` readable images are edited.
-        overlays: images to paste; if none can be read, edits that paste are left out.
-        count: how many images to edit; values below 1 count as 1.
-        seed: seed of all draws.
+        images: The first `count` readable images are edited.
+        overlays: Images to paste; if none can be read, edits that paste are left out.
+        count: How many images to edit; values below 1 count as 1.
+        seed: Seed of all draws.
         edits_file: JPEG file of the single edits, to be written.
         compositions_file: JPEG file of the compositions, to be written.
 

@@ -47,12 +47,12 @@ class EditedImages(Dataset[tuple[Tensor, int]]):
     only. They stay uint8, a quarter of the traffic between processes; `normalize_pixels` converts them on the network's device.
 
     Args:
-        images: the cached images.
-        settings: which edits are drawn, and their intensity if there is no schedule.
-        size: side of the squares in pixels.
-        seed: seed of the edits.
-        overlays: images to paste; None skips edits that paste.
-        schedule: the intensity by epoch; None for that of `settings`.
+        images: The cached images.
+        settings: Which edits are drawn, and their intensity if there is no schedule.
+        size: Side of the squares in pixels.
+        seed: Seed of the edits.
+        overlays: Images to paste; None skips edits that paste.
+        schedule: The intensity by epoch; None for that of `settings`.
     """
 
     def __init__(
@@ -89,14 +89,14 @@ class EpochBatches(Sampler[list[Key]]):
     process.
 
     Args:
-        rows: rows of the images.
-        batch_size: images per batch, over all processes.
-        first_epoch: the first epoch of the stream.
-        last_epoch: the epoch before which the stream ends.
-        seed: seed of the order.
-        rank: rank of this process.
-        ranks: number of processes.
-        whole: drop an epoch's smaller last batch unless it is the only one; torch.compile would compile again for it.
+        rows: Rows of the images.
+        batch_size: Images per batch, over all processes.
+        first_epoch: The first epoch of the stream.
+        last_epoch: The epoch before which the stream ends.
+        seed: Seed of the order.
+        rank: Rank of this process.
+        ranks: Number of processes.
+        whole: Drop an epoch's smaller last batch unless it is the only one; torch.compile would compile again for it.
 
     Raises:
         UserError: a batch has fewer than two images for each process.
@@ -142,8 +142,8 @@ def normalize_pixels(pixels: Tensor, mean: Sequence[float], std: Sequence[float]
 
     Args:
         pixels: RGB uint8 [n, 3, h, w] on any device.
-        mean: mean of each channel, for values in 0…1.
-        std: standard deviation of each channel, for values in 0…1.
+        mean: Mean of each channel, for values in 0…1.
+        std: Standard deviation of each channel, for values in 0…1.
 
     Returns:
         float32 [n, 3, h, w] on the same device, in channels-last memory format.

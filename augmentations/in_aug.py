@@ -26,10 +26,10 @@ class InAug:
     """A retrieval set of augmented copies: each copy's answers are the other copies of its image.
 
     Attributes:
-        sources: the n chosen images.
+        sources: The n chosen images.
         groups: int64 [n · copies]; copy i is made from sources[groups[i]]: 0, 0, 0, 0, 0, 1, …
-        copies: number of copies per image.
-        seed: seed of the edits.
+        copies: Number of copies per image.
+        seed: Seed of the edits.
     """
 
     sources: ImageSet
@@ -43,9 +43,9 @@ def choose_in_aug(training: ImageSet | LabelledImages, seed: int, count: int = 2
 
     Args:
         training: images, with or without classes.
-        seed: seed of the choice and of the edits.
-        count: number of images, at least 2; all if there are fewer. The paper takes 2,000 of ImageNet, two per class.
-        copies: number of copies per image, at least 1; the paper's 5.
+        seed: Seed of the choice and of the edits.
+        count: Number of images, at least 2; all if there are fewer. The paper takes 2,000 of ImageNet, two per class.
+        copies: Number of copies per image, at least 1; the paper's 5.
 
     Raises:
         UserError: fewer than two images or one copy are asked for, or fewer than two images can be read.
@@ -83,8 +83,8 @@ class InAugImages(Dataset[tuple[Tensor, bool]]):
     gives the same crops and colours at every size, so that resolutions can be compared.
 
     Args:
-        chosen: the set.
-        size: side of the squares in pixels.
+        chosen: The set.
+        size: Side of the squares in pixels.
 
     Raises:
         ImageError: an item's image can no longer be read.

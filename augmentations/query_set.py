@@ -61,14 +61,14 @@ def make_query_set(
     overlays are replaced by others.
 
     Args:
-        references: images to copy; none is copied twice until all have been copied once.
-        distractors: images that the remaining queries are made from, which are copies of nothing.
-        overlays: images to paste.
-        settings: which edits are drawn, and their intensity.
-        seed: seed of all draws.
-        count: number of queries.
-        copies: how many of them are copies of a reference.
-        folder: the folder to write, completely or not at all.
+        references: Images to copy; none is copied twice until all have been copied once.
+        distractors: Images that the remaining queries are made from, which are copies of nothing.
+        overlays: Images to paste.
+        settings: Which edits are drawn, and their intensity.
+        seed: Seed of all draws.
+        count: Number of queries.
+        copies: How many of them are copies of a reference.
+        folder: The folder to write, completely or not at all.
 
     Raises:
         UserError: there are more copies than queries, or no image can be read.

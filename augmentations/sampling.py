@@ -23,12 +23,12 @@ class GroupBatches(Sampler[list[Key]]):
     has fewer groups than there are processes.
 
     Args:
-        groups_of: returns the groups of an epoch, in order.
-        groups: number of groups in an epoch.
-        per_batch: groups per batch, over all processes.
-        epochs: the epochs of the stream.
-        rank: rank of this process.
-        ranks: number of processes.
+        groups_of: Returns the groups of an epoch, in order.
+        groups: Number of groups in an epoch.
+        per_batch: Groups per batch, over all processes.
+        epochs: The epochs of the stream.
+        rank: Rank of this process.
+        ranks: Number of processes.
 
     Raises:
         UserError: a batch has fewer groups than there are processes.
@@ -73,14 +73,14 @@ def repeated_batches(
     """Build batches with repeated augmentations (MultiGrain, section 4.1: a batch size of 512 and 3 repetitions).
 
     Args:
-        rows: rows of the images.
-        batch_size: a batch has ⌈batch_size / repetitions⌉ different images.
-        repetitions: edited copies of each image in a batch, at least 2.
-        first_epoch: the first epoch of the stream.
-        last_epoch: the epoch before which the stream ends.
-        seed: seed of the order.
-        rank: rank of this process.
-        ranks: number of processes.
+        rows: Rows of the images.
+        batch_size: A batch has ⌈batch_size / repetitions⌉ different images.
+        repetitions: Edited copies of each image in a batch, at least 2.
+        first_epoch: The first epoch of the stream.
+        last_epoch: The epoch before which the stream ends.
+        seed: Seed of the order.
+        rank: Rank of this process.
+        ranks: Number of processes.
 
     Raises:
         UserError: fewer than two repetitions, or a batch has fewer images than there are processes.
@@ -115,15 +115,15 @@ def pk_batches(
     images repeats some with new edits, so one image is enough.
 
     Args:
-        rows: rows of the images.
-        labels: the class of each of `rows`.
+        rows: Rows of the images.
+        labels: The class of each of `rows`.
         classes_per_batch: P.
         images_per_class: K, at least 2.
-        first_epoch: the first epoch of the stream.
-        last_epoch: the epoch before which the stream ends.
-        seed: seed of the order.
-        rank: rank of this process.
-        ranks: number of processes.
+        first_epoch: The first epoch of the stream.
+        last_epoch: The epoch before which the stream ends.
+        seed: Seed of the order.
+        rank: Rank of this process.
+        ranks: Number of processes.
 
     Raises:
         UserError: K is below 2, or a batch has fewer classes than there are processes.

@@ -8,9 +8,9 @@ class IntensitySchedule:
     """An intensity that changes linearly over the first epochs and then stays constant.
 
     Attributes:
-        start: intensity in epoch 0, 0…1.
-        end: intensity from epoch `epochs` − 1 on, 0…1.
-        epochs: length of the ramp in epochs.
+        start: Intensity in epoch 0, 0…1.
+        end: Intensity from epoch `epochs` − 1 on, 0…1.
+        epochs: Length of the ramp in epochs.
     """
 
     start: float

@@ -17,9 +17,9 @@ class AugmentationSettings(Settings):
             resized crop, colour jitter, PCA lighting), "autoaugment" (flip, resized crop, AutoAugment's ImageNet policy),
             "crop_and_flip" (IDEAL: a random crop of 224 of 256 pixels per side, flip) or "none".
         intensity: I of the ISC2021 paper's table, 0…1.
-        extra: also draw the edits beyond the paper's table: severe crops, hiding inside unrelated images, borders, moiré,
+        extra: Also draw the edits beyond the paper's table: severe crops, hiding inside unrelated images, borders, moiré,
             watermarks and others.
-        probabilities: of rows of the tables by name, at intensity 1, in place of the tables' own; at other intensities they
+        probabilities: Of rows of the tables by name, at intensity 1, in place of the tables' own; at other intensities they
             change as the tables' own do. 0 leaves an edit out. None for the tables' own.
     """
 

@@ -41,8 +41,8 @@ class Listing:
     """The table of contents of an archive.
 
     Attributes:
-        members: names of its regular files, in archive order.
-        refused: for each reason, the names of the members that are not read.
+        members: Names of its regular files, in archive order.
+        refused: For each reason, the names of the members that are not read.
     """
 
     members: list[str]
@@ -54,9 +54,9 @@ class _Archive:
     """An open archive.
 
     Attributes:
-        listing: its table of contents.
-        read: maps (member name, byte limit) to the first bytes of that member.
-        close: closes the file.
+        listing: Its table of contents.
+        read: Maps (member name, byte limit) to the first bytes of that member.
+        close: Closes the file.
     """
 
     listing: Listing
@@ -97,9 +97,9 @@ def read_member(archive: Path, name: str, limit: int = MAX_MEMBER_BYTES) -> byte
     """Return the bytes of a member.
 
     Args:
-        archive: the archive file.
-        name: the member's name inside the archive.
-        limit: read only this many bytes from the beginning, if fewer than `MAX_MEMBER_BYTES`.
+        archive: The archive file.
+        name: The member's name inside the archive.
+        limit: Read only this many bytes from the beginning, if fewer than `MAX_MEMBER_BYTES`.
 
     Raises:
         UserError: there is no such member, it is damaged, or the whole member is asked for and larger than `MAX_MEMBER_BYTES`.
@@ -120,8 +120,8 @@ def read_bytes(path: Path, limit: int | None = None) -> bytes:
     """Return the bytes of a file or of an archive's member.
 
     Args:
-        path: a file, or `archive.zip/name/inside.jpg`.
-        limit: read only this many bytes from the beginning; None for all.
+        path: A file, or `archive.zip/name/inside.jpg`.
+        limit: Read only this many bytes from the beginning; None for all.
 
     Raises:
         OSError: the file cannot be read.

@@ -39,10 +39,10 @@ class CachedImages:
     """Resized images, memory-mapped.
 
     Attributes:
-        ids: image ids, one per row.
+        ids: Image ids, one per row.
         pixels: RGB uint8 [h, w, 3] by row. The row of an unreadable image is zero or empty (form "pixels") or raises an error
             (form "jpeg").
-        problems: what is wrong with each unreadable image, by image id.
+        problems: What is wrong with each unreadable image, by image id.
     """
 
     ids: list[str]
@@ -71,12 +71,12 @@ def cache_images(
     set gets a new file.
 
     Args:
-        images: the images to resize.
-        size: side in pixels of a square as large as each image becomes.
-        folder: where the cache is kept.
+        images: The images to resize.
+        size: Side in pixels of a square as large as each image becomes.
+        folder: Where the cache is kept.
         form: "pixels" is the fastest and takes at most 3 · size² bytes per image; "jpeg" (quality 95) takes about a tenth of that
             and has to be decoded at every access.
-        workers: number of decoding threads.
+        workers: Number of decoding threads.
         aspect: "own" keeps each image's aspect (`data.loader.resize_own_aspect`); "square" squashes all images to squares.
 
     Raises:

@@ -24,8 +24,8 @@ def decode_rgb(source: Path | bytes, short_side: int | None = None) -> NDArray[n
     """Decode to RGB: EXIF orientation applied, transparency composited on white, 16-bit channels scaled to 8.
 
     Args:
-        source: a file, a member of an archive (`archive.zip/name/inside.jpg`), or the encoded bytes of an image.
-        short_side: in pixels; a JPEG is decoded at the smallest of the scales 1, 1/2, 1/4 and 1/8 that keeps its short side at or
+        source: A file, a member of an archive (`archive.zip/name/inside.jpg`), or the encoded bytes of an image.
+        short_side: In pixels; a JPEG is decoded at the smallest of the scales 1, 1/2, 1/4 and 1/8 that keeps its short side at or
             above this. The result is not resized further.
 
     Returns:

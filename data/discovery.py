@@ -19,8 +19,8 @@ class Discovered:
     """The pictures that `discover` found, and what it skipped.
 
     Attributes:
-        paths: absolute paths of the pictures, without duplicates; archive members as `archive.zip/name/inside.jpg`.
-        skipped: for each reason, the paths that were skipped for it.
+        paths: Absolute paths of the pictures, without duplicates; archive members as `archive.zip/name/inside.jpg`.
+        skipped: For each reason, the paths that were skipped for it.
     """
 
     paths: list[Path]
@@ -38,8 +38,8 @@ def discover(sources: Sequence[Path], excluded: Sequence[Path] = ()) -> Discover
     one source per line; lines that begin with # are comments.
 
     Args:
-        sources: searched in this order.
-        excluded: folders to skip, such as the one the results are written to.
+        sources: Searched in this order.
+        excluded: Folders to skip, such as the one the results are written to.
 
     Raises:
         UserError: a source does not exist or contains no picture, or a list cannot be read or is empty.

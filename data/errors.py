@@ -13,8 +13,8 @@ class ImageError(UserError):
     """An image that cannot be used; the caller records it, skips it and continues.
 
     Attributes:
-        path: the image file, or `<bytes>`.
-        problem: what is wrong with it, without the path.
+        path: The image file, or `<bytes>`.
+        problem: What is wrong with it, without the path.
     """
 
     def __init__(self, path: Path | str, problem: str) -> None:

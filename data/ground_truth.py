@@ -18,8 +18,8 @@ class GroundTruth:
     """The true copies.
 
     Attributes:
-        query_ids: ids of all queries to be scored, without duplicates, in file order.
-        pairs: the true (query id, reference id) pairs.
+        query_ids: Ids of all queries to be scored, without duplicates, in file order.
+        pairs: The true (query id, reference id) pairs.
     """
 
     query_ids: list[str]

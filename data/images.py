@@ -15,8 +15,8 @@ class ImageSet:
     """Images with ids.
 
     Attributes:
-        ids: unique image ids, usually sorted.
-        paths: the image files, in the order of `ids`.
+        ids: Unique image ids, usually sorted.
+        paths: The image files, in the order of `ids`.
     """
 
     ids: list[str]
@@ -54,9 +54,9 @@ def find_images(folder: Path | str, naming: Literal["stem", "path", "file"] = "s
     """Find all images below `folder`, sorted by id.
 
     Args:
-        folder: searched recursively; hidden files are skipped. Broken links and pipes with an image's extension are included,
+        folder: Searched recursively; hidden files are skipped. Broken links and pipes with an image's extension are included,
             as unreadable images.
-        naming: how ids are made: from the file name without extension ("stem", the ISC2021 layout), or from the path relative to
+        naming: How ids are made: from the file name without extension ("stem", the ISC2021 layout), or from the path relative to
             `folder` without ("path") or with the extension ("file"). Bytes that are not text become escapes.
 
     Raises:

@@ -20,9 +20,9 @@ class LabelledImages:
     """Images with class labels.
 
     Attributes:
-        images: n images.
+        images: N images.
         labels: int64 [n], the class index of each image in 0…C−1; every class has at least one image.
-        names: the C class names.
+        names: The C class names.
     """
 
     images: ImageSet
@@ -36,7 +36,7 @@ class LabelledImages:
         """Return the images of some classes, in the same order; `classes[i]` becomes class i.
 
         Args:
-            classes: distinct class indices.
+            classes: Distinct class indices.
 
         Raises:
             UserError: a class index is out of range or given twice.
@@ -55,7 +55,7 @@ def label_images(images: ImageSet, classes: Sequence[str]) -> LabelledImages:
     """Label images by class name.
 
     Args:
-        images: n images.
+        images: N images.
         classes: [n], the class name of each image; class indices follow the sorted names.
     """
     names, labels = np.unique(np.asarray(classes, dtype=object).astype(str), return_inverse=True)

@@ -17,10 +17,10 @@ class IscFolder:
     """A data set in the ISC2021 layout.
 
     Attributes:
-        root: the folder.
-        training: images that may be trained on.
-        reference: the images that are searched.
-        query: the images whose originals are searched for.
+        root: The folder.
+        training: Images that may be trained on.
+        reference: The images that are searched.
+        query: The images whose originals are searched for.
         ground_truth: CSV of the true copies; None where the folder has none.
         query_edits: CSV of the edits that made each query; None where the folder has none.
     """

@@ -22,8 +22,8 @@ class CleanImages(Dataset[tuple[Tensor, bool]]):
     a quarter of the traffic between processes; `augmentations.dataset.normalize_pixels` converts them on the network's device.
 
     Args:
-        images: the images.
-        size: side of the squares in pixels.
+        images: The images.
+        size: Side of the squares in pixels.
     """
 
     def __init__(self, images: ImageSet, size: int) -> None:

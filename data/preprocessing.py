@@ -26,9 +26,9 @@ class PreprocessedImages(Dataset[tuple[Tensor, bool]]):
     Item i is (RGB uint8 [3, h, w], whether the image could be read); an unreadable image is all zero, [3, size, size].
 
     Args:
-        images: the images.
-        size: input size in pixels.
-        protocol: how the input is made.
+        images: The images.
+        size: Input size in pixels.
+        protocol: How the input is made.
             "square": the whole image resized to [3, size, size], ignoring the aspect ratio.
             "center_crop": [3, size, size], the centre crop of the image resized to a short side of 256/224 · `size` (MultiGrain,
             section 4.1).
@@ -64,8 +64,8 @@ class SameShapeBatches(Sampler[list[int]]):
     Every row is drawn once: shapes in the order of their first row, rows of a shape in ascending order.
 
     Args:
-        shapes: input shape (h, w) of each row, from `input_shapes`.
-        batch_size: maximum number of rows per batch.
+        shapes: Input shape (h, w) of each row, from `input_shapes`.
+        batch_size: Maximum number of rows per batch.
     """
 
     def __init__(self, shapes: list[tuple[int, int]], batch_size: int) -> None:
@@ -94,8 +94,8 @@ def preprocess(pixels: NDArray[np.uint8], size: int, protocol: TestProtocol) -> 
 
     Args:
         pixels: RGB [h, w, 3].
-        size: input size in pixels.
-        protocol: as for `PreprocessedImages`.
+        size: Input size in pixels.
+        protocol: As for `PreprocessedImages`.
 
     Returns:
         uint8 [h', w', 3]; area interpolation where the image shrinks, bilinear where it grows.

@@ -11,10 +11,10 @@ class TrainingSplit:
     """Training image ids by role, each list in the same seeded order.
 
     Attributes:
-        classes: images that are ArcFace classes; a stage with C classes uses the first C.
-        overlays: images that are pasted into others.
-        references: originals of the synthetic queries, which are searched for among these.
-        distractors: images edited into synthetic queries that are copies of nothing.
+        classes: Images that are ArcFace classes; a stage with C classes uses the first C.
+        overlays: Images that are pasted into others.
+        references: Originals of the synthetic queries, which are searched for among these.
+        distractors: Images edited into synthetic queries that are copies of nothing.
     """
 
     classes: list[str]
@@ -27,10 +27,10 @@ def split_training(ids: list[str], seed: int, validation: float = 0.2, overlay: 
     """Assign roles to the training ids in the order of a hash of (seed, id): the same ids and seed give the same roles.
 
     Args:
-        ids: training image ids.
-        seed: seed of the order.
-        validation: fraction in [0, 1] held out from training, two thirds references and one third distractors.
-        overlay: fraction in [0, 1] held out for pasting into other images.
+        ids: Training image ids.
+        seed: Seed of the order.
+        validation: Fraction in [0, 1] held out from training, two thirds references and one third distractors.
+        overlay: Fraction in [0, 1] held out for pasting into other images.
 
     Raises:
         UserError: a role would be empty.

@@ -12,9 +12,9 @@ def read_table(path: Path, columns: Sequence[str], expected: str) -> pd.DataFram
     """Read a CSV file with exactly these columns; all values are strings, empty cells "".
 
     Args:
-        path: the file.
-        columns: the column names of its header, in order.
-        expected: description for the message if the file is missing, such as "a CSV with one row for each image".
+        path: The file.
+        columns: The column names of its header, in order.
+        expected: Description for the message if the file is missing, such as "a CSV with one row for each image".
 
     Raises:
         UserError: the file is missing, is not a CSV file, or has other columns or rows with too many values.

@@ -18,12 +18,12 @@ class Edit:
     """One row of an edit table.
 
     Attributes:
-        name: name of the row, unique in its table; written to records and to `query_edits.csv`.
-        function: the edit function that the row applies.
-        probability: maps the intensity to the probability of the edit.
-        parameters: draws the function's parameters at an intensity, except the image to paste.
-        alternative: another function with its parameters, applied instead with probability 0.5; None for none.
-        not_after: names of rows after which this one is not applied.
+        name: Name of the row, unique in its table; written to records and to `query_edits.csv`.
+        function: The edit function that the row applies.
+        probability: Maps the intensity to the probability of the edit.
+        parameters: Draws the function's parameters at an intensity, except the image to paste.
+        alternative: Another function with its parameters, applied instead with probability 0.5; None for none.
+        not_after: Names of rows after which this one is not applied.
     """
 
     name: str
@@ -54,9 +54,9 @@ class Edit:
         """Draw a JSON-serialisable entry of a record: "edit", "function", the parameters and the id of the image to paste.
 
         Args:
-            rng: source of all random draws.
+            rng: Source of all random draws.
             intensity: 0…1.
-            other_ids: ids of the images that may be pasted; not empty if the row `needs_overlay`.
+            other_ids: Ids of the images that may be pasted; not empty if the row `needs_overlay`.
         """
         function, parameters = self.draw(rng, intensity)
         entry = {"edit": self.name, "function": function.__name__} | parameters

@@ -15,11 +15,11 @@ def write_pictures(folder: Path, prefix: str, count: int, seed: int, workers: in
     """Write `count` pictures `<prefix>000000.jpg`, … (JPEG quality 90) into `folder`; yield each path once written.
 
     Args:
-        folder: created if missing.
-        prefix: of the file names.
-        count: number of pictures.
-        seed: a picture depends on (seed, prefix, number) only.
-        workers: number of processes; None for one per core.
+        folder: Created if missing.
+        prefix: Of the file names.
+        count: Number of pictures.
+        seed: A picture depends on (seed, prefix, number) only.
+        workers: Number of processes; None for one per core.
     """
     folder.mkdir(parents=True, exist_ok=True)
     write = partial(_write_picture, folder, prefix, seed)

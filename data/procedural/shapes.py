@@ -64,12 +64,12 @@ def write_shapes(
     """Write `training_images/<class>-000.jpg`, … and `training_labels.csv` into `folder`.
 
     Args:
-        folder: created if missing.
-        classes: number of classes, taken in the seeded order, or their names.
-        instances: pictures per class, at least 1.
-        seed: seed of the order and of the pictures; a picture depends on (seed, class, instance) only.
-        size: side of the pictures in pixels.
-        workers: number of processes; None for one per core.
+        folder: Created if missing.
+        classes: Number of classes, taken in the seeded order, or their names.
+        instances: Pictures per class, at least 1.
+        seed: Seed of the order and of the pictures; a picture depends on (seed, class, instance) only.
+        size: Side of the pictures in pixels.
+        workers: Number of processes; None for one per core.
 
     Returns:
         The written images with their classes.
@@ -101,13 +101,13 @@ def write_disjoint_shapes(
     """Write two sets with disjoint classes into `folder`/train and `folder`/test, as `write_shapes` does.
 
     Args:
-        folder: where the two folders are created.
-        training: number of classes of the training set, at least 1.
-        test: number of classes of the test set, at least 1.
-        instances: pictures per class, at least 1.
-        seed: seed of the order of the classes and of the pictures.
-        size: side of the pictures in pixels.
-        workers: number of processes; None for one per core.
+        folder: Where the two folders are created.
+        training: Number of classes of the training set, at least 1.
+        test: Number of classes of the test set, at least 1.
+        instances: Pictures per class, at least 1.
+        seed: Seed of the order of the classes and of the pictures.
+        size: Side of the pictures in pixels.
+        workers: Number of processes; None for one per core.
 
     Returns:
         The training set and the test set.

@@ -17,8 +17,8 @@ def read_cars(root: Path | str, train_classes: int = 98) -> TrainTest:
     """Read the images of cars_annos.mat and split them by class; the file's own train/test split is not used.
 
     Args:
-        root: folder of the unpacked archive.
-        train_classes: classes 1…`train_classes` are for training, the others for testing.
+        root: Folder of the unpacked archive.
+        train_classes: Classes 1…`train_classes` are for training, the others for testing.
 
     Raises:
         UserError: files are missing or in another format, listed images do not exist, or a part has no classes.

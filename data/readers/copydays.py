@@ -21,10 +21,10 @@ def read_copydays(
     copies are in `images` because they are embedded; every ranking ignores them.
 
     Args:
-        root: folder of the unpacked archives.
-        copies: the kind of copies.
-        strength: name of the subfolder: quality for "jpeg", per cent cropped away for "crops"; None for all.
-        distractors: a folder of other images.
+        root: Folder of the unpacked archives.
+        copies: The kind of copies.
+        strength: Name of the subfolder: quality for "jpeg", per cent cropped away for "crops"; None for all.
+        distractors: A folder of other images.
 
     Raises:
         UserError: a folder is missing, a file is not named by six digits, a copy has no original, or

@@ -13,8 +13,8 @@ def read_cub(root: Path | str, train_classes: int = 100) -> TrainTest:
     """Read the images and split them by class; ids are paths below images/, class names are folder names.
 
     Args:
-        root: the folder that contains CUB_200_2011/, or that folder itself.
-        train_classes: classes 1…`train_classes` are for training, the others for testing.
+        root: The folder that contains CUB_200_2011/, or that folder itself.
+        train_classes: Classes 1…`train_classes` are for training, the others for testing.
 
     Raises:
         UserError: files are missing or in another format, listed images do not exist, an image has no class, or a part has no

@@ -13,8 +13,8 @@ class TrainTest:
     """A labelled data set in two parts; in metric learning their classes are disjoint.
 
     Attributes:
-        train: images for training.
-        test: images for testing.
+        train: Images for training.
+        test: Images for testing.
     """
 
     train: LabelledImages
@@ -26,10 +26,10 @@ class RetrievalSet:
     """A retrieval benchmark.
 
     Attributes:
-        images: n images, queries included.
-        queries: rows of the queries in `images`, 0…n−1.
-        relevant: for each query, the rows of its correct answers.
-        ignored: for each query, the rows removed from its ranking before scoring, such as the query itself.
+        images: N images, queries included.
+        queries: Rows of the queries in `images`, 0…n−1.
+        relevant: For each query, the rows of its correct answers.
+        ignored: For each query, the rows removed from its ranking before scoring, such as the query itself.
     """
 
     images: ImageSet
@@ -42,9 +42,9 @@ def require_names(root: Path, form: str, *names: str) -> None:
     """Check that `root` contains all `names`.
 
     Args:
-        root: the folder.
-        form: the expected layout, for the message.
-        names: names of files, or of folders where they end in a slash.
+        root: The folder.
+        form: The expected layout, for the message.
+        names: Names of files, or of folders where they end in a slash.
 
     Raises:
         UserError: `root` is not a folder, or something is missing.
@@ -61,9 +61,9 @@ def read_rows(path: Path, columns: int, header: str = "") -> list[list[str]]:
     """Read a table with whitespace-separated columns.
 
     Args:
-        path: the file.
-        columns: the number of columns.
-        header: the expected first line; "" if the table has no header.
+        path: The file.
+        columns: The number of columns.
+        header: The expected first line; "" if the table has no header.
 
     Raises:
         UserError: the first line is another one, a line has another number of columns, or there are no rows.
@@ -87,9 +87,9 @@ def require_images(root: Path, names: list[str], source: Path) -> ImageSet:
     """Return the images at the paths `names` below `root`; the names become the ids.
 
     Args:
-        root: the folder.
-        names: paths relative to it.
-        source: the file that lists the names, for the message.
+        root: The folder.
+        names: Paths relative to it.
+        source: The file that lists the names, for the message.
 
     Raises:
         UserError: some of the files do not exist.

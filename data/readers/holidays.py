@@ -16,7 +16,7 @@ def read_holidays(root: Path | str) -> RetrievalSet:
     A query itself is ignored in its ranking.
 
     Args:
-        root: folder that contains jpg/.
+        root: Folder that contains jpg/.
 
     Raises:
         UserError: jpg/ is missing, a file is not named by six digits, or a group has no query or no answer.

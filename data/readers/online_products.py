@@ -13,7 +13,7 @@ def read_online_products(root: Path | str) -> TrainTest:
     """Read the training and test images; classes are products, ids are paths relative to the tables' folder.
 
     Args:
-        root: the folder Stanford_Online_Products/ or the one that contains it.
+        root: The folder Stanford_Online_Products/ or the one that contains it.
 
     Raises:
         UserError: tables are missing or in another format, or listed images do not exist.

@@ -18,7 +18,7 @@ def read_ukb(root: Path | str) -> LabelledImages:
     Every image is a query for `submissions.scoring.retrieval.ukb_score`.
 
     Args:
-        root: folder that contains full/, or the images themselves.
+        root: Folder that contains full/, or the images themselves.
 
     Raises:
         UserError: there are no images, images have other names, or an object does not have exactly four images.

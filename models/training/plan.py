@@ -41,7 +41,7 @@ CACHE_SHARE = {"pixels": 1.0, "jpeg": 0.1}  # of 3 · size² bytes per image in 
 
 @dataclass(frozen=True)
 class StagePlan:
-    """What one stage needs: bytes in the memory of one process, seconds, and bytes of disk.
+    """The needs of one stage: bytes in the memory of one process, seconds, and bytes of disk.
 
     Attributes:
         stage: Stage number, from 1.
@@ -163,13 +163,13 @@ def plan_model(
 
 @dataclass(frozen=True)
 class _Step:
-    """What a training step costs, as measured on a few images.
+    """The cost of a training step, as measured on a few images.
 
     Attributes:
-        seconds_per_image: Of the network.
-        seconds_per_step_and_class: Of the class head and its optimiser.
+        seconds_per_image: Seconds of the network's passes per image.
+        seconds_per_step_and_class: Seconds of the class head and its optimiser per step and class.
         bytes_per_image: Activations of the network.
-        seconds_per_step: Of the network's optimiser.
+        seconds_per_step: Seconds of the network's optimiser per step.
         seconds_per_edit: Of one worker, by edited image.
     """
 
@@ -181,7 +181,7 @@ class _Step:
 
 
 def _count_images_per_pass(sampling: SamplingSettings, sizes: NDArray[np.int64]) -> int:
-    """With their further copies; sizes [C]: images of each class."""
+    """Count the images of a pass, with their further copies; sizes [C] are the numbers of images of the classes."""
     match sampling:
         case SamplingSettings(kind="repeated", copies=copies):
             return copies * int(sizes.sum())
@@ -305,7 +305,7 @@ def _record_saved_bytes(held: dict[int, int], module: nn.Module) -> Iterator[Non
 
 
 def _optimizer_bytes(settings: ModelSettings, rows: int, width: int, weights: int) -> int:
-    """What is kept between steps and what a step takes temporarily."""
+    """Return the bytes that the optimiser keeps between steps and takes temporarily in one, together."""
     per_weight = {"adam": 4, "sgd": 2 if settings.optimizer.momentum else 0}[settings.optimizer.kind]
     of_matrix = {
         "same": per_weight * rows * width,

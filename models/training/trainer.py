@@ -58,7 +58,9 @@ from models.training.state import (
 )
 from models.training.teacher import compute_prototypes, load_teacher_vectors
 
-COLLAPSE_SHARE = 0.05  # of the way from the smallest mean singular value to the largest
+COLLAPSE_SHARE = (
+    0.05  # share of the way from the smallest possible mean singular value to the largest: vectors below it have collapsed
+)
 WORKING_SCALE = 1.5  # images are edited larger than they are learnt from, so that crops keep detail
 MEMORY_REMEDY = (
     "Lower batch_size (with optimizer.accumulate the step stays as large) or image_size of the stage, use precision bf16, "
@@ -86,7 +88,7 @@ def train_model(
     together: each takes its part of every batch and of the class matrix.
 
     Args:
-        settings: Of the model.
+        settings: Settings of the model.
         classes: The images to learn from.
         overlays: Images that edits paste into others.
         folder: Where the training keeps its files.
@@ -183,7 +185,7 @@ class _Training:
     """What the stages of a training share.
 
     Attributes:
-        settings: Of the model.
+        settings: Settings of the model.
         fabric: Processes, device and precision.
         descriptor: The network that learns.
         network: The same, as the processes train it.
@@ -286,7 +288,7 @@ def _leave_out_stage(folder: Path, progress: Progress, fabric: Fabric) -> Progre
 
 
 def _work_of(stage: StageSettings, number: int, rows: list[int]) -> str:
-    """What a stage, `number` from 0, was doing where memory ran out."""
+    """Describe what stage `number`, from 0, was doing when memory ran out."""
     sizes = f"batch_size {stage.batch_size}, image_size {stage.image_size}, {len(rows):,} images"
     return f"while stage {number + 1} trained ({sizes})"
 
@@ -324,7 +326,7 @@ def _report_end(last: EpochRow, stage: StageSettings, report: Callable[..., Any]
 
 
 def _report_trouble(folder: Path, last: EpochRow, report: Callable[..., Any]) -> None:
-    """What a stage's end should warn of: vectors that collapse, and a stage that ends below an earlier one."""
+    """Describe what a stage's end should warn of: vectors that collapse, and a stage that ends below an earlier one."""
     lower, upper, spread = (last.logs.get(name) for name in ("singular_lower", "singular_upper", "mean_singular_value"))
     if lower is not None and upper is not None and spread is not None and spread < lower + COLLAPSE_SHARE * (upper - lower):
         report(
@@ -345,7 +347,10 @@ def _report_trouble(folder: Path, last: EpochRow, report: Callable[..., Any]) ->
 
 
 def _seeds_of_stage(identity: Identity, seed: int, stage: int) -> tuple[int, int]:
-    """Of the order of the images and of their edits. A training that began without DRAWN_FOR has the same edits in all stages."""
+    """Return the seeds of the images' order and of their edits.
+
+    A training that began without DRAWN_FOR has the same edits in all stages.
+    """
     if DRAWN_FOR not in identity:
         return seed + stage, seed
     own = derived_seed(seed, identity[DRAWN_FOR], stage)

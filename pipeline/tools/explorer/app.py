@@ -31,7 +31,7 @@ class Question(Settings):
     Attributes:
         picture: A name that `Pictures.add` returned.
         edit: Name of an edit; None leaves the picture as it is.
-        intensity: Of the edit, 0…1.
+        intensity: Intensity of the edit, 0…1.
         draw: Which of its random parameters.
     """
 

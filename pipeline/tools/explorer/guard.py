@@ -1,4 +1,4 @@
-"""What every page and service of explore.py is bounded by: sizes, numbers, messages, and no answers to pages of other sites."""
+"""Limits of every page and service of explore.py: sizes, numbers, times, and no answers to pages of other sites."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -112,7 +112,7 @@ async def receive_picture(request: Request) -> bytes:
 
 
 async def _body(request: Request) -> bytes:
-    """The request's body; whatever it says of its length, no more than MAX_PICTURE_BYTES bytes are kept."""
+    """Return the request's body; whatever length it states, no more than MAX_PICTURE_BYTES bytes are kept."""
     content = bytearray()
     async for part in request.stream():
         content += part

@@ -226,7 +226,11 @@ def make_service(service: SearchService) -> FastAPI:
 
 
 def _file_of(index: Path) -> tuple[int, int]:
-    """What tells the index's file from another of its name; UserError where there is none."""
+    """Return what distinguishes the index's file from another of its name.
+
+    Raises:
+        UserError: when there is none.
+    """
     try:
         state = (index / DATABASE).stat()
     except OSError as error:
