@@ -24,6 +24,8 @@ NO_STATEMENT_IMPORTS = {
     *("pillow-heif", "pillow-jxl-plugin"),  # data/formats.py does, by name, when an image needs them
 }
 
+PEERS = {"imagededup"}  # a benchmark compares with it where it is installed
+
 
 def _pins(name: str) -> dict[str, Requirement]:
     """Package (as pip compares names) → the line that pins it; fails on a line that leaves a choice."""
@@ -57,7 +59,7 @@ def _imported(*folders: str) -> Iterator[tuple[str, str]]:
                 modules = [alias.name for alias in node.names]
             else:
                 modules = [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
-            for module in {module.partition(".")[0] for module in modules} - sys.stdlib_module_names - ours:
+            for module in {module.partition(".")[0] for module in modules} - sys.stdlib_module_names - ours - PEERS:
                 yield from ((str(path.relative_to(TOP)), canonicalize_name(name)) for name in distributions[module])
 
 

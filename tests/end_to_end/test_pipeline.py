@@ -197,7 +197,7 @@ def test_wrong_input_gives_one_message_and_exit_code_2(finished: Path, tmp_path:
     (tmp_path / "unknown.csv").write_text("query_id,reference_id\nQ99999,\n")
     message = fails(tmp_path, "06_score", "--submission", submission, "--ground-truth", tmp_path / "unknown.csv")
     assert str(submission) in message and "names 1 queries that the submission lacks, the first is 'Q99999'" in message
-    assert "belong together" in fails(tmp_path, "06_score", "--submission", submission)
+    assert "must be given together" in fails(tmp_path, "06_score", "--submission", submission)
     with h5py.File(tmp_path / "wide.h5", "w") as file:
         file["query"], file["reference"] = np.zeros((1, 257), np.float32), np.zeros((1, 257), np.float32)
         file["query_ids"], file["reference_ids"] = ["Q00000"], ["R000000"]
@@ -379,4 +379,4 @@ def test_any_folder_can_be_embedded(finished: Path, tmp_path: Path, step: Step, 
     step(tmp_path, "02_embed", "--checkpoint", checkpoint, "--images", finished / "data", "--output", "all.h5")
     with h5py.File(tmp_path / "all.h5") as file:
         assert b"training_images/T000000" in file["ids"][:]
-    assert "belong together" in fails(tmp_path, "02_embed", "--checkpoint", checkpoint)
+    assert "must be given together" in fails(tmp_path, "02_embed", "--checkpoint", checkpoint)

@@ -334,7 +334,7 @@ def test_a_training_from_before_goes_on_as_it_began(images: ImageSet, tmp_path: 
     (folder / "state.json").write_text(json.dumps(about))
     seen = edits_seen(monkeypatch)
     own = settings.model_copy(update={"aspect": "own"})
-    with pytest.raises(UserError, match=r"another training.*: aspect: None → own"):
+    with pytest.raises(UserError, match=r"belongs to another, unfinished training.*aspect: None → own"):
         train_model(own, classes, overlays, folder, tmp_path / "cache", seed=0, name="a")
     train_model(settings, classes, overlays, folder, tmp_path / "cache", seed=0, name="a")
     assert not {"model", "aspect"} & set(json.loads((folder / "state.json").read_text())["identity"])

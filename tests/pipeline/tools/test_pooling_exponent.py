@@ -83,7 +83,7 @@ def test_what_is_missing_is_told(run: Path, tmp_path: Path, capsys: pytest.Captu
         (
             checkpoint,
             ("--method", "sgd", "--data", run / "data"),
-            "knows 14 classes; the training images have no training_labels.csv",
+            "have no training_labels.csv or class folders",
         ),
         (checkpoint, ("--data", tmp_path / "none"), "holds no image"),
         (checkpoint, ("--sizes", 8), "at least 16 pixels"),
