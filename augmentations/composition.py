@@ -10,13 +10,15 @@ from augmentations.edits.registry import FUNCTIONS, OTHER_IMAGE, Image
 from augmentations.settings import AugmentationSettings
 from augmentations.tables.beyond_paper import EXTRA_TABLE
 from augmentations.tables.classification import AUTO_AUGMENT, IDEAL_CROP_AND_FLIP, MULTIGRAIN_FULL
+from augmentations.tables.further import FURTHER_TABLE
 from augmentations.tables.isc2021 import QUERY_TABLE, REFERENCE_TABLE
 from augmentations.tables.row import Edit
 from data.errors import UserError
 
 Record = list[dict[str, Any]]
-FAMILIES: dict[str, Sequence[Edit]] = {
+TABLES: dict[str, Sequence[Edit]] = {
     "query": QUERY_TABLE,
+    "broad": (*QUERY_TABLE, *EXTRA_TABLE, *FURTHER_TABLE),
     "reference": REFERENCE_TABLE,
     "multigrain_full": MULTIGRAIN_FULL,
     "crop_and_flip": IDEAL_CROP_AND_FLIP,
@@ -55,8 +57,11 @@ class Edited:
 
 def list_edits(settings: AugmentationSettings) -> Sequence[Edit]:
     """Return the rows of the tables that the settings select, in the order of application."""
-    rows = FAMILIES[settings.family]
-    return (*rows, *EXTRA_TABLE) if settings.extra else rows
+    if settings.only is not None:
+        return tuple(row for row in TABLES["broad"] if row.family in settings.only)
+    rows = TABLES[settings.family]
+    rows = (*rows, *EXTRA_TABLE) if settings.extra and settings.family != "broad" else rows
+    return rows if settings.without is None else tuple(row for row in rows if row.family not in settings.without)
 
 
 def compute_probability(edit: Edit, settings: AugmentationSettings) -> float:

@@ -7,12 +7,10 @@ import numpy as np
 from PIL import Image as Pillow
 from PIL import ImageDraw
 
-from augmentations.composition import edit_image, replay
+from augmentations.composition import TABLES, edit_image, replay
 from augmentations.edits.registry import TUNED_SIDE, Image
 from augmentations.randomness import generator_for
 from augmentations.settings import AugmentationSettings
-from augmentations.tables.beyond_paper import EXTRA_TABLE
-from augmentations.tables.isc2021 import QUERY_TABLE
 from augmentations.tables.row import Edit
 from data.decode import decode_rgb
 from data.errors import ImageError, UserError
@@ -56,7 +54,7 @@ def draw_contact_sheets(
     if not chosen:
         raise UserError(f"no contact sheet: none of {len(images)} images can be read, the first is {images.paths[0]}.")
     other_images = _Material(_first_readable(overlays, MAX_OVERLAYS))
-    edits = [edit for edit in (*QUERY_TABLE, *EXTRA_TABLE) if other_images.ids or not edit.needs_overlay]
+    edits = [edit for edit in TABLES["broad"] if other_images.ids or not edit.needs_overlay]
     cells = []
     for number, edit in enumerate(edits):
         image = chosen[number % len(chosen)]

@@ -18,6 +18,7 @@ from data.errors import UserError
 from data.loader import resize_square
 
 Key = tuple[int, int, int]  # epoch, row, repetition
+MAX_REPETITIONS_PER_PASS = 1_000_000  # more than any pass has of one image; later passes count on from there
 
 
 class CachedOverlays:
@@ -53,6 +54,7 @@ class EditedImages(Dataset[tuple[Tensor, int]]):
         seed: Seed of the edits.
         overlays: Images to paste; None skips edits that paste.
         schedule: The intensity by epoch; None for that of `settings`.
+        clean_first: Whether an image's first repetition in an epoch is unedited.
     """
 
     def __init__(
@@ -63,7 +65,9 @@ class EditedImages(Dataset[tuple[Tensor, int]]):
         seed: int,
         overlays: CachedOverlays | None = None,
         schedule: IntensitySchedule | None = None,
+        clean_first: bool = False,
     ) -> None:
+        self.clean_first = clean_first
         self.images, self.settings, self.size, self.seed = images, settings, size, seed
         self.overlays, self.schedule = overlays, schedule
 
@@ -72,13 +76,17 @@ class EditedImages(Dataset[tuple[Tensor, int]]):
 
     def __getitem__(self, key: Key) -> tuple[Tensor, int]:
         epoch, row, repetition = key
+        if self.clean_first and epoch >= 0 and repetition % MAX_REPETITIONS_PER_PASS == 0:
+            return self._as_tensor(np.asarray(self.images.pixels[row])), row
         rng = generator_for(self.seed, epoch, self.images.ids[row], repetition)
         settings = self.settings
         if self.schedule is not None:
             settings = settings.model_copy(update={"intensity": self.schedule.at(epoch)})
         edited = edit_image(np.asarray(self.images.pixels[row]), settings, rng, self.overlays)
-        pixels = resize_square(edited.image, self.size)
-        return torch.from_numpy(np.ascontiguousarray(pixels)).permute(2, 0, 1), row
+        return self._as_tensor(edited.image), row
+
+    def _as_tensor(self, image: NDArray[np.uint8]) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(resize_square(image, self.size))).permute(2, 0, 1)
 
 
 class EpochBatches(Sampler[list[Key]]):

@@ -11,9 +11,9 @@ from PIL import Image
 from tqdm import tqdm
 
 from augmentations.composition import Edited, draw_record, replay
-from augmentations.edits.registry import TUNED_SIDE
+from augmentations.edits.registry import FAMILY_OF, TUNED_SIDE
 from augmentations.randomness import generator_for
-from augmentations.settings import AugmentationSettings
+from augmentations.settings import AugmentationSettings, EditFamily
 from data.cores import map_on_cores
 from data.decode import decode_rgb
 from data.errors import ImageError, UserError
@@ -23,7 +23,7 @@ from data.images import ImageSet
 from data.layout import GROUND_TRUTH, QUERY, QUERY_EDITS, QUERY_RECORDS
 from data.loader import shrink
 
-Task = tuple[str, str, Path]  # query id, source id, source path
+Task = tuple[str, str, Path, AugmentationSettings]  # query id, source id, source path, the edits to draw from
 
 
 class FileOverlays:
@@ -54,6 +54,7 @@ def make_query_set(
     count: int,
     copies: int,
     folder: Path,
+    left_out: AugmentationSettings | None = None,
 ) -> None:
     """Write `query_images/`, the ground truth, `query_edits.csv` and `query_records.jsonl` into `folder`.
 
@@ -69,6 +70,7 @@ def make_query_set(
         count: Number of queries.
         copies: How many of them are copies of a reference.
         folder: The folder to write, completely or not at all.
+        left_out: Other edits, which make every second copy and every second other query; None makes all with `settings`.
 
     Raises:
         UserError: there are more copies than queries, or no image can be read.
@@ -81,23 +83,28 @@ def make_query_set(
     tasks: list[tuple[Task, bool]] = []
     for images, is_copy, number in sources:
         order = np.concatenate([rng.permutation(len(images)) for _ in range(number // len(images) + 1)])[:number]
-        for index in order:
+        for place, index in enumerate(order):
             query_id = f"Q{places[len(tasks)]:05d}"
-            tasks.append(((query_id, images.ids[index], images.paths[index]), is_copy))
+            edits = settings if left_out is None or place % 2 == 0 else left_out
+            tasks.append(((query_id, images.ids[index], images.paths[index], edits), is_copy))
     tasks.sort(key=lambda task: task[0][0])
     with whole_folder(folder) as temporary:
         (temporary / QUERY).mkdir()
-        edit = partial(_write_query, temporary / QUERY, settings, seed, overlays)
+        edit = partial(_write_query, temporary / QUERY, seed, overlays)
         done = map_on_cores(edit, [task for task, _ in tasks], chunk=8)
         results = list(tqdm(done, total=count, desc="editing queries", unit="query", leave=False))
         _write_tables(temporary, tasks, results)
 
 
-def _write_query(
-    folder: Path, settings: AugmentationSettings, seed: int, overlays: ImageSet, task: Task
-) -> list[dict[str, object]] | str:
+def read_families(records: Path) -> dict[str, set[EditFamily]]:
+    """Return the families of the edits of each query, by its id, from the `query_records.jsonl` of `make_query_set`."""
+    lines = [json.loads(line) for line in records.read_text(encoding="utf-8").splitlines()]
+    return {line["query_id"]: {FAMILY_OF[entry["function"]] for entry in line["record"]} for line in lines}
+
+
+def _write_query(folder: Path, seed: int, overlays: ImageSet, task: Task) -> list[dict[str, object]] | str:
     """Edit one image and save it; return its record, or the reason why it could not be read."""
-    query_id, source_id, path = task
+    query_id, source_id, path, settings = task
     other_images = FileOverlays(overlays)
     try:
         image = shrink(decode_rgb(path, short_side=TUNED_SIDE // 2), TUNED_SIDE)

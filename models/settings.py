@@ -5,19 +5,21 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveFloat, model_validator
 
-from augmentations.settings import AugmentationSettings, Family
+from augmentations.settings import AugmentationSettings, EditFamily, Table
 from data.settings import Settings
-from models.objectives.settings import PAIRWISE, ArcFaceSettings, ObjectiveChoice, SvmaxSettings
+from models.objectives.settings import PAIRWISE, ArcFaceSettings, KoleoSettings, ObjectiveChoice, SvmaxSettings
 
+MIXABLE = ("arcface", "softmax", "infonce")  # objectives that images of two classes at once go with
 MIN_IMAGE_SIZE, MAX_IMAGE_SIZE = 16, 8192  # pixels per side
 
 
 class DescriptorSettings(Settings):
-    """A trained descriptor: timm backbone → GeM → linear layer without bias → L2 normalisation (ISC2021 paper, 2.2).
+    """A trained descriptor: timm backbone → GeM → linear layer → L2 normalisation (ISC2021 paper, 2.2).
 
     Attributes:
         backbone: A model name of timm, or `hf-hub:owner/name`.
-        weights: "none", "pretrained" (timm's own) or a local .pth, .pt or .safetensors file.
+        weights: "none", "pretrained" (timm's own) or a local .pth, .pt, .tar or .safetensors file: a backbone's, or a whole
+            descriptor's, of which the backbone's are taken.
         dimensions: Dimension of the vector; None omits the linear layer, so that the vector is the pooled one (MultiGrain).
         pooling_exponent: GeM's p, or its initial value if it is trained.
         train_pooling_exponent: Whether p is trained.
@@ -25,6 +27,7 @@ class DescriptorSettings(Settings):
             quarter of the dimensions ("shared", to compare); None for unrotated images alone.
         whiten: Whether PCA whitening is fitted on unlabelled training images after training (MultiGrain, section 3.4).
         model_args: Further arguments of timm.create_model, such as `{output_stride: 16}`.
+        projection_bias: Whether the linear layer has a bias, as some published descriptors do; None for no.
         frozen_statistics: Whether the backbone's batch normalisations keep their initial statistics during training, which suits
             pretrained weights and small batches. None for no.
         mean: Mean per colour channel that is subtracted from pixels in 0…1; None for the backbone's own.
@@ -35,6 +38,7 @@ class DescriptorSettings(Settings):
     weights: str = "none"
     dimensions: int | None = Field(256, ge=2, le=65_536)
     model_args: dict[str, Any] | None = None
+    projection_bias: bool | None = None
     frozen_statistics: bool | None = None
     mean: tuple[float, float, float] | None = None
     std: tuple[PositiveFloat, PositiveFloat, PositiveFloat] | None = None
@@ -48,6 +52,8 @@ class DescriptorSettings(Settings):
         if self.domains and (self.dimensions is None or self.dimensions % 4 or self.dimensions < 8):
             needed = "a multiple of 4, at least 8"
             raise ValueError(f"domains: the 4 rotations share the dimensions, which must be {needed}; found {self.dimensions}")
+        if self.domains and self.projection_bias:
+            raise ValueError("projection_bias goes with one head: leave it or domains out")
         if self.domains and self.whiten:
             raise ValueError("whiten goes with one head: leave domains out, or leave whitening to step 03 (eigen_power)")
         return self
@@ -105,6 +111,8 @@ class SamplingSettings(Settings):
             class has fewer (IDEAL, section 5.1).
         copies: Edited versions of each image; only with "repeated".
         per_class: Images of each class; only with "pk".
+        clean: Whether the first of an image's copies is unedited: clean and edited views of one image together; only with
+            "repeated". None for no.
         iterations: Batches in an epoch, from as many passes over the images as they take (MultiGrain, section 4.1: 5005 for
             repeated and uniform sampling alike); None for one pass.
     """
@@ -112,6 +120,7 @@ class SamplingSettings(Settings):
     kind: Literal["epoch", "repeated", "pk"] = "epoch"
     copies: int = Field(3, ge=2)
     per_class: int = Field(4, ge=2)
+    clean: bool | None = None
     iterations: int | None = Field(None, ge=1)
 
     @property
@@ -121,8 +130,8 @@ class SamplingSettings(Settings):
 
     @model_validator(mode="after")
     def _keys_of_the_kind(self) -> "SamplingSettings":
-        for key, kind in (("copies", "repeated"), ("per_class", "pk")):
-            if key in self.model_fields_set and self.kind != kind:
+        for key, kind in (("copies", "repeated"), ("clean", "repeated"), ("per_class", "pk")):
+            if key in self.model_fields_set and getattr(self, key) is not None and self.kind != kind:
                 raise ValueError(f"{key} goes with kind {kind}, not with kind {self.kind}")
         return self
 
@@ -155,6 +164,20 @@ class OptimizerSettings(Settings):
     clip_norm: float = Field(1.0, gt=0)
 
 
+class MixSettings(Settings):
+    """Images that show two of a batch's images at once; the loss is that of both, weighted by how much of each there is (SSCD).
+
+    Attributes:
+        kind: "mixup", the weighted mean of both; "cutmix", a box of one in the other.
+        probability: Share of the batches that are mixed.
+        alpha: λ, how much is the image's own, is drawn from Beta(α, α).
+    """
+
+    kind: Literal["mixup", "cutmix"]
+    probability: float = Field(0.5, gt=0, le=1)
+    alpha: float = Field(1.0, gt=0)
+
+
 class SchedulerSettings(Settings):
     """How the learning rate changes.
 
@@ -167,6 +190,8 @@ class SchedulerSettings(Settings):
         warmup_epochs: Length of the linear warm-up in epochs, for "warmup_cosine".
         decay_epochs: Length of the cosine decay in epochs, for "warmup_cosine".
         floor: Final learning rate as a fraction of the initial one, for "warmup_cosine".
+        warmup_steps: Optimiser steps at the beginning of each stage over which all rates rise linearly, with any kind; None for
+            none.
     """
 
     kind: Literal["constant", "plateau", "warmup_cosine", "steps"] = "plateau"
@@ -176,6 +201,7 @@ class SchedulerSettings(Settings):
     warmup_epochs: float = Field(4, ge=0)
     decay_epochs: float = Field(100, gt=0)
     floor: float = Field(1e-3, ge=0, le=1)
+    warmup_steps: int | None = Field(None, ge=1)
 
 
 class StageSettings(Settings):
@@ -288,6 +314,37 @@ class HandmadeModelSettings(HandmadeSettings):
         return HandmadeSettings(kind=self.kind, dimensions=self.dimensions)
 
 
+class FileModelSettings(Settings):
+    """A model of the recipe that is a file: a checkpoint of this project, or a published descriptor (network/published.py).
+
+    Attributes:
+        kind: "file".
+        file: Where it is.
+        embedding: Of this model; None for the recipe's.
+    """
+
+    kind: Literal["file"]
+    file: Path
+    embedding: EmbeddingSettings | None = None
+
+    @property
+    def stages(self) -> tuple[()]:
+        """None: its checkpoint is that of stage 0."""
+        return ()
+
+    @property
+    def weights_file(self) -> Path:
+        """The file itself."""
+        return self.file
+
+    def what_trains(self) -> dict[str, Any]:
+        """The settings that its checkpoint depends on, beside the file's content."""
+        return {"kind": self.kind}
+
+
+UntrainedModelSettings = HandmadeModelSettings | FileModelSettings
+
+
 class ModelSettings(Settings):
     """One model of the recipe.
 
@@ -295,11 +352,17 @@ class ModelSettings(Settings):
         descriptor: The network.
         objective: The training objective.
         svmax: Regulariser added to the objective; None for none.
+        koleo: Entropy term added to the objective; None for none.
+        mix: Images that show two of the batch at once; None for none.
+        weight_average: Decay, 0…1, of an exponential moving average of the weights over each stage's steps, which is validated,
+            embeds, and begins the next stage; None for the last weights.
         turn: Whether every training image is rotated by a random multiple of 90°: rotation as augmentation, not as domains.
         sampling: Which images make up a batch.
-        edits: Family of edits.
+        edits: Table of edits.
         extra_edits: Whether edits beyond the paper's are also drawn.
         teacher: File of a descriptor whose vectors of the clean training images are the class rows of stages that say so.
+        without_edits: Families of edits that are left out, so that queries made with them measure what the others teach; None for
+            none.
         optimizer: The optimisers.
         scheduler: The learning-rate schedule.
         precision: "32", or the mixed precision of training.
@@ -318,11 +381,15 @@ class ModelSettings(Settings):
     descriptor: DescriptorSettings
     objective: ObjectiveChoice = ArcFaceSettings()
     svmax: SvmaxSettings | None = None
+    koleo: KoleoSettings | None = None
+    mix: MixSettings | None = None
+    weight_average: float | None = Field(None, gt=0, lt=1)
     turn: bool = False
     sampling: SamplingSettings = SamplingSettings()
-    edits: Family = "query"
+    edits: Table = "query"
     extra_edits: bool = False
     teacher: Path | None = None
+    without_edits: tuple[EditFamily, ...] | None = None
     optimizer: OptimizerSettings = OptimizerSettings()
     scheduler: SchedulerSettings = SchedulerSettings()
     precision: Literal["32", "bf16", "16"] = "32"
@@ -344,7 +411,11 @@ class ModelSettings(Settings):
     def edits_of(self, stage: StageSettings, intensity: float) -> AugmentationSettings:
         """Return the settings of a stage's edits at an intensity, 0…1."""
         return AugmentationSettings(
-            family=self.edits, intensity=intensity, extra=self.extra_edits, probabilities=stage.edit_probabilities
+            family=self.edits,
+            intensity=intensity,
+            extra=self.extra_edits,
+            probabilities=stage.edit_probabilities,
+            without=self.without_edits,
         )
 
     def what_trains(self) -> dict[str, Any]:
@@ -387,6 +458,12 @@ class ModelSettings(Settings):
             raise ValueError("multigrain compares copies of one image: set sampling.kind to repeated, or use objective margin")
         if self.descriptor.domains and positives != "class":
             raise ValueError(f"domains are for objectives that compare pairs ({', '.join(PAIRWISE)}), not {kind}")
+        if self.descriptor.domains and getattr(self.objective, "memory", None):
+            raise ValueError("objective.memory would hold all domains' embeddings together: leave memory or domains out")
+        if self.mix and kind not in MIXABLE:
+            raise ValueError(f"mix goes with the objectives {', '.join(MIXABLE)}, not with {kind}")
+        if self.mix and getattr(self.objective, "memory", None):
+            raise ValueError("mix would put mixed images into objective.memory: leave one of them out")
         if self.descriptor.domains and self.turn:
             raise ValueError("turn would mix the rotations that domains keep apart: use one of them")
         group = sampling.group
@@ -406,7 +483,7 @@ class ModelSettings(Settings):
         return self
 
 
-WEIGHTS_SUFFIXES = (".pth", ".pt", ".safetensors")
+WEIGHTS_SUFFIXES = (".pth", ".pt", ".tar", ".safetensors")
 
 
 def is_local(weights: str) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 from augmentations.edits.registry import Image, edit
 
 
-@edit
+@edit("policy")
 def auto_augment(image: Image, seed: int) -> Image:
     """Apply torchvision's AutoAugment with the ImageNet policy; its draws depend on `seed` only."""
     import torch  # imported here: only this edit needs torch

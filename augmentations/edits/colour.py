@@ -12,7 +12,7 @@ LIGHTING_VALUES = np.array([0.2175, 0.0188, 0.0045], np.float32)
 LIGHTING_VECTORS = np.array([[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]], np.float32)
 
 
-@edit
+@edit("colour")
 def color_jitter(image: Image, brightness: float, contrast: float, saturation: float) -> Image:
     """Change brightness, contrast (about the mean grey) and saturation (about each pixel's grey), in this order.
 
@@ -28,33 +28,33 @@ def color_jitter(image: Image, brightness: float, contrast: float, saturation: f
     return as_uint8(cv2.transform(image, matrix))
 
 
-@edit
+@edit("colour")
 def grayscale(image: Image) -> Image:
     """Replace all three channels by the luminosity."""
     return as_uint8(cv2.cvtColor(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB))
 
 
-@edit
+@edit("colour")
 def opacity(image: Image, level: float) -> Image:
     """Blend with white: a `level` of 1 keeps the image, 0 gives white."""
     return as_uint8(cv2.convertScaleAbs(image, alpha=level, beta=255 * (1 - level)))
 
 
-@edit
+@edit("channels")
 def invert_channels(image: Image, red: bool, green: bool, blue: bool) -> Image:
     """Invert the chosen channels: 255 − value."""
     values = np.arange(256, dtype=np.uint8)[:, None] ^ np.array([255 * red, 255 * green, 255 * blue], np.uint8)
     return as_uint8(cv2.LUT(image, values[None]))
 
 
-@edit
+@edit("channels")
 def swap_channels(image: Image, order: list[int]) -> Image:
     """Replace channel i by channel order[i]; a channel may be used more than once."""
     channels = cv2.split(image)
     return as_uint8(cv2.merge([channels[index] for index in order]))
 
 
-@edit
+@edit("channels")
 def shift_channels(image: Image, down: float, right: float) -> Image:
     """Shift red by (down, right) and blue the opposite way, as fractions of the short side; the border is cropped."""
     height, width = image.shape[:2]
@@ -69,7 +69,7 @@ def shift_channels(image: Image, down: float, right: float) -> Image:
     return np.stack([part(0, i, j), part(1, 0, 0), part(2, -i, -j)], axis=2)
 
 
-@edit
+@edit("colour")
 def pca_lighting(image: Image, weights: list[float]) -> Image:
     """Add `weights` [3] × eigenvalues along the principal components of ImageNet's colours."""
     shift = 255 * LIGHTING_VECTORS @ (np.array(weights, np.float32) * LIGHTING_VALUES)
@@ -77,7 +77,7 @@ def pca_lighting(image: Image, weights: list[float]) -> Image:
     return as_uint8(cv2.LUT(image, np.clip(values.round(), 0, 255).astype(np.uint8)[None]))
 
 
-@edit
+@edit("colour")
 def photo_filter(image: Image, tint: list[float], gamma: float, fade: float, vignette: float) -> Image:
     """Imitate a photo app's filter: a factor per channel (`tint` [3]), gamma, faded blacks (0…1) and darker corners (0…1)."""
     curve = np.arange(256, dtype=np.float32)[:, None] / 255

@@ -4,6 +4,7 @@ import math
 
 import cv2
 import numpy as np
+from numpy.typing import NDArray
 
 from augmentations.edits.registry import Image, edit
 from data.pixels import as_uint8
@@ -11,25 +12,25 @@ from data.pixels import as_uint8
 MIN_SIDE_PIXELS = 8
 
 
-@edit
+@edit("geometry")
 def scale(image: Image, factor: float) -> Image:
     """Shrink the image by `factor`, 0…1, to no less than MIN_SIDE_PIXELS per side."""
     return _resize(image, round(image.shape[1] * factor), round(image.shape[0] * factor))
 
 
-@edit
+@edit("flip")
 def hflip(image: Image) -> Image:
     """Mirror left and right."""
     return as_uint8(cv2.flip(image, 1))
 
 
-@edit
+@edit("flip")
 def vflip(image: Image) -> Image:
     """Mirror top and bottom."""
     return as_uint8(cv2.flip(image, 0))
 
 
-@edit
+@edit("geometry")
 def rotate(image: Image, degrees: float) -> Image:
     """Rotate counter-clockwise by `degrees` and crop to the largest upright rectangle without black corners."""
     height, width = image.shape[:2]
@@ -41,7 +42,7 @@ def rotate(image: Image, degrees: float) -> Image:
     return as_uint8(cv2.warpAffine(image, matrix, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101))
 
 
-@edit
+@edit("geometry")
 def rotate_whole(image: Image, degrees: float, colour: list[int]) -> Image:
     """Rotate counter-clockwise by `degrees` on a canvas that contains the whole image; the corners get the RGB `colour`."""
     height, width = image.shape[:2]
@@ -56,7 +57,7 @@ def rotate_whole(image: Image, degrees: float, colour: list[int]) -> Image:
     return as_uint8(turned)
 
 
-@edit
+@edit("geometry")
 def perspective(image: Image, corner_shifts: list[list[float]], crop_border: bool) -> Image:
     """Move the corners by `corner_shifts` [4, 2] = (x, y), as fractions of the short side.
 
@@ -75,7 +76,7 @@ def perspective(image: Image, corner_shifts: list[list[float]], crop_border: boo
     return as_uint8(warped)
 
 
-@edit
+@edit("crop")
 def crop(image: Image, x1: float, y1: float, x2: float, y2: float) -> Image:
     """Crop to the corners (x1, y1) and (x2, y2), fractions of width and height; at least MIN_SIDE_PIXELS per side remain."""
     height, width = image.shape[:2]
@@ -84,7 +85,7 @@ def crop(image: Image, x1: float, y1: float, x2: float, y2: float) -> Image:
     return image[top:bottom, left:right].copy()  # a crop of whole rows would otherwise be a view of the input
 
 
-@edit
+@edit("crop")
 def resized_crop(image: Image, area: float, ratio: float, x: float, y: float) -> Image:
     """Crop to `area` × the image's area at aspect `ratio` (width / height), placed by (x, y), 0…1, from the top left."""
     height, width = image.shape[:2]
@@ -94,14 +95,14 @@ def resized_crop(image: Image, area: float, ratio: float, x: float, y: float) ->
     return image[top : top + part_height, left : left + part_width].copy()  # never a view of the input
 
 
-@edit
+@edit("frame")
 def pad(image: Image, width_share: float, height_share: float, colour: list[int]) -> Image:
     """Add a border of one RGB colour, fractions of width and height wide on each side."""
     x, y = round(image.shape[1] * width_share), round(image.shape[0] * height_share)
     return as_uint8(cv2.copyMakeBorder(image, y, y, x, x, cv2.BORDER_CONSTANT, value=colour))
 
 
-@edit
+@edit("frame")
 def pad_to_square(image: Image, colour: list[int]) -> Image:
     """Add borders of one RGB colour until the image is square."""
     height, width = image.shape[:2]
@@ -109,7 +110,7 @@ def pad_to_square(image: Image, colour: list[int]) -> Image:
     return as_uint8(cv2.copyMakeBorder(image, y // 2, y - y // 2, x // 2, x - x // 2, cv2.BORDER_CONSTANT, value=colour))
 
 
-@edit
+@edit("frame")
 def letterbox(image: Image, width: float, height: float, colour: list[int] | None) -> Image:
     """Centre the image on a canvas `width` and `height` times as large (each at least 1).
 
@@ -126,6 +127,42 @@ def letterbox(image: Image, width: float, height: float, colour: list[int] | Non
     left, top = (size[0] - wide) // 2, (size[1] - tall) // 2
     canvas[top : top + tall, left : left + wide] = image
     return canvas
+
+
+@edit("warp")
+def lens(image: Image, strength: float) -> Image:
+    """Bend the image as a wide-angle lens does (strength above 0) or the other way (below 0); the corners move most."""
+    height, width = image.shape[:2]
+    y, x = np.meshgrid(np.linspace(-1, 1, height), np.linspace(-1, 1, width), indexing="ij")
+    factor = (1 + strength * (x * x + y * y)) / (1 + max(0.0, 2 * strength))  # so that no corner comes from outside
+    return _remap(image, (x * factor + 1) / 2 * (width - 1), (y * factor + 1) / 2 * (height - 1))
+
+
+@edit("warp")
+def wave(image: Image, amplitude: float, periods: float, upright: bool) -> Image:
+    """Let rows, or with `upright` columns, swing by `amplitude` of the short side, so often over the image."""
+    height, width = image.shape[:2]
+    y, x = np.meshgrid(np.arange(height, dtype=np.float64), np.arange(width, dtype=np.float64), indexing="ij")
+    reach = amplitude * min(height, width)
+    if upright:
+        return _remap(image, x, y + reach * np.sin(2 * np.pi * periods * x / width))
+    return _remap(image, x + reach * np.sin(2 * np.pi * periods * y / height), y)
+
+
+@edit("warp")
+def shear(image: Image, share: float) -> Image:
+    """Lean the image sideways: its top moves by `share` of the height, −1…1, and the wedges at the sides are cut off."""
+    height, width = image.shape[:2]
+    lean = float(np.clip(share * height, MIN_SIDE_PIXELS - width, width - MIN_SIDE_PIXELS))
+    matrix = np.array([[1, lean / height, -max(0.0, lean)], [0, 1, 0]])
+    size = max(MIN_SIDE_PIXELS, width - math.ceil(abs(lean))), height
+    return as_uint8(cv2.warpAffine(image, matrix, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101))
+
+
+def _remap(image: Image, x: NDArray[np.float64], y: NDArray[np.float64]) -> Image:
+    """The image's colours at the places x and y [h, w] in pixels; beyond its edges, its mirror image's."""
+    places = x.astype(np.float32), y.astype(np.float32)
+    return as_uint8(cv2.remap(image, *places, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101))
 
 
 def _span(start: float, end: float, length: int) -> tuple[int, int]:

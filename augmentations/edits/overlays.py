@@ -40,7 +40,7 @@ def overlay_onto_image(image: Image, background: Image, opacity: float, size: fl
     return _blend(background, small, np.float32(opacity), x * left, y * top)
 
 
-@edit
+@edit("text")
 def overlay_emoji(image: Image, emoji: int, opacity: float, size: float, x: float, y: float) -> Image:
     """Put AugLy's emoji number `emoji`, modulo their count, on the image: its height is `size` of the image's."""
     side = max(2, round(image.shape[0] * size))
@@ -48,7 +48,7 @@ def overlay_emoji(image: Image, emoji: int, opacity: float, size: float, x: floa
     return _blend(image, picture[:, :, :3], picture[:, :, 3:].astype(np.float32) * np.float32(opacity / 255), x, y)
 
 
-@edit
+@edit("text")
 def overlay_text(image: Image, text: str, font: int, size: float, colour: list[int], opacity: float, x: float, y: float) -> Image:
     """Write `text` in one of AugLy's fonts: its height is `size` of the short side, its upper left corner at (x, y)."""
     mask = text_mask(text, font)
@@ -58,7 +58,7 @@ def overlay_text(image: Image, text: str, font: int, size: float, colour: list[i
     return _blend(image, np.array(colour, np.uint8), mask[..., None].astype(np.float32) * np.float32(opacity / 255), x, y)
 
 
-@edit
+@edit("text")
 def overlay_stripes(
     image: Image, width: float, degrees: float, density: float, line: str, opacity: float, colour: list[int]
 ) -> Image:
@@ -73,7 +73,7 @@ def overlay_stripes(
     return as_uint8(cv2.copyTo(covered, mask.view(np.uint8), image.copy()))
 
 
-@edit
+@edit("frame")
 def meme_format(image: Image, text: str, font: int, caption: float, background: list[int], colour: list[int]) -> Image:
     """Add a caption above the image, `caption` × the image's height high."""
     height, width = image.shape[:2]
@@ -89,7 +89,7 @@ def meme_format(image: Image, text: str, font: int, caption: float, background: 
     return _blend(meme, np.array(colour, np.uint8), mask[..., None].astype(np.float32) / np.float32(255), x, y)
 
 
-@edit
+@edit("frame")
 def onto_screenshot(image: Image, template: int) -> Image:
     """Put the image into one of AugLy's screenshots (`template` modulo their count), which is scaled to fit the image."""
     picture, (left, top, right, bottom) = _screenshots()[template % len(_screenshots())]
@@ -106,7 +106,7 @@ def onto_screenshot(image: Image, template: int) -> Image:
     return as_uint8(page)
 
 
-@edit
+@edit("frame")
 def border(image: Image, width: float, colour: list[int], bar: float) -> Image:
     """Add an app's frame: a border of one colour and a bar with round buttons below, both as fractions of the short side."""
     side = min(image.shape[:2])
@@ -119,7 +119,7 @@ def border(image: Image, width: float, colour: list[int], bar: float) -> Image:
     return as_uint8(framed)
 
 
-@edit
+@edit("text")
 def watermark(image: Image, text: str, font: int, opacity: float, size: float, degrees: float) -> Image:
     """Repeat `text` in white all over the image, rotated by `degrees`; its height is `size` of the short side."""
     height, width = image.shape[:2]
@@ -162,6 +162,33 @@ def sticker(image: Image, overlay: Image, size: float, x: float, y: float, seed:
     inside = inner[..., None].astype(np.float32) / 255
     picture = cv2.resize(overlay, (side, side), interpolation=cv2.INTER_AREA) * inside + 255 * (1 - inside)
     return _blend(image, picture.astype(np.uint8), (outer[..., None] / 255).astype(np.float32), x, y)
+
+
+@edit("cover")
+def hide_boxes(image: Image, share: float, count: int, shade: int, seed: int) -> Image:
+    """Hide `count` boxes of one grey shade, drawn from `seed`; each covers `share` of the image."""
+    height, width = image.shape[:2]
+    rng, result = np.random.default_rng(seed), image.copy()
+    for _ in range(count):
+        ratio = float(np.exp(rng.uniform(-0.7, 0.7)))
+        tall, wide = (min(1.0, (share * ratio) ** 0.5), min(1.0, (share / ratio) ** 0.5))
+        top, left = rng.uniform(0, 1 - tall), rng.uniform(0, 1 - wide)
+        result[int(top * height) : int((top + tall) * height), int(left * width) : int((left + wide) * width)] = shade
+    return result
+
+
+@edit("cover")
+def scribble(image: Image, width: float, strokes: int, colour: list[int], seed: int) -> Image:
+    """Draw smooth strokes over the image by hand; `width` is a share of the short side."""
+    height, wide = image.shape[:2]
+    rng, result = np.random.default_rng(seed), image.copy()
+    for _ in range(strokes):
+        turns = np.cumsum(rng.normal(0, 0.25, 40)) + rng.uniform(0, 2 * np.pi)
+        start = rng.uniform(0, 1, 2) * (wide, height)
+        path = start + np.cumsum(np.stack([np.cos(turns), np.sin(turns)], axis=1) * max(height, wide) / 50, axis=0)
+        thick = max(1, round(width * min(height, wide)))
+        cv2.polylines(result, [path.astype(np.int32)], False, colour, thick, cv2.LINE_AA)
+    return result
 
 
 @lru_cache(maxsize=4096)

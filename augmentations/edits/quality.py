@@ -13,7 +13,7 @@ from data.pixels import as_uint8
 SMOOTHING_KERNEL = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32) / 13  # the kernel of Pillow's sharpness
 
 
-@edit
+@edit("quality")
 def encoding_quality(image: Image, quality: int) -> Image:
     """Encode as JPEG at `quality`, 1…100, and decode again."""
     _, encoded = cv2.imencode(
@@ -22,21 +22,21 @@ def encoding_quality(image: Image, quality: int) -> Image:
     return as_uint8(cv2.imdecode(encoded, cv2.IMREAD_COLOR_RGB))
 
 
-@edit
+@edit("quality")
 def blur(image: Image, radius: float) -> Image:
     """Apply a Gaussian blur; `radius` in pixels of an image with a short side of TUNED_SIDE."""
     sigma = radius * min(image.shape[:2]) / TUNED_SIDE
     return as_uint8(cv2.GaussianBlur(image, (0, 0), sigma) if sigma > 0.1 else image.copy())
 
 
-@edit
+@edit("quality")
 def sharpen(image: Image, factor: float) -> Image:
     """Extrapolate from a smoothed copy by `factor`; 1 changes nothing."""
     smooth = cv2.filter2D(image, -1, SMOOTHING_KERNEL)
     return as_uint8(cv2.addWeighted(image, factor, smooth, 1 - factor, 0))
 
 
-@edit
+@edit("quality")
 def shuffle_pixels(image: Image, share: float, seed: int) -> Image:
     """Permute a fraction `share`, 0…1, of the pixels, chosen by `seed`."""
     flat = image.reshape(-1, 3).copy()
@@ -46,7 +46,7 @@ def shuffle_pixels(image: Image, share: float, seed: int) -> Image:
     return flat.reshape(image.shape)
 
 
-@edit
+@edit("quality")
 def pixelization(image: Image, ratio: float) -> Image:
     """Shrink by `ratio`, 0…1, and enlarge again in blocks."""
     height, width = image.shape[:2]
@@ -54,7 +54,7 @@ def pixelization(image: Image, ratio: float) -> Image:
     return as_uint8(cv2.resize(small, (width, height), interpolation=cv2.INTER_NEAREST))
 
 
-@edit
+@edit("quality")
 def double_compression(image: Image, factor: float, first: int, second: int) -> Image:
     """Encode as JPEG at `factor` × the size, then again at the original size, as when an image passes through several platforms.
 
@@ -67,7 +67,7 @@ def double_compression(image: Image, factor: float, first: int, second: int) -> 
     return encoding_quality(np.asarray(again, np.uint8), second)
 
 
-@edit
+@edit("quality")
 def moire(image: Image, period: float, degrees: float, strength: float) -> Image:
     """Imitate the moiré of a photographed screen: colour stripes with a `period` in pixels at TUNED_SIDE."""
     height, width = image.shape[:2]
@@ -77,3 +77,27 @@ def moire(image: Image, period: float, degrees: float, strength: float) -> Image
     phase = (x * np.cos(turn) + y * np.sin(turn)) * (2 * np.pi / period)
     waves = np.stack([np.sin(phase), np.sin(phase + 2.1), np.sin(phase * 1.03 + 4.2)], axis=2)
     return np.clip(image * (1 + strength * waves), 0, 255).astype(np.uint8)
+
+
+@edit("noise")
+def grain(image: Image, deviation: float, size: float, seed: int) -> Image:
+    """Add the grain of film or of a dark scene, drawn from `seed`; `deviation` in grey levels, `size` in pixels at TUNED_SIDE."""
+    height, width = image.shape[:2]
+    clump = max(1.0, size * min(height, width) / TUNED_SIDE)
+    rows, columns = max(2, round(height / clump)), max(2, round(width / clump))
+    noise = np.random.default_rng(seed).standard_normal((rows, columns), np.float32) * deviation
+    spread = cv2.resize(noise, (width, height), interpolation=cv2.INTER_NEAREST)
+    grained: Image = np.clip(image + spread[..., None], 0, 255).astype(np.uint8)
+    return grained
+
+
+@edit("noise")
+def motion_blur(image: Image, length: float, degrees: float) -> Image:
+    """Smear along a direction, as a moved camera does; `length` in pixels at TUNED_SIDE."""
+    reach = length * min(image.shape[:2]) / TUNED_SIDE
+    side = 2 * int(np.ceil(reach / 2)) + 1
+    kernel, middle = np.zeros((side, side), np.float32), side // 2
+    along = np.array([np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))]) * reach / 2
+    ends = [tuple(np.rint(middle + sign * along).astype(int).tolist()) for sign in (-1, 1)]
+    cv2.line(kernel, ends[0], ends[1], 1.0)
+    return as_uint8(cv2.filter2D(image, -1, kernel / kernel.sum(), borderType=cv2.BORDER_REFLECT_101))

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from augmentations.edits.registry import OTHER_IMAGE, EditFunction
+from augmentations.edits.registry import FAMILY_OF, OTHER_IMAGE, EditFunction
+from augmentations.settings import EditFamily
 
 Parameters = dict[str, Any]
 DrawParameters = Callable[[np.random.Generator, float], Parameters]  # (rng, intensity 0…1) → JSON-serialisable keyword arguments
@@ -37,6 +38,11 @@ class Edit:
     def functions(self) -> tuple[EditFunction, ...]:
         """Return the functions that the row may apply."""
         return (self.function,) if self.alternative is None else (self.function, self.alternative[0])
+
+    @property
+    def family(self) -> EditFamily:
+        """The family of the row's functions."""
+        return FAMILY_OF[self.function.__name__]
 
     @property
     def needs_overlay(self) -> bool:

@@ -23,6 +23,7 @@ from models.settings import (
     DescriptorSettings,
     HandmadeSettings,
     JoinedSettings,
+    is_local,
 )
 
 About = TypeVar("About", DescriptorSettings, HandmadeSettings, JoinedSettings)
@@ -78,11 +79,17 @@ def save_descriptor(path: Path, descriptor: ImageDescriptor, image_size: int, no
 def load_descriptor(path: Path) -> Checkpoint:
     """Build the descriptor that the file describes and load its weights, on the CPU.
 
+    A file that is no safetensors file is read as a published descriptor's (published.py).
+
     Raises:
         UserError: The file is missing or not a checkpoint of this project, or not all weights are finite.
     """
     if not path.is_file():
         raise UserError(f"{path}: no such checkpoint. Train one with step 01.")
+    if path.suffix != ".safetensors" and is_local(path.name):
+        from models.network.published import read_published  # imported here: rarely needed
+
+        return Checkpoint(*read_published(path))
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}

@@ -1,7 +1,6 @@
-"""The trained descriptor: timm backbone → GeM → linear layer without bias → L2 normalisation (ISC2021 paper, 2.2)."""
+"""The trained descriptor: timm backbone → GeM → linear layer → L2 normalisation (ISC2021 paper, 2.2)."""
 
 import difflib
-import pickle
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -9,7 +8,8 @@ from typing import Any
 
 import timm
 import torch
-from safetensors.torch import load_file
+from timm.models import is_model_in_modules
+from timm.models.vision_transformer import VisionTransformer, checkpoint_filter_fn
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -18,9 +18,11 @@ from data.errors import UserError
 from models.device import report_lack_of_memory
 from models.network.base import ImageDescriptor
 from models.network.pooling import GeM
+from models.network.weights_file import read_weights_file, state_of, without_prefixes
 from models.network.whitening import Whitening, whiten
 from models.settings import DescriptorSettings, is_local
 
+TOKENS = ("vision_transformer", "deit")  # timm's modules of ViTs that take images of any size
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -29,7 +31,8 @@ class Descriptor(ImageDescriptor):
 
     With settings.domains (IDEAL, sections 4.1 and 4.3), each image is embedded in its four rotations, each by its own quarter of
     the projection, and the four vectors are concatenated. With settings.whiten (MultiGrain, section 3.4),
-    Φ(e) = S (e / ‖e‖ − µ) is applied before the final L2 normalisation.
+    Φ(e) = S (e / ‖e‖ − µ) is applied before the final L2 normalisation. A backbone of tokens (ViT) gives
+    its class token beside GeM of its patch tokens, as DINO's evaluation of copy detection does.
 
     Args:
         settings: The architecture.
@@ -47,15 +50,20 @@ class Descriptor(ImageDescriptor):
         self.settings: DescriptorSettings = settings
         self.backbone = _build_backbone(settings, load_weights)
         self.pooling = GeM(settings.pooling_exponent, settings.train_pooling_exponent)
-        self.dimensions = settings.dimensions or self.backbone.num_features
+        self.prefix_tokens = int(getattr(self.backbone, "num_prefix_tokens", 0))  # class and register tokens, before the patches
+        last_map = _takes_last_map(settings)
+        width = self.backbone.feature_info.channels()[-1] if last_map else self.backbone.num_features
+        width *= 2 if self.prefix_tokens else 1
+        self.dimensions = settings.dimensions or width
         if settings.dimensions is not None:
             heads = len(DOMAINS) if settings.domains == "shared" else 1
-            self.projection = nn.Linear(self.backbone.num_features, settings.dimensions // heads, bias=False)
+            self.projection = nn.Linear(width, settings.dimensions // heads, bias=bool(settings.projection_bias))
         if settings.whiten:
             self.register_buffer("whitening_mean", torch.zeros(self.dimensions))
             self.register_buffer("whitening_matrix", torch.eye(self.dimensions))
-        self.mean = settings.mean or tuple(self.backbone.pretrained_cfg.get("mean", IMAGENET_MEAN))
-        self.std = settings.std or tuple(self.backbone.pretrained_cfg.get("std", IMAGENET_STD))
+        published: dict[str, Any] = getattr(self.backbone, "pretrained_cfg", None) or self.backbone.default_cfg
+        self.mean = settings.mean or tuple(published.get("mean", IMAGENET_MEAN))
+        self.std = settings.std or tuple(published.get("std", IMAGENET_STD))
 
     def forward(self, images: Tensor, raw: bool = False) -> Tensor:
         """Return unit vectors [n, d], or with `raw` the embeddings before whitening and normalisation.
@@ -82,7 +90,7 @@ class Descriptor(ImageDescriptor):
         return self.pooling.set_exponent_temporarily(exponent)
 
     def features(self, images: Tensor) -> Tensor:
-        """Return the backbone's feature maps of images [n, 3, h, w]: [n, c, h', w'], or with domains [4 n, c, h', w']."""
+        """Return the backbone's feature maps of images [n, 3, h, w]: [n, c, h', w'] or tokens [n, t, c]; with domains 4 n."""
         if not self.settings.domains:
             return self._compute_maps(images)
         if images.shape[2] == images.shape[3]:
@@ -91,12 +99,25 @@ class Descriptor(ImageDescriptor):
         return torch.cat([part.mT if domain % 2 else part for domain, part in enumerate(maps)])  # equal for pooling
 
     def _compute_maps(self, images: Tensor) -> Tensor:
+        if _takes_last_map(self.settings):
+            last: Tensor = self.backbone(images)[-1]
+            return last
         maps: Tensor = self.backbone.forward_features(images)
         return maps
 
+    def _pool(self, features: Tensor) -> Tensor:
+        """Maps [n, c, h, w] → [n, c]; tokens [n, t, c] → the class token and GeM of the patches' [n, 2 c]."""
+        if features.ndim == 4:
+            pooled: Tensor = self.pooling(features)
+            return pooled
+        if not self.prefix_tokens:
+            raise ValueError(f"the backbone gives features {list(features.shape)}, neither maps nor tokens with a class token.")
+        patches = self.pooling(features[:, self.prefix_tokens :].mT[..., None])
+        return torch.cat([features[:, 0].float(), patches], dim=1)
+
     def describe_features(self, features: Tensor, raw: bool = False) -> Tensor:
         """Compute what `forward` returns from the feature maps; only this part depends on the pooling exponent."""
-        pooled = self.pooling(features)
+        pooled = self._pool(features)
         with torch.autocast(features.device.type, enabled=False):
             if self.settings.domains:
                 parts = self._apply_heads(pooled.float())
@@ -157,7 +178,7 @@ def check_image_sizes(descriptor: Descriptor, sizes: Iterable[int]) -> None:
         except (AssertionError, RuntimeError, ValueError, IndexError) as error:
             raise UserError(
                 f"the backbone {descriptor.settings.backbone!r} cannot be trained at image_size {size}: {error} "
-                "Choose a convolutional backbone, which gives maps [n, c, h, w] at any size, or a larger image_size."
+                "Choose a convolutional backbone or a ViT, which take any size, or a larger image_size."
             ) from error
     descriptor.train(was_training)
 
@@ -167,7 +188,7 @@ def _build_backbone(settings: DescriptorSettings, load_weights: bool) -> Any:
     check_backbone(name)
     pretrained = load_weights and settings.weights == "pretrained"
     try:
-        backbone = timm.create_model(name, pretrained=pretrained, num_classes=0, global_pool="", **(settings.model_args or {}))
+        backbone = timm.create_model(name, pretrained=pretrained, **_model_args(settings))
     except Exception as error:  # the hub's client raises many kinds of errors
         if not pretrained and not name.startswith("hf-hub:"):
             given = f" with model_args {settings.model_args}" if settings.model_args else ""
@@ -184,23 +205,25 @@ def _build_backbone(settings: DescriptorSettings, load_weights: bool) -> Any:
     return backbone
 
 
+def _model_args(settings: DescriptorSettings) -> dict[str, Any]:
+    """Arguments of timm.create_model: no classifier and no pooling; a ViT takes images of any size."""
+    chosen = settings.model_args or {}
+    if _takes_last_map(settings):
+        return chosen
+    tokens = not settings.backbone.startswith("hf-hub:") and is_model_in_modules(settings.backbone.split(".")[0], TOKENS)
+    any_size = {"dynamic_img_size": True, "dynamic_img_pad": True} if tokens else {}
+    return {"num_classes": 0, "global_pool": ""} | any_size | chosen
+
+
+def _takes_last_map(settings: DescriptorSettings) -> bool:
+    """Whether the backbone is one of timm's feature extractors, of whose maps the last is taken."""
+    return bool((settings.model_args or {}).get("features_only"))
+
+
 def _load_local(backbone: nn.Module, path: Path) -> None:
-    if not path.is_file():
-        raise UserError(
-            f"{path}: no such weights file. Name a .pth, .pt or .safetensors file, or use weights: none or pretrained."
-        )
-    try:
-        state: Any = load_file(path) if path.suffix == ".safetensors" else torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise UserError(
-            f"{path} is refused: it is damaged, or contains Python objects besides tensors, which could run code when loaded. "
-            "Convert the weights to .safetensors."
-        ) from error
-    except Exception as error:  # damaged files raise many kinds of errors
-        raise UserError(f"{path} cannot be read as a weights file: {error}") from error
-    state = state.get("state_dict", state) if isinstance(state, dict) else state
-    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
-        raise UserError(f"{path} contains no state_dict (tensors by name). Save one with torch.save(model.state_dict(), path).")
+    state = without_prefixes(state_of(read_weights_file(path), path))
+    if isinstance(backbone, VisionTransformer):  # DINO's and DINOv2's own names, position embeddings of another size
+        state = checkpoint_filter_fn(dict(state), backbone)
     own = backbone.state_dict()
     fitting = {key: value.float() for key, value in state.items() if key in own and value.shape == own[key].shape}
     if len(fitting) < len(own):

@@ -78,7 +78,14 @@ def angular_loss(angle: float) -> nn.Module:
 
 
 class NPairLoss(nn.Module):
-    """The mean over all positive pairs (a, p) of log(1 + Σ_n exp(a·n − a·p)), n of other classes (SVMax, equation A1)."""
+    """The mean over all positive pairs (a, p) of log(1 + Σ_n exp((a·n − a·p) / τ)), n of other classes.
+
+    At τ = `temperature` = 1 this is SVMax's equation A1; at others, of unit vectors, InfoNCE (SSCD, 2022, equation 1).
+    """
+
+    def __init__(self, temperature: float = 1.0) -> None:
+        super().__init__()
+        self.temperature = temperature
 
     def forward(self, vectors: Tensor, labels: Tensor) -> Tensor:
         """Compute the scalar loss of vectors [n, d] with labels [n].
@@ -86,7 +93,7 @@ class NPairLoss(nn.Module):
         Raises:
             UserError: No two vectors share a label.
         """
-        products = vectors @ vectors.T
+        products = vectors @ vectors.T / self.temperature
         anchors, positives = find_positive_pairs(labels)
         others = products.masked_fill(labels[:, None] == labels[None], -torch.inf)[anchors]
         own = products[anchors, positives]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from models.objectives.arcface import ArcFace
     from models.objectives.base import Objective
     from models.objectives.margin import MarginLoss
+    from models.objectives.memory import CrossBatchMemory
     from models.objectives.multigrain import MultiGrain, Softmax
     from models.objectives.pairs import PairObjective
 
@@ -116,14 +117,21 @@ class ContrastiveSettings(PairwiseSettings):
     Attributes:
         positive_margin: Positive pairs contribute only beyond this distance.
         negative_margin: Negative pairs contribute only below this distance.
+        memory: Number of embeddings of earlier batches that each image is also compared with (X. Wang et al., Cross-batch memory,
+            2020; as the descriptor track's winner); None for none.
     """
 
     kind: Literal["contrastive"] = "contrastive"
     positive_margin: float = Field(0.0, ge=0, lt=2)
     negative_margin: float = Field(1.0, gt=0, le=2)
+    memory: int | None = Field(None, ge=2)
 
-    def build(self, dimensions: int, classes: int, seed: int) -> "PairObjective":
+    def build(self, dimensions: int, classes: int, seed: int) -> "PairObjective | CrossBatchMemory":
         """Build the objective; see `ObjectiveSettings.build`."""
+        if self.memory is not None:
+            from models.objectives.memory import CrossBatchMemory, contrastive_of_pairs
+
+            return CrossBatchMemory(contrastive_of_pairs(self.positive_margin, self.negative_margin), dimensions, self.memory)
         from models.objectives.pairs import PairObjective, contrastive_loss
 
         return PairObjective(contrastive_loss(self.positive_margin, self.negative_margin))
@@ -185,6 +193,29 @@ class NPairSettings(PairwiseSettings):
         from models.objectives.pairs import NPairLoss, PairObjective
 
         return PairObjective(NPairLoss(), self.normalize)
+
+
+class InfoNceSettings(PairwiseSettings):
+    """InfoNCE, also NT-Xent: the right copy among all other images of the batch (SSCD, 2022, equation 1).
+
+    Attributes:
+        temperature: τ that cosines are divided by.
+        memory: As in ContrastiveSettings.
+    """
+
+    kind: Literal["infonce"] = "infonce"
+    temperature: float = Field(0.05, gt=0)
+    memory: int | None = Field(None, ge=2)
+
+    def build(self, dimensions: int, classes: int, seed: int) -> "PairObjective | CrossBatchMemory":
+        """As in ObjectiveSettings."""
+        if self.memory is not None:
+            from models.objectives.memory import CrossBatchMemory, infonce_of_pairs
+
+            return CrossBatchMemory(infonce_of_pairs(self.temperature), dimensions, self.memory)
+        from models.objectives.pairs import NPairLoss, PairObjective
+
+        return PairObjective(NPairLoss(self.temperature))
 
 
 class AngularSettings(PairwiseSettings):
@@ -289,12 +320,22 @@ class MultiGrainSettings(ObjectiveSettings):
         return ClassRows(held=classes if self.weight > 0 else 0)
 
 
-PairSettings = ContrastiveSettings | TripletSettings | MultiSimilaritySettings | NPairSettings | AngularSettings
+PairSettings = ContrastiveSettings | TripletSettings | MultiSimilaritySettings | NPairSettings | InfoNceSettings | AngularSettings
 AnyObjectiveSettings = ArcFaceSettings | PairSettings | MarginSettings | SoftmaxSettings | MultiGrainSettings
 ObjectiveChoice = Annotated[AnyObjectiveSettings, Field(discriminator="kind")]  # selected by `kind` in a recipe
 PAIRWISE: tuple[str, ...] = tuple(
     settings().kind for settings in get_args(AnyObjectiveSettings) if issubclass(settings, PairwiseSettings)
 )  # kinds that compare images of one class
+
+
+class KoleoSettings(Settings):
+    """The KoLeo entropy term, beside any objective.
+
+    Attributes:
+        weight: λ; SSCD takes 30 beside InfoNCE.
+    """
+
+    weight: float = Field(ge=0)
 
 
 class SvmaxSettings(Settings):

@@ -7,12 +7,10 @@ from typing import Protocol
 
 from lightning_fabric import Fabric
 
-from augmentations.dataset import EpochBatches, Key
+from augmentations.dataset import MAX_REPETITIONS_PER_PASS, EpochBatches, Key
 from augmentations.sampling import pk_batches, repeated_batches
 from models.settings import ModelSettings, SamplingSettings, StageSettings
 from models.training.state import Progress
-
-MAX_REPETITIONS_PER_PASS = 1_000_000  # more than any pass has of one image
 
 
 class Batches(Protocol):

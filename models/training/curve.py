@@ -12,7 +12,7 @@ from data.files import whole_file
 from models.training.files import CURVE
 
 BOARD_FOLDER = "tensorboard"
-CLOSING_COLUMNS = ("validation", "ended_by")
+CLOSING_COLUMNS = ("validation", "ended_by", "warning")
 BOARD_COLUMNS = ("loss", "learning_rate", "images_per_second", "classes", "validation")
 
 
@@ -34,6 +34,7 @@ class EpochRow:
         logs: The objective's own figures, one column each.
         validation: µAP on the synthetic queries; None if not measured.
         ended_by: In the stage's last epoch "loss", "plateau", "epochs" or "minutes", or "start" in stage 0; otherwise "".
+        warning: What is wrong at the stage's end and what to try; empty where nothing is.
     """
 
     stage: int
@@ -49,6 +50,7 @@ class EpochRow:
     logs: dict[str, float] = field(default_factory=dict)
     validation: float | None = None
     ended_by: str = ""
+    warning: str = ""
 
     def columns(self) -> dict[str, Any]:
         """Return all values by column name."""

@@ -13,13 +13,12 @@ from data.loader import CleanImages
 from data.process import choose_workers
 from models.network.checkpoint import save_descriptor
 from models.network.handmade import IMAGE_SIZE, HandmadeDescriptor
-from models.settings import HandmadeModelSettings
+from models.settings import HandmadeModelSettings, HandmadeSettings
 from models.training.files import stage_checkpoint
 
 MAX_WHITENING_IMAGES = 20_000
 
 
-@torch.no_grad()
 def whiten_handmade(settings: HandmadeModelSettings, images: ImageSet, folder: Path, workers: int | None) -> Path:
     """Fit the whitening and write the checkpoint of stage 0.
 
@@ -35,20 +34,38 @@ def whiten_handmade(settings: HandmadeModelSettings, images: ImageSet, folder: P
     Raises:
         UserError: No more images can be read than the descriptor has dimensions.
     """
-    descriptor = HandmadeDescriptor(settings.descriptor_settings()).eval()
-    chosen = images.select(images.ids[:MAX_WHITENING_IMAGES])
+    descriptor, count = fit_handmade(settings.descriptor_settings(), images.select(images.ids[:MAX_WHITENING_IMAGES]), workers)
+    path = stage_checkpoint(folder, 0)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save_descriptor(path, descriptor, IMAGE_SIZE, {"whitened_on": count})
+    return path
+
+
+@torch.no_grad()
+def fit_handmade(settings: HandmadeSettings, images: ImageSet, workers: int | None) -> tuple[HandmadeDescriptor, int]:
+    """Whiten a descriptor made by hand.
+
+    Args:
+        settings: The descriptor.
+        images: Training images.
+        workers: As in `whiten_handmade`.
+
+    Returns:
+        The descriptor, and how many of the images could be read.
+
+    Raises:
+        UserError: No more images can be read than the descriptor has dimensions.
+    """
+    descriptor = HandmadeDescriptor(settings).eval()
     features = []
     for pixels, readable in tqdm(
-        DataLoader(CleanImages(chosen, IMAGE_SIZE), 128, num_workers=choose_workers(workers)), leave=False
+        DataLoader(CleanImages(images, IMAGE_SIZE), 128, num_workers=choose_workers(workers)), leave=False
     ):
         batch = normalize_pixels(pixels[readable], descriptor.mean, descriptor.std)
         if len(batch):
             features.append(descriptor(batch, raw=True))
     if not features:
-        raise UserError(f"none of {len(chosen)} training images can be read; the first is {chosen.paths[0]}. Replace them.")
+        raise UserError(f"none of {len(images)} training images can be read; the first is {images.paths[0]}. Replace them.")
     found = torch.cat(features)
     descriptor.whiten(found)
-    path = stage_checkpoint(folder, 0)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    save_descriptor(path, descriptor, IMAGE_SIZE, {"whitened_on": len(found)})
-    return path
+    return descriptor, len(found)

@@ -18,7 +18,9 @@ from models.distributed import gather_rows, sum_over_processes
 from models.network.descriptor import Descriptor
 from models.objectives.base import Objective, ObjectiveOutput
 from models.objectives.domains import sum_over_domains
-from models.settings import ModelSettings, StageSettings
+from models.settings import MixSettings, ModelSettings, StageSettings
+from models.training.averaging import WeightAverage
+from models.training.mixing import draw_share, mix_batch
 from models.training.schedule import EpochSchedule, build_optimizers
 
 Figures = dict[str, Tensor | float]  # figures of one batch, by name
@@ -37,6 +39,8 @@ class Learner:
         schedule: The learning-rate schedule of the stage.
         clip_norm: Maximum norm of the gradient of all parameters together.
         turn: Whether each image is rotated by a random multiple of 90°.
+        mix: How batches are mixed; None for not at all.
+        average: The moving average of the weights; None for none.
     """
 
     fabric: Fabric
@@ -47,6 +51,8 @@ class Learner:
     schedule: EpochSchedule
     clip_norm: float
     turn: bool
+    mix: MixSettings | None = None
+    average: WeightAverage | None = None
 
     def state(self) -> dict[str, Any]:
         """Return everything that training changes: weights, optimisers, schedule, gradient scaler and random states."""
@@ -57,7 +63,7 @@ class Learner:
             "schedule": self.schedule.state_dict(),
             "precision": self.fabric.strategy.precision.state_dict(),
             "random": [torch.get_rng_state()] + ([torch.cuda.get_rng_state()] if torch.cuda.is_available() else []),
-        }
+        } | ({} if self.average is None else {"average": self.average.state()})
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore a saved state, except the descriptor's weights, which are loaded already.
@@ -76,6 +82,8 @@ class Learner:
                 ) from error
             _arrange_like_parameters(getattr(optimizer, "optimizer", optimizer))
         self.schedule.load_state_dict(state["schedule"])
+        if self.average is not None:
+            self.average.restore(state["average"])
         self.fabric.strategy.precision.load_state_dict(state["precision"])
         torch.set_rng_state(state["random"][0])
         if torch.cuda.is_available() and len(state["random"]) > 1:
@@ -96,8 +104,18 @@ class Learner:
         images = normalize_pixels(pixels.to(device, non_blocking=True), self.descriptor.mean, self.descriptor.std)
         if self.turn:
             images = rotate_to_domains(images, torch.randint(len(DOMAINS), (len(images),)))
-        embeddings = self.network(images, raw=True)
         labels, instances = labels.to(device, non_blocking=True), instances.to(device, non_blocking=True)
+        share = self.fabric.broadcast(draw_share(self.mix)) if self.mix else None  # one for the batch of all processes
+        if self.mix is None or share is None:
+            return self._compare(self.network(images, raw=True), labels, instances)
+        mixed = mix_batch(images, share, self.mix.kind == "cutmix")
+        embeddings = self.network(mixed.images, raw=True)
+        own = self._compare(embeddings, labels, instances)
+        others = self._compare(embeddings, labels[mixed.partner], instances[mixed.partner])
+        return ObjectiveOutput(mixed.share * own.loss + (1 - mixed.share) * others.loss, own.logs)
+
+    def _compare(self, embeddings: Tensor, labels: Tensor, instances: Tensor) -> ObjectiveOutput:
+        """The loss of all processes' embeddings; these [n, d], or with domains [4, n, d / 4], are this process's part."""
         with self.fabric.autocast():
             if not self.objective.takes_local_batch:
                 embeddings = gather_rows(embeddings.transpose(0, -2)).transpose(0, -2)  # [n, d] or, with domains, [4, n, d / 4]
@@ -142,6 +160,8 @@ class Learner:
         for optimizer in self.optimizers:
             optimizer.step()
             optimizer.zero_grad()
+        if self.average is not None:
+            self.average.update()
         return images, figures
 
     def _clip(self) -> None:
@@ -186,7 +206,9 @@ def build_learner(
     optimizers = build_optimizers(descriptor, objective, settings.optimizer, factor, fused)
     wrapped = [fabric.setup_optimizers(optimizer) for optimizer in optimizers]
     schedule = EpochSchedule(optimizers, settings.scheduler, last and last / factor)
-    return Learner(fabric, descriptor, network, objective, wrapped, schedule, settings.optimizer.clip_norm, settings.turn)
+    average = None if settings.weight_average is None else WeightAverage(descriptor, settings.weight_average)
+    clip_norm, turn = settings.optimizer.clip_norm, settings.turn
+    return Learner(fabric, descriptor, network, objective, wrapped, schedule, clip_norm, turn, settings.mix, average)
 
 
 def read_figures(batches: list[Figures]) -> list[dict[str, float]]:

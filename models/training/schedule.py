@@ -68,7 +68,7 @@ class EpochSchedule:
 
     Args:
         optimizers: The optimisers, with their initial learning rates.
-        settings: Kind and parameters of the schedule.
+        settings: Kind and parameters of the schedule; with `warmup_steps` the first steps have a fraction of its rates.
         fall_to: With kind "constant", the fraction of the initial rates to which they fall, by a cosine over the stage's budget;
             None for constant rates.
     """
@@ -77,30 +77,39 @@ class EpochSchedule:
         self, optimizers: Sequence[torch.optim.Optimizer], settings: SchedulerSettings, fall_to: float | None = None
     ) -> None:
         self.settings, self.optimizers, self.fall_to = settings, optimizers, fall_to
+        self.warming = False
         self.start = [float(group["lr"]) for group in self._groups()]
         self.plateaus = [
             torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=settings.factor, patience=settings.patience)
             for optimizer in optimizers
         ]
 
-    def before_step(self, epochs_done: float, budget_spent: float = 0.0) -> None:
+    def before_step(self, epochs_done: float, budget_spent: float = 0.0, steps_done: int = 0) -> None:
         """Set the rates of the kinds "warmup_cosine" and "steps", or those that fall with the budget.
 
         Args:
             epochs_done: Epochs of the stage that are done, with fractions.
             budget_spent: Fraction of the stage's budget that is spent, 0…1.
+            steps_done: Steps of the stage that are done; of w warm-up steps, step k = 0, 1, … has (k + 1) / w of the rates.
         """
+        before, warm = self.warming, min(1.0, (steps_done + 1) / (self.settings.warmup_steps or 1))
+        self.warming = warm < 1
         if self.settings.kind in ("warmup_cosine", "steps"):
             passed = sum(milestone <= epochs_done for milestone in self.settings.milestones)
             steps = self.settings.kind == "steps"
             share = self.settings.factor**passed if steps else warmup_cosine(epochs_done, self.settings)
-            self._scale(share)
+            self._scale(warm * share)
         elif self.fall_to is not None:
-            self._scale(cosine(budget_spent, self.fall_to))
+            self._scale(warm * cosine(budget_spent, self.fall_to))
+        elif self.warming or before:
+            self._scale(warm)
 
     def after_epoch(self, loss: float) -> None:
-        """Update the rates of the kind "plateau" with the mean loss of an epoch (ISC2021 paper: factor 0.9, patience 2)."""
-        if self.settings.kind == "plateau":
+        """Update the rates of the kind "plateau" with the mean loss of an epoch (ISC2021 paper: factor 0.9, patience 2).
+
+        While rates warm up, no loss lowers them.
+        """
+        if self.settings.kind == "plateau" and not self.warming:
             for plateau in self.plateaus:
                 plateau.step(loss)
 
@@ -114,13 +123,14 @@ class EpochSchedule:
 
     def state_dict(self) -> dict[str, Any]:
         """Return what training changes."""
-        return {"plateaus": [plateau.state_dict() for plateau in self.plateaus], "start": self.start}
+        return {"plateaus": [plateau.state_dict() for plateau in self.plateaus], "start": self.start, "warming": self.warming}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` returned."""
         for plateau, saved in zip(self.plateaus, state["plateaus"], strict=True):
             plateau.load_state_dict(saved)
         self.start = list(state["start"])
+        self.warming = bool(state.get("warming", False))  # states from before have none
 
 
 def warmup_cosine(epoch: float, settings: SchedulerSettings) -> float:

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -126,7 +127,8 @@ def run_stage(run: StageRun, progress: Progress) -> list[EpochRow]:
         if _validation_due(run.stage, progress):
             saver.save(progress, pending)  # first: a validation that ends the process must not come again at each restart
             pending = []
-            score = run.validate()
+            with run.learner.average.applied() if run.learner.average is not None else nullcontext():
+                score = run.validate()
             if score is not None:
                 record_validation(run.folder, replace(row, validation=score))
         if saver.due():
@@ -143,7 +145,8 @@ def _run_epoch(run: StageRun, progress: Progress, stream: Stream, saver: _Saver,
         while progress.batch < batches:
             started, count = time.monotonic(), min(accumulate, batches - progress.batch)
             done = progress.epoch + progress.batch / batches
-            run.learner.schedule.before_step(done, _budget_spent(run.stage, done, progress.seconds))
+            steps = progress.epoch * -(-batches // accumulate) + progress.batch // accumulate
+            run.learner.schedule.before_step(done, _budget_spent(run.stage, done, progress.seconds), steps)
             measure = progress.batch // accumulate % STEPS_PER_MEASUREMENT == 0
             images, figures = run.learner.learn(
                 islice(stream, count), count, lambda loss, rows: _check_loss(run, progress, loss, rows), measure

@@ -19,7 +19,7 @@ from lightning_fabric import Fabric
 from numpy.typing import NDArray
 
 from augmentations.composition import check_probabilities
-from augmentations.dataset import EditedImages, overlay_material
+from augmentations.dataset import EditedImages, normalize_pixels, overlay_material
 from augmentations.domains import DOMAINS
 from augmentations.randomness import derived_seed
 from augmentations.schedule import IntensitySchedule
@@ -33,6 +33,8 @@ from models.device import choose_algorithms, describe_device, report_lack_of_mem
 from models.distributed import report_lost_process, share_buffers
 from models.network.checkpoint import load_descriptor, save_descriptor
 from models.network.descriptor import Descriptor, check_image_sizes
+from models.objectives.base import Objective
+from models.objectives.koleo import Koleo
 from models.objectives.svmax import Svmax
 from models.settings import EmbeddingSettings, ModelSettings, StageSettings
 from models.training.batches import build_batches
@@ -45,6 +47,7 @@ from models.training.files import stage_checkpoint
 from models.training.final_whitening import check_whitening, choose_whitening_images, learn_whitening
 from models.training.launch import launch_fabric
 from models.training.learner import Learner, build_learner, set_up_network
+from models.training.modes import LEAST_AGREEMENT, measure_agreement
 from models.training.stage import StageRun, run_stage
 from models.training.state import (
     ASPECT,
@@ -241,6 +244,9 @@ def _learn_stage(training: _Training, progress: Progress, state: dict[str, Any])
         learner = build_learner(fabric, descriptor, training.network, objective, settings, stage)
         torch.manual_seed(order + progress.stage * (fabric.world_size - 1) + fabric.global_rank)
         edited = _build_edited_images(settings, stage, squares, others, rows, training.labelled, edits)
+        begins = not (progress.stage or progress.epoch or progress.batch)
+        if begins and settings.descriptor.weights != "none":
+            _check_modes(training, squares, rows, stage.image_size)
         if progress.epoch or progress.batch:
             learner.restore(state)
         elif stage.class_rows == "teacher":
@@ -253,18 +259,43 @@ def _learn_stage(training: _Training, progress: Progress, state: dict[str, Any])
         count = len({class_of[row] for row in rows})
         validate = partial(training.validate, stage.image_size)
         run = StageRun(settings, stage, learner, edited, batches, class_of, count, training.folder, training.identity, validate)
-        return run_stage(run, progress), learner
+        ended = run_stage(run, progress)
+        if learner.average is not None:
+            learner.average.apply()
+        return ended, learner
+
+
+def _check_modes(training: _Training, squares: CachedImages, rows: list[int], image_size: int) -> None:
+    """Warn where the weights that training starts from embed otherwise than they learn."""
+    descriptor, device = training.descriptor, training.fabric.device
+    clean = EditedImages(squares, AugmentationSettings(family="none"), image_size, training.seed)
+    pixels = torch.stack([clean[0, row, 0][0] for row in rows[:64]])
+    cosine = measure_agreement(descriptor, normalize_pixels(pixels.to(device), descriptor.mean, descriptor.std))
+    if cosine >= LEAST_AGREEMENT:
+        return
+    trouble = (
+        f"the start's vectors while it learns and when it embeds disagree (mean cosine {cosine:.2f}): the statistics of its "
+        "batch normalisations are not those of its weights, as where they were folded into the convolutions. Take other "
+        "weights, or train with descriptor.frozen_statistics: true."
+    )
+    training.fabric.print(f"  warning: {trouble}", flush=True)
+    started = read_rows(training.folder)
+    if started and training.fabric.global_rank == 0:
+        record_validation(training.folder, _start_row(float(started[0]["validation"]), image_size, trouble))
 
 
 def _validate_stage(training: _Training, last: EpochRow, image_size: int) -> None:
     """Score a stage after all is written, so that what fails here costs this figure only; report how the stage ended."""
     score = training.validate(image_size)
-    if score is not None:
-        last = replace(last, validation=score)
+    last = replace(last, validation=score)
+    troubles = find_troubles(last, read_rows(training.folder))
+    if score is not None or (troubles and training.fabric.global_rank == 0):
+        last = replace(last, warning=" ".join(troubles))
         record_validation(training.folder, last)
         _write_checkpoint(training.folder, last, training.descriptor, image_size)
     _report_end(last, training.settings.stages[last.stage - 1], training.fabric.print)
-    _report_trouble(training.folder, last, training.fabric.print)
+    for trouble in troubles:
+        training.fabric.print(f"  warning: {trouble}", flush=True)
 
 
 def _whiten_again(training: _Training, unlabelled: ImageSet, embedding: EmbeddingSettings) -> None:
@@ -298,9 +329,12 @@ def _write_start(folder: Path, score: float | None, settings: ModelSettings, fab
     if score is None or fabric.global_rank > 0:
         return
     size = settings.stages[0].image_size
-    start = EpochRow(0, 0, 0, 0, 0.0, size, math.nan, 0.0, 0.0, 0.0, validation=score, ended_by="start")
-    append_rows(folder, [start])
+    append_rows(folder, [_start_row(score, size)])
     fabric.print(f"  the start: µAP on synthetic queries {score:.3f} at {size} px, before anything is learnt", flush=True)
+
+
+def _start_row(score: float, image_size: int, warning: str = "") -> EpochRow:
+    return EpochRow(0, 0, 0, 0, 0.0, image_size, math.nan, 0.0, 0.0, 0.0, validation=score, ended_by="start", warning=warning)
 
 
 def _write_stage(folder: Path, rows: list[EpochRow], learner: Learner, image_size: int) -> None:
@@ -325,25 +359,30 @@ def _report_end(last: EpochRow, stage: StageSettings, report: Callable[..., Any]
         report(f"  warning: {notice}", flush=True)
 
 
-def _report_trouble(folder: Path, last: EpochRow, report: Callable[..., Any]) -> None:
-    """Describe what a stage's end should warn of: vectors that collapse, and a stage that ends below an earlier one."""
+def find_troubles(last: EpochRow, rows: list[dict[str, str]]) -> list[str]:
+    """Describe what a stage's end should warn of: vectors that collapse, and a stage that ends below an earlier one.
+
+    Args:
+        last: The stage's last epoch.
+        rows: The curve so far, as text.
+    """
+    troubles = []
     lower, upper, spread = (last.logs.get(name) for name in ("singular_lower", "singular_upper", "mean_singular_value"))
     if lower is not None and upper is not None and spread is not None and spread < lower + COLLAPSE_SHARE * (upper - lower):
-        report(
-            f"  warning: vectors collapse (mean singular value {spread:.3f}; {lower:.3f} of equal ones, {upper:.3f} at most): "
-            "lower optimizer.learning_rate, begin with fewer classes and weaker edits, or use svmax.",
-            flush=True,
+        troubles.append(
+            f"vectors collapse in stage {last.stage} (mean singular value {spread:.3f}; {lower:.3f} of equal ones, {upper:.3f} "
+            "at most): lower optimizer.learning_rate, begin with fewer classes and weaker edits, or use svmax."
         )
-    before = [row for row in read_rows(folder) if int(row["stage"]) < last.stage and row["validation"]]
+    before = [row for row in rows if int(row["stage"]) < last.stage and row["validation"]]
     best = max(before, key=lambda row: float(row["validation"]), default=None)
     if best is not None and last.validation is not None and last.validation < float(best["validation"]):
         named = "the start" if best["stage"] == "0" else f"stage {best['stage']}"
-        report(
-            f"  warning: stage {last.stage} ends at a µAP of {last.validation:.3f}, below the {float(best['validation']):.3f} of "
-            f"{named}: its class rows and edits were not learnt in its time, or what was known is lost. Give it more minutes, "
-            "fewer classes, a lower intensity, or a learning rate that falls (last_learning_rate_factor).",
-            flush=True,
+        troubles.append(
+            f"stage {last.stage} ends at a µAP of {last.validation:.3f}, below the {float(best['validation']):.3f} of {named}: "
+            "its class rows and edits were not learnt in its time, or what was known is lost. Give it more minutes, fewer "
+            "classes, a lower intensity, or a learning rate that falls (last_learning_rate_factor)."
         )
+    return troubles
 
 
 def _seeds_of_stage(identity: Identity, seed: int, stage: int) -> tuple[int, int]:
@@ -357,10 +396,11 @@ def _seeds_of_stage(identity: Identity, seed: int, stage: int) -> tuple[int, int
     return own, own
 
 
-def _build_objective(settings: ModelSettings, descriptor: Descriptor, classes: int, seed: int) -> Svmax:
-    """The recipe's objective; s of SVMax is logged with every one."""
+def _build_objective(settings: ModelSettings, descriptor: Descriptor, classes: int, seed: int) -> Objective:
+    """The recipe's objective with what stands beside it; s of SVMax is logged with every one."""
     dimensions = descriptor.dimensions // (len(DOMAINS) if settings.descriptor.domains else 1)
-    return Svmax(settings.objective.build(dimensions, classes, seed), settings.svmax)
+    objective = Svmax(settings.objective.build(dimensions, classes, seed), settings.svmax)
+    return objective if settings.koleo is None else Koleo(objective, settings.koleo.weight)
 
 
 def _validate(fabric: Fabric, validate: Validate | None, descriptor: Descriptor, image_size: int) -> float | None:
@@ -404,7 +444,7 @@ def _build_edited_images(
     end = stage.intensity if stage.last_intensity is None else stage.last_intensity
     rising = IntensitySchedule(stage.intensity, end, stage.epochs)
     material = overlay_material(squares, others, len(squares) if labelled else rows[-1] + 1)
-    return EditedImages(squares, edits, stage.image_size, seed, material, rising)
+    return EditedImages(squares, edits, stage.image_size, seed, material, rising, bool(settings.sampling.clean))
 
 
 def _rebuild_class_matrix(
@@ -431,7 +471,7 @@ def _rebuild_class_matrix(
     matrix.set_prototypes(found, centroids)
 
 
-def _freeze_class_matrix(objective: Svmax) -> None:
+def _freeze_class_matrix(objective: Objective) -> None:
     """Its rows stay as they are set."""
     matrix = objective.class_matrix()
     if matrix is not None:

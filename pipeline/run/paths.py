@@ -125,6 +125,11 @@ class RunPaths:
         return self.ensemble / "choice.csv"
 
     @property
+    def synthetic_board(self) -> Path:
+        """Baselines, models and the chosen variant on the synthetic queries (CSV)."""
+        return self.ensemble / "synthetic_board.csv"
+
+    @property
     def normalized_queries(self) -> Path:
         """The queries' vectors after query normalisation (HDF5)."""
         return self.folder / "normalized" / "query.h5"

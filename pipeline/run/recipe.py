@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import yaml
 from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError, model_validator
 
-from augmentations.settings import AugmentationSettings
+from augmentations.settings import AugmentationSettings, EditFamily
 from data.errors import UserError
 from data.settings import Settings
-from models.settings import EmbeddingSettings, HandmadeModelSettings, ModelSettings
+from models.settings import EmbeddingSettings, FileModelSettings, HandmadeModelSettings, ModelSettings, UntrainedModelSettings
 from pipeline.run.safe_yaml import read_yaml
 from submissions.settings import EnsembleSettings, NormalizationSettings
 
@@ -61,11 +61,29 @@ class QuerySettings(Settings):
         count: Number of queries, at least 2.
         copies: Number of queries made from validation references, 1 … count; the others copy nothing.
         augmentation: The edits that make the queries.
+        left_out: Families of edits that no model of the recipe learns from: they alone make every second query,
+            `augmentation` without them the others, and choices are made by the mean of both halves' µAP, so that what was
+            not learnt counts as much. None makes all queries with `augmentation`.
     """
 
     count: int = Field(600, ge=2)
     copies: int = Field(300, ge=1)
     augmentation: AugmentationSettings = AugmentationSettings()
+    left_out: tuple[EditFamily, ...] | None = Field(None, min_length=1)
+
+    @property
+    def learnt_edits(self) -> AugmentationSettings:
+        """The edits of the queries that are made with families that may be learnt."""
+        if self.left_out is None:
+            return self.augmentation
+        return self.augmentation.model_copy(update={"without": (*(self.augmentation.without or ()), *self.left_out)})
+
+    @property
+    def left_out_edits(self) -> AugmentationSettings | None:
+        """The edits of every second query; None where all are made alike."""
+        if self.left_out is None:
+            return None
+        return AugmentationSettings(intensity=self.augmentation.intensity, only=self.left_out)
 
     @model_validator(mode="after")
     def _copies_are_queries(self) -> "QuerySettings":
@@ -87,12 +105,16 @@ class ClassSettings(Settings):
 
 
 def _kind_of_model(value: Any) -> str:
-    handmade = isinstance(value, HandmadeModelSettings) or (isinstance(value, dict) and "kind" in value)
-    return "[made by hand]" if handmade else "[trained]"
+    kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
+    if kind is None:
+        return "[trained]"
+    return "[a file]" if kind == "file" else "[made by hand]"
 
 
 AnyModel = Annotated[
-    Annotated[ModelSettings, Tag("[trained]")] | Annotated[HandmadeModelSettings, Tag("[made by hand]")],
+    Annotated[ModelSettings, Tag("[trained]")]
+    | Annotated[HandmadeModelSettings, Tag("[made by hand]")]
+    | Annotated[FileModelSettings, Tag("[a file]")],
     Discriminator(_kind_of_model),
 ]
 
@@ -124,7 +146,7 @@ class Recipe(Settings):
 
     @property
     def trained_models(self) -> dict[str, ModelSettings]:
-        """The models that step 01 trains, by name; without handmade ones."""
+        """The models that step 01 trains, by name; without handmade ones and files."""
         return {name: model for name, model in self.models.items() if isinstance(model, ModelSettings)}
 
     @model_validator(mode="after")
@@ -132,6 +154,21 @@ class Recipe(Settings):
         unknown = [name for name in self.ensemble.weights or {} if name not in self.models]
         if unknown:
             raise ValueError(f"ensemble.weights names {unknown[0]!r}, which is not a model: {', '.join(self.models)}")
+        return self
+
+    @model_validator(mode="after")
+    def _left_out_of_training(self) -> "Recipe":
+        if self.queries.left_out is None:
+            return self
+        from augmentations.composition import list_edits  # imported here: only such recipes need the edits themselves
+
+        for name, model in self.trained_models.items():
+            learnt = {row.family for stage in model.stages for row in list_edits(model.edits_of(stage, stage.intensity))}
+            if both := [family for family in self.queries.left_out if family in learnt]:
+                raise ValueError(
+                    f"queries.left_out names {both[0]!r}, from which the model {name!r} learns: give the model "
+                    f"`without_edits: [{', '.join(both)}]`, or leave {both[0]!r} out of queries.left_out"
+                )
         return self
 
 
@@ -186,9 +223,9 @@ def scale_recipe(recipe: Recipe, share: float) -> Recipe:
         recipe: The whole recipe.
         share: Above 0 and at most 1.
     """
-    models: dict[str, ModelSettings | HandmadeModelSettings] = {}
+    models: dict[str, ModelSettings | UntrainedModelSettings] = {}
     for name, model in recipe.models.items():
-        if isinstance(model, HandmadeModelSettings):
+        if not isinstance(model, ModelSettings):
             models[name] = model
             continue
         stages = [

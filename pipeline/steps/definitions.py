@@ -9,7 +9,7 @@ from pathlib import Path
 
 from data.images import ImageSet, find_images
 from data.layout import GROUND_TRUTH, QUERY_EDITS
-from models.settings import HandmadeModelSettings, ModelSettings
+from models.settings import ModelSettings, UntrainedModelSettings
 from pipeline.run.paths import SETS
 from pipeline.run.run import Run
 from pipeline.run.staleness import report_stale
@@ -102,7 +102,7 @@ def _embedding_of_whitening(run: Run, name: str) -> dict[str, float] | None:
     return {key: value for key, value in given.items() if value is not None} or None
 
 
-def _find_whitening_images(settings: ModelSettings | HandmadeModelSettings) -> ImageSet | None:
+def _find_whitening_images(settings: ModelSettings | UntrainedModelSettings) -> ImageSet | None:
     """Return the images of a separate folder for the whitening, if the recipe names one."""
     folder = settings.whitening_images if isinstance(settings, ModelSettings) else None
     return None if folder is None else find_images(folder, naming="path")
@@ -149,8 +149,24 @@ def _join(run: Run) -> list[Product]:
                 "seed": recipe.seed,
             },
             work=work,
-        )
+        ),
+        _synthetic_board(run),
     ]
+
+
+def _synthetic_board(run: Run) -> Product:
+    def work() -> None:
+        from pipeline.steps.synthetic_board import write_synthetic_board
+
+        write_synthetic_board(run)
+
+    return Product(
+        name="board",
+        inputs=lambda: {"choice": run.paths.choice, "synthetic queries": run.paths.query_ground_truth},
+        outputs=[run.paths.synthetic_board],
+        parameters={"baselines": run.recipe.baselines, "split": run.recipe.split.shares(), "seed": run.recipe.seed},
+        work=work,
+    )
 
 
 def _list_embeddings(run: Run) -> list[Path]:
@@ -206,6 +222,7 @@ def _score(run: Run) -> list[Product]:
                 "ground truth": run.data / GROUND_TRUTH,
                 "edits": run.data / QUERY_EDITS,
                 "choice": run.paths.choice,
+                "synthetic board": run.paths.synthetic_board,
             },
             outputs=[run.paths.scores, run.paths.report_page],
             parameters={"baselines": run.recipe.baselines, "normalization": run.recipe.normalization},

@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from augmentations.query_set import read_families
 from data.errors import UserError, prefix_errors
-from data.ground_truth import read_ground_truth
+from data.ground_truth import GroundTruth, read_ground_truth
 from pipeline.run.paths import SETS
 from pipeline.run.recipe import refuse_pca_after_whitening
 from pipeline.run.run import Run
@@ -16,7 +17,14 @@ from pipeline.steps.gpu_search import search_on_gpu
 from submissions.ensemble.normalization import count_neighbours_needed
 from submissions.ensemble.projection import Projection, fit_projection, save_projection
 from submissions.ensemble.rules import require_training_only
-from submissions.ensemble.selection import choose_variant, find_only_candidate, find_usable_methods, merge_candidates
+from submissions.ensemble.selection import (
+    LEARNT_FAMILIES,
+    LEFT_OUT_FAMILIES,
+    choose_variant,
+    find_only_candidate,
+    find_usable_methods,
+    merge_candidates,
+)
 from submissions.ensemble.validation import ValidationVectors, project_validation
 from submissions.ensemble.variant import Variant, write_choice
 from submissions.vectors.concatenated import ConcatenatedVectors, open_concatenated
@@ -52,6 +60,9 @@ def join_models(run: Run) -> None:
         f"  chosen on the synthetic queries: {variant.dimensions} dimensions, eigenvalue power {variant.eigen_power:g}, "
         f"{variant.method}, β {variant.beta:g}" + _format_weights(models, variant)
     )
+    if LEFT_OUT_FAMILIES in table:
+        learnt, other = table.iloc[0][LEARNT_FAMILIES], table.iloc[0][LEFT_OUT_FAMILIES]
+        print(f"  its µAP: {learnt:.3f} on queries of learnt families of edits, {other:.3f} of families left out of training")
 
 
 def _format_weights(models: list[str], variant: Variant) -> str:
@@ -99,12 +110,32 @@ def _choose(run: Run, training: ConcatenatedVectors) -> tuple[Variant, pd.DataFr
                 f"  skipped: {method} needs {needed} training neighbours, but there are "
                 f"{others}. Add training images or lower the numbers of neighbours under normalization in the recipe."
             )
-    truth = read_ground_truth(run.paths.query_ground_truth)
+    truth, left_out = synthetic_truths(run)
     tables = []
     for weights in recipe.ensemble.weightings(models):
         candidates = project_candidates(run, training, roles, max(recipe.ensemble.dimensions), weights)
-        tables.append(choose_variant(candidates, truth, recipe.ensemble, recipe.normalization, weights)[1])
+        tables.append(choose_variant(candidates, truth, recipe.ensemble, recipe.normalization, weights, left_out)[1])
     return merge_candidates(tables)
+
+
+def synthetic_truths(run: Run) -> tuple[GroundTruth, GroundTruth | None]:
+    """The ground truth of the synthetic queries, and of the half of them whose edits training leaves out.
+
+    None for the latter where the recipe leaves out none, or either half has no copy: the first is then that of all queries.
+    """
+    truth, names = read_ground_truth(run.paths.query_ground_truth), run.recipe.queries.left_out
+    if names is None:
+        return truth, None
+    families = read_families(run.paths.query_records)
+    unlearnt = {query_id for query_id in truth.query_ids if families[query_id] & set(names)}
+    halves = [
+        GroundTruth(
+            [query_id for query_id in truth.query_ids if (query_id in unlearnt) == other],
+            frozenset(pair for pair in truth.pairs if (pair[0] in unlearnt) == other),
+        )
+        for other in (False, True)
+    ]
+    return (halves[0], halves[1]) if all(half.pairs for half in halves) else (truth, None)
 
 
 def project_candidates(

@@ -10,6 +10,7 @@ from data.ground_truth import GroundTruth, read_ground_truth
 from data.layout import IscFolder
 from pipeline.run.provenance import code_version, versions
 from pipeline.run.run import Run
+from pipeline.steps.synthetic_board import find_warnings, read_synthetic_board
 from submissions.report.inputs import Distribution, ReportInputs, StepDone
 from submissions.report.page import write_report
 from submissions.scoring.bootstrap import Interval
@@ -26,6 +27,7 @@ def write_run_report(
     submitted: tuple[Scores, RankedPairs, Interval],
     before: RankedPairs | None,
     notices: list[str],
+    warnings: list[str],
 ) -> Path:
     """Write the run's report.
 
@@ -36,6 +38,7 @@ def write_run_report(
         submitted: Scores, ranked pairs and µAP interval of the submission.
         before: Ranked pairs without normalisation; None where the submission is not normalised.
         notices: Sentences that name stages whose result depends on the machine's speed.
+        warnings: What is wrong with the run, and what to try.
 
     Returns:
         The path of the report's page.
@@ -64,6 +67,8 @@ def write_run_report(
             steps=steps,
             versions=used,
             notices=notices,
+            warnings=warnings,
+            synthetic=read_synthetic_board(run.paths.synthetic_board).to_dict("records"),
         ),
         run.paths.report,
     )
@@ -75,6 +80,16 @@ def read_curve(path: Path) -> pd.DataFrame:
         return pd.read_csv(path)
     except (FileNotFoundError, pd.errors.EmptyDataError):
         return pd.DataFrame()
+
+
+def collect_warnings(run: Run) -> list[str]:
+    """What step 03 and the trainings warned of, the submission first."""
+    found = find_warnings(read_synthetic_board(run.paths.synthetic_board))
+    for name in run.recipe.models:
+        curve = read_curve(run.paths.curve(name))
+        if "warning" in curve:  # not in curves from before
+            found += [f"{name}: {text}" for text in curve["warning"].dropna()]
+    return found
 
 
 def read_steps(manifests: Path) -> tuple[list[StepDone], dict[str, str]]:

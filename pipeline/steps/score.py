@@ -20,8 +20,9 @@ from models.training.ceiling import clock_notices
 from pipeline.run.manifest import fingerprint
 from pipeline.run.run import Run
 from pipeline.steps.gpu_search import search_on_gpu
-from pipeline.steps.report import write_run_report
+from pipeline.steps.report import collect_warnings, write_run_report
 from pipeline.steps.score_table import NOTICES
+from pipeline.steps.synthetic_board import read_synthetic_board
 from submissions.ensemble.projection import fit_projection
 from submissions.ensemble.selection import apply_normalizations, find_best_beta
 from submissions.ensemble.variant import read_choice
@@ -90,9 +91,13 @@ def score_variants(run: Run) -> None:
     write_details(run.paths.details, submitted.ranked, truth, data.query_edits)
     before = None if variant.method == "none" else ensemble[0].ranked
     notices = _clock_notices(run)
-    write_run_report(run, data, variants, (submitted.scores, submitted.ranked, submitted.interval), before, notices)
+    warnings, board = collect_warnings(run), read_synthetic_board(run.paths.synthetic_board)
+    measured = submitted.scores, submitted.ranked, submitted.interval
+    write_run_report(run, data, variants, measured, before, notices, warnings)
     figures = {key: value for key, value in variants[-1].items() if key not in ("name", "submitted")}
-    rest = {"variants": variants} | ({NOTICES: notices} if notices else {})
+    rest = {"variants": variants, "synthetic": board.to_dict("records"), "warnings": warnings} | (
+        {NOTICES: notices} if notices else {}
+    )
     write_text(run.paths.scores, json.dumps(figures | rest, indent=1) + "\n")
 
 

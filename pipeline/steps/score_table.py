@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -18,6 +19,24 @@ def print_scores(path: Path) -> None:
     for row in scores["variants"]:
         figures = (row["micro_average_precision"], row["recall_at_precision_90"], row["recall_at_rank_1"])
         table.add_row(row["name"], *(f"{figure:.3f}" for figure in figures), style="bold" if row["submitted"] else None)
-    Console(width=100).print(table)
+    console = Console(width=100)
+    console.print(table)
+    if scores.get("synthetic"):  # not in scores from before
+        console.print(_synthetic_table(scores["synthetic"]))
     for notice in scores.get(NOTICES, []):
         print(notice)
+    for warning in scores.get("warnings", []):
+        console.print(f"warning: {warning}", style="bold red", markup=False, highlight=False)
+
+
+def _synthetic_table(rows: list[dict[str, Any]]) -> Table:
+    """µAP on the synthetic queries, of all and, where families of edits were left out of training, of both halves."""
+    columns = [name for name in ("micro_average_precision", "learnt_families", "left_out_families") if name in rows[0]]
+    table = Table("on the synthetic queries", title="what the variant was chosen on")
+    for name in columns:
+        table.add_column("µAP" if name == "micro_average_precision" else f"µAP, {name.replace('_', ' ')}", justify="right")
+    for row in rows:
+        label = row["name"] if row["kind"] == row["name"] else f"{row['kind']}: {row['name']}"
+        style = "bold" if row["kind"] == "submitted" else None
+        table.add_row(label, *(f"{row[column]:.3f}" for column in columns), style=style)
+    return table

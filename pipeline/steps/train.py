@@ -1,7 +1,8 @@
 """Step 01's work: drip training of one model, validated on the synthetic queries."""
 
+from models.network.checkpoint import load_descriptor, save_descriptor
 from models.network.descriptor import check_backbone
-from models.settings import HandmadeModelSettings
+from models.settings import FileModelSettings, HandmadeModelSettings
 from models.training.handmade import whiten_handmade
 from models.training.trainer import train_model
 from pipeline.run.run import Run
@@ -10,7 +11,9 @@ from pipeline.steps.validate import score_on_synthetic_queries
 
 
 def train(run: Run, name: str, roles: TrainingRoles) -> None:
-    """Train one model of the recipe, or resume its training; for a handmade model only the whitening is fitted.
+    """Train one model of the recipe, or resume its training.
+
+    For a handmade model only the whitening is fitted; a file is taken as it is.
 
     Args:
         run: The run.
@@ -24,6 +27,12 @@ def train(run: Run, name: str, roles: TrainingRoles) -> None:
     for model in run.recipe.trained_models.values():
         check_backbone(model.descriptor.backbone)
     settings = run.recipe.models[name]
+    if isinstance(settings, FileModelSettings):
+        checkpoint = load_descriptor(settings.file)
+        path = run.checkpoint(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_descriptor(path, checkpoint.descriptor, checkpoint.image_size, checkpoint.notes)
+        return
     if isinstance(settings, HandmadeModelSettings):
         whiten_handmade(settings, roles.classes, run.paths.model(name), run.embedding(name).workers)
         return

@@ -49,7 +49,7 @@ def _add_index(options: argparse._ArgumentGroup) -> None:
 def _add_model(options: argparse._ArgumentGroup) -> None:
     options.add_argument("--run", type=named_path, metavar="DIR", help="run folder; without it the latest run under runs/")
     add_data_option(options)
-    options.add_argument("--checkpoint", type=named_path, metavar="FILE", help="use this .safetensors instead of a run")
+    options.add_argument("--checkpoint", type=named_path, metavar="FILE", help="use this checkpoint instead of a run")
     options.add_argument("--onnx", type=named_path, metavar="FILE", help="use this .onnx (export.py) instead of a run")
     options.add_argument(
         "--false-alarms", type=float, default=0.001, metavar="RATE", help="expected per query that copies nothing; default 0.001"

@@ -1,5 +1,6 @@
 """What a report shows."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,9 @@ class ReportInputs:
         steps: What the run did, in order.
         versions: Version of each relevant package by name.
         notices: Sentences that limit how the scores can be repeated.
+        warnings: What is wrong with the run, and what to try.
+        synthetic: Rows of the table of the synthetic queries: kind, name, micro_average_precision and, where families of edits
+            were left out of training, learnt_families and left_out_families.
     """
 
     title: str
@@ -83,3 +87,5 @@ class ReportInputs:
     steps: list[StepDone] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    synthetic: list[dict[Hashable, Any]] = field(default_factory=list)

@@ -2,8 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from augmentations.query_set import make_query_set
+from augmentations.query_set import make_query_set, read_families
 from augmentations.settings import AugmentationSettings
+from data.ground_truth import read_ground_truth
 from data.images import find_images
 from data.procedural.sample import write_pictures
 
@@ -30,3 +31,23 @@ def test_a_broken_overlay_costs_no_query_and_a_broken_source_costs_its_own(
     assert "1 of 8 queries were not made" in capsys.readouterr().out
     records = (tmp_path / "queries" / "query_records.jsonl").read_text()
     assert overlays.ids[5] in records and not any(image_id in records for image_id in overlays.ids[:5])
+
+
+def test_every_second_query_is_made_with_the_edits_that_are_left_out(tmp_path: Path) -> None:
+    list(write_pictures(tmp_path / "pictures", "T", 14, seed=1, workers=1))
+    images = find_images(tmp_path / "pictures")
+    references, distractors, overlays = (images.select(images.ids[start:end]) for start, end in ((0, 4), (4, 8), (8, 14)))
+    learnt, left_out = (
+        AugmentationSettings(intensity=1.0, without=("warp", "paste")),
+        AugmentationSettings(only=("warp", "paste")),
+    )
+    make_query_set(references, distractors, overlays, learnt, 0, 8, 4, tmp_path / "both", left_out)
+    make_query_set(references, distractors, overlays, learnt, 0, 8, 4, tmp_path / "plain")
+    families = read_families(tmp_path / "both" / "query_records.jsonl")
+    other = {query_id for query_id, found in families.items() if found <= {"warp", "paste"}}
+    assert not any(families[query_id] & {"warp", "paste"} for query_id in families.keys() - other)
+    truth = read_ground_truth(tmp_path / "both" / "public_ground_truth.csv")
+    assert len(other) == 4 and len([query for query, _ in truth.pairs if query in other]) == 2
+    for query_id in families.keys() - other:  # the same queries as without the others
+        both, plain = (tmp_path / name / "query_images" / f"{query_id}.jpg" for name in ("both", "plain"))
+        assert both.read_bytes() == plain.read_bytes()

@@ -4,18 +4,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from augmentations.composition import Edited, OverlaySource, edit_image, replay
+from augmentations.composition import TABLES, Edited, OverlaySource, edit_image, replay
 from augmentations.edits.registry import TUNED_SIDE, EditFunction, Image
 from augmentations.randomness import generator_for
 from augmentations.settings import AugmentationSettings
-from augmentations.tables.beyond_paper import EXTRA_TABLE
 from augmentations.tables.isc2021 import QUERY_TABLE
 from augmentations.tables.row import Edit, Parameters
 from data.errors import UserError
 from data.loader import resize_square, shrink
 
 COMPOSITION = "composition"
-EDITS: dict[str, Edit] = {edit.name: edit for edit in (*QUERY_TABLE, *EXTRA_TABLE)}
+EDITS: dict[str, Edit] = {edit.name: edit for edit in TABLES["broad"]}
 SEED = 0
 DRAWS = 9  # random draws that are ordered by strength, for edits whose parameters do not depend on the intensity
 COMPARED_SIDE = 48  # pixels of the squares that draws are compared at

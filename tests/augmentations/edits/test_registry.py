@@ -2,18 +2,20 @@
 
 import inspect
 import json
+from typing import get_args
 
 import numpy as np
 import pytest
 
-from augmentations.composition import FAMILIES, replay
-from augmentations.edits.registry import FUNCTIONS, OTHER_IMAGE, Image, edit
+from augmentations.composition import TABLES, replay
+from augmentations.edits.registry import FAMILY_OF, FUNCTIONS, OTHER_IMAGE, Image, edit
 from augmentations.randomness import generator_for
+from augmentations.settings import EditFamily
 from augmentations.tables.beyond_paper import EXTRA_TABLE
 from augmentations.tables.row import Edit
 
 ROWS = {
-    f"{table}-{row.name}": row for table, rows in (*FAMILIES.items(), ("extra", EXTRA_TABLE)) for row in rows
+    f"{table}-{row.name}": row for table, rows in (*TABLES.items(), ("extra", EXTRA_TABLE)) for row in rows
 }  # row by a name for messages
 # As they were when the first records were written: a name that is gone makes old query sets impossible to replay.
 NAMES = {
@@ -22,6 +24,7 @@ NAMES = {
     "overlay_emoji", "overlay_image", "overlay_onto_image", "overlay_stripes", "overlay_text", "pad", "pad_to_square",
     "pca_lighting", "perspective", "photo_filter", "pixelization", "resized_crop", "rotate", "rotate_whole", "scale",
     "sharpen", "shift_channels", "shuffle_pixels", "sticker", "swap_channels", "vflip", "watermark",
+    "grain", "halftone", "hide_boxes", "lens", "motion_blur", "scribble", "shear", "sketch", "solarize", "wave",
 }  # fmt: skip
 
 
@@ -51,6 +54,12 @@ def test_the_registered_names_are_those_in_existing_records() -> None:
         "collage": "overlay",
         "sticker": "overlay",
     }
+
+
+def test_each_family_has_edits_and_a_row_has_one_family() -> None:
+    assert set(FAMILY_OF) == set(FUNCTIONS) and set(FAMILY_OF.values()) == set(get_args(EditFamily))
+    assert all({FAMILY_OF[function.__name__] for function in row.functions} == {row.family} for row in ROWS.values())
+    assert {FAMILY_OF[name] for name in OTHER_IMAGE} == {"paste"}
 
 
 def test_every_function_is_in_a_table() -> None:
@@ -89,5 +98,5 @@ def test_two_edits_cannot_share_a_name() -> None:
         return image
 
     with pytest.raises(ValueError, match="two edits named crop"):
-        edit(crop)
+        edit("crop")(crop)
     assert FUNCTIONS["crop"] is not crop

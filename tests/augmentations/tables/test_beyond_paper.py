@@ -9,6 +9,7 @@ from augmentations.edits.registry import OTHER_IMAGE
 from augmentations.randomness import generator_for
 from augmentations.settings import AugmentationSettings
 from augmentations.tables.beyond_paper import EXTRA_TABLE
+from augmentations.tables.further import FURTHER_TABLE
 from augmentations.tables.isc2021 import QUERY_TABLE
 from augmentations.tables.row import Edit
 from data.procedural.pictures import draw_picture
@@ -32,7 +33,9 @@ def mean_change(edit: Edit, intensity: float) -> float:
 SPREAD_OUT = {"collage": "share", "hide_inside": "size"}  # these move the whole picture at any intensity
 
 
-@pytest.mark.parametrize("edit", [edit for edit in EXTRA_TABLE if edit.name not in SPREAD_OUT], ids=lambda edit: edit.name)
+@pytest.mark.parametrize(
+    "edit", [edit for edit in (*EXTRA_TABLE, *FURTHER_TABLE) if edit.name not in SPREAD_OUT], ids=lambda edit: edit.name
+)
 def test_a_higher_intensity_changes_more(edit: Edit) -> None:
     weak, strong = mean_change(edit, 0.2), mean_change(edit, 1.0)
     assert strong > 1.1 * weak and strong > 1.5
@@ -52,3 +55,14 @@ def test_a_higher_intensity_leaves_less_room_for_the_picture(edit: Edit) -> None
 def test_the_family_is_switched_on_by_a_key() -> None:
     assert tuple(list_edits(AugmentationSettings())) == tuple(QUERY_TABLE)
     assert tuple(list_edits(AugmentationSettings(extra=True))) == (*QUERY_TABLE, *EXTRA_TABLE)
+    assert tuple(list_edits(AugmentationSettings(family="broad"))) == (*QUERY_TABLE, *EXTRA_TABLE, *FURTHER_TABLE)
+
+
+def test_families_are_left_out_or_drawn_alone() -> None:
+    every = [row.name for row in list_edits(AugmentationSettings(family="broad"))]
+    alone = [row.name for row in list_edits(AugmentationSettings(only=("paste", "warp")))]
+    others = [row.name for row in list_edits(AugmentationSettings(family="broad", without=("paste", "warp")))]
+    assert alone == ["overlay_image", "sticker", "collage", "hide_inside", "lens", "wave", "shear"]
+    assert sorted(alone + others) == sorted(every)
+    learnt = {row.family for row in list_edits(AugmentationSettings(extra=True))}
+    assert learnt.isdisjoint(row.family for row in FURTHER_TABLE)  # so that queries.left_out may name any of these

@@ -159,7 +159,8 @@ def test_pretrained_without_a_network_names_the_way_out(monkeypatch: pytest.Monk
 
 def test_backbones_without_maps_are_told_before_training() -> None:
     check_image_sizes(Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16)), [32, 48])
-    for backbone in ("test_vit", "vit_tiny_patch16_224", "swin_tiny_patch4_window7_224"):
+    check_image_sizes(Descriptor(DescriptorSettings(backbone="test_vit", dimensions=16)), [32, 45])  # tokens, at any size
+    for backbone in ("swin_tiny_patch4_window7_224",):
         descriptor = Descriptor(DescriptorSettings(backbone=backbone, dimensions=16))
         for size in (32, 160, 224):
             with pytest.raises(UserError, match=f"{backbone}.*at image_size {size}.*Choose a convolutional backbone"):

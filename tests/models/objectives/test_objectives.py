@@ -18,6 +18,7 @@ from models.objectives.settings import (
     AnyObjectiveSettings,
     ArcFaceSettings,
     ContrastiveSettings,
+    InfoNceSettings,
     MarginSettings,
     MultiGrainSettings,
     MultiSimilaritySettings,
@@ -34,6 +35,9 @@ ALL: list[AnyObjectiveSettings] = [
     TripletSettings(),
     MultiSimilaritySettings(),
     NPairSettings(),
+    InfoNceSettings(),
+    InfoNceSettings(memory=16),
+    ContrastiveSettings(memory=16),
     AngularSettings(),
     MarginSettings(),
     SoftmaxSettings(),
@@ -92,6 +96,10 @@ def npair(x: Tensor, labels: Tensor) -> float:
     return mean(values)
 
 
+def infonce(x: Tensor, labels: Tensor) -> float:
+    return npair(x / math.sqrt(0.05), labels)
+
+
 def angular(x: Tensor, labels: Tensor) -> float:
     return mean(
         [
@@ -108,6 +116,9 @@ def angular(x: Tensor, labels: Tensor) -> float:
         (TripletSettings(), triplet),
         (MultiSimilaritySettings(), multi_similarity),
         (NPairSettings(), npair),
+        (InfoNceSettings(), infonce),
+        (InfoNceSettings(memory=16), infonce),  # nothing came before
+        (ContrastiveSettings(memory=16), contrastive),
         (AngularSettings(), angular),
     ],
 )

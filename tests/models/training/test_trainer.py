@@ -22,6 +22,8 @@ from models.inference.embed import embed_images
 from models.network.checkpoint import Checkpoint, load_descriptor
 from models.network.descriptor import Descriptor
 from models.settings import EmbeddingSettings, ModelSettings
+from models.training.averaging import WeightAverage
+from models.training.curve import read_rows
 from models.training.learner import Learner
 from models.training.trainer import train_model
 
@@ -67,6 +69,9 @@ def test_stages_grow_and_are_recorded(images: ImageSet, tmp_path: Path) -> None:
         {},
         {"scheduler": {"kind": "warmup_cosine", "warmup_epochs": 1, "decay_epochs": 2}},
         {"scheduler": {"kind": "steps", "milestones": [1]}},
+        {"scheduler": {"kind": "plateau", "warmup_steps": 5}, "koleo": {"weight": 1}, "weight_average": 0.9},
+        {"mix": {"kind": "cutmix"}},  # draws as well
+        {"objective": {"kind": "infonce", "memory": 12}, "sampling": {"kind": "repeated", "copies": 2, "clean": True}},
         {"turn": True},  # draws from torch's generator at each step
     ],
 )
@@ -90,7 +95,7 @@ def test_a_killed_training_goes_on_with_the_same_curve(
     with pytest.raises(KeyboardInterrupt):
         train(images, tmp_path / "broken", settings)
     broken = train(images, tmp_path / "broken", settings)
-    assert len(calls) == 2 * (1 + 2 + 3) + 1  # only the step that was stopped is done twice
+    assert len(calls) == int(whole[-1]["step"]) + 1  # only the step that was stopped is done twice
     for column in ("loss", "learning_rate"):
         assert [row[column] for row in broken] == [row[column] for row in whole]
 
@@ -401,6 +406,8 @@ def test_a_stage_that_ends_below_an_earlier_one_is_warned_of(
     train_model(SETTINGS, classes, overlays, *folders, seed=0, validate=lambda descriptor, size: next(scores))
     told = [line for line in capsys.readouterr().out.splitlines() if "warning: stage" in line]
     assert len(told) == 1 and "stage 3 ends at a µAP of 0.600, below the 0.700 of stage 2" in told[0]
+    warned = [row["warning"] for row in read_rows(tmp_path / "model")]
+    assert warned[:-1] == [""] * 5 and "  warning: " + warned[-1] == told[0]
 
 
 def test_vectors_that_collapse_are_warned_of(
@@ -411,14 +418,16 @@ def test_vectors_that_collapse_are_warned_of(
     forward = Descriptor.forward
     monkeypatch.setattr(Descriptor, "forward", lambda self, x, raw=False: forward(self, x, raw) * 1e-3 + 1.0)
     train(images, tmp_path / "badly")
-    assert "warning: vectors collapse (mean singular value" in capsys.readouterr().out
+    assert "warning: vectors collapse in stage 3 (mean singular value" in capsys.readouterr().out
 
 
 def test_a_start_from_weights_stands_first_in_the_curve(
     images: ImageSet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     weights = tmp_path / "weights.safetensors"
-    save_file(Descriptor(SETTINGS.descriptor).backbone.state_dict(), weights)
+    state = Descriptor(SETTINGS.descriptor).backbone.state_dict()
+    wrong = {name: torch.full_like(value, 5.0) if name.endswith("running_mean") else value for name, value in state.items()}
+    save_file(wrong, weights)
     started = SETTINGS.descriptor.model_copy(update={"weights": str(weights)})
     settings = SETTINGS.model_copy(update={"descriptor": started, "stages": SETTINGS.stages[:1]})
     scores = iter([0.6, 0.4])
@@ -434,3 +443,55 @@ def test_a_start_from_weights_stands_first_in_the_curve(
     ]
     told = capsys.readouterr().out
     assert "the start: µAP on synthetic queries 0.600" in told and "below the 0.600 of the start" in told
+    assert "disagree" in told and "disagree (mean cosine" in rows[0]["warning"]
+    assert "below the 0.600 of the start" in rows[-1]["warning"]
+
+
+def test_the_average_of_the_weights_is_validated_saved_and_learnt_on(
+    images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stages = tuple(stage.model_copy(update={"validate_minutes": 1e-9}) for stage in SETTINGS.stages[:2])
+    settings = SETTINGS.model_copy(update={"weight_average": 0.9, "stages": stages})
+    averages, seen, last = list[WeightAverage](), list[torch.Tensor](), list[torch.Tensor]()
+    update = WeightAverage.update
+
+    def watched(average: WeightAverage) -> None:
+        if not averages or averages[-1] is not average:
+            averages.append(average)
+        update(average)
+        last[:] = [average.network.get_parameter("projection.weight").detach().clone()]
+
+    def validated(descriptor: Descriptor, size: int) -> float:
+        own = descriptor.projection.weight.detach()
+        seen.append(own.clone())
+        assert torch.equal(own, averages[-1].weights["projection.weight"]) and not torch.equal(own, last[0])
+        return 0.5
+
+    monkeypatch.setattr(WeightAverage, "update", watched)
+    classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
+    path = train_model(settings, classes, overlays, tmp_path / "m", tmp_path / "cache", seed=0, validate=validated)
+    assert len(averages) == 2 and len(seen) == 4  # after an epoch and at the end of each stage
+    saved = load_descriptor(path).descriptor
+    assert isinstance(saved, Descriptor) and torch.equal(saved.projection.weight, seen[-1])
+
+
+def test_what_does_not_go_together_is_refused() -> None:
+    plain = SETTINGS.model_dump(exclude_unset=True)
+    mixed, pairs = {"mix": {"kind": "mixup"}}, {"sampling": {"kind": "repeated", "copies": 2}}
+    for change, message in (
+        (mixed | pairs | {"objective": {"kind": "triplet"}}, "mix goes with the objectives arcface, softmax, infonce"),
+        (mixed | pairs | {"objective": {"kind": "infonce", "memory": 8}}, "mixed images into objective.memory"),
+        ({"sampling": {"kind": "epoch", "clean": True}}, "clean goes with kind repeated"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ModelSettings.model_validate(plain | change)
+
+
+def test_the_first_copy_of_an_image_may_be_clean(images: ImageSet, tmp_path: Path) -> None:
+    squares = cache_images(images, 48, tmp_path)
+    clean = EditedImages(squares, AugmentationSettings(family="none"), 48, 0)
+    edited = EditedImages(squares, AugmentationSettings(intensity=1.0), 48, 0, clean_first=True)
+    same = [[bool(torch.equal(edited[3, row, copy][0], clean[0, row, 0][0])) for row in range(28)] for copy in (0, 1, 1_000_000)]
+    assert all(same[0]) and sum(same[1]) < 14 and all(same[2])
+    rebuild = [bool(torch.equal(edited[-1, row, 0][0], clean[0, row, 0][0])) for row in range(28)]
+    assert sum(rebuild) < 14  # the class matrix begins from edited images, as the paper has it

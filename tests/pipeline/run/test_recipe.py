@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 import yaml
 
+from augmentations.composition import list_edits
 from data.errors import UserError
 from pipeline.run.manifest import describe_state, find_changes
 from pipeline.run.recipe import read_recipe, refuse_pca_after_whitening, scale_recipe
@@ -41,6 +42,11 @@ def test_the_papers_seven_models() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        (
+            MINIMAL + "    extra_edits: true\nqueries: {left_out: [warp, text]}\n",
+            r"queries.left_out names 'text', from which the model 'small' learns: .*without_edits: \[text\]",
+        ),
+        (MINIMAL + "queries: {left_out: [warps]}\n", "queries.left_out.0: .*'warp'.*found 'warps'"),
         (MINIMAL + "seeed: 1\n", r"seeed: unknown key; did you mean 'seed'"),
         (MINIMAL.replace("classes", "clases"), r"models.small.stages.0.clases: unknown key; did you mean 'classes'"),
         (MINIMAL + "ensemble: {dimensions: 300}\n", "the challenge's limit"),
@@ -199,3 +205,15 @@ def test_shipped_recipes_are_bounded_by_epochs_and_their_rates_never_follow_the_
             assert stage.epochs < 1000, "as many as minutes will hold"
             assert stage.minutes is None or stage.last_learning_rate_factor is None
             assert stage.validate_minutes is None
+
+
+def test_left_out_families_are_drawn_in_no_half_but_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(MINIMAL + "    without_edits: [text]\nqueries: {augmentation: {intensity: 0.4}, left_out: [warp, text]}\n")
+    queries = read_recipe(path).queries
+    assert queries.left_out_edits is not None and queries.left_out_edits.intensity == 0.4
+    learnt, other = ({row.family for row in list_edits(part)} for part in (queries.learnt_edits, queries.left_out_edits))
+    assert other == {"warp", "text"} and learnt and not learnt & other
+    path.write_text(MINIMAL)
+    plain = read_recipe(path).queries
+    assert plain.left_out_edits is None and plain.learnt_edits == plain.augmentation

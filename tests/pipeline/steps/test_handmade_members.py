@@ -9,7 +9,7 @@ from data.images import find_images
 from models.network.checkpoint import load_descriptor
 from pipeline.run.run import open_existing_run
 from pipeline.run.training_roles import assign_training_roles
-from pipeline.steps.definitions import EMBED, ENSEMBLE, run_step
+from pipeline.steps.definitions import EMBED, ENSEMBLE, TRAIN, run_step
 from pipeline.steps.train import train
 from pipeline.tools.export_checkpoint import export_joined
 from pipeline.tools.extractor import checkpoint_extractor, run_extractor
@@ -37,3 +37,20 @@ def test_it_is_whitened_embedded_weighted_and_exported(small_run: Path, tmp_path
     export_joined(run, tmp_path / "joined.safetensors")
     alone = checkpoint_extractor(tmp_path / "joined.safetensors").extract_all(images).vectors
     assert alone.shape == projected.shape and np.mean(np.sum(alone * projected, axis=1)) > 0.95  # sizes differ: one is resized
+
+
+def test_a_file_is_a_member_as_it_is(small_run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(small_run, folder)
+    file = tmp_path / "other.safetensors"
+    shutil.copyfile(open_existing_run(folder).checkpoint("one"), file)
+    recipe = (folder / "recipe.yaml").read_text().replace("embedding:", f"  copy: {{kind: file, file: {file}}}\nembedding:")
+    (folder / "recipe.yaml").write_text(recipe)
+    run = open_existing_run(folder)
+    assert list(run.recipe.trained_models) == ["one"]
+    train(run, "copy", assign_training_roles(run))
+    run_step(run, EMBED)
+    one, copy = (read_vectors(run.paths.embeddings(name, "query")) for name in ("one", "copy"))
+    assert np.array_equal(one.vectors, copy.vectors)
+    made_from = {product.name: product.inputs() for product in TRAIN.products(run)}
+    assert made_from["copy"]["weights"] == file  # so that another file makes it stale

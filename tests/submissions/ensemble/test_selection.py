@@ -134,3 +134,21 @@ def test_a_broken_choice_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "choice.csv").write_text(text)
     with pytest.raises(UserError, match=r"choice\.csv is not a choice that step 03 wrote .*run step 03 again"):
         read_choice(tmp_path / "choice.csv")
+
+
+def test_with_left_out_families_the_mean_of_both_halves_decides(tmp_path: Path, candidates: ValidationVectors) -> None:
+    def half(rows: range) -> GroundTruth:
+        return GroundTruth([f"Q{row}" for row in rows], frozenset((f"Q{row}", f"T{row}") for row in rows))
+
+    ensemble, plain = EnsembleSettings(dimensions=[4, 8], eigen_power=[0.0, -0.5]), NormalizationSettings(methods="none")
+    learnt, other = half(range(45)), half(range(45, 60))
+    variant, table = choose_variant(candidates, learnt, ensemble, plain, left_out=other)
+    alone = [choose_variant(candidates, truth, ensemble, plain)[1] for truth in (learnt, other)]
+    keys = ["dimensions", "eigen_power"]
+    one, two = (part.set_index(keys)["micro_average_precision"] for part in alone)
+    found = table.set_index(keys)
+    assert (found["learnt_families"] == one.reindex(found.index)).all()
+    assert (found["left_out_families"] == two.reindex(found.index)).all()
+    assert found["micro_average_precision"].tolist() == ((one + two) / 2).sort_values(ascending=False).tolist()
+    write_choice(tmp_path / "choice.csv", table)
+    assert read_choice(tmp_path / "choice.csv")[0] == variant

@@ -62,7 +62,33 @@ def inputs(tmp_path: Path) -> ReportInputs:
         curves={"net <b>$1$": pd.DataFrame({"stage": [1, 2], "loss": [3.0, 2.0]}), "untrained": pd.DataFrame()},
         steps=[StepDone("01_train-net", 1.5, "abc <i>")],
         versions={"Python": "3.11"},
+        warnings=["the submission is <weak>"],
+        synthetic=[
+            {
+                "kind": "baseline",
+                "name": "grey",
+                "micro_average_precision": 0.4,
+                "learnt_families": 0.5,
+                "left_out_families": 0.3,
+            },
+            {
+                "kind": "submitted",
+                "name": "submitted",
+                "micro_average_precision": 0.2,
+                "learnt_families": 0.2,
+                "left_out_families": 0.2,
+            },
+        ],
     )
+
+
+def test_warnings_and_the_synthetic_queries_stand_on_the_page(inputs: ReportInputs, tmp_path: Path) -> None:
+    html = write_report(inputs, tmp_path / "report").read_text()
+    assert "<b>Warning:</b> the submission is &lt;weak&gt;" in html
+    assert "<td>baseline: grey</td><td>0.400</td><td>0.500</td><td>0.300</td>" in html
+    assert '<tr class="submitted"><td>submitted</td><td>0.200</td>' in html and "left-out families" in html
+    plain = write_report(replace(inputs, warnings=[], synthetic=[]), tmp_path / "plain").read_text()
+    assert "Warning" not in plain and "synthetic queries</h2>" not in plain
 
 
 def test_page_is_whole_and_every_picture_exists(inputs: ReportInputs, tmp_path: Path) -> None:

@@ -1,0 +1,88 @@
+"""Descriptors that others have published, read from their own files: SSCD and the winner of ISC2021's descriptor track.
+
+Their weights become those of a Descriptor, so that they embed, match, join an ensemble and teach like any other.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from data.errors import UserError
+from models.network.descriptor import IMAGENET_MEAN, IMAGENET_STD, Descriptor
+from models.network.weights_file import read_weights_file, state_of
+from models.settings import DescriptorSettings
+
+SSCD_POOLING, SSCD_SIZE = 3.0, 320  # GeM's p; their "skew 320": squares
+ISC_POOLING = 1.0  # of isc_feature_extractor, also for the fine-tuned weights
+ISC_BACKBONES = {"tf_efficientnetv2_m_in21ft1k": "tf_efficientnetv2_m.in21k_ft_in1k"}  # timm's name then → now
+EPSILON = 1e-5  # of BatchNorm1d
+
+
+def read_published(path: Path) -> tuple[Descriptor, int, dict[str, Any]]:
+    """The descriptor in one of the known layouts, the side in pixels that it was made for, and notes on it.
+
+    SSCD (E. Pizzi et al., 2022), as `*.torchvision.pt`: a torchvision ResNet under `backbone.`, whose `fc`, with a bias, is the
+    projection. ISC2021's winner (S. Yokoo, 2021), such as isc_ft_v107.pth.tar: timm's last feature map, `fc` and a batch
+    normalisation, which is folded into the projection.
+
+    Raises:
+        UserError: The file cannot be read, or has another layout.
+    """
+    content = read_weights_file(path)
+    state = {name.removeprefix("module."): value.float() for name, value in state_of(content, path).items()}
+    if {"backbone.fc.weight", "backbone.fc.bias", "backbone.layer1.0.conv1.weight"} <= state.keys():
+        return _read_sscd(state, path)
+    if isinstance(content.get("arch"), str) and {"fc.weight", "bn.weight", "bn.running_var"} <= state.keys():
+        return _read_isc(state, content, path)
+    raise UserError(
+        f"{path} holds weights in no layout that is known: neither SSCD's (sscd_*.torchvision.pt) nor that of ISC2021's winner "
+        "(isc_*.pth.tar). A backbone alone is a start for training: `descriptor: {backbone: NAME, weights: FILE}` in a recipe."
+    )
+
+
+def _read_sscd(state: dict[str, Tensor], path: Path) -> tuple[Descriptor, int, dict[str, Any]]:
+    width = state["backbone.fc.weight"].shape[1]
+    deep = "resnext101_32x8d" if "backbone.layer3.22.conv1.weight" in state else "resnet50"
+    projection = {f"projection.{name}": state.pop(f"backbone.fc.{name}") for name in ("weight", "bias")}
+    settings = DescriptorSettings(
+        backbone="resnet18" if width == 512 else deep,
+        dimensions=len(projection["projection.weight"]),
+        projection_bias=True,
+        pooling_exponent=SSCD_POOLING,
+        train_pooling_exponent=False,
+        mean=IMAGENET_MEAN,
+        std=IMAGENET_STD,
+    )
+    return _build(settings, state | projection, path), SSCD_SIZE, {"published": "SSCD"}
+
+
+def _read_isc(state: dict[str, Tensor], content: dict[str, Any], path: Path) -> tuple[Descriptor, int, dict[str, Any]]:
+    factor = state.pop("bn.weight") / (state.pop("bn.running_var") + EPSILON).sqrt()
+    projection = {
+        "projection.weight": factor[:, None] * state.pop("fc.weight"),
+        "projection.bias": state.pop("bn.bias") - factor * state.pop("bn.running_mean"),
+    }
+    state.pop("bn.num_batches_tracked", None)
+    arch = content["arch"]
+    settings = DescriptorSettings(
+        backbone=ISC_BACKBONES.get(arch, arch),
+        dimensions=len(factor),
+        projection_bias=True,
+        pooling_exponent=ISC_POOLING,
+        train_pooling_exponent=False,
+        model_args={"features_only": True},
+    )
+    size = int(getattr(content.get("args"), "input_size", 512))
+    return _build(settings, state | projection, path), size, {"published": "ISC2021 descriptor track, winner"}
+
+
+def _build(settings: DescriptorSettings, state: dict[str, Tensor], path: Path) -> Descriptor:
+    descriptor = Descriptor(settings, load_weights=False)
+    exponent = {"pooling.exponent": torch.tensor(settings.pooling_exponent)}
+    try:
+        descriptor.load_state_dict(exponent | state)
+    except RuntimeError as error:
+        raise UserError(f"{path} does not fit timm's {settings.backbone}: {error}") from error
+    return descriptor

@@ -1,0 +1,59 @@
+"""Weights by name from a file that anybody made: read without running what it may hold."""
+
+import argparse
+import pickle
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from data.errors import UserError
+
+PREFIXES = ("module.", "backbone.")  # of data parallel training, and of a backbone within a descriptor
+
+
+def read_weights_file(path: Path) -> dict[str, Any]:
+    """The content of a .pth, .pt, .tar or .safetensors file.
+
+    Beside tensors and plain values, argparse's bag of options is accepted, which many trainings save.
+
+    Raises:
+        UserError: The file is missing, is none of these, or holds other Python objects.
+    """
+    if not path.is_file():
+        raise UserError(
+            f"{path}: no such weights file. Name a .pth, .pt, .tar or .safetensors file, or use weights: none or pretrained."
+        )
+    try:
+        if path.suffix == ".safetensors":
+            return dict(load_file(path))
+        with torch.serialization.safe_globals([argparse.Namespace]):
+            content: Any = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise UserError(
+            f"{path} is refused: it is damaged, or contains Python objects besides tensors, which could run code when loaded. "
+            "Convert the weights to .safetensors."
+        ) from error
+    except Exception as error:  # damaged files raise many kinds
+        raise UserError(f"{path} cannot be read as a weights file: {error}") from error
+    if not isinstance(content, dict):
+        raise UserError(f"{path} contains no state_dict (tensors by name). Save one with torch.save(model.state_dict(), path).")
+    return content
+
+
+def state_of(content: dict[str, Any], path: Path) -> dict[str, Tensor]:
+    """The tensors by name among a file's content; UserError where it has none, or others beside them."""
+    state: Any = content.get("state_dict", content)
+    if not isinstance(state, dict) or not state or not all(isinstance(value, Tensor) for value in state.values()):
+        raise UserError(f"{path} contains no state_dict (tensors by name). Save one with torch.save(model.state_dict(), path).")
+    return state
+
+
+def without_prefixes(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The backbone's weights under their own names, where they stand in a descriptor's or a data-parallel network's."""
+    for prefix in PREFIXES:
+        inside = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+        state = inside or state
+    return state

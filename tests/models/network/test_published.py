@@ -1,0 +1,140 @@
+"""Published descriptors in their own layouts, on files that are made here."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import pytest
+import timm
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.nn import functional
+from torchvision.models import resnet18
+
+from data.errors import UserError
+from models.network.checkpoint import load_descriptor, save_descriptor
+from models.network.descriptor import Descriptor
+from models.settings import DescriptorSettings
+
+IMAGES = torch.randn(3, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+
+
+def stir(network: nn.Module) -> None:
+    """Give batch normalisations statistics and weights of their own, so that none can be left out unseen."""
+    generator = torch.Generator().manual_seed(1)
+    for module in network.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            for name, value in module.state_dict().items():
+                if name != "num_batches_tracked":
+                    value.copy_(torch.rand(value.shape, generator=generator) + 0.5)
+
+
+def gem(maps: Tensor, exponent: float) -> Tensor:
+    return maps.clamp(min=1e-6).pow(exponent).mean(dim=(2, 3)).pow(1 / exponent)
+
+
+@torch.no_grad()
+def test_sscd_gives_the_vectors_of_its_own_network(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    network = resnet18(num_classes=24).eval()
+    stir(network)
+    network.fc.bias.copy_(torch.randn(24))
+    path = tmp_path / "sscd_disc.torchvision.pt"
+    torch.save({f"backbone.{name}": value for name, value in network.state_dict().items()}, path)
+    maps = nn.Sequential(*list(network.children())[:-2])(IMAGES)
+    expected = functional.normalize(network.fc(gem(maps, 3.0)))
+    loaded = load_descriptor(path)
+    torch.testing.assert_close(loaded.descriptor.eval()(IMAGES), expected, rtol=1e-4, atol=1e-5)
+    assert loaded.image_size == 320 and loaded.descriptor.mean == (0.485, 0.456, 0.406)
+    save_descriptor(tmp_path / "own.safetensors", loaded.descriptor, 64, loaded.notes)
+    again = load_descriptor(tmp_path / "own.safetensors")
+    assert torch.equal(again.descriptor.eval()(IMAGES), loaded.descriptor(IMAGES)) and again.notes == {"published": "SSCD"}
+
+
+class Winner(nn.Module):
+    """The winner's network as its weights are laid out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backbone = timm.create_model("test_efficientnet", features_only=True)
+        self.fc = nn.Linear(64, 20, bias=False)
+        self.bn = nn.BatchNorm1d(20)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return functional.normalize(self.bn(self.fc(gem(self.backbone(images)[-1], 1.0))))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("prefix", ["module.", ""])
+def test_the_winners_descriptor_gives_the_vectors_of_its_own_network(tmp_path: Path, prefix: str) -> None:
+    torch.manual_seed(0)
+    network = Winner().eval()
+    stir(network)
+    path = tmp_path / "isc_ft.pth.tar"
+    state = {f"{prefix}{name}": value for name, value in network.state_dict().items()}
+    content = {"arch": "test_efficientnet", "epoch": 5, "args": argparse.Namespace(input_size=96), "state_dict": state}
+    torch.save(content, path)
+    loaded = load_descriptor(path)
+    torch.testing.assert_close(loaded.descriptor.eval()(IMAGES), network(IMAGES), rtol=1e-4, atol=1e-5)
+    assert loaded.image_size == 96
+    start = DescriptorSettings(
+        backbone="test_efficientnet", weights=str(path), model_args={"features_only": True}, pooling_exponent=1, dimensions=20
+    )
+    begun = Descriptor(start).eval()  # the backbone alone
+    torch.testing.assert_close(begun.features(IMAGES), network.backbone(IMAGES)[-1])
+
+
+def test_other_files_are_named_with_what_is_known(tmp_path: Path) -> None:
+    torch.save({"layer.weight": torch.zeros(2)}, tmp_path / "other.pt")
+    with pytest.raises(UserError, match=r"other\.pt holds weights in no layout that is known: neither SSCD's .* nor that of ISC"):
+        load_descriptor(tmp_path / "other.pt")
+    torch.save({"arch": "resnet18", "state_dict": {"x": Path("a")}}, tmp_path / "objects.pth.tar")
+    with pytest.raises(UserError, match=r"objects\.pth\.tar is refused"):
+        load_descriptor(tmp_path / "objects.pth.tar")
+    network = Winner().state_dict()
+    del network["backbone.blocks.4.0.bn3.weight"]
+    torch.save({"arch": "test_efficientnet", "state_dict": network}, tmp_path / "less.pth.tar")
+    with pytest.raises(UserError, match=r"less\.pth\.tar does not fit timm's test_efficientnet"):
+        load_descriptor(tmp_path / "less.pth.tar")
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("size", [64, 72])  # 72 is no multiple of its patches: padded
+def test_a_vit_gives_its_class_token_beside_gem_of_its_patches(tmp_path: Path, size: int) -> None:
+    torch.manual_seed(0)
+    descriptor = Descriptor(DescriptorSettings(backbone="test_vit", dimensions=None)).eval()
+    images = torch.randn(2, 3, size, size)
+    tokens = descriptor.backbone.forward_features(images)
+    patches = tokens[:, 1:].clamp(min=1e-6).pow(3).mean(dim=1).pow(1 / 3)
+    torch.testing.assert_close(descriptor(images), functional.normalize(torch.cat([tokens[:, 0], patches], dim=1)))
+    assert descriptor.dimensions == 128
+    save_descriptor(tmp_path / "vit.safetensors", descriptor, size, {})
+    assert torch.equal(load_descriptor(tmp_path / "vit.safetensors").descriptor.eval()(images), descriptor(images))
+
+
+@torch.no_grad()
+def test_dinos_weights_are_a_start_at_any_size(tmp_path: Path) -> None:
+    """DINO's own names are timm's; DINOv2's file has a mask token beside them. Position embeddings follow the size."""
+    torch.manual_seed(0)
+    source: Any = timm.create_model("test_vit", num_classes=0, global_pool="", img_size=80).eval()  # of 160 px by itself
+    torch.save({"mask_token": torch.zeros(1, 64), **source.state_dict()}, tmp_path / "dino.pth")
+    settings = DescriptorSettings(backbone="test_vit", weights=str(tmp_path / "dino.pth"), dimensions=16)
+    descriptor = Descriptor(settings).eval()
+    name = "blocks.1.mlp.fc1.weight"
+    assert torch.equal(descriptor.backbone.get_parameter(name), source.get_parameter(name))
+    images = torch.randn(2, 3, 80, 80)
+    close = functional.cosine_similarity(descriptor.features(images).flatten(1), source.forward_features(images).flatten(1))
+    assert close.min() > 0.95  # embeddings of positions were enlarged, and are shrunk again
+
+
+def test_a_whole_descriptor_of_ours_is_a_start(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    first = Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16))
+    save_descriptor(tmp_path / "first.safetensors", first, 32, {})
+    settings = DescriptorSettings(backbone="test_efficientnet", weights=str(tmp_path / "first.safetensors"), dimensions=8)
+    begun = Descriptor(settings).backbone.state_dict()
+    assert all(torch.equal(begun[name], value) for name, value in first.backbone.state_dict().items())
+    save_file({"a.backbone.x": torch.zeros(1)}, tmp_path / "other.safetensors")
+    with pytest.raises(UserError, match="matches only 0 of the"):
+        Descriptor(settings.model_copy(update={"weights": str(tmp_path / "other.safetensors")}))

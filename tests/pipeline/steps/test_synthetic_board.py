@@ -1,0 +1,74 @@
+"""What the submission must beat, on the synthetic queries alone."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from data.ground_truth import read_ground_truth
+from pipeline.run.run import open_existing_run
+from pipeline.steps.definitions import AUGMENT, EMBED, ENSEMBLE, run_step
+from pipeline.steps.ensemble import synthetic_truths
+from pipeline.steps.report import collect_warnings
+from pipeline.steps.score_table import print_scores
+from pipeline.steps.synthetic_board import find_warnings, read_synthetic_board
+from submissions.ensemble.selection import LEARNT_FAMILIES, LEFT_OUT_FAMILIES, MEAN
+from submissions.ensemble.variant import read_choice
+from submissions.scoring.metrics import evaluate
+from submissions.vectors.files import read_vectors
+
+
+def test_both_halves_of_the_queries_are_scored_for_all_that_competes(
+    small_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(small_run, folder)
+    recipe = (folder / "recipe.yaml").read_text().replace("intensity: 0.3}", "intensity: 0.3}, left_out: [warp, noise]")
+    (folder / "recipe.yaml").write_text(recipe)
+    run = open_existing_run(folder)
+    assert synthetic_truths(run)[1] is None  # the queries are still those of before
+    for step in (AUGMENT, EMBED, ENSEMBLE):
+        run_step(run, step)
+    learnt, left_out = synthetic_truths(run)
+    whole = read_ground_truth(run.paths.query_ground_truth)
+    assert left_out is not None and (len(learnt.pairs), len(left_out.pairs)) == (15, 15)
+    assert sorted(learnt.query_ids + left_out.query_ids) == sorted(whole.query_ids)
+    board = read_synthetic_board(run.paths.synthetic_board).set_index("name")
+    assert set(board.index) == {"whitened grey pixels", "Gabor energies", "one", "submitted"}
+    np.testing.assert_allclose(board[MEAN], (board[LEARNT_FAMILIES] + board[LEFT_OUT_FAMILIES]) / 2)
+    training, synthetic = (read_vectors(run.paths.embeddings("one", part)) for part in ("training", "synthetic"))
+    referred = sorted({reference for _, reference in whole.pairs})
+    assert set(referred) <= set(training.ids)
+    of_learnt = dict(zip(board.index, board[LEARNT_FAMILIES].tolist(), strict=True))
+    assert (
+        np.isnan(read_choice(run.paths.choice)[1][MEAN][0]) and 0 < of_learnt["submitted"] <= 1
+    )  # nothing to choose, yet measured
+    assert 0 < evaluate(synthetic, training, learnt)[0].micro_average_precision <= of_learnt["one"]  # among more images
+    told = capsys.readouterr().out
+    warnings = collect_warnings(run)  # an untrained network
+    assert warnings and all(f"  warning: {warning}" in told for warning in warnings) and "without any training" in warnings[0]
+    (tmp_path / "scores.json").write_text(
+        json.dumps(
+            {
+                "queries": 1, "references": 1, "true_pairs": 1, "variants": [], "warnings": warnings,
+                "synthetic": board.reset_index().to_dict("records"),
+            }
+        )
+    )  # fmt: skip
+    print_scores(tmp_path / "scores.json")
+    printed = capsys.readouterr().out
+    assert "left out families" in printed and "baseline: Gabor energies" in printed and "warning: the" in printed
+
+
+def test_only_what_is_below_a_baseline_is_warned_of() -> None:
+    rows = [("baseline", "grey", 0.3), ("baseline", "gabor", 0.4), ("model", "weak", 0.35), ("model", "good", 0.5)]
+    board = pd.DataFrame([*rows, ("submitted", "submitted", 0.39)], columns=["kind", "name", MEAN])
+    first, second = find_warnings(board)
+    assert first.startswith(
+        "the submission has a µAP of 0.390 on the synthetic queries, less than gabor without any training (0.400)"
+    )
+    assert second.startswith("the model weak has a µAP of 0.350") and "weights" in second
+    assert find_warnings(board[board["kind"] != "baseline"]) == [] and find_warnings(pd.DataFrame()) == []
