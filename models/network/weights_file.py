@@ -44,7 +44,11 @@ def read_weights_file(path: Path) -> dict[str, Any]:
 
 
 def state_of(content: dict[str, Any], path: Path) -> dict[str, Tensor]:
-    """The tensors by name among a file's content; UserError where it has none, or others beside them."""
+    """Return the tensors by name among a file's content.
+
+    Raises:
+        UserError: It has none, or others beside them.
+    """
     state: Any = content.get("state_dict", content)
     if not isinstance(state, dict) or not state or not all(isinstance(value, Tensor) for value in state.values()):
         raise UserError(f"{path} contains no state_dict (tensors by name). Save one with torch.save(model.state_dict(), path).")

@@ -33,7 +33,11 @@ class CrossBatchMemory(Objective):
     def compute_loss(
         self, embeddings: Tensor, labels: Tensor, instances: Tensor, product_dtype: torch.dtype | None
     ) -> ObjectiveOutput:
-        """The loss; logs the share of the memory that is filled. UserError: a batch without two images of one class."""
+        """Return the loss; logs the share of the memory that is filled.
+
+        Raises:
+            UserError: No two images of the batch are of one class.
+        """
         find_positive_pairs(labels)
         unit = functional.normalize(embeddings)
         known = torch.cat([labels, self.classes])

@@ -42,19 +42,22 @@ def whiten_handmade(settings: HandmadeModelSettings, images: ImageSet, folder: P
 
 
 @torch.no_grad()
-def fit_handmade(settings: HandmadeSettings, images: ImageSet, workers: int | None) -> tuple[HandmadeDescriptor, int]:
+def fit_handmade(
+    settings: HandmadeSettings, images: ImageSet, workers: int | None, reduce: bool = False
+) -> tuple[HandmadeDescriptor, int]:
     """Whiten a descriptor made by hand.
 
     Args:
         settings: The descriptor.
         images: Training images.
         workers: As in `whiten_handmade`.
+        reduce: Whether the descriptor gets fewer dimensions where too few images can be read for those of the settings.
 
     Returns:
         The descriptor, and how many of the images could be read.
 
     Raises:
-        UserError: No more images can be read than the descriptor has dimensions.
+        UserError: No more images can be read than the descriptor has dimensions, or with `reduce` fewer than 3.
     """
     descriptor = HandmadeDescriptor(settings).eval()
     features = []
@@ -67,5 +70,7 @@ def fit_handmade(settings: HandmadeSettings, images: ImageSet, workers: int | No
     if not features:
         raise UserError(f"none of {len(images)} training images can be read; the first is {images.paths[0]}. Replace them.")
     found = torch.cat(features)
+    if reduce and 2 < len(found) <= descriptor.dimensions:
+        descriptor = HandmadeDescriptor(settings.model_copy(update={"dimensions": len(found) - 1})).eval()
     descriptor.whiten(found)
     return descriptor, len(found)

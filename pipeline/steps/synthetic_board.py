@@ -52,7 +52,11 @@ def write_synthetic_board(run: Run) -> None:
 
 
 def read_synthetic_board(path: Path) -> pd.DataFrame:
-    """The table that `write_synthetic_board` wrote, best first; empty where there is none, as in runs from before."""
+    """Return the table that `write_synthetic_board` wrote, best first; empty where there is none, as in runs from before.
+
+    Raises:
+        UserError: The file is no such table.
+    """
     if not path.is_file():
         return pd.DataFrame()
     try:
@@ -97,9 +101,7 @@ def _competitors(run: Run, roles: TrainingRoles) -> Iterator[tuple[str, str, Vec
 def _embed_baseline(run: Run, roles: TrainingRoles, kind: HandmadeKind) -> tuple[Vectors, Vectors]:
     images = roles.classes.select(roles.classes.ids[:MOST_IMAGES])
     settings = EmbeddingSettings(workers=run.recipe.embedding.workers)
-    descriptor, _ = fit_handmade(
-        HandmadeSettings(kind=kind, dimensions=min(DIMENSIONS, len(images) - 1)), images, settings.workers
-    )
+    descriptor, _ = fit_handmade(HandmadeSettings(kind=kind, dimensions=DIMENSIONS), images, settings.workers, reduce=True)
 
     def embed(part: ImageSet) -> Vectors:
         blocks = list(embed_images(Checkpoint(descriptor, IMAGE_SIZE, {}), part, settings))
