@@ -19,7 +19,7 @@ from pathlib import Path
 
 from claim_rows import copies, ideal, multigrain, svmax, toy
 from claim_rows.curves import collect_tradeoff, plot_tradeoff
-from claim_rows.row import FEWEST_RUNS, Row
+from claim_rows.row import MIN_DECIDING_RUNS, Row
 from claim_rows.store import Store, as_markdown, open_store
 from claim_rows.training import Bench, draw_shapes
 from drip import find_data
@@ -60,7 +60,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_STEPS} steps a training, {QUICK_SEEDS} seeds: does it run?")
     parser.add_argument("--only", nargs="*", metavar="N", help="numbers of claims; those measured together come together")
-    parser.add_argument("--seeds", type=int, help=f"default: {FEWEST_RUNS}")
+    parser.add_argument("--seeds", type=int, help=f"default: {MIN_DECIDING_RUNS}")
     parser.add_argument("--steps", type=int, help="of each training of claims 2 to 9")
     parser.add_argument("--minutes", type=float, help="of each network of claims 10 to 12")
     parser.add_argument("--data", type=Path, metavar="FOLDER")
@@ -72,7 +72,7 @@ def main() -> None:
     measure_claims(
         store,
         wanted=set(CLAIMS if options.only is None else options.only),
-        seeds=options.seeds or (QUICK_SEEDS if options.quick else FEWEST_RUNS),
+        seeds=options.seeds or (QUICK_SEEDS if options.quick else MIN_DECIDING_RUNS),
         steps=options.steps or (QUICK_STEPS if options.quick else STEPS),
         minutes=options.minutes or (QUICK_MINUTES if options.quick else MINUTES),
         data=options.data,

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 
 from pipeline.run.cli import report_errors
-from pipeline.tools.match_options import check, parser
+from pipeline.tools.match_options import check, make_parser
 from pipeline.tools.match_output import Output
 
 
@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Raises:
         UserError: when options do not go together, or the work fails for a reason that the user can fix.
     """
-    options = parser(__doc__).parse_args(arguments)
+    options = make_parser(__doc__).parse_args(arguments)
     check(options)
     output = Output(options.json, options.quiet)
     done = _without_network(options, output)
@@ -42,10 +42,10 @@ def _without_network(options: argparse.Namespace, output: Output) -> int | None:
     if options.apply is not None:
         return match_acting.carry_out(options.output, options.plan, options.apply, options.to, options.protect, output)
     if options.decisions:
-        match_decisions.list_decisions(match_decisions.index_of(options.index, options.output), output)
+        match_decisions.list_decisions(match_decisions.find_index(options.index, options.output), output)
         return 0
     if options.decide is not None:
-        place, (first, second) = match_decisions.index_of(options.index, options.output), options.pictures
+        place, (first, second) = match_decisions.find_index(options.index, options.output), options.pictures
         if options.decide == "undecided":
             return match_decisions.forget(place, first, second, output)
         match_decisions.remember(place, first, second, options.decide == "copy", output)
@@ -59,7 +59,7 @@ def _with_network(options: argparse.Namespace, output: Output) -> int:
     from data.discovery import discover
     from pipeline.tools import match_command, match_model, match_two
 
-    if options.pictures and (verdict := match_two.same_bytes(options.pictures[0], options.pictures[1])):
+    if options.pictures and (verdict := match_two.compare_bytes(options.pictures[0], options.pictures[1])):
         return match_two.report(verdict, options.pictures[0], options.pictures[1], output)
     sources = match_command.Sources(options.queries or options.leakage, options.references, options.protect, options.no_self)
     pictures = match_command.find_pictures(sources, options.output, output)

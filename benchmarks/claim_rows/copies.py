@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from claim_rows.row import Row, gaps, listed
+from claim_rows.row import Row, format_sides, subtract_runs
 from claim_rows.store import Figures, Store
 from numpy.typing import NDArray
 
@@ -21,29 +21,29 @@ from submissions.scoring.metrics import evaluate
 from submissions.settings import NormalizationSettings
 from submissions.vectors.files import Vectors
 
-CLASSES, OVERLAYS, SIZE = 2000, 300, 48
+CLASSES, OVERLAYS, IMAGE_SIDE = 2000, 300, 48
 QUERIES, COPIES, REFERENCES, TRAINING = 1500, 300, 1500, 2000  # four distractors for each copy
-GROWTH = ((0.1, 0.2), (0.35, 0.3), (1.0, 0.5))  # share of the classes, share of the minutes
+DRIP_STAGES = ((0.1, 0.2), (0.35, 0.3), (1.0, 0.5))  # share of the classes, share of the minutes
 BETA, NEIGHBOURS = 1.0, 100
 Sets = dict[str, NDArray[np.float32]]
 
 
 def rows(data: IscFolder, folder: Path, minutes: float, seeds: range, store: Store) -> list[Row]:
     """Both members, the direct training and the normalisations of each seed."""
-    chosen, truth = _chosen(data)
+    chosen, truth = _choose_parts(data)
     about = {
         "data": [data.root.name, len(data.training.ids)],
         "minutes": minutes,
         "classes": CLASSES,
-        "size": SIZE,
+        "size": IMAGE_SIDE,
         "beta": BETA,
         "members": 4,
     }
-    runs = store.measured("copies", about, seeds, lambda seed: _measure(data, folder, minutes, seed, chosen, truth))
+    runs = store.measure("copies", about, seeds, lambda seed: _measure(data, folder, minutes, seed, chosen, truth))
     score = {figure: [run[figure] for run in runs] for figure in runs[0]}
     best = [max(pair) for pair in zip(score["drip"], score["nfnet"], strict=True)]
     ran = (
-        f"{data.root.name}: {SIZE} px, {CLASSES} classes, {minutes:g} minutes a network, {len(seeds)} seeds; µAP of "
+        f"{data.root.name}: {IMAGE_SIDE} px, {CLASSES} classes, {minutes:g} minutes a network, {len(seeds)} seeds; µAP of "
         f"{QUERIES} queries, {COPIES} of them copies"
     )
     rest: dict[str, Any] = {"smallest": 0.01, "learnt": (max(float(np.mean(side)) for side in score.values()), 0.02, "best µAP")}
@@ -53,8 +53,8 @@ def rows(data: IscFolder, folder: Path, minutes: float, seeds: range, store: Sto
             "drip training beats all classes at once",
             "ISC2021 paper, section 2.5.1: no figure",
             ran,
-            listed({k: score[k] for k in ("drip", "direct")}),
-            gaps(score["drip"], score["direct"]),
+            format_sides({k: score[k] for k in ("drip", "direct")}),
+            subtract_runs(score["drip"], score["direct"]),
             **rest,
             cause=f"{CLASSES} classes are few enough to start with; see benchmarks/drip.py for more",
         ),
@@ -63,8 +63,8 @@ def rows(data: IscFolder, folder: Path, minutes: float, seeds: range, store: Sto
             "the ensemble beats its best member",
             "best member .664 (ISC2021 paper, table 1) → .6857 (the authors' repository)",
             ran + "; efficientnet and nfnet, PCA to 256",
-            listed({"ensemble": score["none"], "efficientnet": score["drip"], "nfnet": score["nfnet"]}),
-            gaps(score["none"], best),
+            format_sides({"ensemble": score["none"], "efficientnet": score["drip"], "nfnet": score["nfnet"]}),
+            subtract_runs(score["none"], best),
             **rest,
             cause="one member is far weaker",
         ),
@@ -73,8 +73,8 @@ def rows(data: IscFolder, folder: Path, minutes: float, seeds: range, store: Sto
             "an ensemble of members of equal strength beats its best member",
             "best member .664 (ISC2021 paper, table 1) → .6857 (the authors' repository)",
             ran + "; efficientnet twice, from other weights with other edits, PCA to 256",
-            listed({"ensemble": score["twins"], "first": score["drip"], "second": score["twin"]}),
-            gaps(score["twins"], [max(pair) for pair in zip(score["drip"], score["twin"], strict=True)]),
+            format_sides({"ensemble": score["twins"], "first": score["drip"], "second": score["twin"]}),
+            subtract_runs(score["twins"], [max(pair) for pair in zip(score["drip"], score["twin"], strict=True)]),
             **rest,
             cause="members of one architecture make the same mistakes",
         ),
@@ -83,8 +83,8 @@ def rows(data: IscFolder, folder: Path, minutes: float, seeds: range, store: Sto
             "method 1 beats none under many distractors",
             "ISC2021 paper, section 2.7.1: no figure",
             ran + f"; β {BETA:g}",
-            listed({k: score[k] for k in ("method1", "none")}),
-            gaps(score["method1"], score["none"]),
+            format_sides({k: score[k] for k in ("method1", "none")}),
+            subtract_runs(score["method1"], score["none"]),
             **rest,
             cause="few training images near the queries",
         ),
@@ -93,8 +93,8 @@ def rows(data: IscFolder, folder: Path, minutes: float, seeds: range, store: Sto
             "method 2 beats method 1 under many distractors",
             "none .6857 → method 2 .7267 (the authors' repository); phase 2: .53 → .59 (ISC2021 paper, section 2.7.2)",
             ran + f"; β {BETA:g}, 100 neighbours",
-            listed({k: score[k] for k in ("method2", "method1")}),
-            gaps(score["method2"], score["method1"]),
+            format_sides({k: score[k] for k in ("method2", "method1")}),
+            subtract_runs(score["method2"], score["method1"]),
             **rest,
             cause="few training images near the queries",
         ),
@@ -133,7 +133,7 @@ def _join(first: Sets, second: Sets) -> Sets:
     return {part: projection.apply(vectors, min(256, joined["training"].shape[1]), 0.0) for part, vectors in joined.items()}
 
 
-def _chosen(data: IscFolder) -> tuple[dict[str, ImageSet], GroundTruth]:
+def _choose_parts(data: IscFolder) -> tuple[dict[str, ImageSet], GroundTruth]:
     """Fixed parts of queries and references: the first copies, distractors, and references with those that were copied."""
     if data.ground_truth is None:
         raise SystemExit(f"{data.root} has no ground truth to score against")
@@ -156,14 +156,14 @@ def _chosen(data: IscFolder) -> tuple[dict[str, ImageSet], GroundTruth]:
 def _train(data: IscFolder, name: str, folder: Path, seed: int, backbone: str, minutes: float, drip: bool) -> Path:
     """Train a member; those of another name begin with other weights and see other edits."""
     ids = data.training.ids
-    growth = GROWTH if drip else ((1.0, 1.0),)
+    growth = DRIP_STAGES if drip else ((1.0, 1.0),)
     classes = min(CLASSES, len(ids) - OVERLAYS)
     stages = [
         {
             "classes": int(share * classes),
             "minutes": part * minutes,
             "intensity": 0.5,
-            "image_size": SIZE,
+            "image_size": IMAGE_SIDE,
             "batch_size": 96,
             "epochs": 100_000,
         }

@@ -4,9 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from claim_rows.row import Row, gaps, listed
+from claim_rows.row import Row, format_sides, subtract_runs
 from claim_rows.store import Figures
-from claim_rows.training import BACKBONE, BATCH, VERSION, Bench, Shapes, Trained, train, vectors_of
+from claim_rows.training import BACKBONE, BATCH_SIZE, VERSION, Bench, Shapes, Trained, train, vectors_of
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -17,7 +17,7 @@ from submissions.scoring.retrieval import recall_at
 
 DIMENSIONS = 64
 DESCRIPTOR: dict[str, Any] = {"backbone": BACKBONE, "dimensions": DIMENSIONS}
-LONGER = 4  # times as many steps: as many images for each of four split heads as for a shared one
+STEPS_FACTOR = 4  # times as many steps: as many images for each of four split heads as for a shared one
 LOSSES = {"contrastive": "75.8 → 81.2", "triplet": "75.5 → 80.2"}
 Side = tuple[str, str, str]  # what it is called, its arm, and its figure
 Arm = dict[str, list[float]]  # run by run: "domain", R@1 as the mean over the domains; "joined", of all; "upright"
@@ -26,7 +26,7 @@ Arm = dict[str, list[float]]  # run by run: "domain", R@1 as the mean over the d
 def rows(bench: Bench) -> list[Row]:
     """Tables 1 to 3: domains, rotation as augmentation, the plain loss, a model for each domain, a shared head, other losses."""
     arms = {name: _arm(bench, name) for name in ("augmentation", "split", "shared", "plain")}
-    arms["longer"] = _arm(replace(bench, steps=LONGER * bench.steps), "split")
+    arms["longer"] = _arm(replace(bench, steps=STEPS_FACTOR * bench.steps), "split")
     arms["models"] = _models_of_domains(bench)
     ran = f"{bench.about}, multi-similarity, 4 of a class, {DIMENSIONS} dimensions ({DIMENSIONS // 4} a head)"
     ran += "; R@1 on unseen classes"
@@ -36,7 +36,7 @@ def rows(bench: Bench) -> list[Row]:
     def row(number: str, claim: str, paper: str, better: Side, worse: Side, note: str = "", cause: str = "") -> Row:
         sides = {name: arms[arm][figure] for name, arm, figure in (better, worse)}
         first, second = sides.values()
-        return Row(number, claim, paper, ran + note, listed(sides), gaps(first, second), **rest, cause=cause)
+        return Row(number, claim, paper, ran + note, format_sides(sides), subtract_runs(first, second), **rest, cause=cause)
 
     whole = ("IDEAL", "split", "joined")
     each = "; each step shows IDEAL four rotations of every image"
@@ -77,9 +77,9 @@ def rows(bench: Bench) -> list[Row]:
             "9d, cause",
             "split heads beat a shared one if each head learns from as many images",
             "2 % higher (Cars, table 2)",
-            (f"split, {LONGER} × the steps", "longer", "joined"),
+            (f"split, {STEPS_FACTOR} × the steps", "longer", "joined"),
             ("shared", "shared", "joined"),
-            f"; {LONGER} × the steps for the split heads, so also for their backbone",
+            f"; {STEPS_FACTOR} × the steps for the split heads, so also for their backbone",
             "a shared head is better here, however long split ones learn",
         ),
         row(
@@ -120,8 +120,8 @@ def _of_loss(bench: Bench, kind: str, paper: str) -> Row:
         f"IDEAL with the {kind} loss beats that loss",
         f"{paper} R@1 (Cars, table 3)",
         f"{bench.about}, {kind}, 4 of a class, {DIMENSIONS} dimensions; R@1 on unseen classes; IDEAL's four domains joined",
-        listed({"IDEAL": split["joined"], "plain": plain["upright"]}),
-        gaps(split["joined"], plain["upright"]),
+        format_sides({"IDEAL": split["joined"], "plain": plain["upright"]}),
+        subtract_runs(split["joined"], plain["upright"]),
         smallest=0.02,
         learnt=_learnt(bench, split),
     )
@@ -158,8 +158,8 @@ def _models_of_domains(bench: Bench) -> Arm:
         return _recalls(bench, np.stack(parts))
 
     settings = {"descriptor": DESCRIPTOR, **_settings("multi_similarity")}
-    about = {"steps": bench.steps, "batch": BATCH, "bench": VERSION, "settings": settings}
-    runs = bench.store.measured("ideal one model for each domain", about, bench.seeds, measure)
+    about = {"steps": bench.steps, "batch": BATCH_SIZE, "bench": VERSION, "settings": settings}
+    runs = bench.store.measure("ideal one model for each domain", about, bench.seeds, measure)
     return {figure: [run[figure] for run in runs] for figure in runs[0]}
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from claim_rows.row import Row, gaps, listed
+from claim_rows.row import Row, format_sides, subtract_runs
 from claim_rows.store import Figures
-from claim_rows.training import SIZE, Bench, Trained, vectors_of
+from claim_rows.training import IMAGE_SIDE, Bench, Trained, vectors_of
 from numpy.typing import NDArray
 
 from models.network.whitening import compute_folded_logits
@@ -17,9 +17,9 @@ from submissions.scoring.retrieval import in_aug_accuracy, recall_at
 
 REPEATED: dict[str, Any] = {"kind": "repeated", "copies": 3}
 WHITENED = {"backbone": "test_efficientnet", "dimensions": 64, "train_pooling_exponent": False, "whiten": True}
-LARGER = 2 * SIZE
-SWEEP = (0.05, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)  # λ (MultiGrain, section 4.3: six of them)
-NEAR = 0.9  # of the specialist's figure counts as serving a task
+LARGER_SIDE = 2 * IMAGE_SIDE
+SWEPT_WEIGHTS = (0.05, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)  # λ (MultiGrain, section 4.3: six of them)
+MIN_SPECIALIST_SHARE = 0.9  # of the specialist's figure counts as serving a task
 Measured = dict[str, dict[str, list[float]]]  # by arm and figure, run by run
 
 
@@ -35,7 +35,7 @@ UNIFORM, PLAIN, JOINT, COPIES = "uniform", _arm(1.0), _arm(0.5), _arm(0.1)
 def rows(bench: Bench) -> list[Row]:
     """Uniform sampling, and repeated augmentations at each λ of the sweep."""
     arms: dict[str, dict[str, Any]] = {UNIFORM: {"objective": {"kind": "softmax"}}}
-    for weight in SWEEP:
+    for weight in SWEPT_WEIGHTS:
         arms[_arm(weight)] = {"objective": {"kind": "multigrain", "weight": weight}, "sampling": REPEATED}
     measured = {
         name: bench.figures(name, lambda trained: _measure(bench, trained), descriptor=WHITENED, **arm)
@@ -57,8 +57,8 @@ def _training_helps(bench: Bench, measured: Measured) -> list[Row]:
             "repeated augmentations help at equal steps",
             "76.2 → 76.8 % top-1",
             f"{bench.about}; top-1 on held-out images",
-            listed({name: top1[name] for name in (UNIFORM, PLAIN)}),
-            gaps(top1[PLAIN], top1[UNIFORM]),
+            format_sides({name: top1[name] for name in (UNIFORM, PLAIN)}),
+            subtract_runs(top1[PLAIN], top1[UNIFORM]),
             **_of_classes(bench, measured),
             cause="each batch holds a third of the images; so short a training has not made up for it",
         ),
@@ -67,8 +67,8 @@ def _training_helps(bench: Bench, measured: Measured) -> list[Row]:
             "repeated augmentations help at equal epochs",
             "76.2 → 76.8 % top-1 at equal steps",
             f"{bench.about}, 3 × the steps with repeated augmentations: as many different images; top-1 on held-out images",
-            listed({name: top1[name] for name in (UNIFORM, TRIPLED)}),
-            gaps(top1[TRIPLED], top1[UNIFORM]),
+            format_sides({name: top1[name] for name in (UNIFORM, TRIPLED)}),
+            subtract_runs(top1[TRIPLED], top1[UNIFORM]),
             **_of_classes(bench, measured),
             cause="copies teach less than other images, however many there are",
         ),
@@ -77,8 +77,8 @@ def _training_helps(bench: Bench, measured: Measured) -> list[Row]:
             "the margin loss on top helps",
             "76.8 → 77.0 % top-1, 77.4 % at p = 3",
             f"{bench.about}; top-1 on held-out images",
-            listed({name: top1[name] for name in (PLAIN, JOINT)}),
-            gaps(top1[JOINT], top1[PLAIN]),
+            format_sides({name: top1[name] for name in (PLAIN, JOINT)}),
+            subtract_runs(top1[JOINT], top1[PLAIN]),
             **_of_classes(bench, measured),
             cause="the margin loss takes half of the gradient from few steps",
         ),
@@ -91,34 +91,34 @@ def _larger_input(bench: Bench, measured: Measured) -> list[Row]:
     return [
         Row(
             "4a",
-            f"p* > p helps at larger input ({LARGER} px for {SIZE})",
+            f"p* > p helps at larger input ({LARGER_SIDE} px for {IMAGE_SIDE})",
             "figure 4c, a plot of IN-aug accuracy; p* 4 at 500 and 5 at 800 px for λ .5 (ICLR, section 3.5)",
             f"{bench.about}; p* among 1 … 10 on copies of training images, scored on copies of held-out ones; λ .5",
             f"p* {', '.join(str(int(p)) for p in joint['best_p'])}; copies of 5: "
-            + listed({"p*": joint["larger_best"], "p 3": joint["larger_3"]}),
-            gaps(joint["larger_best"], joint["larger_3"]),
+            + format_sides({"p*": joint["larger_best"], "p 3": joint["larger_3"]}),
+            subtract_runs(joint["larger_best"], joint["larger_3"]),
             **_of_copies(bench, measured),
             cause="at so small a size the smallest p is best for the training copies, and no better for others",
         ),
         Row(
             "4b",
-            f"p* > p helps top-1 at larger input ({LARGER} px for {SIZE})",
+            f"p* > p helps top-1 at larger input ({LARGER_SIDE} px for {IMAGE_SIDE})",
             "78.0 → 78.6 % top-1 at 500 px (MultiGrain, section 4.4)",
             f"{bench.about}; p* among 1 … 10 on copies of training images; top-1 on held-out images; λ .5",
-            listed({"p*": joint["top1_best_p"], "p 3": joint["top1_3"]}),
-            gaps(joint["top1_best_p"], joint["top1_3"]),
+            format_sides({"p*": joint["top1_best_p"], "p 3": joint["top1_3"]}),
+            subtract_runs(joint["top1_best_p"], joint["top1_3"]),
             **_of_classes(bench, measured),
             cause="at so small a size the smallest p is best for the training copies",
         ),
         Row(
             "4c",
-            f"p* > p helps a classifier with average pooling at larger input ({LARGER} px for {SIZE})",
+            f"p* > p helps a classifier with average pooling at larger input ({LARGER_SIDE} px for {IMAGE_SIDE})",
             "81.3 → 83.1 % top-1 of SENet154 at 450 px, p* 1.6 (ICLR, table E.1 of appendix G)",
             f"{bench.about}; uniform batches, cross entropy, p 1; p* among 1 … 10 on copies of training images; "
             "top-1 on held-out images",
             f"p* {', '.join(str(int(p)) for p in average['best_p'])}; "
-            + listed({"p*": average["top1_best_p"], "p 1": average["top1_own_p"]}),
-            gaps(average["top1_best_p"], average["top1_own_p"]),
+            + format_sides({"p*": average["top1_best_p"], "p 1": average["top1_own_p"]}),
+            subtract_runs(average["top1_best_p"], average["top1_own_p"]),
             **_of_classes(bench, measured),
             cause="a classifier trained with average pooling is best with it",
         ),
@@ -127,7 +127,7 @@ def _larger_input(bench: Bench, measured: Measured) -> list[Row]:
 
 def _weights(bench: Bench, measured: Measured) -> list[Row]:
     """Claims 5a and 5b: which λ is better for copies, and which for classes."""
-    sweep = [_arm(weight) for weight in SWEEP]
+    sweep = [_arm(weight) for weight in SWEPT_WEIGHTS]
     copies, top1 = _values(measured, "copies"), _values(measured, "top1")
     return [
         Row(
@@ -135,8 +135,8 @@ def _weights(bench: Bench, measured: Measured) -> list[Row]:
             "a small λ is better for copies",
             "figure 5, a plot: best at λ = .1",
             f"{bench.about}; copies of 5 found, held-out images",
-            listed({name: copies[name] for name in sweep}),
-            gaps(copies[COPIES], copies[PLAIN]),
+            format_sides({name: copies[name] for name in sweep}),
+            subtract_runs(copies[COPIES], copies[PLAIN]),
             **_of_copies(bench, measured),
         ),
         Row(
@@ -144,8 +144,8 @@ def _weights(bench: Bench, measured: Measured) -> list[Row]:
             "a large λ is better for classes",
             "figure 5, a plot: lowest at λ = .1; 77.4 % top-1 at .5, 76.9 % at 1",
             f"{bench.about}; top-1 on held-out images",
-            listed({name: top1[name] for name in sweep}),
-            gaps(top1[PLAIN], top1[COPIES]),
+            format_sides({name: top1[name] for name in sweep}),
+            subtract_runs(top1[PLAIN], top1[COPIES]),
             **_of_classes(bench, measured),
             cause="from scratch the margin loss teaches the classes too, as in claim 3",
         ),
@@ -166,11 +166,11 @@ def _one(bench: Bench, measured: Measured) -> Row:
     worst = np.min(list(ratios.values()), axis=0)
     return Row(
         "6",
-        f"one whitened embedding serves class, instance and copy (within {1 - NEAR:.0%} of each specialist)",
+        f"one whitened embedding serves class, instance and copy (within {1 - MIN_SPECIALIST_SHARE:.0%} of each specialist)",
         "tables 2 and 3: on a par with specialised networks",
         f"{bench.about}; λ .5 whitened and folded, against λ 1 (top-1, class R@1) and λ .1 (copies)",
-        "share of the specialist: " + listed(ratios),
-        tuple(float(ratio - NEAR) for ratio in worst),
+        "share of the specialist: " + format_sides(ratios),
+        tuple(float(ratio - MIN_SPECIALIST_SHARE) for ratio in worst),
         smallest=0.05,
         cause="one of the three tasks lost more",
     )
@@ -205,16 +205,20 @@ def _measure(bench: Bench, trained: Trained) -> Figures:
     labels = torch.from_numpy(shapes.held_out.labels)
     copies = vectors_of(descriptor, shapes.test_copies, raw=True)
     scores = {
-        p: in_aug_accuracy(_unit(vectors_of(descriptor, shapes.train_copies, LARGER, p, raw=True)), shapes.train_copies.groups)
+        p: in_aug_accuracy(
+            _unit(vectors_of(descriptor, shapes.train_copies, LARGER_SIDE, p, raw=True)), shapes.train_copies.groups
+        )
         for p in range(1, 11)
     }
     best = max(scores, key=lambda p: scores[p])
     larger = {
-        p: in_aug_accuracy(_unit(vectors_of(descriptor, shapes.test_copies, LARGER, p, raw=True)), shapes.test_copies.groups)
+        p: in_aug_accuracy(_unit(vectors_of(descriptor, shapes.test_copies, LARGER_SIDE, p, raw=True)), shapes.test_copies.groups)
         for p in {best, 3}
     }
     own = round(descriptor.settings.pooling_exponent)
-    at_larger = {p: torch.from_numpy(vectors_of(descriptor, shapes.held_out.images, LARGER, p, raw=True)) for p in {best, 3, own}}
+    at_larger = {
+        p: torch.from_numpy(vectors_of(descriptor, shapes.held_out.images, LARGER_SIDE, p, raw=True)) for p in {best, 3, own}
+    }
     top1 = {p: float(((found @ weight.T + bias).argmax(1) == labels).float().mean()) for p, found in at_larger.items()}
     return {
         "top1_best_p": top1[best],

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-FEWEST_RUNS = 5  # below that no claim is decided
+MIN_DECIDING_RUNS = 5  # below that no claim is decided
 CONFIDENCE = 0.95
-MOST_RUNS = 1000  # more than that is no plan
+MAX_PLANNED_RUNS = 1000  # more than that is no plan
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Row:
     @property
     def margin(self) -> float:
         """Half the width of the 95 % interval of the mean (Student's t); infinite for one run."""
-        return half_width(self._spread(), len(self.differences))
+        return compute_half_width(self._spread(), len(self.differences))
 
     @property
     def verdict(self) -> str:
@@ -60,8 +60,8 @@ class Row:
         if self.learnt is not None and self.learnt[0] < 1.5 * self.learnt[1]:
             figure, chance, name = self.learnt
             return f"undecided: the networks have not learnt ({name} {figure:.3f}, by chance {chance:.3f})"
-        if runs < FEWEST_RUNS:
-            return f"undecided: {runs} runs, at least {FEWEST_RUNS} decide ({FEWEST_RUNS - runs} more)"
+        if runs < MIN_DECIDING_RUNS:
+            return f"undecided: {runs} runs, at least {MIN_DECIDING_RUNS} decide ({MIN_DECIDING_RUNS - runs} more)"
         if self.mean - self.margin > 0:
             return "holds"
         if self.mean + self.margin < 0:
@@ -73,18 +73,18 @@ class Row:
 
     def _what_it_takes(self) -> str:
         runs, spread = len(self.differences), self._spread()
-        needed = runs_needed(spread, max(abs(self.mean), self.smallest))
+        needed = count_runs_needed(spread, max(abs(self.mean), self.smallest))
         if needed > runs:
             effect = f"an effect of {max(abs(self.mean), self.smallest):.3g}"
             return (
                 f"{needed - runs} more runs would decide {effect}"
-                if needed <= MOST_RUNS
-                else f"over {MOST_RUNS} runs for {effect}"
+                if needed <= MAX_PLANNED_RUNS
+                else f"over {MAX_PLANNED_RUNS} runs for {effect}"
             )
-        further = runs_needed(spread, abs(self.mean))
+        further = count_runs_needed(spread, abs(self.mean))
         small = f"any effect is below {abs(self.mean) + self.margin:.3g}"
         return f"{small}; its sign would take " + (
-            f"{further - runs} more runs" if further <= MOST_RUNS else f"over {MOST_RUNS} runs"
+            f"{further - runs} more runs" if further <= MAX_PLANNED_RUNS else f"over {MAX_PLANNED_RUNS} runs"
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -101,27 +101,27 @@ class Row:
         return cls(**known)
 
 
-def half_width(spread: float, runs: int) -> float:
+def compute_half_width(spread: float, runs: int) -> float:
     """Of the 95 % interval of a mean of so many runs with this standard deviation; infinite for one run."""
     return float(stats.t.ppf((1 + CONFIDENCE) / 2, runs - 1) * spread / math.sqrt(runs)) if runs > 1 else math.inf
 
 
-def runs_needed(spread: float, effect: float) -> int:
-    """The fewest runs, FEWEST_RUNS at least, after which the 95 % interval is narrower than the effect on either side.
+def count_runs_needed(spread: float, effect: float) -> int:
+    """The fewest runs, MIN_DECIDING_RUNS at least, after which the 95 % interval is narrower than the effect on either side.
 
-    MOST_RUNS + 1 where even so many would not do.
+    MAX_PLANNED_RUNS + 1 where even so many would not do.
     """
-    counts = range(FEWEST_RUNS, MOST_RUNS + 1)
-    return next((runs for runs in counts if half_width(spread, runs) < effect), MOST_RUNS + 1)
+    counts = range(MIN_DECIDING_RUNS, MAX_PLANNED_RUNS + 1)
+    return next((runs for runs in counts if compute_half_width(spread, runs) < effect), MAX_PLANNED_RUNS + 1)
 
 
-def listed(values: dict[str, list[float]]) -> str:
+def format_sides(values: dict[str, list[float]]) -> str:
     """Mean and spread over runs of each side, as text."""
     return ", ".join(
         f"{name} {np.mean(runs):.3f} ± {np.std(runs, ddof=1) if len(runs) > 1 else math.nan:.3f}" for name, runs in values.items()
     )
 
 
-def gaps(better: list[float], worse: list[float]) -> tuple[float, ...]:
+def subtract_runs(better: list[float], worse: list[float]) -> tuple[float, ...]:
     """Run by run."""
     return tuple(float(a - b) for a, b in zip(better, worse, strict=True))

@@ -31,7 +31,7 @@ class Store:
     measurements: list[dict[str, Any]] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
 
-    def measured(self, name: str, about: dict[str, Any], seeds: Sequence[int], work: Callable[[int], Figures]) -> list[Figures]:
+    def measure(self, name: str, about: dict[str, Any], seeds: Sequence[int], work: Callable[[int], Figures]) -> list[Figures]:
         """The figures of every seed: from the file, where it has them, otherwise by `work`, each written as soon as it is there.
 
         Only what was measured under the same name with the same `about`, settings and budget, counts as had.

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from claim_rows.row import Row, gaps, listed
+from claim_rows.row import Row, format_sides, subtract_runs
 from claim_rows.store import Figures
-from claim_rows.training import BACKBONE, BATCH, SIZE, VERSION, Bench, Trained, vectors_of
+from claim_rows.training import BACKBONE, BATCH_SIZE, IMAGE_SIDE, VERSION, Bench, Trained, vectors_of
 from torch.nn import functional
 
 from models.network.descriptor import Descriptor
@@ -18,7 +18,7 @@ from models.objectives import svmax as objectives
 from models.settings import DescriptorSettings
 from submissions.scoring.retrieval import mean_singular_value, recall_at
 
-LARGE: dict[str, Any] = {"kind": "sgd", "learning_rate": 0.5, "clip_norm": 1e6}
+LARGE_RATE_OPTIMIZER: dict[str, Any] = {"kind": "sgd", "learning_rate": 0.5, "clip_norm": 1e6}
 WEIGHTS = {"contrastive": 1.0, "triplet": 0.1, "npair": 1.0, "angular": 1.0}  # the paper's λ; 1 where it gives none
 PAPER = {
     "contrastive": "figures A3 and A4, plots of R@1",
@@ -26,17 +26,17 @@ PAPER = {
     "npair": "figures A3 and A4, plots of R@1",
     "angular": "figures A3 and A4, plots of R@1",
 }
-CAUSES = {
+LIKELY_CAUSES = {
     "triplet": "a small s did not cost recall at this rate",
     "angular": "neither side learns at this rate",
 }
 PAPER_SMALL = "figure A7, a plot of R@1; s 1.9 → 5.6 of at most 6.8 (figure A9)"
-SMALL, WIDE = 24, 128
+SMALL_BATCH, WIDE_DIMENSIONS = 24, 128
 DIMENSIONS = 64
 SIZES = ((96, 128), (96, 32), (24, 128), (24, 32))  # b × d in the ratios of figures A5 and A6: 288 and 72 × 256 and 64
-RATES = (0.01, 0.1)  # beside the large one
-COSTS, DEAREST = ((24, 32), (48, 64), (96, 128)), 0.1  # b × d; share of a step that the regulariser may take
-REPEATS = 7  # of each timing, of which the median counts
+SMALLER_RATES = (0.01, 0.1)  # beside the large one
+COST_SIZES, MAX_COST_SHARE = ((24, 32), (48, 64), (96, 128)), 0.1  # b × d; share of a step that the regulariser may take
+TIMING_REPEATS = 7  # of each timing, of which the median counts
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,9 @@ class Setting:
     """
 
     kind: str
-    batch: int = BATCH
+    batch: int = BATCH_SIZE
     dimensions: int = DIMENSIONS
-    rate: float = LARGE["learning_rate"]
+    rate: float = LARGE_RATE_OPTIMIZER["learning_rate"]
     raw: bool = False
 
 
@@ -67,11 +67,11 @@ def rows(bench: Bench) -> list[Row]:
     for kind in WEIGHTS:
         claim = f"SVMax beats the spread-out regulariser with {kind} at a large learning rate"
         result.append(_row("7b", claim, PAPER[kind], bench, Setting(kind), "spread_out"))
-    for kind, rate in itertools.product(("contrastive", "triplet"), RATES):
+    for kind, rate in itertools.product(("contrastive", "triplet"), SMALLER_RATES):
         claim = f"SVMax helps {kind} at rate {rate:g}"
         result.append(_row("7c", claim, "figures A3 and A4, plots of R@1 by rate", bench, Setting(kind, rate=rate)))
-    claim = f"SVMax helps where b = {SMALL} < d = {WIDE} (contrastive)"
-    result.append(_row("8", claim, PAPER_SMALL, bench, Setting("contrastive", SMALL, WIDE)))
+    claim = f"SVMax helps where b = {SMALL_BATCH} < d = {WIDE_DIMENSIONS} (contrastive)"
+    result.append(_row("8", claim, PAPER_SMALL, bench, Setting("contrastive", SMALL_BATCH, WIDE_DIMENSIONS)))
     for kind, (batch, dimensions) in itertools.product(("contrastive", "triplet"), SIZES):
         claim = f"SVMax helps {kind} with b = {batch}, d = {dimensions}"
         paper = "figures A5 and A6, plots of R@1 for b 288 and 72, d 256 and 64"
@@ -92,11 +92,11 @@ def _row(number: str, claim: str, paper: str, bench: Bench, setting: Setting, ba
         paper,
         f"{bench.about} (batches of {setting.batch}), rate {setting.rate:g}, unclipped, {setting.dimensions} dimensions; "
         "R@1 and (s − L)/(U − L) on unseen classes",
-        f"R@1 {listed(recall)}; s {listed(spread)}",
-        gaps(better, worse),
+        f"R@1 {format_sides(recall)}; s {format_sides(spread)}",
+        subtract_runs(better, worse),
         smallest=0.02,
         learnt=(best, 1 / len(bench.shapes.unseen.names), "R@1 of the better side"),
-        cause=CAUSES.get(setting.kind, "") if baseline is None else "",
+        cause=LIKELY_CAUSES.get(setting.kind, "") if baseline is None else "",
     )
 
 
@@ -109,7 +109,7 @@ def _arm(bench: Bench, setting: Setting, form: str | None) -> dict[str, list[flo
         "objective": {"kind": kind} | of_raw,
         "sampling": {"kind": "pk", "per_class": 2 if kind in ("npair", "angular") else 4},
         "descriptor": {"backbone": BACKBONE, "dimensions": setting.dimensions},
-        "optimizer": LARGE | {"learning_rate": setting.rate},
+        "optimizer": LARGE_RATE_OPTIMIZER | {"learning_rate": setting.rate},
         "svmax": None if form is None else {"form": form} | weight | of_raw,
     }
     return bench.figures(name, lambda trained: _measure(bench, trained), setting.batch, **changed)
@@ -117,17 +117,18 @@ def _arm(bench: Bench, setting: Setting, form: str | None) -> dict[str, list[flo
 
 def _cost(bench: Bench) -> Row:
     """Figure A10: the processor time of the regulariser and its gradient as a share of the network's pass."""
-    about = {"bench": VERSION, "sizes": COSTS, "image size": SIZE, "repeats": REPEATS}
-    runs = bench.store.measured("svmax cost", about, bench.seeds, _time_regulariser)
+    about = {"bench": VERSION, "sizes": COST_SIZES, "image size": IMAGE_SIDE, "repeats": TIMING_REPEATS}
+    runs = bench.store.measure("svmax cost", about, bench.seeds, _time_regulariser)
     shares = {figure: [run[figure] for run in runs] for figure in runs[0]}
     worst = np.max(list(shares.values()), axis=0)
     return Row(
         "8c",
-        f"SVMax adds less than {DEAREST:.0%} to a training step",
+        f"SVMax adds less than {MAX_COST_SHARE:.0%} to a training step",
         "figure A10, plots of seconds: minimal",
-        f"{BACKBONE} at {SIZE} px, forward and backward pass, median processor time of {REPEATS}, {len(bench.seeds)} rounds",
-        "share of the pass: " + listed(shares),
-        tuple(float(DEAREST - share) for share in worst),
+        f"{BACKBONE} at {IMAGE_SIDE} px, forward and backward pass, median processor time of "
+        f"{TIMING_REPEATS}, {len(bench.seeds)} rounds",
+        "share of the pass: " + format_sides(shares),
+        tuple(float(MAX_COST_SHARE - share) for share in worst),
         smallest=0.02,
         cause="so small a network's pass is short",
     )
@@ -136,9 +137,9 @@ def _cost(bench: Bench) -> Row:
 def _time_regulariser(seed: int) -> Figures:
     torch.manual_seed(seed)
     shares: Figures = {}
-    for batch, dimensions in COSTS:
+    for batch, dimensions in COST_SIZES:
         network = Descriptor(DescriptorSettings(backbone=BACKBONE, dimensions=dimensions)).train()
-        images, rows = torch.randn(batch, 3, SIZE, SIZE), torch.randn(batch, dimensions, requires_grad=True)
+        images, rows = torch.randn(batch, 3, IMAGE_SIDE, IMAGE_SIDE), torch.randn(batch, dimensions, requires_grad=True)
 
         def penalize(rows: torch.Tensor = rows) -> None:
             objectives.mean_singular_value(functional.normalize(rows)).backward()
@@ -153,7 +154,7 @@ def _time_regulariser(seed: int) -> Figures:
 def _median_seconds(work: Callable[[], None]) -> float:
     """Return the processor time after a first call that warms up."""
     seconds = []
-    for _ in range(REPEATS + 1):
+    for _ in range(TIMING_REPEATS + 1):
         began = time.process_time()
         work()
         seconds.append(time.process_time() - began)

@@ -13,7 +13,9 @@ def rows() -> list[Row]:
 
 
 def _row(spread: float, version: str) -> Row:
-    paired, uniform = (np.array([accuracies(seed, spread, pairs).mean() for seed in range(RUNS)]) for pairs in (True, False))
+    paired, uniform = (
+        np.array([measure_accuracies(seed, spread, pairs).mean() for seed in range(RUNS)]) for pairs in (True, False)
+    )
     return Row(
         "1",
         f"paired batches beat uniform ones on a toy SVM, σ = {spread:g} ({version})",
@@ -27,11 +29,11 @@ def _row(spread: float, version: str) -> Row:
     )
 
 
-def accuracies(seed: int, spread: float, pairs: bool) -> NDArray[np.float64]:
+def measure_accuracies(seed: int, spread: float, pairs: bool) -> NDArray[np.float64]:
     """Test accuracy after every step of one pass."""
     rng = np.random.default_rng(seed)
-    points, labels = _drawn(rng, spread)
-    tests, test_labels = _drawn(rng, spread)
+    points, labels = _draw_points(rng, spread)
+    tests, test_labels = _draw_points(rng, spread)
     everything = np.concatenate([points, points * [-1, 1]])
     both = np.concatenate([labels, labels])
     count = len(points)
@@ -49,6 +51,6 @@ def accuracies(seed: int, spread: float, pairs: bool) -> NDArray[np.float64]:
     return np.array(found)
 
 
-def _drawn(rng: np.random.Generator, spread: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _draw_points(rng: np.random.Generator, spread: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     labels = np.repeat([1.0, -1.0], POINTS)
     return np.stack([rng.normal(0, spread, 2 * POINTS), rng.normal(labels, 1)], axis=1), labels

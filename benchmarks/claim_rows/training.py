@@ -24,9 +24,9 @@ from models.settings import ModelSettings
 from models.training.curve import read_rows
 from models.training.trainer import train_model
 
-SIZE, BATCH, BACKBONE = 48, 48, "test_efficientnet"
+IMAGE_SIDE, BATCH_SIZE, BACKBONE = 48, 48, "test_efficientnet"
 VERSION = 2  # of the images and figures below: what was measured with another one is measured again
-CLASSES, TRAINED, HELD_OUT, COPIED = (
+CLASSES, TRAINING_PER_CLASS, HELD_OUT_PER_CLASS, COPIED_IMAGES = (
     24,
     16,
     12,
@@ -67,28 +67,30 @@ class Bench:
         self, name: str, work: Callable[[Trained], Figures], batch: int | None = None, **changed: Any
     ) -> dict[str, list[float]]:
         """By figure, those of one training of each seed with the settings `changed`; only what is not in the file is trained."""
-        batch = BATCH if batch is None else batch
+        batch = BATCH_SIZE if batch is None else batch
         about = {"steps": self.steps, "batch": batch, "bench": VERSION, "settings": changed}
-        runs = self.store.measured(
+        runs = self.store.measure(
             name, about, self.seeds, lambda seed: work(train(self, name.replace(" ", "-"), seed, batch, **changed))
         )
         return {figure: [run[figure] for run in runs] for figure in runs[0]}
 
     @property
     def about(self) -> str:
-        return f"shapes, {BACKBONE} at {SIZE} px, {self.steps} steps of {BATCH}, {len(self.seeds)} seeds"
+        return f"shapes, {BACKBONE} at {IMAGE_SIDE} px, {self.steps} steps of {BATCH_SIZE}, {len(self.seeds)} seeds"
 
 
 def draw_shapes(folder: Path) -> Shapes:
-    known, unseen = write_disjoint_shapes(folder, CLASSES, CLASSES, TRAINED + HELD_OUT, seed=0, size=96)
+    known, unseen = write_disjoint_shapes(folder, CLASSES, CLASSES, TRAINING_PER_CLASS + HELD_OUT_PER_CLASS, seed=0, size=96)
     place = np.array([int(image_id.rsplit("-", 1)[1]) for image_id in known.images.ids])
-    train, held_out = _part(known, place < TRAINED), _part(known, place >= TRAINED)
+    train, held_out = _part(known, place < TRAINING_PER_CLASS), _part(known, place >= TRAINING_PER_CLASS)
     overlays = unseen.images.select(unseen.images.ids[-8:])
     unseen = _part(unseen, np.arange(len(unseen)) < len(unseen) - 8)
-    return Shapes(train, held_out, unseen, overlays, choose_in_aug(train, 1, COPIED), choose_in_aug(held_out, 2, COPIED))
+    return Shapes(
+        train, held_out, unseen, overlays, choose_in_aug(train, 1, COPIED_IMAGES), choose_in_aug(held_out, 2, COPIED_IMAGES)
+    )
 
 
-def train(bench: Bench, name: str, seed: int, batch: int = BATCH, **changed: Any) -> Trained:
+def train(bench: Bench, name: str, seed: int, batch: int = BATCH_SIZE, **changed: Any) -> Trained:
     """A descriptor after the bench's number of steps; `changed` are keys of ModelSettings."""
     sampling = changed.get("sampling", {"kind": "epoch"}) | {"iterations": bench.steps}  # the same for every sampling
     settings = {
@@ -97,7 +99,7 @@ def train(bench: Bench, name: str, seed: int, batch: int = BATCH, **changed: Any
         "optimizer": {"kind": "sgd", "learning_rate": 0.1, "clip_norm": 10.0},
         "scheduler": {"kind": "constant"},
     }
-    stage = {"image_size": SIZE, "batch_size": batch, "epochs": 1}
+    stage = {"image_size": IMAGE_SIDE, "batch_size": batch, "epochs": 1}
     model = ModelSettings.model_validate(settings | changed | {"sampling": sampling, "stages": [stage]})
     folder = bench.folder / f"{name}-{seed}"
     shapes = bench.shapes
@@ -110,7 +112,7 @@ def train(bench: Bench, name: str, seed: int, batch: int = BATCH, **changed: Any
 def vectors_of(
     descriptor: Descriptor,
     images: ImageSet | InAug,
-    size: int = SIZE,
+    size: int = IMAGE_SIDE,
     exponent: float | None = None,
     raw: bool = False,
     turns: int = 0,

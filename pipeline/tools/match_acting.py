@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from data.locks import hold_lock_file
-from pipeline.tools.match_decisions import rejected_pairs
+from pipeline.tools.match_decisions import read_rejected_pairs
 from pipeline.tools.match_output import Output
-from pipeline.tools.match_paths import protection
+from pipeline.tools.match_paths import make_protection_check
 from pipeline.tools.match_results import MOVED, PLAN
 from submissions.copies.acting import Outcome, apply_plan, undo
 from submissions.copies.journal import Journal, Way
@@ -16,7 +16,7 @@ from submissions.copies.plan import read_plan
 
 JOURNAL = "journal.jsonl"
 MAX_PRINTED_FILES = 20  # files left alone that are listed one by one
-BUSY = "another match.py is carrying out or undoing a plan. Wait for it: two could each remove what the other keeps."
+BUSY_MESSAGE = "another match.py is carrying out or undoing a plan. Wait for it: two could each remove what the other keeps."
 
 
 def carry_out(folder: Path, plan: Path | None, way: Way, moved_to: Path | None, protected: Sequence[Path], output: Output) -> int:
@@ -36,11 +36,13 @@ def carry_out(folder: Path, plan: Path | None, way: Way, moved_to: Path | None, 
     Raises:
         UserError: when there is no plan, it is invalid, the disk is full, or another process is carrying out a plan.
     """
-    rows, rejected = read_plan(plan or folder / PLAN), rejected_pairs(folder)
-    with hold_lock_file(_lock(), BUSY):
+    rows, rejected = read_plan(plan or folder / PLAN), read_rejected_pairs(folder)
+    with hold_lock_file(_lock(), BUSY_MESSAGE):
         journal = Journal(folder / JOURNAL)
         try:
-            outcome = apply_plan(rows, way, journal, (moved_to or folder / MOVED).resolve(), protection(protected), rejected)
+            outcome = apply_plan(
+                rows, way, journal, (moved_to or folder / MOVED).resolve(), make_protection_check(protected), rejected
+            )
         finally:
             journal.close()
     _report(outcome, way, output)
@@ -54,7 +56,7 @@ def take_back(folder: Path, output: Output) -> int:
     Raises:
         UserError: when the journal is damaged, the disk is full, or another process is carrying out a plan.
     """
-    with hold_lock_file(_lock(), BUSY):
+    with hold_lock_file(_lock(), BUSY_MESSAGE):
         journal = Journal(folder / JOURNAL)
         try:
             outcome = undo(journal)

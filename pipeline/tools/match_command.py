@@ -10,13 +10,24 @@ from data.discovery import Discovered, discover, format_skipped_counts
 from data.errors import UserError
 from data.names import line_of, text_of
 from data.unreadable import list_unreadable
-from pipeline.tools.match_groups import Grouped, make_groups, read_facts, without_flat, write_grouped
+from pipeline.tools.match_groups import Grouped, drop_flat, make_groups, read_facts, write_grouped
 from pipeline.tools.match_index import Added, add_pictures, forget_missing
 from pipeline.tools.match_leakage import report_folders, report_leakage
 from pipeline.tools.match_model import Model
 from pipeline.tools.match_output import Output
-from pipeline.tools.match_paths import indexed_path, protection
-from pipeline.tools.match_results import CUTS, GROUPS, HUBS, MATCHES, MOVED, OWN_INDEX, PLAN, SearchNotes, only_here, write_notes
+from pipeline.tools.match_paths import indexed_path, make_protection_check
+from pipeline.tools.match_results import (
+    CUTS,
+    GROUPS,
+    HUBS,
+    MATCHES,
+    MOVED,
+    OWN_INDEX,
+    PLAN,
+    SearchNotes,
+    hold_results_folder,
+    write_notes,
+)
 from pipeline.tools.match_search import Exclusions, Found, PairScores, Search
 from submissions.copies.groups import MAX_GROUP_SIZE
 from submissions.copies.keeping import KeepRule
@@ -84,9 +95,9 @@ def find_pictures(sources: Sources, folder: Path, output: Output) -> Pictures:
     """
     for page in (GALLERY, LEAKAGE_GALLERY):
         check_output_folder(folder / page, "--output")
-    queries = _discovered(sources.queries, folder, output) if sources.queries else Discovered([])
-    references = _discovered(sources.references, folder, output) if sources.references else None
-    protected = _discovered(sources.protected, folder, output) if sources.protected else Discovered([])
+    queries = _discover_pictures(sources.queries, folder, output) if sources.queries else Discovered([])
+    references = _discover_pictures(sources.references, folder, output) if sources.references else None
+    protected = _discover_pictures(sources.protected, folder, output) if sources.protected else Discovered([])
     return Pictures(queries, references, protected)
 
 
@@ -108,7 +119,7 @@ def check_index(index: Path | None, adds: bool, output: Output) -> None:
 def change_index(model: Model, index: Path, added: Discovered | None, removed: Sequence[Path], output: Output) -> None:
     """Add pictures to a kept index and take files, or all below a folder, out of it."""
     with open_store(index, model.extractor.identity, model.extractor.dimensions, new=added is not None) as store:
-        _change(store, model, added, removed, output)
+        _change_store(store, model, added, removed, output)
 
 
 def search(
@@ -149,14 +160,14 @@ def search(
         The number of matches.
     """
     queries, references = pictures.queries, pictures.references
-    with only_here(folder):
+    with hold_results_folder(folder):
         place = index or folder / OWN_INDEX
         extractor = model.extractor
         with open_store(
             place, extractor.identity, extractor.dimensions, replace=index is None, new=index is None or added is not None
         ) as store:
-            _change(store, model, added, removed, output)
-            exclusions = _exclusions(store, sources)
+            _change_store(store, model, added, removed, output)
+            exclusions = _make_exclusions(store, sources)
             lookup = Search(store, extractor, rule, exclusions, verified, exact)
             if index is None:
                 held = list(dict.fromkeys([*(references or queries).paths, *pictures.protected.paths]))
@@ -168,11 +179,11 @@ def search(
             if index is None:
                 forget_queries(store, found.digests.values())
             if verified:
-                found = _verified(found, rule)
+                found = _verify_pairs(found, rule)
             if track is not None:
                 write_track(track, found.candidates or found.matches.pairs, output)
             facts = read_facts(sorted({path for match in found.matches.pairs for path in (match.query, match.reference)}))
-            found = replace(found, matches=replace(found.matches, pairs=without_flat(found.matches.pairs, facts)))
+            found = replace(found, matches=replace(found.matches, pairs=drop_flat(found.matches.pairs, facts)))
             grouped = None
             if found.matches.decided:
                 grouped = make_groups(
@@ -183,10 +194,10 @@ def search(
                     exclusions,
                     grouping.keep,
                     [*map(indexed_path, sources.queries), *map(indexed_path, sources.references)],
-                    protection(sources.protected),
+                    make_protection_check(sources.protected),
                     grouping.bound,
                 )
-        _write(folder, found, grouped, rule, output)
+        _write_results(folder, found, grouped, rule, output)
         known = None if index is None else os.path.abspath(index)  # noqa: PTH100 - its name, wherever it leads
         write_notes(folder, SearchNotes(known, grouping.keep, found.matches.threshold))
         if found.matches.decided and references is None and index is None:
@@ -210,17 +221,17 @@ def write_track(path: Path, pairs: Sequence[Match], output: Output) -> None:
     output.say(f"matching track: {path}, {write_pairs(path, rows)} pairs")
 
 
-def _verified(found: Found, rule: Rule) -> Found:
+def _verify_pairs(found: Found, rule: Rule) -> Found:
     """Look at the pairs again: what is confirmed is a copy, whatever it scores."""
     # imported here: nothing else needs OpenCV's features
-    from pipeline.tools.match_verify import confirmed, verify_matches
+    from pipeline.tools.match_verify import select_copies, verify_matches
 
     looked_at = verify_matches(found.matches.pairs)
-    pairs = confirmed(looked_at, found.matches.threshold, rule.most)
+    pairs = select_copies(looked_at, found.matches.threshold, rule.most)
     return Found(replace(found.matches, pairs=pairs, verified=True), found.digests, looked_at)
 
 
-def _discovered(sources: Sequence[Path], results: Path, output: Output) -> Discovered:
+def _discover_pictures(sources: Sequence[Path], results: Path, output: Output) -> Discovered:
     own = [results / GALLERY, results / LEAKAGE_GALLERY, results / OWN_INDEX, results / MOVED]
     found = discover(sources, excluded=own)
     if found.skipped:
@@ -229,7 +240,7 @@ def _discovered(sources: Sequence[Path], results: Path, output: Output) -> Disco
     return found
 
 
-def _exclusions(store: Store, sources: Sources) -> Exclusions:
+def _make_exclusions(store: Store, sources: Sources) -> Exclusions:
     known = decisions(store)
     accepted: dict[bytes, frozenset[bytes]] = {}
     for decision in known:
@@ -244,7 +255,7 @@ def _exclusions(store: Store, sources: Sources) -> Exclusions:
     )
 
 
-def _change(store: Store, model: Model, added: Discovered | None, removed: Sequence[Path], output: Output) -> None:
+def _change_store(store: Store, model: Model, added: Discovered | None, removed: Sequence[Path], output: Output) -> None:
     if added is not None:
         done = add_pictures(store, model.extractor, added.paths)
         _say_added(str(store.folder), done, output)
@@ -268,14 +279,15 @@ def _report_unreadable(images: Sequence[Path], listed: Path, output: Output) -> 
         output.say(f"images that cannot be read and match nothing: {count}, the first is {first}; all, with reasons: {listed}")
 
 
-def _write(folder: Path, found: Found, grouped: Grouped | None, rule: Rule, output: Output) -> None:
+def _write_results(folder: Path, found: Found, grouped: Grouped | None, rule: Rule, output: Output) -> None:
     matches = found.matches
     write_matches_csv(folder / MATCHES, matches)
     page = write_matches_page(
         folder / GALLERY, matches, rule, grouped.groups if grouped else None, grouped.rows if grouped else []
     )
     output.say(
-        f"{matches.queries} queries, {matches.references} different references; {counted(matches)} {_decided(matches, rule)}"
+        f"{matches.queries} queries, {matches.references} different references; {counted(matches)} "
+        + _describe_decision(matches, rule)
     )
     output.say(
         "exact search: every query was compared with every reference"
@@ -286,7 +298,7 @@ def _write(folder: Path, found: Found, grouped: Grouped | None, rule: Rule, outp
     _report_unreadable(matches.unreadable, folder / UNREADABLE, output)
     for match in matches.pairs:
         values = {"query": match.query, "reference": match.reference, "score": match.score}
-        output.record("match", values | {"expected_false_alarms": match.false_alarms} | _evidence(match))
+        output.record("match", values | {"expected_false_alarms": match.false_alarms} | _evidence_values(match))
     if grouped is not None:
         write_grouped(folder, grouped, output)
     else:
@@ -295,7 +307,7 @@ def _write(folder: Path, found: Found, grouped: Grouped | None, rule: Rule, outp
     output.say(f"matches: {folder / MATCHES}\ngallery: {page}")
 
 
-def _evidence(match: Match) -> dict[str, object]:
+def _evidence_values(match: Match) -> dict[str, object]:
     found = match.evidence
     if found is None:
         return {}
@@ -307,7 +319,7 @@ def _evidence(match: Match) -> dict[str, object]:
     }
 
 
-def _decided(matches: Matches, rule: Rule) -> str:
+def _describe_decision(matches: Matches, rule: Rule) -> str:
     if matches.verified:
         count = sum(match.evidence is not None for match in matches.pairs)
         also = "" if matches.threshold is None else f", the others score at least {matches.threshold:.3f}"

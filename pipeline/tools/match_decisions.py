@@ -10,7 +10,7 @@ from submissions.index.decisions import Pair, decide, decisions, take_back
 from submissions.index.store import DATABASE, digest_of, open_known_store
 
 
-def index_of(index: Path | None, folder: Path) -> Path:
+def find_index(index: Path | None, folder: Path) -> Path:
     """Return the index that decisions are kept in: the named one, or the one that a folder of results was searched in.
 
     Raises:
@@ -44,7 +44,7 @@ def forget(place: Path, first: Path, second: Path, output: Output) -> int:
     return 0 if found else 1
 
 
-def rejected_pairs(folder: Path) -> frozenset[Pair]:
+def read_rejected_pairs(folder: Path) -> frozenset[Pair]:
     """Return the pairs of contents that a person has called no copies, as the index of a folder of results knows them.
 
     Raises:

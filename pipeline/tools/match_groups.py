@@ -46,7 +46,7 @@ def read_facts(paths: Sequence[Path]) -> dict[Path, Facts]:
     return found
 
 
-def without_flat(pairs: Sequence[Match], facts: dict[Path, Facts]) -> list[Match]:
+def drop_flat(pairs: Sequence[Match], facts: dict[Path, Facts]) -> list[Match]:
     """Return the pairs but for those of pictures that show nothing; the same bytes are a pair all the same."""
     return [
         match

@@ -73,7 +73,7 @@ def forget_missing(store: Store, paths: Iterable[Path]) -> None:
         remove_files(store, gone)
 
 
-def know_queries(store: Store, extractor: Extractor, paths: Sequence[Path]) -> dict[Path, bytes]:
+def embed_queries(store: Store, extractor: Extractor, paths: Sequence[Path]) -> dict[Path, bytes]:
     """Embed the queries whose contents the index knows neither as references nor from an earlier search.
 
     Returns:

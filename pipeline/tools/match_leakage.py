@@ -32,7 +32,7 @@ def report_leakage(
     Raises:
         UserError: when the disk is full.
     """
-    set_of = _below(sets)
+    set_of = _make_set_lookup(sets)
     shares = shared_pictures(pairs, digests, set_of)
     _write(folder / "leakage.csv", shares)
     output.say(f"{'set':30} {'copied in':30} pictures   share")
@@ -75,7 +75,7 @@ def report_folders(folder: Path, pairs: Sequence[Match], digests: Mapping[Path, 
         )
 
 
-def _below(sets: Sequence[Path]) -> Callable[[Path], Path | None]:
+def _make_set_lookup(sets: Sequence[Path]) -> Callable[[Path], Path | None]:
     return lambda path: next((name for name in sets if name == path or name in path.parents), None)
 
 

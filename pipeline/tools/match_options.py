@@ -12,7 +12,7 @@ APPLY_CHOICES = ("move", "hardlink", "symlink", "delete-to-trash")
 SOURCE = "SOURCE"  # metavariable of the help
 
 
-def parser(description: str | None) -> argparse.ArgumentParser:
+def make_parser(description: str | None) -> argparse.ArgumentParser:
     """Return the parser of match.py's command line."""
     options = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("pictures", type=named_path, nargs="*", metavar="PICTURE", help="two files: are they copies?")

@@ -12,7 +12,7 @@ def indexed_path(path: Path) -> Path:
     return Path(os.path.realpath(path.parent)) / path.name  # a link to a file is known by its own name
 
 
-def protection(folders: Sequence[Path]) -> Callable[[Path], bool]:
+def make_protection_check(folders: Sequence[Path]) -> Callable[[Path], bool]:
     """Return whether a file is one of the protected ones or lies below one of the protected folders."""
     guarded = [indexed_path(path) for path in folders]
     return lambda path: any(place == path or place in path.parents for place in guarded)

@@ -35,7 +35,7 @@ class SearchNotes:
         return folder / OWN_INDEX if self.index is None else Path(self.index)
 
 
-def only_here(folder: Path) -> AbstractContextManager[None]:
+def hold_results_folder(folder: Path) -> AbstractContextManager[None]:
     """Hold the results' folder alone.
 
     Raises:

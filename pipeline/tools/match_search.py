@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.tools.extractor import Extractor
-from pipeline.tools.match_index import IMAGES_PER_COMMIT, know_queries
+from pipeline.tools.match_index import IMAGES_PER_COMMIT, embed_queries
 from submissions.index.matches import Match, Matches, Rule
 from submissions.index.search import SearchIndex, content_numbers, nearest, open_search, vectors_of
 from submissions.index.store import (
@@ -24,7 +24,7 @@ from submissions.index.store import (
 )
 
 QUERIES_PER_BLOCK = IMAGES_PER_COMMIT
-MAX_DEPTH = 2000  # references examined for one query where the nearest ones are excluded
+MAX_EXAMINED_REFERENCES = 2000  # references examined for one query where the nearest ones are excluded
 T = TypeVar("T")
 Hit = tuple[int, float]  # number of a content and the squared distance
 
@@ -110,22 +110,22 @@ class Search:
         Raises:
             UserError: when the index is damaged or cannot be written, or there are too few training vectors to normalise against.
         """
-        digests = know_queries(self.store, self.extractor, paths)
+        digests = embed_queries(self.store, self.extractor, paths)
         unreadable = [path for path in paths if path not in digests]
         pairs: list[Match] = []
-        for part in _blocks([path for path in paths if path in digests]):
+        for part in _split_into_blocks([path for path in paths if path in digests]):
             vectors = vectors_by_digest(self.store, {digests[path] for path in part})
             unreadable += [path for path in part if vectors[digests[path]] is None]
             readable = [(path, vector) for path in part if (vector := vectors[digests[path]]) is not None]
             if not readable:
                 continue
             searched = self.extractor.normalize(np.stack([vector for _, vector in readable]))
-            allowed = [self._allowed(path, digests[path]) for path, _ in readable]
-            for (path, _), hits in zip(readable, self._hits(searched, allowed), strict=True):
-                pairs += self._judged(path, digests[path], hits)[: self.wanted]
+            allowed = [self._make_filter(path, digests[path]) for path, _ in readable]
+            for (path, _), hits in zip(readable, self._find_hits(searched, allowed), strict=True):
+                pairs += self._make_matches(path, digests[path], hits)[: self.wanted]
         known = digests_of_files(self.store, {match.reference for match in pairs})
         missing = unreadable + [path for path in unreadable_files(self.store) if path not in unreadable]
-        return Found(self._matches(pairs, len(paths), missing), known | digests)
+        return Found(self._collect_matches(pairs, len(paths), missing), known | digests)
 
     def near(self, vectors: NDArray[np.float32], digests: Sequence[bytes]) -> list[list[Match]]:
         """Find the references that pictures copy, given their vectors instead of files.
@@ -138,8 +138,8 @@ class Search:
             The matches of each vector, best first.
         """
         query = Path("<picture>")
-        hits = self._hits(self.extractor.normalize(vectors), [lambda content: True] * len(vectors))
-        return [self._judged(query, digest, found)[: self.wanted] for digest, found in zip(digests, hits, strict=True)]
+        hits = self._find_hits(self.extractor.normalize(vectors), [lambda content: True] * len(vectors))
+        return [self._make_matches(query, digest, found)[: self.wanted] for digest, found in zip(digests, hits, strict=True)]
 
     def within(self) -> Found:
         """Find the pictures of the index that are copies of each other; each pair once, with the higher of its two scores.
@@ -148,24 +148,24 @@ class Search:
             UserError: when the index is damaged, or there are too few training vectors to normalise against.
         """
         best: dict[tuple[Path, Path], Match] = {}
-        for part in _blocks(content_numbers(self.index).tolist()):
+        for part in _split_into_blocks(content_numbers(self.index).tolist()):
             chosen = [(number, path) for number in part for path in self._representatives(number)]
             if not chosen:
                 continue  # removed by another process meanwhile
             digests = {number: digest_of_content(self.store, number) or b"" for number in part}
             vectors = vectors_of(self.index, np.array([number for number, _ in chosen]))
-            allowed = [self._allowed(path, digests[number]) for number, path in chosen]
-            for (number, path), hits in zip(chosen, self._hits(self.extractor.normalize(vectors), allowed), strict=True):
-                for match in self._judged(path, digests[number], hits):
+            allowed = [self._make_filter(path, digests[number]) for number, path in chosen]
+            for (number, path), hits in zip(chosen, self._find_hits(self.extractor.normalize(vectors), allowed), strict=True):
+                for match in self._make_matches(path, digests[number], hits):
                     pair = min(match.query, match.reference), max(match.query, match.reference)
                     if pair not in best or best[pair].score < match.score:
                         best[pair] = match
         files = stored_files(self.store)
-        return Found(self._matches(best.values(), len(files), unreadable_files(self.store)), files)
+        return Found(self._collect_matches(best.values(), len(files), unreadable_files(self.store)), files)
 
-    def _matches(self, pairs: Iterable[Match], queries: int, unreadable: list[Path]) -> Matches:
+    def _collect_matches(self, pairs: Iterable[Match], queries: int, unreadable: list[Path]) -> Matches:
         index = self.index
-        return Matches(_ordered(pairs), self.threshold, queries, index.ntotal, unreadable, exact=index.exact)
+        return Matches(_sort_matches(pairs), self.threshold, queries, index.ntotal, unreadable, exact=index.exact)
 
     def _representatives(self, content: int) -> list[Path]:
         """Return the first file of a content; with --no-self the first one below each folder."""
@@ -174,7 +174,7 @@ class Search:
             chosen.setdefault(self.exclusions.folder_of(path), path)
         return list(chosen.values())
 
-    def _allowed(self, query: Path, digest: bytes) -> Callable[[int], bool]:
+    def _make_filter(self, query: Path, digest: bytes) -> Callable[[int], bool]:
         """Return a function that tells whether a content has a file that may be reported for the query."""
         rejected, folders = self.exclusions.rejected, self.exclusions.folders
 
@@ -188,7 +188,7 @@ class Search:
 
         return allowed
 
-    def _hits(self, queries: NDArray[np.float32], allowed: Sequence[Callable[[int], bool]]) -> list[list[Hit]]:
+    def _find_hits(self, queries: NDArray[np.float32], allowed: Sequence[Callable[[int], bool]]) -> list[list[Hit]]:
         """Return the nearest allowed contents of each query [n, d]; searches deeper where the nearest ones are excluded."""
         limit = np.inf if self.threshold is None or self.candidates else -self.threshold
         wanted, depth = self.wanted, self.wanted + 1  # a query may find itself
@@ -202,12 +202,12 @@ class Search:
                 result[row] = [hit for hit in near if allowed[row](hit[0])][:wanted]
                 if len(result[row]) < wanted and len(near) == depth:
                     deeper.append(row)
-            if depth >= min(self.index.ntotal, MAX_DEPTH):
+            if depth >= min(self.index.ntotal, MAX_EXAMINED_REFERENCES):
                 break
-            rows, depth = np.array(deeper, np.int64), min(4 * depth, self.index.ntotal, MAX_DEPTH)
+            rows, depth = np.array(deeper, np.int64), min(4 * depth, self.index.ntotal, MAX_EXAMINED_REFERENCES)
         return result
 
-    def _judged(self, query: Path, digest: bytes, hits: list[Hit]) -> list[Match]:
+    def _make_matches(self, query: Path, digest: bytes, hits: list[Hit]) -> list[Match]:
         """Return matches with the files of the hits; byte-identical files score 0, however far normalisation moved the query."""
         twins = [Match(query, path, 0.0, 0.0) for path in self._files(query, self._content_of(digest))]
         found = {match.reference for match in twins}
@@ -220,9 +220,9 @@ class Search:
             for path in self._files(query, content)
             if path not in found
         ]
-        return twins + self._accepted(query, digest, {match.reference for match in twins + others}) + others
+        return twins + self._find_accepted(query, digest, {match.reference for match in twins + others}) + others
 
-    def _accepted(self, query: Path, digest: bytes, known: set[Path]) -> list[Match]:
+    def _find_accepted(self, query: Path, digest: bytes, known: set[Path]) -> list[Match]:
         """Return matches with files that the user decided are copies of the query, unless they are already found."""
         chosen = self.exclusions.accepted.get(digest, frozenset())
         scores = PairScores(self.store, self.extractor).scores([(digest, other) for other in chosen])
@@ -264,13 +264,13 @@ class PairScores:
             if one == other:
                 result[row] = 0.0
             elif one in self._raw and other in self._raw:
-                there = _squared(self._normalized[one], self._raw[other])
-                back = _squared(self._normalized[other], self._raw[one])
+                there = _squared_distance(self._normalized[one], self._raw[other])
+                back = _squared_distance(self._normalized[other], self._raw[one])
                 result[row] = -min(there, back)
         return result
 
     def _read(self, digests: Iterable[bytes]) -> None:
-        for part in _blocks(sorted(digests)):
+        for part in _split_into_blocks(sorted(digests)):
             found: Mapping[bytes, NDArray[np.float32] | None] = vectors_by_digest(self._store, part)
             readable = {digest: vector for digest, vector in found.items() if vector is not None}
             if readable:
@@ -279,14 +279,14 @@ class PairScores:
                 self._normalized |= dict(zip(readable, normalized.astype(np.float64), strict=True))
 
 
-def _squared(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+def _squared_distance(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
     return float(((one - other) ** 2).sum())
 
 
-def _blocks(items: Sequence[T]) -> Iterator[Sequence[T]]:
+def _split_into_blocks(items: Sequence[T]) -> Iterator[Sequence[T]]:
     for start in range(0, len(items), QUERIES_PER_BLOCK):
         yield items[start : start + QUERIES_PER_BLOCK]
 
 
-def _ordered(pairs: Iterable[Match]) -> list[Match]:
+def _sort_matches(pairs: Iterable[Match]) -> list[Match]:
     return sorted(pairs, key=lambda match: (-match.score, match.query, match.reference))

@@ -32,7 +32,7 @@ class Verdict:
     reason: str
 
 
-def same_bytes(first: Path, second: Path) -> Verdict | None:
+def compare_bytes(first: Path, second: Path) -> Verdict | None:
     """Return the verdict on byte-identical files, which needs no network; None for other files.
 
     Raises:

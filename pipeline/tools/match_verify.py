@@ -17,7 +17,7 @@ from submissions.index.matches import Match
 from submissions.verification.features import MAX_SIDE, Features, local_features
 from submissions.verification.geometry import Evidence, Views, verify
 
-MAX_KEPT = 4000  # pictures whose features are kept, 0.08 MB each
+MAX_CACHED_PICTURES = 4000  # pictures whose features are kept, 0.08 MB each
 THREADS = min(2, os.cpu_count() or 1)
 
 
@@ -29,7 +29,7 @@ class FeatureCache:
         size: pictures at most.
     """
 
-    size: int = MAX_KEPT
+    size: int = MAX_CACHED_PICTURES
     _features: OrderedDict[Path, Features | None] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -84,7 +84,7 @@ def verify_matches(pairs: Sequence[Match]) -> list[Match]:
     return sorted(verified, key=lambda match: (-(match.evidence.inliers if match.evidence else 0), -match.score))
 
 
-def confirmed(pairs: Sequence[Match], threshold: float | None, most: int) -> list[Match]:
+def select_copies(pairs: Sequence[Match], threshold: float | None, most: int) -> list[Match]:
     """Return the pairs that score enough or are confirmed, at most `most` for a query."""
     kept: list[Match] = []
     count: dict[Path, int] = defaultdict(int)

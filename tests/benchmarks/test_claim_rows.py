@@ -20,7 +20,7 @@ OF_CLASSES = ("top1", "top1_best_p", "top1_3", "top1_own_p", "whitened_top1", "w
 
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> training.Bench:
-    for name, value in {"CLASSES": 3, "TRAINED": 2, "HELD_OUT": 4, "COPIED": 4}.items():
+    for name, value in {"CLASSES": 3, "TRAINING_PER_CLASS": 2, "HELD_OUT_PER_CLASS": 4, "COPIED_IMAGES": 4}.items():
         monkeypatch.setattr(training, name, value)
     return training.Bench(tmp_path, 10, range(5), training.draw_shapes(tmp_path / "shapes"), Store(tmp_path / "claims.json"))
 
@@ -38,7 +38,7 @@ def test_every_row_is_made_of_arms_that_can_be_trained(bench: training.Bench, mo
             ModelSettings.model_validate({"descriptor": {"backbone": "b"}} | about["settings"] | {"stages": [stage]})
         return [{figure: float(rng.uniform(0.6, 0.9)) for figure in FIGURES + OF_CLASSES} for _ in seeds]
 
-    monkeypatch.setattr(Store, "measured", measured)
+    monkeypatch.setattr(Store, "measure", measured)
     for group in (multigrain, svmax, ideal):
         bench.store.put(group.rows(bench))
     rows = bench.store.rows
@@ -59,7 +59,7 @@ def test_the_images_of_a_domain_are_turned_as_the_test_images_are(bench: trainin
 
 
 def test_the_cost_of_the_regulariser_is_a_share_of_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(svmax, "REPEATS", 1)
-    monkeypatch.setattr(svmax, "COSTS", svmax.COSTS[:1])
+    monkeypatch.setattr(svmax, "TIMING_REPEATS", 1)
+    monkeypatch.setattr(svmax, "COST_SIZES", svmax.COST_SIZES[:1])
     shares = svmax._time_regulariser(0)
     assert len(shares) == 1 and all(0 < share < 10 for share in shares.values())

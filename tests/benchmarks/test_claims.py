@@ -14,7 +14,7 @@ from data.errors import UserError
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from claim_rows.curves import collect_tradeoff, plot_tradeoff
-from claim_rows.row import MOST_RUNS, Row, half_width, runs_needed
+from claim_rows.row import MAX_PLANNED_RUNS, Row, compute_half_width, count_runs_needed
 from claim_rows.store import as_markdown, open_store
 
 
@@ -28,7 +28,7 @@ def test_the_interval_is_students() -> None:
     assert claim.mean == pytest.approx(0.3) and claim.margin == pytest.approx(
         2.776 * np.std(claim.differences, ddof=1) / 5**0.5, rel=1e-3
     )
-    assert half_width(1.0, 1) == math.inf
+    assert compute_half_width(1.0, 1) == math.inf
 
 
 @pytest.mark.parametrize(
@@ -53,14 +53,14 @@ def test_a_difference_that_is_not_above_zero_is_not_yet_contradicted() -> None:
     assert claim.verdict.startswith("undecided: ") and words[2:6] == ["more", "runs", "would", "decide"]
     needed = 6 + int(words[1])
     spread, effect = float(np.std(claim.differences, ddof=1)), max(abs(claim.mean), 0.02)
-    assert half_width(spread, needed) < effect <= half_width(spread, needed - 1)
+    assert compute_half_width(spread, needed) < effect <= compute_half_width(spread, needed - 1)
     assert row(*draws.tolist()).verdict == "contradicted: why"
 
 
 def test_an_effect_below_what_matters_is_bounded() -> None:
     claim = row(0.001, -0.001, 0.0012, -0.0008, 0.0005, smallest=0.02)
     assert claim.verdict.startswith("undecided: any effect is below 0.00")
-    assert runs_needed(1.0, 1e-6) == MOST_RUNS + 1 and runs_needed(1e-9, 1.0) == 5
+    assert count_runs_needed(1.0, 1e-6) == MAX_PLANNED_RUNS + 1 and count_runs_needed(1e-9, 1.0) == 5
 
 
 def test_networks_that_have_not_learnt_decide_nothing() -> None:
@@ -82,12 +82,12 @@ def test_a_stopped_run_goes_on_and_further_seeds_join(tmp_path: Path) -> None:
 
     file = tmp_path / "claims.json"
     with pytest.raises(KeyboardInterrupt):
-        open_store(file).measured("arm", {"steps": 5}, range(3), work)
+        open_store(file).measure("arm", {"steps": 5}, range(3), work)
     (tmp_path / "again").touch()
-    assert [run["recall"] for run in open_store(file).measured("arm", {"steps": 5}, range(4), work)] == [0, 0.1, 0.2, 0.3]
+    assert [run["recall"] for run in open_store(file).measure("arm", {"steps": 5}, range(4), work)] == [0, 0.1, 0.2, 0.3]
     assert done == [0, 1, 2, 3]
-    open_store(file).measured("arm", {"steps": 6}, range(1), work)  # another budget is another measurement
-    open_store(file).measured("other arm", {"steps": 5}, range(1), work)
+    open_store(file).measure("arm", {"steps": 6}, range(1), work)  # another budget is another measurement
+    open_store(file).measure("other arm", {"steps": 5}, range(1), work)
     assert done == [0, 1, 2, 3, 0, 0]
 
 
@@ -120,8 +120,8 @@ def test_the_tradeoff_is_drawn_from_the_file(tmp_path: Path) -> None:
     for steps in (5, 50):
         for weight in (1.0, 0.1):
             figures = {"top1": weight + steps, "copies": 5 - weight}
-            store.measured(f"repeated, λ {weight:g}", {"steps": steps}, range(2), partial(of_seed, figures))
-    store.measured("repeated, λ 1, 3 × the steps", {"steps": 150}, range(2), lambda seed: {"top1": 0.0, "copies": 0.0})
+            store.measure(f"repeated, λ {weight:g}", {"steps": steps}, range(2), partial(of_seed, figures))
+    store.measure("repeated, λ 1, 3 × the steps", {"steps": 150}, range(2), lambda seed: {"top1": 0.0, "copies": 0.0})
     found = collect_tradeoff(store)
     assert found == {0.1: {"top1": [50.1] * 2, "copies": [4.9] * 2}, 1.0: {"top1": [51.0] * 2, "copies": [4.0] * 2}}
     plot_tradeoff(found, tmp_path / "tradeoff.png")

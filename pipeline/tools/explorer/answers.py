@@ -17,7 +17,7 @@ from data.layout import open_isc_folder
 from data.names import text_of
 from pipeline.run.run import Run
 from pipeline.run.training_roles import assign_training_roles
-from pipeline.tools.explorer.edits import edited
+from pipeline.tools.explorer.edits import apply_edit
 from pipeline.tools.explorer.pictures import data_url
 from pipeline.tools.extractor import Extractor, Normalizer, run_extractor
 from pipeline.tools.match_calibration import calibrate_on_run
@@ -173,7 +173,7 @@ def answer(explorer: Explorer, picture: NDArray[np.uint8], edit: str | None, int
         UserError: when the edit is unknown or cannot be applied.
     """
     started = time.perf_counter()
-    made = None if edit is None else edited(picture, edit, intensity, draw, explorer.others)
+    made = None if edit is None else apply_edit(picture, edit, intensity, draw, explorer.others)
     pixels = picture if made is None else made.image
     query = explorer.extractor.extract_picture(pixels)
     searched = explorer.extractor.normalize(query)

@@ -16,8 +16,14 @@ from data.decode import decode_rgb
 from data.errors import ImageError, UserError
 from data.settings import Settings
 from pipeline.tools.explorer.answers import Explorer, Kind, answer
-from pipeline.tools.explorer.edits import offered
-from pipeline.tools.explorer.guard import DECODED_AT_ONCE, MAX_PICTURE_BYTES, MAX_RECEIVED, guard, receive_picture
+from pipeline.tools.explorer.edits import list_edits
+from pipeline.tools.explorer.guard import (
+    MAX_CONCURRENT_DECODES,
+    MAX_CONCURRENT_UPLOADS,
+    MAX_PICTURE_BYTES,
+    guard,
+    receive_picture,
+)
 from pipeline.tools.explorer.pictures import SHOWN_SIDE, Pictures, jpeg
 from submissions.report.rendering import render
 
@@ -45,7 +51,7 @@ def make_app(explorer: Explorer) -> FastAPI:
     """The application; one picture at a time is described, a few are decoded."""
     app = FastAPI(openapi_url=None)
     pictures, working = Pictures(), threading.Lock()
-    receiving, decoding = asyncio.Semaphore(MAX_RECEIVED), threading.BoundedSemaphore(DECODED_AT_ONCE)
+    receiving, decoding = asyncio.Semaphore(MAX_CONCURRENT_UPLOADS), threading.BoundedSemaphore(MAX_CONCURRENT_DECODES)
 
     def keep(content: bytes) -> str:
         with decoding:
@@ -62,7 +68,7 @@ def make_app(explorer: Explorer) -> FastAPI:
             "threshold": explorer.threshold(),
             "rate": explorer.rate,
             "uncalibrated": explorer.uncalibrated,
-            "edits": offered(explorer.others),
+            "edits": list_edits(explorer.others),
             "queries": picks,
             "largest": MAX_PICTURE_BYTES,
         }

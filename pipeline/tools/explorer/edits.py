@@ -16,13 +16,16 @@ from data.loader import resize_square, shrink
 COMPOSITION = "composition"
 EDITS: dict[str, Edit] = {edit.name: edit for edit in TABLES["broad"]}
 SEED = 0
-DRAWS = 9  # random draws that are ordered by strength, for edits whose parameters do not depend on the intensity
-COMPARED_SIDE = 48  # pixels of the squares that draws are compared at
+RANKED_DRAWS = 9  # random draws that are sorted by strength, for edits whose parameters do not depend on the intensity
+COMPARED_SIDE = 48  # side in pixels of the squares to which images are reduced before their change is measured
 Grade = Literal["intensity", "draws", "none"]
 
 
-def offered(others: OverlaySource | None) -> list[dict[str, Any]]:
+def list_edits(others: OverlaySource | None) -> list[dict[str, Any]]:
     """List the edits for the page.
+
+    Args:
+        others: Images that edits may paste; None for none.
 
     Returns:
         For each edit its name, group, grade (what the slider changes, see `grade_of`) and whether it is usable with `others`.
@@ -42,19 +45,23 @@ def offered(others: OverlaySource | None) -> list[dict[str, Any]]:
 def grade_of(edit: Edit) -> Grade:
     """Return what the slider changes.
 
-    "intensity" if the edit's parameters depend on it; "draws", from the mildest to the strongest of DRAWS random draws, if the
-    intensity only affects the edit's probability; "none" for an edit without random parameters.
+    Args:
+        edit: A row of a table of edits.
+
+    Returns:
+        "intensity" if the edit's parameters depend on it; "draws", from the mildest to the strongest of RANKED_DRAWS draws,
+        if the intensity only affects the edit's probability; "none" for an edit without random parameters.
     """
 
-    def drawn(intensity: float, draw: int) -> tuple[EditFunction, Parameters]:
+    def draw_parameters(intensity: float, draw: int) -> tuple[EditFunction, Parameters]:
         return edit.draw(generator_for(SEED, draw, edit.name), intensity)
 
-    if drawn(0.2, 0) != drawn(1.0, 0):
+    if draw_parameters(0.2, 0) != draw_parameters(1.0, 0):
         return "intensity"
-    return "draws" if any(drawn(1.0, 0) != drawn(1.0, draw) for draw in range(1, 5)) else "none"
+    return "draws" if any(draw_parameters(1.0, 0) != draw_parameters(1.0, draw) for draw in range(1, 5)) else "none"
 
 
-def edited(image: Image, name: str, intensity: float, draw: int, others: OverlaySource | None) -> Edited:
+def apply_edit(image: Image, name: str, intensity: float, draw: int, others: OverlaySource | None) -> Edited:
     """Apply one edit, or a random composition of several.
 
     Args:
@@ -78,8 +85,8 @@ def edited(image: Image, name: str, intensity: float, draw: int, others: Overlay
         raise UserError(f"{name} pastes other images, but the run's training images are missing. Choose another edit.")
     if grade_of(edit) != "draws":
         return _once(image, edit, intensity, draw, others)
-    tries = [_once(image, edit, 1.0, DRAWS * draw + number, others) for number in range(DRAWS)]
-    return sorted(tries, key=lambda tried: _change(image, tried.image))[round(intensity * (DRAWS - 1))]
+    tries = [_once(image, edit, 1.0, RANKED_DRAWS * draw + number, others) for number in range(RANKED_DRAWS)]
+    return sorted(tries, key=lambda tried: _change(image, tried.image))[round(intensity * (RANKED_DRAWS - 1))]
 
 
 def _once(image: Image, edit: Edit, intensity: float, draw: int, others: OverlaySource | None) -> Edited:

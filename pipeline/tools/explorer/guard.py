@@ -18,8 +18,8 @@ MAX_PICTURE_BYTES = 32 * 2**20  # bytes of a picture that is sent
 MAX_REQUEST_BYTES = 2**16  # bytes of any other request
 LARGE_REQUESTS = {"/api/pictures", "/api/matches", "/api/vectors"}  # the explorer's and the search service's
 MAX_CONCURRENT = 256  # requests; more are asked to come again
-MAX_RECEIVED = 8  # pictures in memory as bytes; others wait in their connections
-DECODED_AT_ONCE = 2  # at most 1.6 GB each: decoding a picture of MAX_IMAGE_PIXELS
+MAX_CONCURRENT_UPLOADS = 8  # pictures in memory as bytes; others wait in their connections
+MAX_CONCURRENT_DECODES = 2  # at most 1.6 GB each: decoding a picture of MAX_IMAGE_PIXELS
 MAX_ARRIVAL_SECONDS = 30.0  # seconds that a picture may take to arrive
 SAFE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -36,25 +36,25 @@ def guard(app: FastAPI) -> None:
     """Messages for what goes wrong, bounds on what is sent, and no answers to pages of other sites."""
 
     @app.exception_handler(UserError)
-    async def wrong(_: Request, error: UserError) -> JSONResponse:
+    async def answer_user_error(_: Request, error: UserError) -> JSONResponse:
         message = str(error).encode("utf-8", "backslashreplace").decode()  # it may name a file whose name is no text
         return JSONResponse({"message": message}, 400)
 
     @app.exception_handler(RequestValidationError)
-    async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+    async def answer_invalid_request(_: Request, error: RequestValidationError) -> JSONResponse:
         where = ".".join(str(part) for part in error.errors()[0]["loc"])
         return JSONResponse({"message": f"The request's {where} is not as expected."}, 422)
 
     @app.exception_handler(HTTPException)
-    async def refused(_: Request, error: HTTPException) -> JSONResponse:
+    async def answer_http_error(_: Request, error: HTTPException) -> JSONResponse:
         return JSONResponse({"message": TOO_LARGE if error.status_code == 413 else error.detail}, error.status_code)
 
     @app.exception_handler(ClientDisconnect)
-    async def gone(_: Request, __: ClientDisconnect) -> Response:
+    async def answer_disconnect(_: Request, __: ClientDisconnect) -> Response:
         return Response(status_code=400)  # the page was closed while it sent: nobody hears this
 
     @app.middleware("http")
-    async def bounded(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+    async def check_request(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
         asked_by = request.headers.get("sec-fetch-site", OWN_PAGES[0])  # every browser says it, other programs need not
         if request.url.path.startswith("/api/") and asked_by not in OWN_PAGES:
             return JSONResponse({"message": "Only the explorer's own page is answered."}, 403)
@@ -72,11 +72,11 @@ def guard(app: FastAPI) -> None:
         response.headers.update(SAFE_HEADERS)
         return response
 
-    app.add_middleware(_Bounded)
+    app.add_middleware(_ConcurrencyLimit)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
 
 
-class _Bounded:
+class _ConcurrencyLimit:
     """So many requests at once; others are asked to come again, in words that the page shows."""
 
     def __init__(self, app: ASGIApp) -> None:

@@ -23,7 +23,7 @@ from data.decode import decode_rgb
 from data.errors import ImageError, UserError
 from data.names import text_of
 from data.settings import Settings
-from pipeline.tools.explorer.guard import DECODED_AT_ONCE, MAX_RECEIVED, guard, receive_picture
+from pipeline.tools.explorer.guard import MAX_CONCURRENT_DECODES, MAX_CONCURRENT_UPLOADS, guard, receive_picture
 from pipeline.tools.extractor import Extractor
 from pipeline.tools.match_search import Search
 from submissions.index.matches import Match, Rule
@@ -40,7 +40,7 @@ class VectorQuestion(Settings):
 
 
 @dataclass
-class _Asked:
+class _Request:
     """Vectors [n, d] of one request, the digest of the picture where it is known, and where the answer goes."""
 
     vectors: NDArray[np.float32]
@@ -64,11 +64,11 @@ class SearchService:
     index: Path
     extractor: Extractor
     rule: Rule
-    _asked: SimpleQueue[_Asked | None] = field(default_factory=SimpleQueue)
+    _asked: SimpleQueue[_Request | None] = field(default_factory=SimpleQueue)
     _searching: threading.Thread | None = None
     _opened: tuple[int, SearchIndex] | None = None
     _network: threading.Lock = field(default_factory=threading.Lock)
-    _decoding: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(DECODED_AT_ONCE))
+    _decoding: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(MAX_CONCURRENT_DECODES))
     _opening: threading.Lock = field(default_factory=threading.Lock)
 
     def about(self) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class SearchService:
         with self._network:
             return self.extractor.extract_picture(pixels)
 
-    def checked(self, vectors: list[list[float]]) -> NDArray[np.float32]:
+    def check_vectors(self, vectors: list[list[float]]) -> NDArray[np.float32]:
         """Return vectors [n, d] that were sent.
 
         Raises:
@@ -113,7 +113,7 @@ class SearchService:
 
     def ask(self, vectors: NDArray[np.float32], digest: bytes = b"") -> Future[list[list[dict[str, Any]]]]:
         """Search for vectors [n, d] in the next turn; `digest` is the SHA-256 of the picture, where it is known."""
-        asked = _Asked(vectors, digest)
+        asked = _Request(vectors, digest)
         with self._opening:
             if self._searching is None:
                 self._searching = threading.Thread(target=self._search, daemon=True)
@@ -133,9 +133,9 @@ class SearchService:
         while waiting is not None:
             try:
                 with open_store(self.index, self.extractor.identity, self.extractor.dimensions, new=False) as store:
-                    opened = _file_of(self.index)
+                    opened = _identify_file(self.index)
                     while (
-                        waiting is not None and _file_of(self.index) == opened
+                        waiting is not None and _identify_file(self.index) == opened
                     ):  # not of a folder that was removed and made again
                         self._answer(store, waiting)
                         waiting = self._next()
@@ -145,9 +145,9 @@ class SearchService:
                         asked.answer.set_exception(error)
                 waiting = self._next()
 
-    def _next(self) -> list[_Asked] | None:
+    def _next(self) -> list[_Request] | None:
         """Wait for a request; return all that have come, up to about MAX_VECTORS vectors. None ends the thread."""
-        waiting: list[_Asked] = []
+        waiting: list[_Request] = []
         count = 0
         while not waiting or (count < MAX_VECTORS and not self._asked.empty()):
             asked = self._asked.get()
@@ -159,7 +159,7 @@ class SearchService:
             count += len(asked.vectors)
         return waiting
 
-    def _answer(self, store: Store, waiting: list[_Asked]) -> None:
+    def _answer(self, store: Store, waiting: list[_Request]) -> None:
         search = Search(store, self.extractor, self.rule)
         search.__dict__["index"] = self._search_index(store)  # opened once for all requests
         digests = [asked.digest for asked in waiting for _ in asked.vectors]
@@ -187,7 +187,7 @@ def make_service(service: SearchService) -> FastAPI:
         await run_in_threadpool(service.close)
 
     app = FastAPI(title="Copies of pictures", docs_url=None, redoc_url=None, lifespan=until_stopped)
-    receiving = asyncio.Semaphore(MAX_RECEIVED)
+    receiving = asyncio.Semaphore(MAX_CONCURRENT_UPLOADS)
 
     @app.get("/api/about", summary="What is searched")
     def about() -> dict[str, Any]:
@@ -209,7 +209,7 @@ def make_service(service: SearchService) -> FastAPI:
 
     @app.post("/api/vectors", summary="The references that ready vectors' pictures copy")
     async def vectors(question: VectorQuestion) -> dict[str, Any]:
-        return {"matches": await asyncio.wrap_future(service.ask(service.checked(question.vectors)))}
+        return {"matches": await asyncio.wrap_future(service.ask(service.check_vectors(question.vectors)))}
 
     @app.get("/", include_in_schema=False)
     def page() -> HTMLResponse:
@@ -225,7 +225,7 @@ def make_service(service: SearchService) -> FastAPI:
     return app
 
 
-def _file_of(index: Path) -> tuple[int, int]:
+def _identify_file(index: Path) -> tuple[int, int]:
     """Return what distinguishes the index's file from another of its name.
 
     Raises:

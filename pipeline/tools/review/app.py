@@ -14,12 +14,12 @@ from pydantic import Field, StringConstraints
 from data.decode import decode_rgb
 from data.errors import ImageError, UserError
 from data.settings import Settings
-from pipeline.tools.explorer.guard import DECODED_AT_ONCE, guard
+from pipeline.tools.explorer.guard import MAX_CONCURRENT_DECODES, guard
 from pipeline.tools.review.results import CHANGED, Results, Word, open_results
 from submissions.report.rendering import render
 
 PAGE = Path(__file__).parent / "page"
-SIDES = {"small": 360, "large": 1400}  # pixels of the longer side
+LONG_SIDES = {"small": 360, "large": 1400}  # pixels of the longer side
 Digest = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
 Two = Annotated[list[Digest], Field(min_length=2, max_length=2)]
 
@@ -79,14 +79,14 @@ class Review:
         self._opening = threading.Lock()
         self._results = open_results(folder, index)
 
-    def newest(self) -> Results:
+    def open_newest(self) -> Results:
         """Return the results as they are now."""
         with self._opening:
             if not self._results.current:
                 self._results = open_results(self._folder, self._index)
             return self._results
 
-    def shown(self, token: str) -> Results:
+    def require_shown(self, token: str) -> Results:
         """Return the results that a page shows.
 
         Raises:
@@ -100,50 +100,50 @@ class Review:
 def make_review_app(review: Review) -> FastAPI:
     """Make the application."""
     app = FastAPI(openapi_url=None)
-    decoding = threading.BoundedSemaphore(DECODED_AT_ONCE)
+    decoding = threading.BoundedSemaphore(MAX_CONCURRENT_DECODES)
 
     @app.get("/api/review")
     def overview() -> dict[str, Any]:
-        return review.newest().overview()
+        return review.open_newest().overview()
 
     @app.get("/api/pairs/{token}/{first}/{second}")
     def pair(token: str, first: int, second: int) -> dict[str, Any]:
-        return review.shown(token).pair(first, second)
+        return review.require_shown(token).pair(first, second)
 
     @app.get("/api/evidence/{token}/{first}/{second}")
     def look(token: str, first: int, second: int) -> dict[str, Any]:
         with decoding:
-            return {"evidence": review.shown(token).look(first, second)}
+            return {"evidence": review.require_shown(token).find_evidence(first, second)}
 
     @app.get("/api/groups/{token}/{group}")
     def group(token: str, group: int) -> dict[str, Any]:
-        return review.shown(token).group(group)
+        return review.require_shown(token).group(group)
 
     @app.get("/api/decisions")
     def decisions() -> dict[str, Any]:
-        return {"decisions": review.newest().decided()}
+        return {"decisions": review.open_newest().list_decisions()}
 
     @app.post("/api/decisions")
     def decide(question: DecisionQuestion) -> dict[str, Any]:
-        results = review.shown(question.token)
+        results = review.require_shown(question.token)
         return {"before": results.decide(question.first, question.second, question.sha256, question.decision)}
 
     @app.post("/api/decisions/forget")
     def forget(question: ForgottenDecision) -> dict[str, Any]:
-        return {"found": review.newest().forget(question.sha256)}
+        return {"found": review.open_newest().forget(question.sha256)}
 
     @app.post("/api/kept")
     def keep(question: KeepQuestion) -> dict[str, Any]:
-        results = review.shown(question.token)
+        results = review.require_shown(question.token)
         results.keep(question.group, question.file)
         return results.group(question.group)
 
     @app.get("/api/files/{token}/{number}/{size}")
     def show(token: str, number: int, size: Literal["small", "large"]) -> Response:
-        path = review.shown(token).file(number)
+        path = review.require_shown(token).file(number)
         try:
             with decoding:
-                small = _jpeg(path, SIDES[size])
+                small = _jpeg(path, LONG_SIDES[size])
         except ImageError as error:
             return JSONResponse({"message": f"It {error.problem}."}, 404)
         return Response(small, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=600"})

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from data.errors import UserError
 from data.names import text_of
-from pipeline.tools.match_results import MATCHES, PLAN, SearchNotes, only_here, read_notes
+from pipeline.tools.match_results import MATCHES, PLAN, SearchNotes, hold_results_folder, read_notes
 from submissions.copies.facts import Facts, picture_facts
 from submissions.copies.keeping import choose_kept
 from submissions.copies.plan import PlanRow, plan_around, read_plan, write_plan
@@ -20,8 +20,8 @@ from submissions.index.matches import Match, read_matches_csv
 from submissions.index.store import DATABASE, digest_of, digests_of_files, open_known_store
 from submissions.verification.geometry import Evidence
 
-MOST_PAIRS = 100_000  # shown; matches.csv lists all
-KEPT_FACTS = 2000
+MAX_SHOWN_PAIRS = 100_000  # shown; matches.csv lists all
+MAX_CACHED_FACTS = 2000
 Word = Literal["copy", "not-a-copy", "undecided"]
 CHANGED = "The search has been done again, or the plan was edited. Load the page again to see it."
 
@@ -63,19 +63,19 @@ class Results:
     @property
     def current(self) -> bool:
         """Whether the folder holds what was opened, but for what was written here."""
-        return _state(self.folder) == self._written
+        return _read_state(self.folder) == self._written
 
-    def look(self, first: int, second: int) -> dict[str, Any] | None:
+    def find_evidence(self, first: int, second: int) -> dict[str, Any] | None:
         """Look for what two files share, where the search did not; None where nothing confirms that one copies the other."""
         # imported here: nothing else needs OpenCV's features
         from pipeline.tools.match_verify import verify_two
 
         found = verify_two(self.file(first), self.file(second))
-        return None if found is None else _evidence(found, turned=False)
+        return None if found is None else _evidence_values(found, turned=False)
 
     def overview(self) -> dict[str, Any]:
         """Return everything the page needs before it shows the first pair: pairs, groups and what is decided already."""
-        decided = self._decided()
+        decided = self._read_listed_decisions()
         pairs = [[*pair, decided.get(pair)] for pair, match in self.matches.items() if not self._same_bytes(match)]
         return {
             "token": self.token,
@@ -84,7 +84,7 @@ class Results:
             "threshold": self.notes.threshold,
             "pairs": pairs,
             "same_bytes": len(self.matches) - len(pairs),
-            "bounded": len(self.matches) >= MOST_PAIRS,
+            "bounded": len(self.matches) >= MAX_SHOWN_PAIRS,
             "groups": [[group, len(rows)] for group, rows in self.rows.items()],
             "apply": f"python pipeline/match.py --apply move --output {shlex.quote(text_of(self.folder))}",
             "remove": sum(row.action == "remove" for rows in self.rows.values() for row in rows),
@@ -104,13 +104,13 @@ class Results:
             match, turned = self.matches.get((second, first)), True
         group = self._groups.get(one)
         return {
-            "files": [self._shown(number, fact) for number, fact in zip((first, second), facts, strict=True)],
+            "files": [self._describe_file(number, fact) for number, fact in zip((first, second), facts, strict=True)],
             "sha256": [digest.hex() for digest in digests],
             "same_bytes": digests[0] == digests[1],
             "score": None if match is None else match.score,
             "false_alarms": None if match is None else match.false_alarms,
-            "evidence": None if match is None or match.evidence is None else _evidence(match.evidence, turned),
-            "decision": self._decision(digests[0], digests[1]),
+            "evidence": None if match is None or match.evidence is None else _evidence_values(match.evidence, turned),
+            "decision": self._read_decision(digests[0], digests[1]),
             "group": group if group is not None and group == self._groups.get(other) else None,
             "suggestion": self._suggestion(facts),
         }
@@ -122,12 +122,12 @@ class Results:
             UserError: there is no such group.
         """
         rows = self._rows(number)
-        words, center = self._words(), _center(rows)
+        words, center = self._read_words(), _find_center(rows)
         return {
             "group": number,
             "kept": self._numbers[center.file],
             "files": [
-                self._shown(self._numbers[row.file], self._row_facts(row))
+                self._describe_file(self._numbers[row.file], self._row_facts(row))
                 | {
                     "action": row.action,
                     "reason": row.reason,
@@ -163,7 +163,7 @@ class Results:
         if digests[0] == digests[1]:
             raise UserError("The two files hold the same bytes: there is nothing to decide.")
         with self._changing:
-            before = self._decision(*digests)
+            before = self._read_decision(*digests)
             with open_known_store(self.index) as store:
                 if word == "undecided":
                     take_back(store, digests)
@@ -174,7 +174,7 @@ class Results:
                 self._follow(group, *paths)
         return before
 
-    def decided(self) -> list[dict[str, Any]]:
+    def list_decisions(self) -> list[dict[str, Any]]:
         """Return every decision that the index holds, the latest first."""
         return [
             {
@@ -184,7 +184,7 @@ class Results:
                 "copy": decision.copy,
                 "decided": decision.decided,
             }
-            for decision in reversed(self._decisions())
+            for decision in reversed(self._read_decisions())
         ]
 
     def forget(self, sha256: Sequence[str]) -> bool:
@@ -194,7 +194,7 @@ class Results:
             with open_known_store(self.index) as store:
                 found = take_back(store, (one, other))
             for group, rows in self.rows.items():
-                center = _center(rows)
+                center = _find_center(rows)
                 for row in rows:
                     if _pair_of(row, center) == frozenset((one, other)):
                         self._follow(group, row.file, center.file)
@@ -213,21 +213,21 @@ class Results:
         if row.facts is None or row.facts.linked or row.facts.archived or not row.facts.width:
             raise UserError("A link, a file inside an archive or one that cannot be read is not kept instead of another.")
         with self._changing:
-            self._write(group, self._planned(group, path, "chosen by hand"))
+            self._write(group, self._plan_around_file(group, path, "chosen by hand"))
 
     def _follow(self, group: int, one: Path, other: Path) -> None:
         """Let the plan for one pair follow what is decided now; only the line of the file beside the kept one changes."""
         rows = self.rows[group]
-        center = _center(rows)
+        center = _find_center(rows)
         if center.file not in (one, other):
             return
         changed = one if other == center.file else other
-        planned = {row.file: row for row in self._planned(group, center.file, center.reason)}
+        planned = {row.file: row for row in self._plan_around_file(group, center.file, center.reason)}
         self._write(group, [planned[row.file] if row.file == changed and row.action != "keep" else row for row in rows])
 
-    def _planned(self, group: int, kept: Path, why: str) -> list[PlanRow]:
+    def _plan_around_file(self, group: int, kept: Path, why: str) -> list[PlanRow]:
         """The group planned around a file, by the pairs that were listed and by what is decided."""
-        rows, words = self.rows[group], self._words()
+        rows, words = self.rows[group], self._read_words()
         by_file = {row.file: row for row in rows}
         before = {row.file: row.score for row in rows if row.kept == kept}
 
@@ -247,12 +247,12 @@ class Results:
     def _write(self, group: int, rows: list[PlanRow]) -> None:
         if rows == self.rows[group]:
             return
-        with only_here(self.folder):
+        with hold_results_folder(self.folder):
             if not self.current:
                 raise UserError(CHANGED)
             every = self.rows | {group: rows}
             write_plan(self.folder / PLAN, [row for each in every.values() for row in each])
-            self._written = _state(self.folder)
+            self._written = _read_state(self.folder)
         self.rows[group] = rows
 
     def file(self, number: int) -> Path:
@@ -292,14 +292,14 @@ class Results:
             known = picture_facts(path)
             with self._changing:
                 self._facts[key] = known
-                while len(self._facts) > KEPT_FACTS:
+                while len(self._facts) > MAX_CACHED_FACTS:
                     self._facts.popitem(last=False)
         return known
 
     def _row_facts(self, row: PlanRow) -> Facts:
         return row.facts if row.facts is not None else self._facts_of(row.file)
 
-    def _shown(self, number: int, facts: Facts) -> dict[str, Any]:
+    def _describe_file(self, number: int, facts: Facts) -> dict[str, Any]:
         stamp = datetime.fromtimestamp(facts.modified // 10**9)
         return {
             "number": number,
@@ -314,22 +314,22 @@ class Results:
             "sharpness": facts.sharpness,
         }
 
-    def _decisions(self) -> list[Decision]:
+    def _read_decisions(self) -> list[Decision]:
         if not (self.index / DATABASE).is_file():
             return []
         with open_known_store(self.index) as store:
             return decisions(store)
 
-    def _words(self) -> dict[Pair, Word]:
-        return {decision.pair: _word(decision) for decision in self._decisions()}
+    def _read_words(self) -> dict[Pair, Word]:
+        return {decision.pair: _word(decision) for decision in self._read_decisions()}
 
-    def _decision(self, one: bytes, other: bytes) -> Word:
-        return self._words().get(frozenset((one, other)), "undecided")
+    def _read_decision(self, one: bytes, other: bytes) -> Word:
+        return self._read_words().get(frozenset((one, other)), "undecided")
 
-    def _decided(self) -> dict[tuple[int, int], Word]:
+    def _read_listed_decisions(self) -> dict[tuple[int, int], Word]:
         """What is decided of the listed pairs, by the contents that are known and otherwise by the names of the time."""
         by_content, by_name = {}, {}
-        for decision in self._decisions():
+        for decision in self._read_decisions():
             by_content[decision.pair] = by_name[frozenset(decision.names)] = _word(decision)
         if not by_content:
             return {}
@@ -355,12 +355,12 @@ def open_results(folder: Path, index: Path | None = None) -> Results:
     Raises:
         UserError: there is no search in it, it is damaged, or its index is gone.
     """
-    state = _state(folder)
+    state = _read_state(folder)
     notes = read_notes(folder)
     place = index or notes.index_in(folder)
     if not (place / DATABASE).is_file():
         raise UserError(f"{place} holds no index to keep decisions in. Search again, or name it with --index.")
-    matches = read_matches_csv(folder / MATCHES, MOST_PAIRS)
+    matches = read_matches_csv(folder / MATCHES, MAX_SHOWN_PAIRS)
     rows: dict[int, list[PlanRow]] = {}
     for row in read_plan(folder / PLAN) if (folder / PLAN).exists() else []:
         rows.setdefault(row.group, []).append(row)
@@ -373,12 +373,12 @@ def open_results(folder: Path, index: Path | None = None) -> Results:
     return Results(folder, notes, place, state, files, pairs, rows, known | planned)
 
 
-def _center(rows: Sequence[PlanRow]) -> PlanRow:
+def _find_center(rows: Sequence[PlanRow]) -> PlanRow:
     """The row of the file that the others' rows keep instead of them."""
     return next((row for row in rows if row.action == "keep" and row.kept == row.file), rows[0])
 
 
-def _state(folder: Path) -> str:
+def _read_state(folder: Path) -> str:
     """The state of the files that a search writes: another one when it has been done again."""
     states = []
     for name in (MATCHES, PLAN):
@@ -398,6 +398,6 @@ def _word(decision: Decision) -> Word:
     return "copy" if decision.copy else "not-a-copy"
 
 
-def _evidence(found: Evidence, turned: bool) -> dict[str, Any]:
+def _evidence_values(found: Evidence, turned: bool) -> dict[str, Any]:
     regions = [found.query_region, found.reference_region]
     return {"inliers": found.inliers, "change": found.change, "regions": regions[::-1] if turned else regions}

@@ -26,7 +26,7 @@ from pipeline.run.run import Run
 from pipeline.tools.explorer import guard
 from pipeline.tools.explorer.answers import Explorer, answer, open_explorer, open_folder_explorer
 from pipeline.tools.explorer.app import make_app
-from pipeline.tools.explorer.edits import EDITS, edited, offered
+from pipeline.tools.explorer.edits import EDITS, apply_edit, list_edits
 from pipeline.tools.explorer.listener import open_listener
 from pipeline.tools.explorer.pictures import MAX_PICTURES, Pictures
 from pipeline.tools.explorer.serving import explore
@@ -87,10 +87,10 @@ def test_an_answer_is_what_the_run_would_say(explorer: Explorer, run: Run, tmp_p
 @pytest.mark.parametrize("name", EDITS)
 def test_every_edit_can_be_shown_and_shown_again(explorer: Explorer, name: str) -> None:
     image = decode_rgb(explorer.pictures["query"].paths[0])
-    first, again, other = (edited(image, name, 0.7, draw, explorer.others) for draw in (0, 0, 1))
+    first, again, other = (apply_edit(image, name, 0.7, draw, explorer.others) for draw in (0, 0, 1))
     assert np.array_equal(first.image, again.image) and first.record == again.record
     assert first.record[0]["edit"] == name
-    grade = next(row["grade"] for row in offered(explorer.others) if row["name"] == name)
+    grade = next(row["grade"] for row in list_edits(explorer.others) if row["name"] == name)
     assert (first.record == other.record) == (grade == "none")
 
 
@@ -99,7 +99,7 @@ def test_the_slider_makes_edits_harder(explorer: Explorer, name: str) -> None:
     image = decode_rgb(explorer.pictures["query"].paths[1])
 
     def change(intensity: float) -> float:
-        shown = edited(image, name, intensity, 0, explorer.others).image
+        shown = apply_edit(image, name, intensity, 0, explorer.others).image
         small = np.asarray(Image.fromarray(shown).resize(image.shape[1::-1]), np.float64)
         return float(np.abs(small - image).mean())
 
@@ -109,8 +109,8 @@ def test_the_slider_makes_edits_harder(explorer: Explorer, name: str) -> None:
 def test_edits_that_paste_need_images(explorer: Explorer) -> None:
     image = decode_rgb(explorer.pictures["query"].paths[0])
     with pytest.raises(UserError, match="pastes other images"):
-        edited(image, "overlay_image", 0.5, 0, None)
-    assert [row["name"] for row in offered(None) if not row["usable"]] == [
+        apply_edit(image, "overlay_image", 0.5, 0, None)
+    assert [row["name"] for row in list_edits(None) if not row["usable"]] == [
         edit.name for edit in EDITS.values() if edit.needs_overlay
     ]
 
@@ -211,7 +211,7 @@ def test_slow_senders_are_given_up_and_hold_up_nobody_for_long(served: str, monk
     host, port = served.removeprefix("http://").split(":")
     lines = ("POST /api/pictures HTTP/1.1", f"Host: {host}:{port}", f"Content-Type: {BYTES['content-type']}", "Content-Length: 9")
     head = "\r\n".join((*lines, "", "x"))
-    slow = [socket.create_connection((host, int(port))) for _ in range(guard.MAX_RECEIVED + 4)]
+    slow = [socket.create_connection((host, int(port))) for _ in range(guard.MAX_CONCURRENT_UPLOADS + 4)]
     for connection in slow:
         connection.sendall(head.encode())
     assert upload(served, encoded(Image.new("RGB", (64, 64))))[0] == 200

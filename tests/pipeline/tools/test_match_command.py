@@ -26,7 +26,7 @@ from pipeline.tools import match_index, match_model
 from pipeline.tools.export_onnx import export_checkpoint
 from pipeline.tools.extractor import Extractor, checkpoint_extractor
 from pipeline.tools.match_index import Added, add_pictures, forget_missing
-from pipeline.tools.match_results import only_here
+from pipeline.tools.match_results import hold_results_folder
 from pipeline.tools.match_search import Search
 from submissions.index.matches import Rule
 from submissions.index.store import digest_of, open_store, stored_files
@@ -203,7 +203,7 @@ def test_vectors_that_are_not_finite_never_reach_the_index(
 def test_two_do_not_write_into_one_folder(pictures: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(pictures)
     arguments = ["--checkpoint", checkpoint, "--queries", "queries", "--threshold", "-0.05"]
-    with only_here(Path("matches")), pytest.raises(UserError, match=r"another match\.py is writing into matches"):
+    with hold_results_folder(Path("matches")), pytest.raises(UserError, match=r"another match\.py is writing into matches"):
         run_match(*arguments)
     run_match(*arguments)
 

@@ -15,7 +15,7 @@ from PIL import Image
 
 from data.errors import UserError
 from pipeline.match import main
-from pipeline.tools.match_results import PLAN, SEARCH, SearchNotes, only_here, read_notes, write_notes
+from pipeline.tools.match_results import PLAN, SEARCH, SearchNotes, hold_results_folder, read_notes, write_notes
 from pipeline.tools.review.app import Review, make_review_app
 from pipeline.tools.review.results import open_results
 from submissions.copies.facts import picture_facts
@@ -237,7 +237,7 @@ def test_the_same_bytes_are_not_decided(client: TestClient, results: Path) -> No
 def test_a_search_that_is_done_again_is_seen(client: TestClient, results: Path) -> None:
     at, token = numbers(results), overview(client)["token"]
     kept = {"token": token, "group": 1, "file": at["small.png"]}
-    with only_here(results):
+    with hold_results_folder(results):
         assert "another match.py is writing" in client.post("/api/kept", json=kept).json()["message"]
     write_search(results, open_results(results).files)
     plan = (results / PLAN).read_bytes()
