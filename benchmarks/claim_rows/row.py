@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-MIN_DECIDING_RUNS = 5  # below that no claim is decided
-CONFIDENCE = 0.95
-MAX_PLANNED_RUNS = 1000  # more than that is no plan
+MIN_DECIDING_RUNS = 5  # with fewer runs, every claim is undecided
+CONFIDENCE = 0.95  # of the interval of the mean difference
+MAX_PLANNED_RUNS = 1000  # runs up to which the verdict says how many would decide
 
 
 @dataclass(frozen=True)
@@ -17,16 +17,16 @@ class Row:
     """One claim.
 
     Attributes:
-        number: Of the claim, with a letter where it has several rows.
-        claim: In words.
-        paper: The paper's figure, or where it says so.
+        number: Number of the claim, with a letter where it has several rows.
+        claim: The claim, in words.
+        paper: The paper's figure, or the place where it makes the claim.
         ran: What was run.
         measured: Mean and spread of each side.
         differences: [runs], by how much the claim's better side is better, run by run (seeds, or toy runs).
-        smallest: Effect that matters, in the unit of the differences, stated before anything is run.
+        smallest: Smallest effect that matters, in the unit of the differences, stated before anything is run.
         learnt: A figure of the networks, what it is by chance, and its name: where it is not above chance by half, nothing is
             decided. None where nothing is learnt.
-        cause: The likely one, where the claim is contradicted.
+        cause: The likely cause, where the claim is contradicted.
     """
 
     number: str
@@ -41,7 +41,7 @@ class Row:
 
     @property
     def mean(self) -> float:
-        """Of the differences."""
+        """Mean of the differences."""
         return float(np.mean(self.differences))
 
     @property
@@ -88,13 +88,13 @@ class Row:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """With mean, interval and verdict, for the results file."""
+        """Return the row for the results file, with mean, margin (half the interval) and verdict."""
         margin = self.margin if math.isfinite(self.margin) else None  # JSON knows no infinity
         return asdict(self) | {"mean": self.mean, "margin": margin, "verdict": self.verdict}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Row":
-        """As as_json wrote it; mean, interval and verdict are computed again."""
+        """Make a row from what `as_json` returned; mean, margin and verdict are computed again."""
         known = {key: value for key, value in values.items() if key not in ("mean", "margin", "verdict")}
         known["differences"] = tuple(known["differences"])
         known["learnt"] = tuple(known["learnt"]) if known["learnt"] is not None else None
@@ -102,26 +102,36 @@ class Row:
 
 
 def compute_half_width(spread: float, runs: int) -> float:
-    """Of the 95 % interval of a mean of so many runs with this standard deviation; infinite for one run."""
+    """Return half the width of the 95 % interval of a mean (Student's t).
+
+    Args:
+        spread: Standard deviation over the runs.
+        runs: Number of runs; for one, the width is infinite.
+    """
     return float(stats.t.ppf((1 + CONFIDENCE) / 2, runs - 1) * spread / math.sqrt(runs)) if runs > 1 else math.inf
 
 
 def count_runs_needed(spread: float, effect: float) -> int:
-    """The fewest runs, MIN_DECIDING_RUNS at least, after which the 95 % interval is narrower than the effect on either side.
+    """Return the smallest number of runs for which half the width of the 95 % interval is below an effect.
 
-    MAX_PLANNED_RUNS + 1 where even so many would not do.
+    Args:
+        spread: Standard deviation over the runs.
+        effect: The effect, in the unit of `spread`.
+
+    Returns:
+        At least MIN_DECIDING_RUNS; MAX_PLANNED_RUNS + 1 if MAX_PLANNED_RUNS are too few.
     """
     counts = range(MIN_DECIDING_RUNS, MAX_PLANNED_RUNS + 1)
     return next((runs for runs in counts if compute_half_width(spread, runs) < effect), MAX_PLANNED_RUNS + 1)
 
 
 def format_sides(values: dict[str, list[float]]) -> str:
-    """Mean and spread over runs of each side, as text."""
+    """Return the mean and the standard deviation over the runs of each side, as text."""
     return ", ".join(
         f"{name} {np.mean(runs):.3f} ± {np.std(runs, ddof=1) if len(runs) > 1 else math.nan:.3f}" for name, runs in values.items()
     )
 
 
 def subtract_runs(better: list[float], worse: list[float]) -> tuple[float, ...]:
-    """Run by run."""
+    """Return the differences of two sides, run by run."""
     return tuple(float(a - b) for a, b in zip(better, worse, strict=True))

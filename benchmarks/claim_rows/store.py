@@ -32,9 +32,13 @@ class Store:
     rows: list[Row] = field(default_factory=list)
 
     def measure(self, name: str, about: dict[str, Any], seeds: Sequence[int], work: Callable[[int], Figures]) -> list[Figures]:
-        """The figures of every seed: from the file, where it has them, otherwise by `work`, each written as soon as it is there.
+        """Return the figures of every seed; those that the file lacks are measured and written one by one.
 
-        Only what was measured under the same name with the same `about`, settings and budget, counts as had.
+        Args:
+            name: Name of the measurement.
+            about: Settings and budget; figures in the file count only if both name and settings are the same.
+            seeds: Seeds to measure.
+            work: Measures the figures of one seed.
         """
         key = json.loads(json.dumps({"name": name, "about": about}))
         found = {entry["seed"]: entry["figures"] for entry in self.measurements if key.items() <= entry.items()}
@@ -48,7 +52,7 @@ class Store:
         return [found[seed] for seed in seeds]
 
     def put(self, rows: Sequence[Row]) -> None:
-        """Rows that were computed, in the place of those of the same claim."""
+        """Keep computed rows in the file, in place of those of the same claim."""
         claims = {(row.number, row.claim) for row in rows}
         self.rows = [row for row in self.rows if (row.number, row.claim) not in claims] + list(rows)
         self.rows.sort(key=lambda row: (int("".join(filter(str.isdecimal, row.number))), row.number))
@@ -56,29 +60,33 @@ class Store:
 
     @property
     def seconds(self) -> float:
-        """That all measurements in the file took."""
+        """Duration of all measurements in the file, in seconds."""
         return float(sum(entry["seconds"] for entry in self.measurements))
 
     def save(self) -> None:
-        """Write the file; whole or not at all."""
+        """Write the file, whole or not at all."""
         content = {"rows": [row.as_json() for row in self.rows], "measurements": self.measurements}
         self.path.parent.mkdir(parents=True, exist_ok=True)
         write_text(self.path, json.dumps(content, indent=1, ensure_ascii=False))
 
 
 def open_store(path: Path) -> Store:
-    """The results file, empty where there is none yet; UserError where it is no such file."""
+    """Open the results file; it is empty if there is none yet.
+
+    Raises:
+        UserError: when the file is not a results file of the claims.
+    """
     if not path.is_file():
         return Store(path)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         return Store(path, list(content["measurements"]), [Row.from_json(row) for row in content["rows"]])
     except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path} is no results file of the claims ({error}). Name another one with --results.") from error
+        raise UserError(f"{path} is not a results file of the claims ({error}). Name another one with --results.") from error
 
 
 def as_markdown(store: Store) -> str:
-    """The table of the file; what was run stands below it, once for all the rows that share it."""
+    """Return the table of the file; below it stands what was run, once for all rows that share it."""
     names = ("".join(letters) for length in count(1) for letters in product(ascii_lowercase, repeat=length))  # a … z, aa, ab …
     letters = dict(zip(dict.fromkeys(row.ran for row in store.rows), names, strict=False))
     lines = [

@@ -8,7 +8,7 @@ POINTS, RUNS, RATE = 100, 100, 0.01
 
 
 def rows() -> list[Row]:
-    """One row for each variant of the noise along x: σ = 5 (arXiv) and σ = 1 (ICLR)."""
+    """Measure one row for each variant of the noise along x: σ = 5 (arXiv) and σ = 1 (ICLR)."""
     return [_row(5.0, "arXiv"), _row(1.0, "ICLR submission")]
 
 
@@ -30,7 +30,16 @@ def _row(spread: float, version: str) -> Row:
 
 
 def measure_accuracies(seed: int, spread: float, pairs: bool) -> NDArray[np.float64]:
-    """Test accuracy after every step of one pass."""
+    """Train a linear SVM for one pass.
+
+    Args:
+        seed: Seed of points, batches and first weights.
+        spread: Standard deviation of the noise along x.
+        pairs: Whether each batch is a point and its mirror image; otherwise two random points.
+
+    Returns:
+        float64 [steps], the test accuracy after every step, 0…1.
+    """
     rng = np.random.default_rng(seed)
     points, labels = _draw_points(rng, spread)
     tests, test_labels = _draw_points(rng, spread)

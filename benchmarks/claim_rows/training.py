@@ -36,7 +36,16 @@ CLASSES, TRAINING_PER_CLASS, HELD_OUT_PER_CLASS, COPIED_IMAGES = (
 
 @dataclass(frozen=True)
 class Shapes:
-    """train and held_out share their classes, unseen has others; copies are edited versions of held-out and unseen images."""
+    """Procedural images with classes.
+
+    Attributes:
+        train: Training images.
+        held_out: Other images of the same classes.
+        unseen: Images of other classes.
+        overlays: Images that edits may paste.
+        train_copies: Training images and edited versions of them.
+        test_copies: Held-out images and edited versions of them.
+    """
 
     train: LabelledImages
     held_out: LabelledImages
@@ -48,6 +57,14 @@ class Shapes:
 
 @dataclass(frozen=True)
 class Trained:
+    """The result of one training.
+
+    Attributes:
+        descriptor: The trained network.
+        folder: Folder of the training.
+        curve: Rows of its training curve.
+    """
+
     descriptor: Descriptor
     folder: Path
     curve: list[dict[str, str]]
@@ -55,7 +72,15 @@ class Trained:
 
 @dataclass(frozen=True)
 class Bench:
-    """Where trainings go, how many steps each takes, over which seeds, and where their figures are kept."""
+    """What all trainings share.
+
+    Attributes:
+        folder: Where trainings are written.
+        steps: Steps of each training.
+        seeds: Seeds, one training each.
+        shapes: The images.
+        store: The results file that keeps the figures.
+    """
 
     folder: Path
     steps: int
@@ -66,7 +91,7 @@ class Bench:
     def figures(
         self, name: str, work: Callable[[Trained], Figures], batch: int | None = None, **changed: Any
     ) -> dict[str, list[float]]:
-        """By figure, those of one training of each seed with the settings `changed`; only what is not in the file is trained."""
+        """Train once per seed with the settings `changed`, unless the file has the figures; return them by figure, run by run."""
         batch = BATCH_SIZE if batch is None else batch
         about = {"steps": self.steps, "batch": batch, "bench": VERSION, "settings": changed}
         runs = self.store.measure(
@@ -76,10 +101,12 @@ class Bench:
 
     @property
     def about(self) -> str:
+        """What was run, in words."""
         return f"shapes, {BACKBONE} at {IMAGE_SIDE} px, {self.steps} steps of {BATCH_SIZE}, {len(self.seeds)} seeds"
 
 
 def draw_shapes(folder: Path) -> Shapes:
+    """Draw the images of claims 2 to 9 into a folder."""
     known, unseen = write_disjoint_shapes(folder, CLASSES, CLASSES, TRAINING_PER_CLASS + HELD_OUT_PER_CLASS, seed=0, size=96)
     place = np.array([int(image_id.rsplit("-", 1)[1]) for image_id in known.images.ids])
     train, held_out = _part(known, place < TRAINING_PER_CLASS), _part(known, place >= TRAINING_PER_CLASS)
@@ -91,7 +118,7 @@ def draw_shapes(folder: Path) -> Shapes:
 
 
 def train(bench: Bench, name: str, seed: int, batch: int = BATCH_SIZE, **changed: Any) -> Trained:
-    """A descriptor after the bench's number of steps; `changed` are keys of ModelSettings."""
+    """Train a descriptor for the bench's number of steps; `changed` holds keys of ModelSettings."""
     sampling = changed.get("sampling", {"kind": "epoch"}) | {"iterations": bench.steps}  # the same for every sampling
     settings = {
         "descriptor": {"backbone": BACKBONE, "dimensions": 64, "train_pooling_exponent": False},
@@ -117,7 +144,19 @@ def vectors_of(
     raw: bool = False,
     turns: int = 0,
 ) -> NDArray[np.float32]:
-    """Vectors [n, d], or raw embeddings [n, d] ([4, n, d / 4] with domains), of images turned by so many quarters."""
+    """Embed images.
+
+    Args:
+        descriptor: The network.
+        images: n images.
+        size: Side of the input in pixels.
+        exponent: Pooling exponent to use instead of the network's; None for its own.
+        raw: Whether to return raw embeddings instead of unit vectors.
+        turns: Quarter turns by which images are rotated first.
+
+    Returns:
+        float32 [n, d]; raw embeddings of a network with domains are [4, n, d / 4].
+    """
     dataset: Dataset[tuple[Tensor, bool]] = (
         CleanImages(images, size) if isinstance(images, ImageSet) else InAugImages(images, size)
     )

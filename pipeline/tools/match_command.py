@@ -65,7 +65,7 @@ class Grouping:
 
     Attributes:
         keep: which file of a group to keep.
-        bound: largest number of contents in a group.
+        bound: Maximum number of contents in a group.
     """
 
     keep: KeepRule = "largest"
@@ -222,7 +222,7 @@ def write_track(path: Path, pairs: Sequence[Match], output: Output) -> None:
 
 
 def _verify_pairs(found: Found, rule: Rule) -> Found:
-    """Look at the pairs again: what is confirmed is a copy, whatever it scores."""
+    """Verify the pairs by local features; confirmed pairs are copies, whatever their score."""
     # imported here: nothing else needs OpenCV's features
     from pipeline.tools.match_verify import select_copies, verify_matches
 

@@ -13,6 +13,6 @@ def indexed_path(path: Path) -> Path:
 
 
 def make_protection_check(folders: Sequence[Path]) -> Callable[[Path], bool]:
-    """Return whether a file is one of the protected ones or lies below one of the protected folders."""
+    """Return a function that tells whether a file is protected: one of `folders`, or below one of them."""
     guarded = [indexed_path(path) for path in folders]
     return lambda path: any(place == path or place in path.parents for place in guarded)

@@ -36,7 +36,7 @@ class SearchNotes:
 
 
 def hold_results_folder(folder: Path) -> AbstractContextManager[None]:
-    """Hold the results' folder alone.
+    """Lock the folder of the results against other processes.
 
     Raises:
         UserError: another match.py is writing into it, or it is a file.
@@ -55,7 +55,7 @@ def write_notes(folder: Path, notes: SearchNotes) -> None:
 
 
 def read_notes(folder: Path) -> SearchNotes:
-    """Read them; results that were written before there were any searched the index inside their folder.
+    """Read the notes on a search; without the file, as older versions left it, the defaults.
 
     Raises:
         UserError: the file is damaged.
@@ -69,5 +69,5 @@ def read_notes(folder: Path) -> SearchNotes:
     except (OSError, ValueError, TypeError) as error:
         raise UserError(f"{path} cannot be read ({error}). Search again: match.py writes it.") from error
     if not valid or not isinstance(notes.threshold, (float, int, type(None))):
-        raise UserError(f"{path} is not as match.py writes it. Search again.")
+        raise UserError(f"{path} does not hold the values that match.py writes. Search again, which writes it anew.")
     return notes

@@ -17,7 +17,7 @@ from submissions.index.matches import Match
 from submissions.verification.features import MAX_SIDE, Features, local_features
 from submissions.verification.geometry import Evidence, Views, verify
 
-MAX_CACHED_PICTURES = 4000  # pictures whose features are kept, 0.08 MB each
+MAX_CACHED_PICTURES = 4000  # whose features are kept, 0.08 MB each
 THREADS = min(2, os.cpu_count() or 1)
 
 
@@ -26,7 +26,7 @@ class FeatureCache:
     """Features of the pictures that were looked at last.
 
     Attributes:
-        size: pictures at most.
+        size: Maximum number of pictures.
     """
 
     size: int = MAX_CACHED_PICTURES
@@ -85,7 +85,13 @@ def verify_matches(pairs: Sequence[Match]) -> list[Match]:
 
 
 def select_copies(pairs: Sequence[Match], threshold: float | None, most: int) -> list[Match]:
-    """Return the pairs that score enough or are confirmed, at most `most` for a query."""
+    """Return the pairs that score enough or are confirmed, at most `most` for a query.
+
+    Args:
+        pairs: Verified pairs, best first.
+        threshold: Lowest score of a copy, at most 0; None if only evidence decides.
+        most: Maximum number of references per query.
+    """
     kept: list[Match] = []
     count: dict[Path, int] = defaultdict(int)
     for match in pairs:

@@ -131,5 +131,5 @@ def test_the_tradeoff_is_drawn_from_the_file(tmp_path: Path) -> None:
 
 def test_another_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("[1]")
-    with pytest.raises(UserError, match="no results file of the claims"):
+    with pytest.raises(UserError, match="is not a results file of the claims"):
         open_store(tmp_path / "x.json")

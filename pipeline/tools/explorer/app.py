@@ -38,7 +38,7 @@ class Question(Settings):
         picture: A name that `Pictures.add` returned.
         edit: Name of an edit; None leaves the picture as it is.
         intensity: Intensity of the edit, 0…1.
-        draw: Which of its random parameters.
+        draw: Number of the edit's random draw, 0 or more.
     """
 
     picture: str = Field(max_length=64)
@@ -48,7 +48,7 @@ class Question(Settings):
 
 
 def make_app(explorer: Explorer) -> FastAPI:
-    """The application; one picture at a time is described, a few are decoded."""
+    """Make the application; it embeds one picture at a time and decodes at most MAX_CONCURRENT_DECODES at once."""
     app = FastAPI(openapi_url=None)
     pictures, working = Pictures(), threading.Lock()
     receiving, decoding = asyncio.Semaphore(MAX_CONCURRENT_UPLOADS), threading.BoundedSemaphore(MAX_CONCURRENT_DECODES)

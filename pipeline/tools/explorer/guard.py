@@ -19,7 +19,7 @@ MAX_REQUEST_BYTES = 2**16  # bytes of any other request
 LARGE_REQUESTS = {"/api/pictures", "/api/matches", "/api/vectors"}  # the explorer's and the search service's
 MAX_CONCURRENT = 256  # requests; more are asked to come again
 MAX_CONCURRENT_UPLOADS = 8  # pictures in memory as bytes; others wait in their connections
-MAX_CONCURRENT_DECODES = 2  # at most 1.6 GB each: decoding a picture of MAX_IMAGE_PIXELS
+MAX_CONCURRENT_DECODES = 2  # decoding a picture of MAX_IMAGE_PIXELS takes up to 1.6 GB
 MAX_ARRIVAL_SECONDS = 30.0  # seconds that a picture may take to arrive
 SAFE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -33,7 +33,7 @@ OWN_PAGES = ("same-origin", "none")  # Sec-Fetch-Site of this page, and of an ad
 
 
 def guard(app: FastAPI) -> None:
-    """Messages for what goes wrong, bounds on what is sent, and no answers to pages of other sites."""
+    """Add error messages and limits on requests to an application, and reject pages of other sites."""
 
     @app.exception_handler(UserError)
     async def answer_user_error(_: Request, error: UserError) -> JSONResponse:
@@ -63,7 +63,7 @@ def guard(app: FastAPI) -> None:
             return JSONResponse({"message": "Only the explorer's own page is answered."}, 403)
         length = request.headers.get("content-length", "")
         if request.method == "POST" and not length.isdecimal():
-            return JSONResponse({"message": "The request does not say how long it is."}, 411)
+            return JSONResponse({"message": "The request has no Content-Length. Send one, in bytes."}, 411)
         if length.isdecimal() and int(length) > (
             MAX_PICTURE_BYTES if request.url.path in LARGE_REQUESTS else min(MAX_PICTURE_BYTES, MAX_REQUEST_BYTES)
         ):
@@ -77,7 +77,7 @@ def guard(app: FastAPI) -> None:
 
 
 class _ConcurrencyLimit:
-    """So many requests at once; others are asked to come again, in words that the page shows."""
+    """Serve at most MAX_CONCURRENT requests at once; answer others with status 503 and a message."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app, self.active = app, 0

@@ -11,7 +11,7 @@ HOST = "127.0.0.1"
 
 
 def open_listener(port: int) -> socket.socket:
-    """A listening socket that only this machine reaches; port 0 takes a free one.
+    """Open a listening socket that only this machine can reach; port 0 takes a free one.
 
     Raises:
         UserError: The port cannot be used.

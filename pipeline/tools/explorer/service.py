@@ -104,11 +104,11 @@ class SearchService:
             UserError: they have another number of dimensions, or are not finite.
         """
         if any(len(vector) != self.extractor.dimensions for vector in vectors):
-            raise UserError(f"Each vector must have {self.extractor.dimensions} numbers.")
+            raise UserError(f"Each vector must have {self.extractor.dimensions} numbers. Send vectors of the index's network.")
         with np.errstate(over="ignore"):  # looked at below
             array = np.array(vectors, np.float32)
         if not np.isfinite(array).all():
-            raise UserError("The vectors hold numbers that are not finite.")
+            raise UserError("The vectors contain infinite or undefined numbers. Send finite ones.")
         return array
 
     def ask(self, vectors: NDArray[np.float32], digest: bytes = b"") -> Future[list[list[dict[str, Any]]]]:

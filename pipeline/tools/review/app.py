@@ -28,11 +28,11 @@ class DecisionQuestion(Settings):
     """What a person says of two files.
 
     Attributes:
-        token: of the results that the page shows.
-        first: place of a file.
-        second: place of the other.
-        sha256: of both, as the page was shown them.
-        decision: what is said.
+        token: Names the results that the page shows.
+        first: Position of one file in the results.
+        second: Position of the other file.
+        sha256: SHA-256 of both as the page showed them, hexadecimal.
+        decision: The decision.
     """
 
     token: str = Field(max_length=200)
@@ -46,7 +46,7 @@ class ForgottenDecision(Settings):
     """A decision to take back.
 
     Attributes:
-        sha256: of the two contents.
+        sha256: SHA-256 of the two contents, hexadecimal.
     """
 
     sha256: Two
@@ -56,9 +56,9 @@ class KeepQuestion(Settings):
     """Which file of a group to keep.
 
     Attributes:
-        token: of the results that the page shows.
-        group: its number.
-        file: place of the file.
+        token: Names the results that the page shows.
+        group: Number of the group.
+        file: Position of the file in the results.
     """
 
     token: str = Field(max_length=200)
@@ -162,7 +162,11 @@ def make_review_app(review: Review) -> FastAPI:
 
 
 def _jpeg(path: Path, long_side: int) -> bytes:
-    """The picture, not larger than this; ImageError where it cannot be read."""
+    """Return a picture as JPEG, its long side at most `long_side` pixels.
+
+    Raises:
+        ImageError: when the picture cannot be decoded.
+    """
     picture = Image.fromarray(decode_rgb(path, short_side=long_side))
     picture.thumbnail((long_side, long_side))
     target = io.BytesIO()

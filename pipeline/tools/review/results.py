@@ -20,7 +20,7 @@ from submissions.index.matches import Match, read_matches_csv
 from submissions.index.store import DATABASE, digest_of, digests_of_files, open_known_store
 from submissions.verification.geometry import Evidence
 
-MAX_SHOWN_PAIRS = 100_000  # shown; matches.csv lists all
+MAX_SHOWN_PAIRS = 100_000  # of the page; matches.csv lists all
 MAX_CACHED_FACTS = 2000
 Word = Literal["copy", "not-a-copy", "undecided"]
 CHANGED = "The search has been done again, or the plan was edited. Load the page again to see it."
@@ -62,7 +62,7 @@ class Results:
 
     @property
     def current(self) -> bool:
-        """Whether the folder holds what was opened, but for what was written here."""
+        """Whether the folder still holds what was opened, apart from changes made by this object."""
         return _read_state(self.folder) == self._written
 
     def find_evidence(self, first: int, second: int) -> dict[str, Any] | None:
@@ -145,13 +145,13 @@ class Results:
         """Keep a decision about two files in the index, or take it back; the plan of their group follows it.
 
         Args:
-            first: place of a file.
-            second: place of the other.
-            sha256: what the page was shown of them.
-            word: what the person says.
+            first: Position of one file in `files`.
+            second: Position of the other file.
+            sha256: SHA-256 of both as the page showed them, hexadecimal.
+            word: The decision.
 
         Returns:
-            What had been decided before.
+            The earlier decision.
 
         Raises:
             UserError: a file has changed since it was shown, both hold the same bytes, or the index cannot be used.

@@ -98,7 +98,8 @@ def test_what_is_wrong_is_refused_with_a_message(client: TestClient, folder: Pat
     before = sorted(folder.rglob("*"))
     assert client.post("/api/matches", content=b"no picture", headers=BYTES).status_code == 400
     assert client.post("/api/matches", content=b"x").status_code == 400
-    assert client.post("/api/vectors", json={"vectors": [[1.0, 2.0]]}).json()["message"] == "Each vector must have 16 numbers."
+    short = client.post("/api/vectors", json={"vectors": [[1.0, 2.0]]}).json()["message"]
+    assert short == "Each vector must have 16 numbers. Send vectors of the index's network."
     assert client.post("/api/vectors", json={"vectors": [[1e39] * 16]}).status_code == 400
     assert client.post("/api/vectors", json={"vectors": []}).status_code == 422
     assert client.post("/api/vectors", json={"vectors": [[0.0] * 16] * 1001}).status_code == 422
