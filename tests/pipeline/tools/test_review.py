@@ -302,7 +302,7 @@ def test_results_that_cannot_be_reviewed_are_refused(results: Path) -> None:
     with pytest.raises(UserError, match="holds no index"):
         open_results(results.parent)
     (results / SEARCH).write_text('{"keep": "any"}')
-    with pytest.raises(UserError, match=r"not as match\.py writes it"):
+    with pytest.raises(UserError, match=r"does not hold the values that match\.py writes"):
         open_results(results)
     (results / SEARCH).unlink()
     assert read_notes(results) == SearchNotes() and open_results(results).rows  # written before there were notes
