@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from submissions.ensemble.projection import scale_to_unit_length
-from submissions.index.search import SearchIndex, nearest, open_search
+from submissions.index.search import SearchIndex, find_nearest, open_search
 from submissions.index.segments import open_segments
 from submissions.index.store import Content, Store, add_files, open_store, remove_files
 
@@ -169,10 +169,10 @@ def main() -> None:
         copies, distances = population.draw_copies(originals[: QUERIES // 2])
         queries = np.concatenate([copies, population.draw(QUERIES // 2)])
         compared = open_search(store, exact=True)
-        true = time_part("search exactly", lambda: nearest(compared, queries, NEAREST))
-        found = time_part("search by the codes", lambda: nearest(index, queries, NEAREST))
-        time_part("one query, exactly", lambda: nearest(compared, queries[:1], NEAREST))
-        time_part("one query, by the codes", lambda: nearest(index, queries[:1], NEAREST))
+        true = time_part("search exactly", lambda: find_nearest(compared, queries, NEAREST))
+        found = time_part("search by the codes", lambda: find_nearest(index, queries, NEAREST))
+        time_part("one query, exactly", lambda: find_nearest(compared, queries[:1], NEAREST))
+        time_part("one query, by the codes", lambda: find_nearest(index, queries[:1], NEAREST))
     CONSOLE.print(table)
     near = np.flatnonzero(distances < MATCH_DISTANCE)
     first = float((found.contents[near, 0] == true.contents[near, 0]).mean())

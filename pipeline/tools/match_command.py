@@ -32,8 +32,8 @@ from pipeline.tools.match_search import Exclusions, Found, PairScores, Search
 from submissions.copies.groups import MAX_GROUP_SIZE
 from submissions.copies.keeping import KeepRule
 from submissions.formats.matching_track import write_pairs
-from submissions.index.decisions import decisions
-from submissions.index.matches import Match, Matches, Rule, counted, write_matches_csv
+from submissions.index.decisions import read_decisions
+from submissions.index.matches import Match, Matches, Rule, describe_count, write_matches_csv
 from submissions.index.store import DATABASE, Store, forget_queries, open_store, remove_files, unreadable_files
 from submissions.report.matches_page import write_matches_page
 from submissions.report.output_folder import check_output_folder
@@ -241,7 +241,7 @@ def _discover_pictures(sources: Sequence[Path], results: Path, output: Output) -
 
 
 def _make_exclusions(store: Store, sources: Sources) -> Exclusions:
-    known = decisions(store)
+    known = read_decisions(store)
     accepted: dict[bytes, frozenset[bytes]] = {}
     for decision in known:
         if decision.copy:
@@ -286,7 +286,7 @@ def _write_results(folder: Path, found: Found, grouped: Grouped | None, rule: Ru
         folder / GALLERY, matches, rule, grouped.groups if grouped else None, grouped.rows if grouped else []
     )
     output.say(
-        f"{matches.queries} queries, {matches.references} different references; {counted(matches)} "
+        f"{matches.queries} queries, {matches.references} different references; {describe_count(matches)} "
         + _describe_decision(matches, rule)
     )
     output.say(

@@ -6,7 +6,7 @@ from data.errors import UserError
 from data.names import text_of
 from pipeline.tools.match_output import Output
 from pipeline.tools.match_results import read_notes
-from submissions.index.decisions import Pair, decide, decisions, take_back
+from submissions.index.decisions import Pair, decide, read_decisions, take_back
 from submissions.index.store import DATABASE, digest_of, open_known_store
 
 
@@ -54,13 +54,13 @@ def read_rejected_pairs(folder: Path) -> frozenset[Pair]:
     if not (place / DATABASE).is_file():
         return frozenset()
     with open_known_store(place) as store:
-        return frozenset(decision.pair for decision in decisions(store) if not decision.copy)
+        return frozenset(decision.pair for decision in read_decisions(store) if not decision.copy)
 
 
 def list_decisions(place: Path, output: Output) -> None:
     """Print every decision, the oldest first."""
     with open_known_store(place) as store:
-        for decision in decisions(store):
+        for decision in read_decisions(store):
             first, second = decision.names
             values = {"first": first, "second": second, "copy": decision.copy, "decided": decision.decided}
             output.record("decision", values)

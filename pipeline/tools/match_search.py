@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pipeline.tools.extractor import Extractor
 from pipeline.tools.match_index import IMAGES_PER_COMMIT, embed_queries
 from submissions.index.matches import Match, Matches, Rule
-from submissions.index.search import SearchIndex, content_numbers, nearest, open_search, vectors_of
+from submissions.index.search import SearchIndex, content_numbers, find_nearest, open_search, vectors_of
 from submissions.index.store import (
     Store,
     digest_of_content,
@@ -195,7 +195,7 @@ class Search:
         result: list[list[Hit]] = [[] for _ in queries]
         rows = np.arange(len(queries))
         while len(rows):
-            found = nearest(self.index, queries[rows], depth)
+            found = find_nearest(self.index, queries[rows], depth)
             deeper = []
             for row, contents, distances in zip(rows.tolist(), found.contents.tolist(), found.distances.tolist(), strict=True):
                 near = [(content, distance) for content, distance in zip(contents, distances, strict=True) if distance <= limit]

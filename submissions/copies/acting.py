@@ -15,7 +15,7 @@ from data.errors import UserError
 from submissions.copies.journal import Journal, Step, Way
 from submissions.copies.plan import PlanRow
 from submissions.copies.relocation import digest_of_file, relocate
-from submissions.copies.trash import trash_of, trash_place, write_note
+from submissions.copies.trash import find_trash, find_trash_place, write_note
 
 
 @dataclass
@@ -69,8 +69,8 @@ def apply_plan(
                 raise LeftAloneError("protected")
             if frozenset(map(bytes.fromhex, (row.sha256, kept_digests[row.kept]))) in rejected:
                 raise LeftAloneError("called no copy of the file to keep; --decide undecided takes that back")
-            _check(row, kept_digests[row.kept], way)
-            place, note = _place(row.file, way, moved_to)
+            _check_unchanged(row, kept_digests[row.kept], way)
+            place, note = _choose_place(row.file, way, moved_to)
             _carry_out(journal, journal.begin(way, row.file, place, row.kept, row.sha256, note))
             outcome.done.append(row.file)
         except LeftAloneError as reason:
@@ -111,7 +111,7 @@ def undo(journal: Journal) -> Outcome:
     return outcome
 
 
-def _check(row: PlanRow, kept_sha256: str, way: Way) -> None:
+def _check_unchanged(row: PlanRow, kept_sha256: str, way: Way) -> None:
     file, kept = row.file, row.kept
     if file.is_symlink() or kept.is_symlink():
         raise LeftAloneError("a link")
@@ -132,9 +132,9 @@ def _check(row: PlanRow, kept_sha256: str, way: Way) -> None:
         raise LeftAloneError(f"cannot be looked at ({error.strerror or error})") from error
 
 
-def _place(file: Path, way: Way, moved_to: Path) -> tuple[Path, Path | None]:
+def _choose_place(file: Path, way: Way, moved_to: Path) -> tuple[Path, Path | None]:
     if way != "move":
-        return trash_place(file, trash_of(file, moved_to / "trash"))
+        return find_trash_place(file, find_trash(file, moved_to / "trash"))
     place = moved_to / whole_path(file)
     if os.path.lexists(place):
         raise LeftAloneError(f"{place} exists")
@@ -155,7 +155,7 @@ def _carry_out(journal: Journal, step: Step) -> None:
             write_note(Path(step.note), file)
         if not (os.path.lexists(place) and _is_link_to(file, kept, step.way)):
             relocate(file, place, step.sha256)
-            _link(file, kept, step.way)
+            _make_link(file, kept, step.way)
     except OSError as error:
         _take_back(journal, step, error)
     journal.end(step, "done")
@@ -177,7 +177,7 @@ def _take_back(journal: Journal, step: Step, error: OSError) -> None:
     raise LeftAloneError(f"{error.strerror or error}") from error
 
 
-def _link(file: Path, kept: Path, way: Way) -> None:
+def _make_link(file: Path, kept: Path, way: Way) -> None:
     if way == "hardlink":
         os.link(kept, file)
     elif way == "symlink":

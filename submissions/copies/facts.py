@@ -62,8 +62,8 @@ def picture_facts(path: Path) -> Facts:
         content = read_bytes(path)
     except (OSError, UserError):
         return Facts(path, 0, 0, 0, 0, "", 0, "", 0.0, False, path.is_symlink(), archive is not None)
-    width, height, taken, tags = _header(content)
-    sharpness, flat = _look(content)
+    width, height, taken, tags = _read_header(content)
+    sharpness, flat = _measure_content(content)
     form = detect_format(content[:SIGNATURE_BYTES]) or ""
     return Facts(
         path=path,
@@ -91,7 +91,7 @@ def is_flat(pixels: NDArray[np.uint8]) -> bool:
     return bool((values - plane @ fitted).std(axis=0).max() < MAX_FLAT_DEVIATION)
 
 
-def _header(content: bytes) -> tuple[int, int, str, int]:
+def _read_header(content: bytes) -> tuple[int, int, str, int]:
     """Width and height as the picture is shown, the date it was taken, and the number of EXIF entries."""
     try:
         with warnings.catch_warnings():
@@ -102,19 +102,19 @@ def _header(content: bytes) -> tuple[int, int, str, int]:
                 turned = exif.get(ExifTags.Base.Orientation, 1) in (5, 6, 7, 8)
                 width, height = image.size[::-1] if turned else image.size
                 stamp = inner.get(ExifTags.Base.DateTimeOriginal) or exif.get(ExifTags.Base.DateTime) or ""
-                return width, height, _date(str(stamp)), len(exif) + len(inner)
+                return width, height, _parse_date(str(stamp)), len(exif) + len(inner)
     except Exception:  # damaged files raise anything
         return 0, 0, "", 0
 
 
-def _date(stamp: str) -> str:
+def _parse_date(stamp: str) -> str:
     try:
         return str(datetime.strptime(stamp.strip("\0 "), "%Y:%m:%d %H:%M:%S"))
     except ValueError:
         return ""
 
 
-def _look(content: bytes) -> tuple[float, bool]:
+def _measure_content(content: bytes) -> tuple[float, bool]:
     try:
         pixels = decode_rgb(content, short_side=MEASURED_SIDE)
     except ImageError:

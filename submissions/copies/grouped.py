@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from data.files import whole_file
 from submissions.copies.facts import Facts
 from submissions.copies.groups import Cut, Link, group_copies
-from submissions.copies.hubs import LEAST_MATCHES, find_hubs
+from submissions.copies.hubs import MIN_HUB_MATCHES, find_hubs
 from submissions.copies.plan import PlanRow
 from submissions.index.matches import Match
 
@@ -109,7 +109,7 @@ def group_files(
     bound: int,
     rejected: frozenset[frozenset[bytes]] = frozenset(),
     accepted: Mapping[bytes, frozenset[bytes]] | None = None,
-    least_of_hub: int = LEAST_MATCHES,
+    least_of_hub: int = MIN_HUB_MATCHES,
 ) -> FileGroups:
     """Group the files that the pairs connect, by the rule of `groups.py`; a content counts once, however many files have it.
 
@@ -180,7 +180,7 @@ def write_groups_csv(path: Path, groups: Sequence[FileGroup], rows: Iterable[Pla
             weakest = groups[row.group - 1].weakest
             held = [f"{weakest.score:.6g}", weakest.first, weakest.second] if weakest else ["", "", ""]
             score = "" if row.score is None else f"{row.score:.6g}"
-            writer.writerow([row.group, row.file, row.action, row.reason, score, *_shown(row.facts), *held])
+            writer.writerow([row.group, row.file, row.action, row.reason, score, *_format_facts(row.facts), *held])
 
 
 def write_cuts_csv(path: Path, cuts: Iterable[FileCut]) -> None:
@@ -204,7 +204,7 @@ def write_hubs_csv(path: Path, hubs: Iterable[FileHub]) -> None:
         writer.writerows([name, hub.matches, f"{hub.related:.4f}"] for hub in hubs for name in hub.files)
 
 
-def _shown(facts: Facts | None) -> list[object]:
+def _format_facts(facts: Facts | None) -> list[object]:
     if facts is None:
         return [""] * 6
     return [facts.width, facts.height, facts.size, facts.form, facts.taken, f"{facts.sharpness:.1f}"]

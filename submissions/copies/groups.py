@@ -95,9 +95,9 @@ def group_copies(links: Iterable[Link], matching: Matching, bound: int = MAX_GRO
         grown = False
         for link in ordered:
             one, other = group_of[link.first], group_of[link.second]
-            if one is other or (key := _key(one, other)) in refused:
+            if one is other or (key := _make_key(one, other)) in refused:
                 continue
-            cut = _refusal(link, one, other, pairs, bound)
+            cut = _find_refusal(link, one, other, pairs, bound)
             if cut is not None:
                 refused[key] = cut
                 continue
@@ -106,25 +106,25 @@ def group_copies(links: Iterable[Link], matching: Matching, bound: int = MAX_GRO
             one.extend(other)
             for content in other:
                 group_of[content] = one
-    return Grouping(_groups(group_of, weakest), _cuts(ordered, group_of, refused))
+    return Grouping(_collect_groups(group_of, weakest), _collect_cuts(ordered, group_of, refused))
 
 
 class _Pairs:
     """Caches which pairs of contents match, so that each pair is compared once."""
 
     def __init__(self, links: Iterable[Link], matching: Matching) -> None:
-        self._known = {_pair(link.first, link.second): True for link in links}
+        self._known = {_order_pair(link.first, link.second): True for link in links}
         self._matching = matching
 
     def count(self, one: list[int], other: list[int]) -> int:
-        wanted = [_pair(first, second) for first in one for second in other]
+        wanted = [_order_pair(first, second) for first in one for second in other]
         unknown = [pair for pair in wanted if pair not in self._known]
         if unknown:
             self._known.update(zip(unknown, map(bool, self._matching(unknown)), strict=True))
         return sum(self._known[pair] for pair in wanted)
 
 
-def _refusal(link: Link, one: list[int], other: list[int], pairs: _Pairs, bound: int) -> Cut | None:
+def _find_refusal(link: Link, one: list[int], other: list[int], pairs: _Pairs, bound: int) -> Cut | None:
     compared = len(one) * len(other)
     if len(one) + len(other) > bound:
         return Cut(link, 0, compared, "bound")
@@ -132,26 +132,26 @@ def _refusal(link: Link, one: list[int], other: list[int], pairs: _Pairs, bound:
     return None if found > MIN_MATCHING_SHARE * compared else Cut(link, found, compared, "ends")
 
 
-def _groups(group_of: dict[int, list[int]], weakest: dict[int, Link]) -> list[Group]:
+def _collect_groups(group_of: dict[int, list[int]], weakest: dict[int, Link]) -> list[Group]:
     unique = {id(members): members for members in group_of.values()}.values()
     joined = [Group(sorted(members), weakest[members[0]]) for members in unique if len(members) > 1]
     return sorted(joined, key=lambda group: (-len(group.members), group.members))
 
 
-def _cuts(links: list[Link], group_of: dict[int, list[int]], refused: dict[tuple[int, ...], Cut]) -> list[Cut]:
+def _collect_cuts(links: list[Link], group_of: dict[int, list[int]], refused: dict[tuple[int, ...], Cut]) -> list[Cut]:
     """Return the highest-scoring link between any two final groups, with the counts that refused it."""
     cuts: dict[tuple[int, ...], Cut] = {}
     for link in links:
         one, other = group_of[link.first], group_of[link.second]
-        if one is not other and (key := _key(one, other)) not in cuts:
+        if one is not other and (key := _make_key(one, other)) not in cuts:
             cuts[key] = replace(refused[key], link=link)
     return list(cuts.values())
 
 
-def _pair(first: int, second: int) -> tuple[int, int]:
+def _order_pair(first: int, second: int) -> tuple[int, int]:
     return min(first, second), max(first, second)
 
 
-def _key(one: list[int], other: list[int]) -> tuple[int, ...]:
+def _make_key(one: list[int], other: list[int]) -> tuple[int, ...]:
     """Return a key for two groups at their current sizes, so that a group that has grown is considered again."""
     return min((one[0], len(one), other[0], len(other)), (other[0], len(other), one[0], len(one)))

@@ -12,9 +12,9 @@ import numpy as np
 
 from submissions.copies.groups import Link, Matching
 
-LEAST_MATCHES = 50
-UNRELATED_SHARE = 0.1  # of the pairs among a hub's matches that match each other, at most
-SAMPLE = 500  # pairs among its matches that are looked at
+MIN_HUB_MATCHES = 50
+MAX_RELATED_SHARE = 0.1  # of the pairs among a hub's matches that match each other, at most
+MAX_SAMPLED_PAIRS = 500  # pairs among its matches that are looked at
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Hub:
     related: float
 
 
-def find_hubs(links: Iterable[Link], matching: Matching, least: int = LEAST_MATCHES) -> list[Hub]:
+def find_hubs(links: Iterable[Link], matching: Matching, least: int = MIN_HUB_MATCHES) -> list[Hub]:
     """Find the contents that match at least so many others, of which hardly any match each other.
 
     Args:
@@ -53,18 +53,18 @@ def find_hubs(links: Iterable[Link], matching: Matching, least: int = LEAST_MATC
     for content, others in sorted(neighbours.items()):
         if len(others) < max(least, 2):
             continue
-        asked = _pairs(sorted(others))
+        asked = _sample_pairs(sorted(others))
         unknown = [pair for pair in asked if frozenset(pair) not in known]
         related = (len(asked) - len(unknown) + sum(map(bool, matching(unknown)))) / len(asked)
-        if related <= UNRELATED_SHARE:
+        if related <= MAX_RELATED_SHARE:
             hubs.append(Hub(content, len(others), related))
     return sorted(hubs, key=lambda hub: (-hub.matches, hub.content))
 
 
-def _pairs(contents: Sequence[int]) -> list[tuple[int, int]]:
+def _sample_pairs(contents: Sequence[int]) -> list[tuple[int, int]]:
     """Pairs of different contents: all of them, or a sample that is the same at every call."""
     firsts, seconds = np.triu_indices(len(contents), 1)
-    if len(firsts) > SAMPLE:
-        chosen = np.random.default_rng(0).choice(len(firsts), SAMPLE, replace=False)
+    if len(firsts) > MAX_SAMPLED_PAIRS:
+        chosen = np.random.default_rng(0).choice(len(firsts), MAX_SAMPLED_PAIRS, replace=False)
         firsts, seconds = firsts[chosen], seconds[chosen]
     return [(contents[first], contents[second]) for first, second in zip(firsts.tolist(), seconds.tolist(), strict=True)]

@@ -99,12 +99,12 @@ def plan_around(
     for row in rows:
         if row.file != kept:
             score = pair_score(kept, row.file)
-            action, reason = _verdict(row, center, score, called(row, center))
+            action, reason = _decide_action(row, center, score, called(row, center))
             planned.append(replace(row, action=action, kept=kept, reason=reason, score=score))
     return sorted(planned, key=lambda row: (get_args(Action).index(row.action), row.file))
 
 
-def _verdict(row: PlanRow, kept: PlanRow, score: float | None, called: bool | None) -> tuple[Action, str]:
+def _decide_action(row: PlanRow, kept: PlanRow, score: float | None, called: bool | None) -> tuple[Action, str]:
     facts, center = row.facts, kept.facts
     if row.protected:
         return "keep", "protected"
@@ -163,12 +163,12 @@ def read_plan(path: Path) -> list[PlanRow]:
     missing = [name for name in ("group", "action", "file", "kept", "protected", "sha256") if name not in columns]
     if missing:
         raise UserError(f"{path} has no column {missing[0]!r}: it is not a plan of match.py. Search again.")
-    rows = [_row(path, number, line) for number, line in enumerate(lines, 2)]
-    _check(path, rows)
+    rows = [_parse_row(path, number, line) for number, line in enumerate(lines, 2)]
+    _check_rows(path, rows)
     return rows
 
 
-def _row(path: Path, number: int, line: dict[str, str]) -> PlanRow:
+def _parse_row(path: Path, number: int, line: dict[str, str]) -> PlanRow:
     action = line["action"]
     if action not in get_args(Action):
         raise UserError(f"{path}, line {number}: the action {action!r} is none of keep, remove, leave.")
@@ -184,10 +184,12 @@ def _row(path: Path, number: int, line: dict[str, str]) -> PlanRow:
     if not valid:
         raise UserError(f"{path}, line {number}: group, score and sha256 are not as match.py writes them. Search again.")
     protected = line["protected"] == "yes"
-    return PlanRow(group, action, file, kept, line.get("reason") or "", score, _facts(file, line), protected, line["sha256"])  # type: ignore[arg-type]  # the action is one of them, see above
+    facts, reason = _parse_facts(file, line), line.get("reason") or ""
+    # mypy does not narrow a str to the values of Action that were checked above
+    return PlanRow(group, action, file, kept, reason, score, facts, protected, line["sha256"])  # type: ignore[arg-type]
 
 
-def _facts(file: Path, line: dict[str, str]) -> Facts | None:
+def _parse_facts(file: Path, line: dict[str, str]) -> Facts | None:
     """What the line says of the file; None where it says nothing, or what no number is."""
     try:
         numbers = [int(line.get(name) or "") for name in ("width", "height", "bytes", "modified_ns")]
@@ -200,7 +202,7 @@ def _facts(file: Path, line: dict[str, str]) -> Facts | None:
     return Facts(file, width, height, size, modified, taken, 0, form, sharpness, False, file.is_symlink(), archived)
 
 
-def _check(path: Path, rows: list[PlanRow]) -> None:
+def _check_rows(path: Path, rows: list[PlanRow]) -> None:
     kept = {row.file for row in rows if row.action == "keep"}
     seen: set[Path] = set()
     for row in rows:

@@ -39,7 +39,7 @@ class Share:
         return self.copies_of_second / max(self.size_of_second, 1)
 
 
-def copies_in_sets(
+def find_copies_in_sets(
     pairs: Iterable[Match], digests: Mapping[Path, bytes], set_of: Callable[[Path], Path | None]
 ) -> dict[Path, set[Path]]:
     """Find the sets that contain a copy of each picture; its own set counts only if another file in it is a copy.
@@ -81,7 +81,7 @@ def shared_pictures(pairs: Iterable[Match], digests: Mapping[Path, bytes], set_o
         if (name := set_of(path)) is not None:
             sizes[name] += 1
     copied: dict[tuple[Path, Path], int] = defaultdict(int)  # (set, other set) → pictures of the first with a copy in the other
-    for path, names in copies_in_sets(pairs, digests, set_of).items():
+    for path, names in find_copies_in_sets(pairs, digests, set_of).items():
         own = set_of(path)
         if own is not None:
             for name in names:
@@ -106,7 +106,7 @@ def clean_lists(
         set_of: Returns the set that a picture belongs to; None for none.
     """
     order = {name: place for place, name in enumerate(sets)}
-    copied = copies_in_sets(pairs, digests, set_of)
+    copied = find_copies_in_sets(pairs, digests, set_of)
     kept: dict[Path, list[Path]] = {name: [] for name in sets}
     for path in sorted(digests):
         name = set_of(path)

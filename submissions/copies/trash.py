@@ -9,7 +9,7 @@ from urllib.parse import quote
 from data.files import write_text
 
 
-def trash_of(file: Path, spare: Path) -> Path:
+def find_trash(file: Path, spare: Path) -> Path:
     """Return the trash folder on the same disk as a file, so that moving the file there copies nothing.
 
     Args:
@@ -18,9 +18,9 @@ def trash_of(file: Path, spare: Path) -> Path:
     """
     if sys.platform == "win32":
         return spare
-    home = Path.home() / ".Trash" if sys.platform == "darwin" else _home_trash()
+    home = Path.home() / ".Trash" if sys.platform == "darwin" else _find_home_trash()
     device = file.lstat().st_dev
-    if _device(home) == device:
+    if _find_device(home) == device:
         return home
     if sys.platform == "darwin":
         return spare
@@ -28,7 +28,7 @@ def trash_of(file: Path, spare: Path) -> Path:
     return top / f".Trash-{os.getuid()}" if os.access(top, os.W_OK) else spare
 
 
-def trash_place(file: Path, trash: Path) -> tuple[Path, Path | None]:
+def find_trash_place(file: Path, trash: Path) -> tuple[Path, Path | None]:
     """Return a free path in the trash for a file, and the path of its .trashinfo note; None if the trash has no notes."""
     noted = sys.platform.startswith("linux")
     folder = trash / "files" if noted else trash
@@ -47,10 +47,10 @@ def write_note(note: Path, file: Path) -> None:
     write_text(note, f"[Trash Info]\nPath={quote(os.fsencode(file))}\nDeletionDate={stamp}\n")
 
 
-def _home_trash() -> Path:
+def _find_home_trash() -> Path:
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "Trash"
 
 
-def _device(folder: Path) -> int:
+def _find_device(folder: Path) -> int:
     there = next(parent for parent in (folder, *folder.parents) if parent.exists())
     return there.stat().st_dev

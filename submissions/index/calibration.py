@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from data.errors import UserError
 from submissions.search.exact import compute_exact_distances
 
-TAIL_SHARE = 0.005  # share of the pairs, the nearest ones, that the tail is fitted on
+TAIL_PAIR_SHARE = 0.005  # share of the pairs, the nearest ones, that the tail is fitted on
 MIN_TAIL_PAIRS = 100  # but at least this many
 MAX_REFERENCES = 20_000  # more are sampled
 QUERIES_PER_BLOCK = 256
@@ -82,19 +82,19 @@ def fit_tail(queries: NDArray[np.float32], references: NDArray[np.float32], own:
         place[chosen] = np.arange(MAX_REFERENCES)
         references, own = references[chosen], place[own]
     pairs = len(queries) * len(references) - int((own >= 0).sum())
-    kept = max(MIN_TAIL_PAIRS, int(TAIL_SHARE * pairs))
+    kept = max(MIN_TAIL_PAIRS, int(TAIL_PAIR_SHARE * pairs))
     if pairs < 2 * kept:
         raise UserError(
             f"calibration of a threshold needs at least {2 * MIN_TAIL_PAIRS} pairs of unrelated images, but there are {pairs}. "
             "Add training images, or give a threshold with --threshold."
         )
-    nearest = _nearest(queries, references, own, kept + 1)
+    nearest = _find_nearest_distances(queries, references, own, kept + 1)
     start = float(nearest[-1])
     scale = max(float(start - nearest[:-1].mean()), 1e-9)
     return Tail(start, scale, kept / pairs, pairs)
 
 
-def _nearest(
+def _find_nearest_distances(
     queries: NDArray[np.float32], references: NDArray[np.float32], own: NDArray[np.int64], count: int
 ) -> NDArray[np.float64]:
     """Return the `count` smallest squared distances of unrelated pairs, ascending."""

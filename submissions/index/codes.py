@@ -1,8 +1,8 @@
 """Codes of a stored index's vectors, for approximate search: inverted lists with product quantisation (IVF-PQ, fast scan).
 
-Beside every file of vectors lies a file of their codes; one quantiser, trained on a sample of the vectors, makes them all. Both
-can be made again from the vectors at any time. A file of codes names the vectors and the quantiser that it was made from, so
-that a stale one is not taken.
+Every file of vectors has a file of codes beside it. All codes come from one quantiser, trained on a sample of the vectors. Codes
+and quantiser can be computed again from the vectors at any time. The name of a file of codes contains the digests of the vectors
+and of the quantiser that it was made from, so that a stale file is recognised.
 
 H. Jégou, M. Douze, C. Schmid: Product quantization for nearest neighbor search (2011). F. André, A.-M. Kermarrec,
 N. Le Scouarnec: Cache locality is not enough: high-performance nearest neighbor search with product quantization fast scan
@@ -20,25 +20,25 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from submissions.index.segments import Segment, forget_files, keep_index, read_whole
+from submissions.index.segments import Segment, forget_files, open_intact_index, write_index
 
-MIN_CODED = 500_000  # contents; exact search of fewer takes less than .05 s for one query
-LISTS = 512
-PROBED_SHARE = 0.7  # of the lists that a query looks into; real descriptors fill so many dimensions that neighbours lie anywhere
-VECTORS_PER_LIST = 64  # that the quantiser is trained on
-GROWTH = 4  # the quantiser is trained again when there are so many times the contents it was trained for
-KMEANS_ROUNDS = 10
-VECTORS_PER_BLOCK = 16_384  # vectors that are coded at once
+MIN_CODED_CONTENTS = 500_000  # below this, no codes: one query's exact search takes less than 0.05 s
+MAX_LISTS = 512  # inverted lists; fewer where there are too few vectors to train them
+PROBED_LIST_SHARE = 0.7  # share of the lists searched per query; high, since real descriptors scatter neighbours over many lists
+TRAINING_VECTORS_PER_LIST = 64  # vectors that the quantiser is trained on, per list
+MAX_GROWTH = 4  # the quantiser is trained again once the index holds more than this many times the contents it was trained for
+KMEANS_ROUNDS = 10  # iterations of k-means, for the lists and for the codes
+VECTORS_PER_BLOCK = 16_384  # vectors encoded at once
 QUANTIZER_NAME = re.compile(r"quantizer-(\d+)-([0-9a-f]{16})\.faiss")
 
 
 @dataclass(frozen=True)
 class Quantizer:
-    """What turns vectors into lists and codes.
+    """A trained quantiser, which assigns vectors to inverted lists and encodes them.
 
     Attributes:
-        digest: the beginning of its file's SHA-256.
-        index: trained and empty.
+        digest: First 16 hexadecimal digits of the SHA-256 of its file.
+        index: The Faiss index, trained and without vectors.
     """
 
     digest: str
@@ -46,10 +46,24 @@ class Quantizer:
 
 
 def open_codes(folder: Path, segments: Sequence[Segment]) -> list[faiss.Index | None]:
-    """Return the codes of each segment, made where they are missing, damaged or stale; None for segments without a file."""
+    """Open the codes of every segment; missing, damaged and stale ones are computed again and written.
+
+    Args:
+        folder: The index folder.
+        segments: The segments of the store's present state, at least one.
+
+    Returns:
+        For each segment, the Faiss index of its codes; None for a segment that is in memory only.
+
+    Raises:
+        UserError: The disk is full.
+    """
     count = sum(segment.ntotal for segment in segments)
-    quantizer = _open_quantizer(folder, count) or _train(folder, segments, count)
-    codes = [_codes(folder, segment, quantizer) if segment.digest else None for segment in tqdm(segments, "codes", leave=False)]
+    quantizer = _open_quantizer(folder, count) or _train_quantizer(folder, segments, count)
+    codes = [
+        _open_segment_codes(folder, segment, quantizer) if segment.digest else None
+        for segment in tqdm(segments, "codes", leave=False)
+    ]
     forget_files(folder, "quantizer-*.faiss", {quantizer.digest})
     kept = {f"codes-{segment.digest}-{quantizer.digest}" for segment in segments}
     stale = [path for path in folder.glob("codes-*.faiss") if path.stem.rpartition("-")[0] not in kept]
@@ -59,23 +73,26 @@ def open_codes(folder: Path, segments: Sequence[Segment]) -> list[faiss.Index | 
 
 
 def _open_quantizer(folder: Path, count: int) -> Quantizer | None:
+    """Open an intact quantiser that was trained for at least `count / MAX_GROWTH` contents; None if there is none."""
     for path in sorted(folder.glob("quantizer-*.faiss")):
         match = QUANTIZER_NAME.fullmatch(path.name)
-        if match and count <= GROWTH * int(match[1]) and (index := read_whole(path)) is not None:
+        if match and count <= MAX_GROWTH * int(match[1]) and (index := open_intact_index(path)) is not None:
             return Quantizer(match[2], index)
     return None
 
 
-def _train(folder: Path, segments: Sequence[Segment], count: int) -> Quantizer:
+def _train_quantizer(folder: Path, segments: Sequence[Segment], count: int) -> Quantizer:
+    """Train a quantiser for an index of `count` contents on a sample of the segments' vectors, and write it."""
     dimensions = segments[0].index.d
-    lists = min(LISTS, max(1, count // VECTORS_PER_LIST))
+    lists = min(MAX_LISTS, max(1, count // TRAINING_VECTORS_PER_LIST))
     index: Any = faiss.index_factory(dimensions, f"IVF{lists},PQ{dimensions}x4fs")  # 4 bits a coordinate
-    index.cp.niter, index.cp.max_points_per_centroid, index.pq.cp.niter = KMEANS_ROUNDS, VECTORS_PER_LIST, KMEANS_ROUNDS
-    index.train(_sample(segments, VECTORS_PER_LIST * lists))
-    return Quantizer(keep_index(index, folder, f"quantizer-{count}"), index)
+    index.cp.niter, index.cp.max_points_per_centroid, index.pq.cp.niter = KMEANS_ROUNDS, TRAINING_VECTORS_PER_LIST, KMEANS_ROUNDS
+    index.train(_sample_vectors(segments, TRAINING_VECTORS_PER_LIST * lists))
+    return Quantizer(write_index(index, folder, f"quantizer-{count}"), index)
 
 
-def _sample(segments: Sequence[Segment], count: int) -> NDArray[np.float32]:
+def _sample_vectors(segments: Sequence[Segment], count: int) -> NDArray[np.float32]:
+    """Sample about `count` vectors [m, d], from each segment in proportion to its size; the same ones at every call."""
     rng = np.random.default_rng(0)
     held = sum(len(segment.numbers) for segment in segments)
     parts = []
@@ -86,14 +103,15 @@ def _sample(segments: Sequence[Segment], count: int) -> NDArray[np.float32]:
     return np.concatenate(parts)
 
 
-def _codes(folder: Path, segment: Segment, quantizer: Quantizer) -> Any:
+def _open_segment_codes(folder: Path, segment: Segment, quantizer: Quantizer) -> Any:
+    """Open the codes of one segment, or compute and write them; return the Faiss index, ready to search."""
     name = f"codes-{segment.digest}-{quantizer.digest}"
-    index: Any = next((found for path in folder.glob(f"{name}-*.faiss") if (found := read_whole(path)) is not None), None)
+    index: Any = next((found for path in folder.glob(f"{name}-*.faiss") if (found := open_intact_index(path)) is not None), None)
     if index is None or index.ntotal != len(segment.numbers):
         index = faiss.clone_index(quantizer.index)
         vectors = segment.vectors()
         for first in range(0, len(vectors), VECTORS_PER_BLOCK):
             index.add(vectors[first : first + VECTORS_PER_BLOCK])
-        keep_index(index, folder, name)
-    index.nprobe = max(1, round(PROBED_SHARE * index.nlist))
+        write_index(index, folder, name)
+    index.nprobe = max(1, round(PROBED_LIST_SHARE * index.nlist))
     return index

@@ -43,7 +43,7 @@ def decide(store: Store, pictures: tuple[Path, Path], digests: tuple[bytes, byte
     )
 
 
-def decisions(store: Store) -> list[Decision]:
+def read_decisions(store: Store) -> list[Decision]:
     """Return all decisions, oldest first."""
     rows = store.database.execute(
         "SELECT first, second, copy, decided, first_name, second_name FROM decisions ORDER BY decided, rowid"

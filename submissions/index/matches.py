@@ -18,7 +18,7 @@ from submissions.verification.geometry import Box, Change, Evidence
 
 COLUMNS = ["query", "reference", "score", "expected_false_alarms"]
 EVIDENCE_COLUMNS = ["inliers", "change", "query_region", "reference_region"]
-ESCAPE = re.compile(rb"\\x([0-9a-f]{2})")
+ESCAPED_BYTE = re.compile(rb"\\x([0-9a-f]{2})")
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def write_matches_csv(path: Path, matches: Matches) -> None:
     """
     columns = COLUMNS + (EVIDENCE_COLUMNS if matches.verified else [])
     rows = [
-        [text_of(m.query), text_of(m.reference), m.score, m.false_alarms, *(_evidence(m) if matches.verified else [])]
+        [text_of(m.query), text_of(m.reference), m.score, m.false_alarms, *(_format_evidence(m) if matches.verified else [])]
         for m in matches.pairs
     ]
     with whole_file(path) as temporary:
@@ -113,37 +113,37 @@ def read_matches_csv(path: Path, most: int | None = None) -> list[Match]:
     """
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            return [_match(line) for line in islice(csv.DictReader(file), most)]
+            return [_parse_match(line) for line in islice(csv.DictReader(file), most)]
     except FileNotFoundError as error:
         raise UserError(f"{path}: there are no matches. Search first: match.py --queries DIR writes them.") from error
     except (OSError, UnicodeDecodeError, csv.Error, KeyError, ValueError, TypeError) as error:
         raise UserError(f"{path} is not as match.py writes it ({error!r}). Search again.") from error
 
 
-def _match(line: dict[str, str]) -> Match:
+def _parse_match(line: dict[str, str]) -> Match:
     inliers = int(line.get("inliers") or 0)
     alarms = float(line["expected_false_alarms"]) if line["expected_false_alarms"] else None
     evidence = None
     if inliers:
-        query, reference = (_region(line[name]) for name in ("query_region", "reference_region"))
+        query, reference = (_parse_region(line[name]) for name in ("query_region", "reference_region"))
         evidence = Evidence(inliers, get_args(Change)[get_args(Change).index(line["change"])], query, reference)
-    return Match(_path(line["query"]), _path(line["reference"]), float(line["score"]), alarms, evidence)
+    return Match(_parse_path(line["query"]), _parse_path(line["reference"]), float(line["score"]), alarms, evidence)
 
 
-def _region(text: str) -> Box:
+def _parse_region(text: str) -> Box:
     left, top, right, bottom = map(float, text.split())
     return left, top, right, bottom
 
 
-def _path(text: str) -> Path:
+def _parse_path(text: str) -> Path:
     """The path that `shown` wrote; escapes are the bytes they stand for, where no file is called so."""
     path = Path(text)
     if "\\x" in text and not path.exists():
-        return Path(os.fsdecode(ESCAPE.sub(lambda escape: bytes([int(escape[1], 16)]), text.encode())))
+        return Path(os.fsdecode(ESCAPED_BYTE.sub(lambda escape: bytes([int(escape[1], 16)]), text.encode())))
     return path
 
 
-def _evidence(match: Match) -> list[object]:
+def _format_evidence(match: Match) -> list[object]:
     found = match.evidence
     if found is None:
         return [0, "", "", ""]
@@ -151,7 +151,7 @@ def _evidence(match: Match) -> list[object]:
     return [found.inliers, found.change, *regions]
 
 
-def counted(matches: Matches) -> str:
+def describe_count(matches: Matches) -> str:
     """Return how many there are, in words."""
     one, more = ("match", "matches") if matches.decided else ("nearest pair", "nearest pairs")
     return f"{len(matches.pairs)} {one if len(matches.pairs) == 1 else more}"

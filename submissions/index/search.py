@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from data.errors import UserError
 from submissions.index import codes
-from submissions.index.segments import Segment, open_segments, search_kept
+from submissions.index.segments import Segment, open_segments, search_remaining
 from submissions.index.store import Store
 from submissions.search.exact import compute_exact_distances
 
-CANDIDATES = 100  # of a query that are looked at exactly, at least,
-CANDIDATES_EACH = 10  # and so many for each content that is asked for
+MIN_CANDIDATES = 100  # of a query that are looked at exactly, at least,
+CANDIDATES_PER_NEIGHBOUR = 10  # and so many for each content that is asked for
 QUERIES_PER_BLOCK = 128  # queries whose candidates are looked at together
 
 
@@ -87,12 +87,12 @@ class SearchIndex:
         """
         if self.exact:
             return self._search_exactly(x, k)
-        depth = max(CANDIDATES, CANDIDATES_EACH * k)
+        depth = max(MIN_CANDIDATES, CANDIDATES_PER_NEIGHBOUR * k)
         found = [
-            segment.search(x, depth) if coded is None else search_kept(segment, coded, x, depth)
+            segment.search(x, depth) if coded is None else search_remaining(segment, coded, x, depth)
             for segment, coded in zip(self.segments, self.codes, strict=True)
         ]
-        distances, numbers = _nearest_of(found, depth)
+        distances, numbers = _merge_nearest(found, depth)
         few = numbers[:, min(k, self.ntotal) - 1] < 0  # the lists that they looked into hold too little
         if few.any():
             near, them = self._search_exactly(x[few], k)
@@ -113,10 +113,10 @@ class SearchIndex:
         return np.concatenate([np.zeros(0, np.int64), *(segment.kept_numbers() for segment in self.segments)])
 
     def _search_exactly(self, x: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        return _nearest_of([segment.search(x, k) for segment in self.segments], k)
+        return _merge_nearest([segment.search(x, k) for segment in self.segments], k)
 
 
-def _nearest_of(
+def _merge_nearest(
     found: Sequence[tuple[NDArray[np.float32], NDArray[np.int64]]], count: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     if len(found) == 1:
@@ -140,12 +140,12 @@ def open_search(store: Store, exact: bool = False) -> SearchIndex:
         if store.database.in_transaction:
             store.database.execute("COMMIT")
     coded: Sequence[faiss.Index | None] = [None] * len(segments)
-    if not exact and sum(segment.ntotal for segment in segments) >= codes.MIN_CODED:
+    if not exact and sum(segment.ntotal for segment in segments) >= codes.MIN_CODED_CONTENTS:
         coded = codes.open_codes(store.folder, segments)
     return SearchIndex(segments, coded, store.dimensions)
 
 
-def nearest(index: Searchable, queries: NDArray[np.float32], count: int) -> Nearest:
+def find_nearest(index: Searchable, queries: NDArray[np.float32], count: int) -> Nearest:
     """Return the `count` nearest contents of each query [n, d] with exact distances, nearest first.
 
     Raises:
@@ -157,7 +157,7 @@ def nearest(index: Searchable, queries: NDArray[np.float32], count: int) -> Near
     queries = np.ascontiguousarray(queries, np.float32)
     _, candidates = index.search(queries, depth)
     found = [
-        _looked_at(index, queries[first : first + QUERIES_PER_BLOCK], candidates[first : first + QUERIES_PER_BLOCK], depth)
+        _rank_exactly(index, queries[first : first + QUERIES_PER_BLOCK], candidates[first : first + QUERIES_PER_BLOCK], depth)
         for first in range(0, len(queries), QUERIES_PER_BLOCK)
     ]
     numbers, distances = (np.concatenate(part) for part in zip(*found, strict=True))
@@ -166,7 +166,7 @@ def nearest(index: Searchable, queries: NDArray[np.float32], count: int) -> Near
     return Nearest(numbers, distances)
 
 
-def _looked_at(
+def _rank_exactly(
     index: Searchable, queries: NDArray[np.float32], candidates: NDArray[np.int64], count: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """The `count` nearest of the candidates [n, m] by their exact distances; −1 is none."""

@@ -1,9 +1,9 @@
-"""Vectors of a stored index as files that are mapped from disk: segments, each of a range of content numbers.
+"""Segments: the vectors of a stored index in memory-mapped files, each for a range of content numbers.
 
-A segment is written once and never changed. Contents that came later are in later segments, since numbers only rise; those that
-were removed are left out of a search. What must be written when an index grows or shrinks is therefore bounded by `MAX_CONTENTS`
-contents. A file's name holds the range, the state of the database that it was made from and a digest of its bytes: a damaged or
-foreign one is not believed, and its range is written again from the database.
+A segment is written once and never changed. Content numbers only increase, so that new contents go to later segments; a search
+skips the removed ones. When an index grows or shrinks, at most about `MAX_SEGMENT_CONTENTS` contents are therefore written again.
+The name of a file contains the range, the state of the database that it was made from and a digest of its bytes. A damaged or
+foreign file is ignored, and its range is written again from the database.
 """
 
 import hashlib
@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from data.errors import UserError
 from data.files import whole_file
-from submissions.index.store import Store, changes, digest_of, recorded_from, removed_contents, stored_vectors
+from submissions.index.store import Store, count_changes, digest_of, recorded_from, removed_contents, stored_vectors
 
-MAX_CONTENTS = 131_072  # contents of a file at most: 128 MiB with 256 dimensions
-MIN_CHANGED = 10_000  # contents added, or removed from a file, before a file is written,
-REMOVED_SHARE = 0.1  # or this share of the file removed, whichever is more
-SPARE_NEIGHBOURS = 16  # nearest contents looked at beyond those asked for, where some were removed
+MAX_SEGMENT_CONTENTS = 131_072  # contents of a file at most: 128 MiB with 256 dimensions
+MIN_CHANGED_CONTENTS = 10_000  # contents added, or removed from a file, before a file is written,
+MAX_REMOVED_SHARE = 0.1  # or this share of the file removed, whichever is more
+MAX_SPARE_NEIGHBOURS = 16  # nearest contents looked at beyond those asked for, where some were removed
 FILE_NAME = re.compile(r"vectors-(\d+)-(\d+)-(\d+)-([0-9a-f]{16})\.faiss")
 
 
@@ -73,11 +73,11 @@ class Segment:
         return np.delete(self.numbers, self.gone)
 
     def search(self, queries: NDArray[np.float32], count: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Find the `count` nearest contents of each query exactly; see `search_kept`."""
-        return search_kept(self, self.flat, queries, count)
+        """Find the `count` nearest contents of each query exactly; see `search_remaining`."""
+        return search_remaining(self, self.flat, queries, count)
 
 
-def search_kept(
+def search_remaining(
     segment: Segment, index: faiss.Index, queries: NDArray[np.float32], count: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Search an index over a segment's vectors, past removed contents.
@@ -94,17 +94,17 @@ def search_kept(
         Squared distances [n, k] as the index computes them, infinite where nothing more was found, and numbers, −1 there.
     """
     held = len(segment.numbers)
-    depth = min(count + min(SPARE_NEIGHBOURS, len(segment.gone)), held)
-    distances, numbers = _without_gone(segment, *index.search(queries, depth), count)
-    if len(segment.gone) > SPARE_NEIGHBOURS:
+    depth = min(count + min(MAX_SPARE_NEIGHBOURS, len(segment.gone)), held)
+    distances, numbers = _drop_removed(segment, *index.search(queries, depth), count)
+    if len(segment.gone) > MAX_SPARE_NEIGHBOURS:
         full = min(count + len(segment.gone), held)
         short = (numbers[:, min(count, segment.ntotal) - 1] < 0) if segment.ntotal else np.zeros(len(queries), bool)
         if short.any() and depth < full:
-            distances[short], numbers[short] = _without_gone(segment, *index.search(queries[short], full), count)
+            distances[short], numbers[short] = _drop_removed(segment, *index.search(queries[short], full), count)
     return distances, numbers
 
 
-def _without_gone(
+def _drop_removed(
     segment: Segment, distances: NDArray[np.float32], places: NDArray[np.int64], count: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Numbers for places, removed contents last; `count` columns."""
@@ -124,11 +124,12 @@ def open_segments(store: Store) -> list[Segment]:
     added since, once there are many.
     """
     removed = removed_contents(store)
-    named = _named_files(store)
+    named = _list_segment_files(store)
     segments: list[Segment] = []
     place, whole = -1, True
     while True:
-        found = next((s for path in _beginning(named, place) if (s := _opened(path, removed, store.dimensions))), None)
+        opened = (_open_segment(path, removed, store.dimensions) for path in _find_files_after(named, place))
+        found = next(filter(None, opened), None)
         if found is not None:
             segments.append(found)
             place = found.last
@@ -137,11 +138,11 @@ def open_segments(store: Store) -> list[Segment]:
         if not later:
             break
         place, lost = min(later), place
-        segments += _written(store, lost, place)
+        segments += _write_segments(store, lost, place)
         whole = False
-    fresh = _in_memory(store, place, MIN_CHANGED + 1)
-    if len(fresh.numbers) > (MIN_CHANGED if segments else 0):
-        segments, whole = _with_tail(store, segments, place, len(fresh.numbers)), False
+    fresh = _load_segment(store, place, MIN_CHANGED_CONTENTS + 1)
+    if len(fresh.numbers) > (MIN_CHANGED_CONTENTS if segments else 0):
+        segments, whole = _write_tail(store, segments, place, len(fresh.numbers)), False
     elif len(fresh.numbers):
         segments.append(fresh)
     if not whole:
@@ -149,13 +150,13 @@ def open_segments(store: Store) -> list[Segment]:
     return segments
 
 
-def _with_tail(store: Store, segments: list[Segment], after: int, count: int) -> list[Segment]:
+def _write_tail(store: Store, segments: list[Segment], after: int, count: int) -> list[Segment]:
     """Write the contents that are in no file yet, at least `count`; small files at the end are joined with them."""
     segments = list(segments)
-    while segments and segments[-1].ntotal <= 2 * count and segments[-1].ntotal + count <= MAX_CONTENTS:
+    while segments and segments[-1].ntotal <= 2 * count and segments[-1].ntotal + count <= MAX_SEGMENT_CONTENTS:
         joined = segments.pop()
         count, after = count + joined.ntotal, joined.after
-    return segments + _written(store, after, None)
+    return segments + _write_segments(store, after, None)
 
 
 def forget_files(folder: Path, pattern: str, digests: set[str]) -> None:
@@ -166,87 +167,87 @@ def forget_files(folder: Path, pattern: str, digests: set[str]) -> None:
                 path.unlink(missing_ok=True)
 
 
-def keep_index(index: faiss.Index, folder: Path, name: str) -> str:
+def write_index(index: faiss.Index, folder: Path, name: str) -> str:
     """Write an index as `<name>-<digest>.faiss` and return the digest."""
     content = faiss.serialize_index(index)
-    digest = _short(hashlib.sha256(content.data).digest())
+    digest = _shorten(hashlib.sha256(content.data).digest())
     with whole_file(folder / f"{name}-{digest}.faiss") as temporary:
         temporary.write_bytes(content.data)  # not tofile, which does not say that the disk is full
     return digest
 
 
-def read_whole(path: Path) -> faiss.Index | None:
+def open_intact_index(path: Path) -> faiss.Index | None:
     """Map an index from disk; None where the file is missing, or its bytes are not those that its name tells of."""
     try:
-        if path.stem.rpartition("-")[2] != _short(digest_of(path)):
+        if path.stem.rpartition("-")[2] != _shorten(digest_of(path)):
             return None
         return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
     except (UserError, RuntimeError):
         return None  # another process has removed it, having made a newer one: the database has everything
 
 
-def _short(digest: bytes) -> str:
+def _shorten(digest: bytes) -> str:
     return digest.hex()[:16]
 
 
-def _named_files(store: Store) -> list[tuple[int, int, Path]]:
+def _list_segment_files(store: Store) -> list[tuple[int, int, Path]]:
     """Number before the first content, of the last one, and path of each file of a state since which removals are recorded."""
-    first, now = recorded_from(store), changes(store)
+    first, now = recorded_from(store), count_changes(store)
     named = [(path, match) for path in store.folder.glob("vectors-*.faiss") if (match := FILE_NAME.fullmatch(path.name))]
     return [(int(match[2]) - 1, int(match[3]), path) for path, match in named if first <= int(match[1]) <= now]
 
 
-def _beginning(named: Sequence[tuple[int, int, Path]], after: int) -> list[Path]:
+def _find_files_after(named: Sequence[tuple[int, int, Path]], after: int) -> list[Path]:
     """The files of the contents that follow, the one that reaches farthest first."""
     return [path for begin, _, path in sorted(named, key=lambda file: -file[1]) if begin == after]
 
 
-def _opened(path: Path, removed: NDArray[np.int64], dimensions: int) -> Segment | None:
+def _open_segment(path: Path, removed: NDArray[np.int64], dimensions: int) -> Segment | None:
     """The file as a segment; None where it is damaged or too much of it has been removed."""
-    mapped = read_whole(path)
+    mapped = open_intact_index(path)
     match = FILE_NAME.fullmatch(path.name)
     if mapped is None or match is None or mapped.d != dimensions:
         return None
-    numbers = _numbers(mapped)
+    numbers = _read_numbers(mapped)
     gone = np.flatnonzero(np.isin(numbers, removed, assume_unique=True))
-    if len(gone) > max(MIN_CHANGED, REMOVED_SHARE * len(numbers)) or len(gone) == len(numbers):
+    if len(gone) > max(MIN_CHANGED_CONTENTS, MAX_REMOVED_SHARE * len(numbers)) or len(gone) == len(numbers):
         return None
     return Segment(match[4], int(match[2]) - 1, int(match[3]), mapped, numbers, gone)
 
 
-def _written(store: Store, after: int, until: int | None) -> list[Segment]:
+def _write_segments(store: Store, after: int, until: int | None) -> list[Segment]:
     """Write the contents numbered from `after` + 1 to `until` as files."""
     segments: list[Segment] = []
     while True:
-        part = _in_memory(store, after, MAX_CONTENTS, until)
+        part = _load_segment(store, after, MAX_SEGMENT_CONTENTS, until)
         if not len(part.numbers):
             return segments
-        more = len(part.numbers) == MAX_CONTENTS
+        more = len(part.numbers) == MAX_SEGMENT_CONTENTS
         last = part.last if more or until is None else until
-        name = f"vectors-{changes(store)}-{after + 1}-{last}"
-        digest = keep_index(part.index, store.folder, name)
-        written = _opened(store.folder / f"{name}-{digest}.faiss", part.gone, store.dimensions)
+        name = f"vectors-{count_changes(store)}-{after + 1}-{last}"
+        digest = write_index(part.index, store.folder, name)
+        written = _open_segment(store.folder / f"{name}-{digest}.faiss", part.gone, store.dimensions)
         segments.append(written or part)
         after = last
         if not more:
             return segments
 
 
-def _in_memory(store: Store, after: int, most: int, until: int | None = None) -> Segment:
+def _load_segment(store: Store, after: int, most: int, until: int | None = None) -> Segment:
     """At most `most` contents numbered from `after` + 1 to `until`."""
     index = faiss.IndexIDMap(faiss.IndexFlatL2(store.dimensions))
-    for numbers, vectors in _first(stored_vectors(store, after, until), most):
+    for numbers, vectors in _take_first(stored_vectors(store, after, until), most):
         index.add_with_ids(vectors, numbers)
-    held = _numbers(index)
+    held = _read_numbers(index)
     return Segment("", after, int(held[-1]) if len(held) else after, index, held, np.zeros(0, np.int64))
 
 
-def _numbers(index: Any) -> NDArray[np.int64]:
+def _read_numbers(index: Any) -> NDArray[np.int64]:
     numbers: NDArray[np.int64] = faiss.vector_to_array(index.id_map)
     return numbers
 
 
-def _first(
+def _take_first(
     blocks: Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]], most: int
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
     for numbers, vectors in blocks:

@@ -22,10 +22,10 @@ from data.errors import UserError
 from data.files import open_regular
 
 DATABASE = "references.sqlite"
-LEAST_ROOM = 2**18  # bytes; with less, what SQLite calls an error of the disk is a full one
-WAIT_SECONDS = 60.0  # seconds for another process that is writing
-READ_BLOCK = 4096
-LAST_NUMBER = 2**63 - 1  # the highest that SQLite gives
+MIN_FREE_BYTES = 2**18  # bytes; with less, what SQLite calls an error of the disk is a full one
+LOCK_TIMEOUT_SECONDS = 60.0  # seconds for another process that is writing
+ROWS_PER_READ = 4096
+MAX_CONTENT_NUMBER = 2**63 - 1  # the highest that SQLite gives
 SCHEMA = (
     "CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
     "CREATE TABLE contents "
@@ -116,17 +116,17 @@ def open_store(folder: Path, identity: str, dimensions: int, replace: bool = Fal
         raise UserError(f"{folder} is a file. An index is a folder: name another one.") from error
     path = folder / DATABASE
     try:
-        database = sqlite3.connect(path, timeout=WAIT_SECONDS, isolation_level=None)
+        database = sqlite3.connect(path, timeout=LOCK_TIMEOUT_SECONDS, isolation_level=None)
         try:
-            database.create_function("checksum", 1, _checksum, deterministic=True)
+            database.create_function("checksum", 1, _compute_checksum, deterministic=True)
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA foreign_keys = ON")
-            _prepare(database, folder, identity, dimensions, replace, new)
+            _prepare_database(database, folder, identity, dimensions, replace, new)
             yield Store(folder, database, dimensions)
         finally:
             database.close()
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter from messages that quote a damaged file
-        raise _unusable(path, error) from error
+        raise _unusable_error(path, error) from error
 
 
 @contextmanager
@@ -138,27 +138,29 @@ def open_known_store(folder: Path) -> Iterator[Store]:
     """
     try:
         address = (folder / DATABASE).absolute().as_uri()  # file:///C:/… on Windows
-        with closing(sqlite3.connect(f"{address}?mode=ro", uri=True, timeout=WAIT_SECONDS)) as database:
-            identity, dimensions = _about(database, "describer"), int(_about(database, "dimensions"))
+        with closing(sqlite3.connect(f"{address}?mode=ro", uri=True, timeout=LOCK_TIMEOUT_SECONDS)) as database:
+            identity, dimensions = _read_about(database, "describer"), int(_read_about(database, "dimensions"))
     except (sqlite3.DatabaseError, ValueError) as error:
         passing = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
         if isinstance(error, sqlite3.DatabaseError) and getattr(error, "sqlite_errorcode", 0) & 0xFF in passing:
-            raise _unusable(folder / DATABASE, error) from error
+            raise _unusable_error(folder / DATABASE, error) from error
         raise UserError(f"{folder / DATABASE} is not an index that can be used ({error}).") from error
     with open_store(folder, identity, dimensions, new=False) as store:
         yield store
 
 
-def _unusable(path: Path, error: sqlite3.DatabaseError | UnicodeDecodeError) -> UserError:
+def _unusable_error(path: Path, error: sqlite3.DatabaseError | UnicodeDecodeError) -> UserError:
     """What to do depends on who is to blame: the disk, the file's surroundings, or the file."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF  # the lowest byte is the primary code
-    lacks_room = code == sqlite3.SQLITE_IOERR and shutil.disk_usage(path.parent).free < LEAST_ROOM
+    lacks_room = code == sqlite3.SQLITE_IOERR and shutil.disk_usage(path.parent).free < MIN_FREE_BYTES
     if code == sqlite3.SQLITE_FULL or lacks_room:
         return UserError(
             f"{path} cannot be written: the disk is full. What it held is whole: make room and give the same command again."
         )
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return UserError(f"{path} cannot be used ({error}): another process has been writing for {WAIT_SECONDS:g} s. Try again.")
+        return UserError(
+            f"{path} cannot be used ({error}): another process has been writing for {LOCK_TIMEOUT_SECONDS:g} s. Try again."
+        )
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PERM):
         return UserError(f"{path} cannot be used ({error}): the folder must be writable and the disk must have room.")
     return UserError(f"{path} cannot be used ({error}). It is damaged: remove {path.parent} and add the images again.")
@@ -184,7 +186,7 @@ def add_files(store: Store, files: dict[Path, bytes], contents: Iterable[Content
     Raises:
         ValueError: A vector is not finite.
     """
-    with _writing(store):
+    with _write_transaction(store):
         for content in contents:
             if content.vector is not None and not np.isfinite(content.vector).all():
                 raise ValueError("a vector that is not finite would stop every search")
@@ -202,7 +204,7 @@ def add_files(store: Store, files: dict[Path, bytes], contents: Iterable[Content
 
 def remove_files(store: Store, paths: Iterable[Path]) -> dict[Path, int]:
     """Remove files, and everything below a folder that is named; returns how many files went for each path."""
-    with _writing(store):
+    with _write_transaction(store):
         removed = {}
         for path in paths:
             find = "DELETE FROM files WHERE path = ? OR (path > ? AND path < ?)"
@@ -258,7 +260,7 @@ def vectors_by_digest(store: Store, digests: Iterable[bytes]) -> dict[bytes, NDA
         row = store.database.execute(find, (digest,)).fetchone()
         if row is not None:
             vector, checksum = row
-            if vector is not None and (len(vector) != 4 * store.dimensions or checksum not in (None, _checksum(vector))):
+            if vector is not None and (len(vector) != 4 * store.dimensions or checksum not in (None, _compute_checksum(vector))):
                 raise UserError(f"{store.folder / DATABASE} holds a damaged vector: remove {store.folder}, add the images again.")
             found[digest] = None if vector is None else np.frombuffer(vector, np.float32)
     return found
@@ -313,16 +315,16 @@ def stored_vectors(
         "SELECT content, vector, checksum FROM contents "
         "WHERE content > ? AND content <= ? AND vector IS NOT NULL ORDER BY content"
     )
-    rows = store.database.execute(find, (after, LAST_NUMBER if until is None else until))
-    while block := rows.fetchmany(READ_BLOCK):
+    rows = store.database.execute(find, (after, MAX_CONTENT_NUMBER if until is None else until))
+    while block := rows.fetchmany(ROWS_PER_READ):
         for number, vector, checksum in block:
-            if len(vector) != 4 * store.dimensions or checksum not in (None, _checksum(vector)):
-                raise _damaged(store, number)
+            if len(vector) != 4 * store.dimensions or checksum not in (None, _compute_checksum(vector)):
+                raise _damaged_vector_error(store, number)
         numbers = np.array([number for number, _, _ in block], np.int64)
         yield numbers, np.frombuffer(b"".join(vector for _, vector, _ in block), np.float32).reshape(-1, store.dimensions)
 
 
-def _damaged(store: Store, content: int) -> UserError:
+def _damaged_vector_error(store: Store, content: int) -> UserError:
     files = files_of_content(store, content)
     if not files:
         return UserError(f"{store.folder / DATABASE} holds a damaged vector of no file: remove {store.folder}, add all again.")
@@ -331,14 +333,14 @@ def _damaged(store: Store, content: int) -> UserError:
     )
 
 
-def _checksum(vector: bytes | None) -> int | None:
+def _compute_checksum(vector: bytes | None) -> int | None:
     """CRC-32: finds flipped bytes, not forgeries."""
     return None if vector is None else zlib.crc32(vector)
 
 
-def changes(store: Store) -> int:
+def count_changes(store: Store) -> int:
     """How often the index was changed: names the state that a Faiss file was made from."""
-    number = _about(store.database, "changes")
+    number = _read_about(store.database, "changes")
     if not number.isdecimal():
         raise sqlite3.DatabaseError(f"its number of changes is {number!r}")
     return int(number)
@@ -351,10 +353,12 @@ def removed_contents(store: Store) -> NDArray[np.int64]:
 
 def recorded_from(store: Store) -> int:
     """Return the number of changes from which on removals are recorded; indexes made before recorded none."""
-    return int(_about(store.database, "recorded_from"))
+    return int(_read_about(store.database, "recorded_from"))
 
 
-def _prepare(database: sqlite3.Connection, folder: Path, identity: str, dimensions: int, replace: bool, new: bool) -> None:
+def _prepare_database(
+    database: sqlite3.Connection, folder: Path, identity: str, dimensions: int, replace: bool, new: bool
+) -> None:
     about = {"describer": identity, "dimensions": str(dimensions)}
     database.execute("BEGIN IMMEDIATE")  # of two processes that find no index, one makes it
     try:
@@ -369,7 +373,7 @@ def _prepare(database: sqlite3.Connection, folder: Path, identity: str, dimensio
             database.execute("UPDATE contents SET checksum = checksum(vector)")
         for statement in ADDED_TABLES:
             database.execute(statement)
-        if replace and _about(database, "describer") != identity:
+        if replace and _read_about(database, "describer") != identity:
             database.execute("DELETE FROM files")
             database.execute("DELETE FROM queries")
             database.executemany("UPDATE about SET value = ? WHERE key = ?", [(value, key) for key, value in about.items()])
@@ -378,7 +382,7 @@ def _prepare(database: sqlite3.Connection, folder: Path, identity: str, dimensio
     except BaseException:
         _roll_back(database)
         raise
-    if _about(database, "describer") != identity:
+    if _read_about(database, "describer") != identity:
         raise UserError(
             f"{folder} was made with another run or checkpoint; its vectors cannot be compared with this one's. "
             "Name the run it was made with, or another folder with --index."
@@ -391,7 +395,7 @@ def _roll_back(database: sqlite3.Connection) -> None:
         database.execute("ROLLBACK")
 
 
-def _about(database: sqlite3.Connection, key: str) -> str:
+def _read_about(database: sqlite3.Connection, key: str) -> str:
     row = database.execute("SELECT value FROM about WHERE key = ?", (key,)).fetchone()
     if row is None:
         raise sqlite3.DatabaseError(f"it does not say its {key}")
@@ -399,7 +403,7 @@ def _about(database: sqlite3.Connection, key: str) -> str:
 
 
 @contextmanager
-def _writing(store: Store) -> Iterator[None]:
+def _write_transaction(store: Store) -> Iterator[None]:
     store.database.execute("BEGIN IMMEDIATE")
     try:
         yield

@@ -10,7 +10,7 @@ from data.images import ImageSet
 from data.names import text_of
 from submissions.copies.grouped import FileGroups
 from submissions.copies.plan import PlanRow
-from submissions.index.matches import Matches, Rule, counted
+from submissions.index.matches import Matches, Rule, describe_count
 from submissions.report.rendering import render
 from submissions.report.thumbnails import Thumbnails
 
@@ -78,7 +78,7 @@ def write_matches_page(
             cuts=[(text_of(c.link.first), text_of(c.link.second), c) for c in groups.cuts[:MAX_MATCHES]] if groups else [],
             hubs=[(text_of(hub.files[0]), hub) for hub in groups.hubs[:MAX_MATCHES]] if groups else [],
             flat=[text_of(path) for path in groups.flat[:MAX_MATCHES]] if groups else [],
-            counted=counted(matches),
+            counted=describe_count(matches),
             matches=matches,
             rule=rule,
             folders=[text_of(folder) for folder in above],

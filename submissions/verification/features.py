@@ -62,7 +62,7 @@ def local_features(pixels: NDArray[np.uint8]) -> Features:
     if scale < 1:
         size = max(8, round(grey.shape[1] * scale)), max(8, round(grey.shape[0] * scale))
         grey = cv2.resize(grey, size, interpolation=cv2.INTER_AREA)
-    found, histograms = _detector().detectAndCompute(grey, None)
+    found, histograms = _make_detector().detectAndCompute(grey, None)
     height, width = grey.shape
     if histograms is None:
         return Features(np.zeros((0, 2), np.float32), np.zeros((0, 128), np.uint8), width, height)
@@ -71,5 +71,5 @@ def local_features(pixels: NDArray[np.uint8]) -> Features:
 
 
 @cache
-def _detector() -> cv2.SIFT:
+def _make_detector() -> cv2.SIFT:
     return cv2.SIFT.create(nfeatures=MAX_FEATURES, contrastThreshold=MIN_CONTRAST)

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from submissions.verification.features import Features
 
 MAX_DISTANCE_RATIO = 0.85  # the nearest descriptor against the second nearest, as distances (Lowe's test)
-MIN_SHARED = 8  # matches before a homography is fitted
-MAX_ERROR = 4.0  # pixels of the reduced picture
+MIN_MATCHES = 8  # matches before a homography is fitted
+MAX_REPROJECTION_ERROR = 4.0  # pixels of the reduced picture
 MIN_INLIERS = 10
 CERTAIN_INLIERS = 30  # inliers, with which no other change of the picture is tried
-SMALLEST_SCALE, LARGEST_SCALE = 0.05, 20.0  # of lengths, query to reference
+MIN_SCALE, MAX_SCALE = 0.05, 20.0  # of lengths, query to reference
 Change = Literal["", "mirrored", "inverted", "mirrored and inverted"]
 Box = tuple[float, float, float, float]
 
@@ -80,16 +80,16 @@ def verify(query: Features | Views, reference: Features) -> Evidence | None:
     """
     views = query if isinstance(query, Views) else Views(query)
     picture, count = views.picture, len(views.picture.points)
-    if min(count, len(reference.points)) < MIN_SHARED:
+    if min(count, len(reference.points)) < MIN_MATCHES:
         return None
     target = reference.descriptors
-    best = _fit(picture, picture, reference, "", *_shared(views.own, target))
+    best = _fit_homography(picture, picture, reference, "", *_match_descriptors(views.own, target))
     if best is not None and best.inliers >= CERTAIN_INLIERS:
         return best
-    rows, matched = _shared(views.descriptors, target)  # one product for all three
+    rows, matched = _match_descriptors(views.descriptors, target)  # one product for all three
     for place, (change, changed) in enumerate(views.changed):
         own = rows // count == place
-        found = _fit(picture, changed, reference, change, rows[own] - place * count, matched[own])
+        found = _fit_homography(picture, changed, reference, change, rows[own] - place * count, matched[own])
         if found is not None and (best is None or found.inliers > best.inliers):
             best = found
         if best is not None and best.inliers >= CERTAIN_INLIERS:
@@ -97,7 +97,7 @@ def verify(query: Features | Views, reference: Features) -> Evidence | None:
     return best
 
 
-def _fit(
+def _fit_homography(
     query: Features,
     changed: Features,
     reference: Features,
@@ -105,11 +105,13 @@ def _fit(
     shared_query: NDArray[np.intp],
     shared_reference: NDArray[np.intp],
 ) -> Evidence | None:
-    if len(shared_query) < MIN_SHARED:
+    if len(shared_query) < MIN_MATCHES:
         return None
     source, target = changed.points[shared_query], reference.points[shared_reference]  # MAGSAC fits no reflections
-    homography, mask = cv2.findHomography(source, target, cv2.USAC_MAGSAC, MAX_ERROR, maxIters=2000, confidence=0.999)
-    if homography is None or not _plausible(homography, source):
+    homography, mask = cv2.findHomography(
+        source, target, cv2.USAC_MAGSAC, MAX_REPROJECTION_ERROR, maxIters=2000, confidence=0.999
+    )
+    if homography is None or not _is_plausible(homography, source):
         return None
     inside = mask.ravel().astype(bool)
     count = min(len(np.unique(points[inside].round(), axis=0)) for points in (source, target))  # many to one is no evidence
@@ -118,12 +120,12 @@ def _fit(
     return Evidence(
         count,
         change,
-        _box(query.points[shared_query][inside], query.width, query.height),
-        _box(target[inside], reference.width, reference.height),
+        _compute_box(query.points[shared_query][inside], query.width, query.height),
+        _compute_box(target[inside], reference.width, reference.height),
     )
 
 
-def _shared(query: NDArray[np.float32], reference: NDArray[np.float32]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _match_descriptors(query: NDArray[np.float32], reference: NDArray[np.float32]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Rows of the query's features [n, 128] that pass the ratio test, and of the best match of each in the reference."""
     cosines = query @ reference.T
     best = cosines.argmax(axis=1)
@@ -135,7 +137,7 @@ def _shared(query: NDArray[np.float32], reference: NDArray[np.float32]) -> tuple
     return rows[kept], best[kept]
 
 
-def _plausible(homography: NDArray[Any], points: NDArray[np.float32]) -> bool:
+def _is_plausible(homography: NDArray[Any], points: NDArray[np.float32]) -> bool:
     """Whether the map neither folds the picture nor shrinks it to a point or a line."""
     left, top = points.min(axis=0)
     right, bottom = points.max(axis=0)
@@ -149,22 +151,22 @@ def _plausible(homography: NDArray[Any], points: NDArray[np.float32]) -> bool:
     turns = sides[:, 0] * np.roll(sides[:, 1], -1) - sides[:, 1] * np.roll(sides[:, 0], -1)
     if not ((turns > 0).all() or (turns < 0).all()):
         return False
-    scale = float(np.sqrt(abs(_area(mapped)) / area))
+    scale = float(np.sqrt(abs(_compute_area(mapped)) / area))
     lengths = np.linalg.norm(sides, axis=1)
-    return SMALLEST_SCALE < scale < LARGEST_SCALE and lengths.min() > 0.1 * lengths.max() * min(1.0, _shape(corners))
+    return MIN_SCALE < scale < MAX_SCALE and lengths.min() > 0.1 * lengths.max() * min(1.0, _compute_aspect(corners))
 
 
-def _shape(corners: NDArray[np.float64]) -> float:
+def _compute_aspect(corners: NDArray[np.float64]) -> float:
     """The shorter side of a box over its longer one."""
     sides = np.linalg.norm(np.roll(corners, -1, axis=0) - corners, axis=1)
     return float(sides.min() / sides.max())
 
 
-def _area(corners: NDArray[np.float64]) -> float:
+def _compute_area(corners: NDArray[np.float64]) -> float:
     x, y = corners.T
     return float(np.sum(x * np.roll(y, -1) - y * np.roll(x, -1)) / 2)
 
 
-def _box(points: NDArray[np.float32], width: int, height: int) -> Box:
+def _compute_box(points: NDArray[np.float32], width: int, height: int) -> Box:
     (left, top), (right, bottom) = points.min(axis=0), points.max(axis=0)
     return float(left / width), float(top / height), float(right / width), float(bottom / height)

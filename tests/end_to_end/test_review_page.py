@@ -14,7 +14,7 @@ from PIL import Image
 
 from submissions.copies.facts import picture_facts
 from submissions.copies.plan import plan_group, read_plan, write_plan
-from submissions.index.decisions import decisions
+from submissions.index.decisions import read_decisions
 from submissions.index.matches import Match, Matches, write_matches_csv
 from submissions.index.store import Content, add_files, digest_of, open_known_store, open_store
 from submissions.verification.geometry import Evidence
@@ -103,7 +103,7 @@ def page(browser: "sync_api.Browser", address: str) -> Iterator["sync_api.Page"]
 
 def said(results: Path) -> list[tuple[bool, set[str]]]:
     with open_known_store(results / "index") as store:
-        return [(decision.copy, {name.name for name in decision.names}) for decision in decisions(store)]
+        return [(decision.copy, {name.name for name in decision.names}) for decision in read_decisions(store)]
 
 
 def press(page: "sync_api.Page", key: str, answered: str) -> None:

@@ -55,9 +55,9 @@ from submissions.ensemble.projection import Projection, load_projection, save_pr
 from submissions.ensemble.variant import read_choice
 from submissions.formats.matching_track import evaluate_matches
 from submissions.formats.submission import find_submission_problems, read_submission, write_submission
-from submissions.index.decisions import decide, decisions
+from submissions.index.decisions import decide, read_decisions
 from submissions.index.matches import Rule
-from submissions.index.search import nearest, open_search
+from submissions.index.search import find_nearest, open_search
 from submissions.index.store import Content, add_files, open_known_store, open_store, stored_files, unreadable_files
 from submissions.scoring.breakdown import read_edits
 from submissions.vectors.files import Vectors, read_vectors, write_vectors
@@ -455,8 +455,8 @@ def index_parsers(folder: Path) -> dict[str, Parser]:
         for beside in path.parent.glob("*.faiss"):
             beside.unlink()
         with open_known_store(path.parent) as store:
-            stored_files(store), unreadable_files(store), decisions(store)
-            nearest(open_search(store), np.ones((1, 4), np.float32), 3)
+            stored_files(store), unreadable_files(store), read_decisions(store)
+            find_nearest(open_search(store), np.ones((1, 4), np.float32), 3)
 
     return {"indexes": Parser(5000, searched, [whole], "references.sqlite")}
 

@@ -23,7 +23,7 @@ from pipeline.tools.extractor import Extractor, Normalizer, run_extractor
 from pipeline.tools.match_calibration import calibrate_on_run
 from submissions.index.calibration import Tail
 from submissions.index.matches import Rule
-from submissions.index.search import nearest
+from submissions.index.search import find_nearest
 from submissions.index.store import DATABASE, files_of_content, open_store, stored_vectors
 from submissions.vectors.files import Vectors, read_vectors
 
@@ -177,7 +177,7 @@ def answer(explorer: Explorer, picture: NDArray[np.uint8], edit: str | None, int
     pixels = picture if made is None else made.image
     query = explorer.extractor.extract_picture(pixels)
     searched = explorer.extractor.normalize(query)
-    found = nearest(explorer.index, searched, SHOWN_REFERENCES)
+    found = find_nearest(explorer.index, searched, SHOWN_REFERENCES)
     rows, distances = found.contents[0].tolist() if found.contents.size else [], found.distances.ravel()
     alarms = explorer.tail.false_alarms(distances, explorer.index.ntotal).tolist() if explorer.tail else [None] * len(rows)
     before = _scores(query[0], explorer.references.vectors[rows])
@@ -214,7 +214,7 @@ def _normalization(explorer: Explorer, query: NDArray[np.float32], searched: NDA
     near = normalizer.neighbours(query)
     cosines, rows = (part[0, :SHOWN_TRAINING_IMAGES].tolist() for part in (near.cosines, near.rows))
     considered = near.cosines[0, : normalizer.settings.similarity_neighbours]
-    first = nearest(explorer.index, query, 1)
+    first = find_nearest(explorer.index, query, 1)
     return {
         "method": normalizer.variant.method,
         "beta": normalizer.variant.beta,

@@ -28,7 +28,7 @@ from pipeline.tools.extractor import Extractor
 from pipeline.tools.match_search import Search
 from submissions.index.matches import Match, Rule
 from submissions.index.search import SearchIndex, open_search
-from submissions.index.store import DATABASE, Store, changes, open_store
+from submissions.index.store import DATABASE, Store, count_changes, open_store
 
 MAX_VECTORS = 1000  # of one request
 
@@ -172,7 +172,7 @@ class SearchService:
     def _search_index(self, store: Store) -> SearchIndex:
         """The index of the store's present state; opened again when another process has changed it."""
         with self._opening:
-            state = changes(store)
+            state = count_changes(store)
             if self._opened is None or self._opened[0] != state:
                 self._opened = state, open_search(store)
             return self._opened[1]

@@ -15,7 +15,7 @@ from pipeline.tools.match_results import MATCHES, PLAN, SearchNotes, hold_result
 from submissions.copies.facts import Facts, picture_facts
 from submissions.copies.keeping import choose_kept
 from submissions.copies.plan import PlanRow, plan_around, read_plan, write_plan
-from submissions.index.decisions import Decision, Pair, decide, decisions, take_back
+from submissions.index.decisions import Decision, Pair, decide, read_decisions, take_back
 from submissions.index.matches import Match, read_matches_csv
 from submissions.index.store import DATABASE, digest_of, digests_of_files, open_known_store
 from submissions.verification.geometry import Evidence
@@ -318,7 +318,7 @@ class Results:
         if not (self.index / DATABASE).is_file():
             return []
         with open_known_store(self.index) as store:
-            return decisions(store)
+            return read_decisions(store)
 
     def _read_words(self) -> dict[Pair, Word]:
         return {decision.pair: _word(decision) for decision in self._read_decisions()}

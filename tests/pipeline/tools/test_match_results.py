@@ -310,7 +310,7 @@ def test_a_large_index_says_that_its_search_is_approximate_and_finds_the_same(
     run_match(checkpoint, "--queries", "album")
     assert "exact search: every query" in capsys.readouterr().out
     exact = Path("matches/matches.csv").read_bytes()
-    monkeypatch.setattr(codes, "MIN_CODED", 20)
+    monkeypatch.setattr(codes, "MIN_CODED_CONTENTS", 20)
     run_match(checkpoint, "--queries", "album", "--json")
     printed = capsys.readouterr()
     assert "approximate search: the scores are exact" in printed.err and Path("matches/matches.csv").read_bytes() == exact

@@ -20,7 +20,7 @@ from pipeline.tools.review.app import Review, make_review_app
 from pipeline.tools.review.results import open_results
 from submissions.copies.facts import picture_facts
 from submissions.copies.plan import plan_group, read_plan, write_plan
-from submissions.index.decisions import decisions
+from submissions.index.decisions import read_decisions
 from submissions.index.matches import Match, Matches, read_matches_csv, write_matches_csv
 from submissions.index.store import Content, add_files, digest_of, open_known_store, open_store
 from submissions.verification.geometry import Evidence
@@ -112,7 +112,7 @@ def planned(results: Path) -> dict[str, tuple[str, str]]:
 
 def decided(results: Path) -> list[tuple[bool, set[str]]]:
     with open_known_store(results / "index") as store:
-        return [(decision.copy, {name.name for name in decision.names}) for decision in decisions(store)]
+        return [(decision.copy, {name.name for name in decision.names}) for decision in read_decisions(store)]
 
 
 def test_the_page_is_shown_what_the_search_found(client: TestClient, results: Path) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from data.errors import UserError
 from submissions.ensemble.projection import scale_to_unit_length
 from submissions.index import codes, segments
-from submissions.index.search import content_numbers, nearest, open_search, vectors_of
+from submissions.index.search import content_numbers, find_nearest, open_search, vectors_of
 from submissions.index.store import Content, Store, add_files, open_store, remove_files
 
 DIMENSIONS, COUNT = 16, 3000
@@ -39,9 +39,9 @@ def names(store: Store, pattern: str) -> set[str]:
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """An index of 3,000 vectors in files of 1,024 each."""
-    for name, value in (("MAX_CONTENTS", 1024), ("MIN_CHANGED", 50)):
+    for name, value in (("MAX_SEGMENT_CONTENTS", 1024), ("MIN_CHANGED_CONTENTS", 50)):
         monkeypatch.setattr(segments, name, value)
-    for name, value in (("MIN_CODED", 500), ("LISTS", 32)):
+    for name, value in (("MIN_CODED_CONTENTS", 500), ("MAX_LISTS", 32)):
         monkeypatch.setattr(codes, name, value)
     with open_store(tmp_path / "index", "extractor", DIMENSIONS) as opened:
         add(opened, range(COUNT))
@@ -52,7 +52,7 @@ def test_approximate_search_finds_what_exact_search_does_with_exact_distances(st
     approximate, exact = open_search(store), open_search(store, exact=True)
     assert not approximate.exact and exact.exact and approximate.ntotal == exact.ntotal == COUNT
     assert len(names(store, "vectors-*")) == len(names(store, "codes-*")) == 3
-    found, true = nearest(approximate, QUERIES, 10), nearest(exact, QUERIES, 10)
+    found, true = find_nearest(approximate, QUERIES, 10), find_nearest(exact, QUERIES, 10)
     hit = [len(set(one) & set(other)) / 10 for one, other in zip(found.contents.tolist(), true.contents.tolist(), strict=True)]
     assert np.mean(hit) >= 0.95
     assert np.array_equal(found.contents[:, 0], true.contents[:, 0])
@@ -65,7 +65,7 @@ def test_exact_search_in_several_files_is_that_of_all_distances(store: Store) ->
     remove_files(store, [Path(f"/a/{row}.jpg") for row in range(0, 3000, 61)])
     index = open_search(store, exact=True)
     kept = np.setdiff1d(np.arange(COUNT), np.arange(0, 3000, 61))
-    found = nearest(index, QUERIES, 40)
+    found = find_nearest(index, QUERIES, 40)
     distances = ((QUERIES[:, None].astype(np.float64) - VECTORS[None, kept]) ** 2).sum(axis=2)
     order = np.argsort(distances, axis=1, kind="stable")[:, :40]
     assert np.array_equal(found.contents, kept[order] + 1)
@@ -73,14 +73,14 @@ def test_exact_search_in_several_files_is_that_of_all_distances(store: Store) ->
 
 
 def test_a_query_whose_whole_neighbourhood_is_gone_is_answered_exactly(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "SPARE_NEIGHBOURS", 2)
-    monkeypatch.setattr(segments, "MIN_CHANGED", 500)
+    monkeypatch.setattr(segments, "MAX_SPARE_NEIGHBOURS", 2)
+    monkeypatch.setattr(segments, "MIN_CHANGED_CONTENTS", 500)
     open_search(store)
     before = names(store, "vectors-*")
     query = QUERIES[:1]
     order = np.argsort(((VECTORS - query) ** 2).sum(axis=1), kind="stable")
     remove_files(store, [Path(f"/a/{row}.jpg") for row in order[:300]])
-    found = nearest(open_search(store, exact=True), query, 5)
+    found = find_nearest(open_search(store, exact=True), query, 5)
     assert found.contents[0].tolist() == (order[300:305] + 1).tolist()
     assert names(store, "vectors-*") == before
 
@@ -98,7 +98,7 @@ def test_what_is_added_or_removed_rewrites_no_other_file(store: Store) -> None:
     assert index.ntotal == COUNT + 60 and not index.exact
     assert len(vectors - names(store, "vectors-*")) <= 1 and len(coded - names(store, "codes-*")) <= 1
     assert names(store, "quantizer-*") == quantizer
-    found = nearest(index, VECTORS[30:31], 3)  # its own is gone; added again as content COUNT + 30
+    found = find_nearest(index, VECTORS[30:31], 3)  # its own is gone; added again as content COUNT + 30
     assert found.contents[0, 0] == COUNT + 31 and found.distances[0, 0] == 0
     assert not set(range(1, 41)) & set(content_numbers(index).tolist())
     remove_files(store, [Path(f"/a/{row}.jpg") for row in range(1100, 1300)])
@@ -111,7 +111,7 @@ def test_what_is_added_or_removed_rewrites_no_other_file(store: Store) -> None:
 @pytest.mark.parametrize("pattern", ["vectors-*", "codes-*", "quantizer-*"])
 @pytest.mark.parametrize("damage", ["flip", "cut", "lose"])
 def test_a_derived_file_that_is_damaged_is_made_again(store: Store, pattern: str, damage: str) -> None:
-    whole = nearest(open_search(store), QUERIES, 5)
+    whole = find_nearest(open_search(store), QUERIES, 5)
     path = sorted(store.folder.glob(pattern))[len(names(store, pattern)) // 2]
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
@@ -120,28 +120,28 @@ def test_a_derived_file_that_is_damaged_is_made_again(store: Store, pattern: str
     else:
         path.write_bytes(bytes(content) if damage == "flip" else content[:-100])
     (store.folder / ".codes.half.part").write_bytes(b"what a kill left")
-    again = nearest(open_search(store), QUERIES, 5)
+    again = find_nearest(open_search(store), QUERIES, 5)
     assert np.array_equal(again.contents, whole.contents) and np.array_equal(again.distances, whole.distances)
-    assert open_search(store).ntotal == COUNT and all(segments.read_whole(file) for file in store.folder.glob("*.faiss"))
+    assert open_search(store).ntotal == COUNT and all(segments.open_intact_index(file) for file in store.folder.glob("*.faiss"))
 
 
 def test_codes_of_other_vectors_are_not_taken(store: Store) -> None:
     open_search(store)
     (one, other, *_) = sorted(store.folder.glob("codes-*"))
     stale = "-".join(other.stem.split("-")[:3])
-    wrong = segments.read_whole(one)
+    wrong = segments.open_intact_index(one)
     other.unlink()
     assert wrong is not None
-    segments.keep_index(wrong, store.folder, stale.replace(stale.split("-")[2], "0" * 16))
-    segments.keep_index(wrong, store.folder, stale.replace(stale.split("-")[1], "0" * 16))
-    assert nearest(open_search(store), VECTORS[:200], 1).distances.max() == 0
+    segments.write_index(wrong, store.folder, stale.replace(stale.split("-")[2], "0" * 16))
+    segments.write_index(wrong, store.folder, stale.replace(stale.split("-")[1], "0" * 16))
+    assert find_nearest(open_search(store), VECTORS[:200], 1).distances.max() == 0
     assert len(names(store, "codes-*")) == 3 and not any("0" * 16 in name for name in names(store, "codes-*"))
 
 
 def test_more_than_the_lists_hold_is_searched_exactly(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codes, "PROBED_SHARE", 0.0)
-    approximate = nearest(open_search(store), QUERIES[:5], 2000)
-    exact = nearest(open_search(store, exact=True), QUERIES[:5], 2000)
+    monkeypatch.setattr(codes, "PROBED_LIST_SHARE", 0.0)
+    approximate = find_nearest(open_search(store), QUERIES[:5], 2000)
+    exact = find_nearest(open_search(store, exact=True), QUERIES[:5], 2000)
     assert np.array_equal(approximate.contents, exact.contents)
 
 
@@ -154,10 +154,10 @@ def test_the_quantizer_is_trained_again_when_the_index_has_grown(store: Store) -
 
 
 def test_a_small_index_is_searched_exactly(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codes, "MIN_CODED", COUNT + 1)
+    monkeypatch.setattr(codes, "MIN_CODED_CONTENTS", COUNT + 1)
     assert open_search(store).exact and not names(store, "codes-*")
 
 
 def test_vectors_that_are_not_finite_are_refused(store: Store) -> None:
     with pytest.raises(UserError, match="not finite"):
-        nearest(open_search(store), np.full((1, DIMENSIONS), np.nan, np.float32), 3)
+        find_nearest(open_search(store), np.full((1, DIMENSIONS), np.nan, np.float32), 3)

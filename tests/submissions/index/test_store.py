@@ -15,7 +15,7 @@ import pytest
 
 from data.errors import UserError
 from submissions.index import segments
-from submissions.index.search import content_numbers, nearest, open_search, vectors_of
+from submissions.index.search import content_numbers, find_nearest, open_search, vectors_of
 from submissions.index.store import (
     Content,
     Store,
@@ -48,17 +48,17 @@ def add(store: Store, *rows: int, prefix: str = "/a") -> None:
 def test_nearest_names_the_files_and_exact_distances(store: Store) -> None:
     add(store, *range(20))
     index = open_search(store)
-    found = nearest(index, VECTORS[:5], 3)
+    found = find_nearest(index, VECTORS[:5], 3)
     assert [files_of_content(store, number)[0].name for number in found.contents[:, 0]] == [f"{i}.jpg" for i in range(5)]
     difference = VECTORS[None, :5].astype(np.float64) - VECTORS[:, None].astype(np.float64)
     assert np.allclose(found.distances, np.sort((difference**2).sum(-1), axis=0)[:3].T, atol=1e-12)
     assert np.array_equal(vectors_of(index, content_numbers(index)), VECTORS)
-    assert nearest(index, VECTORS[:2], 50).contents.shape == (2, 20)
-    assert nearest(index, VECTORS[:0], 3).contents.shape == (0, 0)
+    assert find_nearest(index, VECTORS[:2], 50).contents.shape == (2, 20)
+    assert find_nearest(index, VECTORS[:0], 3).contents.shape == (0, 0)
 
 
 def test_an_empty_index_finds_nothing(store: Store) -> None:
-    assert nearest(open_search(store), VECTORS[:2], 3).contents.shape == (2, 0)
+    assert find_nearest(open_search(store), VECTORS[:2], 3).contents.shape == (2, 0)
 
 
 def test_the_same_bytes_are_kept_once(store: Store) -> None:
@@ -184,7 +184,7 @@ def test_a_transaction_that_sqlite_has_ended_hides_no_full_disk(store: Store) ->
 
 
 def test_another_process_that_writes_is_no_damage(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("submissions.index.store.WAIT_SECONDS", 0.1)
+    monkeypatch.setattr("submissions.index.store.LOCK_TIMEOUT_SECONDS", 0.1)
     store.database.execute("BEGIN IMMEDIATE")
     waiting = pytest.raises(UserError, match=r"another process has been writing for 0\.1 s")
     with waiting as caught, open_store(store.folder, "extractor", 8):
@@ -219,7 +219,7 @@ def test_an_index_made_before_vectors_had_checksums_opens(store: Store) -> None:
 
 
 def test_the_faiss_file_is_made_again_when_it_is_stale_lost_or_damaged(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "MIN_CHANGED", 0)
+    monkeypatch.setattr(segments, "MIN_CHANGED_CONTENTS", 0)
     add(store, 1, 2)
     assert open_search(store).ntotal == 2
     (first,) = store.folder.glob("*.faiss")
@@ -230,7 +230,7 @@ def test_the_faiss_file_is_made_again_when_it_is_stale_lost_or_damaged(store: St
     for damaged in (whole[:40], whole[:-40] + bytes(40), whole.replace(VECTORS[3].tobytes(), bytes(32))):
         assert damaged != whole
         second.write_bytes(damaged)
-        assert nearest(open_search(store), VECTORS[3:4], 1).distances[0, 0] == 0
+        assert find_nearest(open_search(store), VECTORS[3:4], 1).distances[0, 0] == 0
     second.unlink()
     assert open_search(store).ntotal == 3
 
@@ -282,7 +282,7 @@ def test_a_kill_at_any_moment_leaves_a_whole_state(tmp_path: Path) -> None:
             index = open_search(store)
             assert index.ntotal == len(files)
             for path, digest in list(files.items())[::37]:
-                found = nearest(index, np.full((1, 8), int(digest), np.float32), 1)
+                found = find_nearest(index, np.full((1, 8), int(digest), np.float32), 1)
                 assert found.distances[0, 0] == 0 and files_of_content(store, int(found.contents[0, 0])) == [path]
 
 
@@ -290,7 +290,7 @@ def test_a_kill_at_any_moment_leaves_a_whole_state(tmp_path: Path) -> None:
 def test_what_changed_since_the_faiss_file_was_made_is_searched_without_making_it_again(
     store: Store, spare: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segments, "SPARE_NEIGHBOURS", spare)
+    monkeypatch.setattr(segments, "MAX_SPARE_NEIGHBOURS", spare)
     add(store, *range(10))
     open_search(store)
     (file,) = store.folder.glob("*.faiss")
@@ -302,17 +302,17 @@ def test_what_changed_since_the_faiss_file_was_made_is_searched_without_making_i
     kept = [row for row in range(16) if row != 12]
     numbers = content_numbers(index)
     assert len(numbers) == len(set(numbers.tolist())) == 15
-    found = nearest(index, VECTORS[kept], 15)
+    found = find_nearest(index, VECTORS[kept], 15)
     names = [files_of_content(store, number)[0].name for number in found.contents[:, 0]]
     assert names == [f"{row}.jpg" for row in kept] and np.allclose(found.distances[:, 0], 0)
     assert all(sorted(row) == numbers.tolist() for row in found.contents.tolist())
     file.unlink()
-    again = nearest(open_search(store), VECTORS[kept], 15)
+    again = find_nearest(open_search(store), VECTORS[kept], 15)
     assert np.array_equal(again.contents, found.contents) and np.array_equal(again.distances, found.distances)
 
 
 def test_the_faiss_file_is_made_again_when_much_has_changed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "MIN_CHANGED", 3)
+    monkeypatch.setattr(segments, "MIN_CHANGED_CONTENTS", 3)
     add(store, *range(10))
     open_search(store)
     (file,) = store.folder.glob("*.faiss")
