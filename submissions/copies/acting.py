@@ -20,11 +20,11 @@ from submissions.copies.trash import find_trash, find_trash_place, write_note
 
 @dataclass
 class Outcome:
-    """What came of a plan or of undoing it.
+    """The outcome of carrying out a plan, or of undoing it.
 
     Attributes:
-        done: files that were dealt with.
-        left: files that were left alone, with the reason.
+        done: Files that the plan or its undoing was carried out on.
+        left: Files that were left alone, each with the reason.
     """
 
     done: list[Path] = field(default_factory=list)
@@ -32,7 +32,7 @@ class Outcome:
 
 
 class LeftAloneError(Exception):
-    """The file is not touched; says why."""
+    """Raised when a file must not be touched; the message is the reason."""
 
 
 def apply_plan(
@@ -46,16 +46,19 @@ def apply_plan(
     """Do to every file that the plan removes what `way` says; first finish what a kill left half done.
 
     Args:
-        rows: the plan.
+        rows: The rows of the plan.
         way: "move": into `moved_to`, under its path; "hardlink", "symlink": the file goes to the trash and a link to the kept
             file takes its place; "delete-to-trash".
-        journal: open.
-        moved_to: where moved files go; beside it lies the trash of systems that have none.
-        is_protected: files that are never touched, whatever the plan says.
-        rejected: pairs of SHA-256 that a person has called no copies, maybe after the plan was made.
+        journal: The open journal.
+        moved_to: Folder for moved files; its subfolder `trash` is used on systems without a trash.
+        is_protected: Tells whether a file must never be touched, whatever the plan says.
+        rejected: Pairs of SHA-256 that a person decided are not copies, perhaps after the plan was made.
+
+    Returns:
+        The files that were dealt with and those left alone, of this call only.
 
     Raises:
-        UserError: the disk is full. Everything before is done and in the journal.
+        UserError: The disk is full. Everything done before is in the journal.
     """
     outcome = finish(journal)
     rows = list(rows)

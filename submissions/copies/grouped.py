@@ -73,9 +73,9 @@ class FileHub:
     """Files of one content that matches many others which do not match each other.
 
     Attributes:
-        files: that hold it, in order.
-        matches: contents that it matches.
-        related: share 0…1 of the pairs among those that match each other.
+        files: The files with this content, ordered by path.
+        matches: Number of contents that it matches.
+        related: Share 0…1 of the pairs among those contents that match each other.
     """
 
     files: list[Path]

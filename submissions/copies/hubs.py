@@ -12,9 +12,9 @@ import numpy as np
 
 from submissions.copies.groups import Link, Matching
 
-MIN_HUB_MATCHES = 50
-MAX_RELATED_SHARE = 0.1  # of the pairs among a hub's matches that match each other, at most
-MAX_SAMPLED_PAIRS = 500  # pairs among its matches that are looked at
+MIN_HUB_MATCHES = 50  # contents that a hub matches
+MAX_RELATED_SHARE = 0.1  # share 0…1 of the pairs among a hub's matches that match each other
+MAX_SAMPLED_PAIRS = 500  # pairs among its matches that are compared
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class Hub:
     """A content that matches many others.
 
     Attributes:
-        content: its number.
-        matches: how many it matches.
-        related: share 0…1 of the pairs among those that match each other.
+        content: Number of the content.
+        matches: Number of contents that it matches.
+        related: Share 0…1 of the pairs among those contents that match each other.
     """
 
     content: int
@@ -33,15 +33,15 @@ class Hub:
 
 
 def find_hubs(links: Iterable[Link], matching: Matching, least: int = MIN_HUB_MATCHES) -> list[Hub]:
-    """Find the contents that match at least so many others, of which hardly any match each other.
+    """Find the contents that match at least `least` others of which hardly any match each other.
 
     Args:
-        links: pairs that match.
-        matching: which of some other pairs of contents match.
-        least: number of matches; fewer make no hub.
+        links: Matching pairs.
+        matching: Tells which of other pairs of contents match.
+        least: Minimum number of matches of a hub.
 
     Returns:
-        The hub with the most matches first.
+        The hubs, the one with the most matches first.
     """
     neighbours: dict[int, set[int]] = defaultdict(set)
     known = set()
@@ -62,7 +62,7 @@ def find_hubs(links: Iterable[Link], matching: Matching, least: int = MIN_HUB_MA
 
 
 def _sample_pairs(contents: Sequence[int]) -> list[tuple[int, int]]:
-    """Pairs of different contents: all of them, or a sample that is the same at every call."""
+    """Return all pairs of different contents, or a sample of MAX_SAMPLED_PAIRS that is the same at every call."""
     firsts, seconds = np.triu_indices(len(contents), 1)
     if len(firsts) > MAX_SAMPLED_PAIRS:
         chosen = np.random.default_rng(0).choice(len(firsts), MAX_SAMPLED_PAIRS, replace=False)

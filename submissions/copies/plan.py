@@ -26,15 +26,15 @@ class PlanRow:
     """One file of a group.
 
     Attributes:
-        group: number of the group, from 1.
+        group: Number of the group, from 1.
         action: "keep", "remove" (what `--apply` acts on) or "leave".
-        file: absolute path.
-        kept: the file that is kept instead of it; of a kept file, itself.
-        reason: why, in words.
-        score: of the pair file and kept; None for the kept file itself.
-        facts: size, format, date and sharpness; None where the file that the row was read from does not say them.
-        protected: it must never be touched.
-        sha256: hexadecimal digest of the file's bytes when it was searched.
+        file: Absolute path of the file.
+        kept: Absolute path of the file that is kept instead; for a kept file, its own path.
+        reason: Reason for the action, in words.
+        score: Score of the pair of file and kept file, at most 0; None for the kept file itself.
+        facts: Size, format, date and sharpness; None if the plan that the row was read from lacks them.
+        protected: Whether the file must never be touched.
+        sha256: Hexadecimal SHA-256 of the file's bytes when it was searched.
     """
 
     group: int

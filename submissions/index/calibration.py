@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from data.errors import UserError
 from submissions.search.exact import compute_exact_distances
 
-TAIL_PAIR_SHARE = 0.005  # share of the pairs, the nearest ones, that the tail is fitted on
-MIN_TAIL_PAIRS = 100  # but at least this many
-MAX_REFERENCES = 20_000  # more are sampled
-QUERIES_PER_BLOCK = 256
+TAIL_PAIR_SHARE = 0.005  # share of all pairs that the tail is fitted on: the nearest ones,
+MIN_TAIL_PAIRS = 100  # but at least this number of pairs
+MAX_REFERENCES = 20_000  # references that the tail is fitted on; of more, a sample of this size
+QUERIES_PER_BLOCK = 256  # queries compared with all references at once
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,11 @@ def fit_tail(queries: NDArray[np.float32], references: NDArray[np.float32], own:
         references: float32 [m, d]; a sample of MAX_REFERENCES is used if there are more.
         own: int64 [n], row of the reference that each query is related to; −1 for none.
 
+    Returns:
+        The fitted tail.
+
     Raises:
-        UserError: when there are too few pairs.
+        UserError: There are too few pairs.
     """
     if len(references) > MAX_REFERENCES:
         chosen = np.sort(np.random.default_rng(0).choice(len(references), MAX_REFERENCES, replace=False))
@@ -97,7 +100,7 @@ def fit_tail(queries: NDArray[np.float32], references: NDArray[np.float32], own:
 def _find_nearest_distances(
     queries: NDArray[np.float32], references: NDArray[np.float32], own: NDArray[np.int64], count: int
 ) -> NDArray[np.float64]:
-    """Return the `count` smallest squared distances of unrelated pairs, ascending."""
+    """Return the `count` smallest squared distances of unrelated pairs, float64 [count], ascending."""
     columns = np.arange(len(references))
     best = np.zeros(0)
     for first in range(0, len(queries), QUERIES_PER_BLOCK):

@@ -35,7 +35,14 @@ class Decision:
 
 
 def decide(store: Store, pictures: tuple[Path, Path], digests: tuple[bytes, bytes], copy: bool) -> None:
-    """Store a decision, replacing an earlier one about the same pair."""
+    """Store a decision, replacing an earlier one about the same pair.
+
+    Args:
+        store: The open index.
+        pictures: Paths of the two files.
+        digests: SHA-256 of each file, in the same order.
+        copy: Whether they are copies of each other.
+    """
     (first, one), (second, other) = sorted(zip(digests, map(os.fsencode, pictures), strict=True))
     now = datetime.now().isoformat(sep=" ", timespec="seconds")
     store.database.execute(
@@ -55,6 +62,14 @@ def read_decisions(store: Store) -> list[Decision]:
 
 
 def take_back(store: Store, digests: tuple[bytes, bytes]) -> bool:
-    """Delete the decision about a pair; return False if there was none."""
+    """Delete the decision about a pair.
+
+    Args:
+        store: The open index.
+        digests: SHA-256 of the two files, in any order.
+
+    Returns:
+        Whether there was a decision.
+    """
     done = store.database.execute("DELETE FROM decisions WHERE first = ? AND second = ?", tuple(sorted(digests)))
     return done.rowcount > 0

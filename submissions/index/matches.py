@@ -18,7 +18,7 @@ from submissions.verification.geometry import Box, Change, Evidence
 
 COLUMNS = ["query", "reference", "score", "expected_false_alarms"]
 EVIDENCE_COLUMNS = ["inliers", "change", "query_region", "reference_region"]
-ESCAPED_BYTE = re.compile(rb"\\x([0-9a-f]{2})")
+ESCAPED_BYTE = re.compile(rb"\\x([0-9a-f]{2})")  # a byte of a name that is not UTF-8
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Match:
 
 @dataclass(frozen=True)
 class Matches:
-    """What a search found.
+    """The result of a search.
 
     Attributes:
         pairs: The pairs, best first.
@@ -92,9 +92,16 @@ class Rule:
 
 
 def write_matches_csv(path: Path, matches: Matches) -> None:
-    """Write `query,reference,score,expected_false_alarms`, best first; of verified matches the evidence too.
+    """Write the matches as CSV, best first: query, reference, score and expected false alarms; if verified, the evidence too.
 
-    Regions are `left top right bottom` as shares of the picture.
+    Regions are written as `left top right bottom`, shares 0…1 of the picture's width and height.
+
+    Args:
+        path: The file to write.
+        matches: What was found.
+
+    Raises:
+        UserError: The disk is full.
     """
     columns = COLUMNS + (EVIDENCE_COLUMNS if matches.verified else [])
     rows = [
@@ -106,10 +113,17 @@ def write_matches_csv(path: Path, matches: Matches) -> None:
 
 
 def read_matches_csv(path: Path, most: int | None = None) -> list[Match]:
-    """Read what `write_matches_csv` wrote, the best `most` pairs.
+    """Read a file that `write_matches_csv` wrote.
+
+    Args:
+        path: The file.
+        most: Maximum number of pairs to read, the best ones; None for all.
+
+    Returns:
+        The pairs, best first.
 
     Raises:
-        UserError: there is no such file, or it is not as match.py writes it.
+        UserError: The file does not exist, or its format is not the one that match.py writes.
     """
     try:
         with path.open(encoding="utf-8", newline="") as file:
@@ -117,10 +131,11 @@ def read_matches_csv(path: Path, most: int | None = None) -> list[Match]:
     except FileNotFoundError as error:
         raise UserError(f"{path}: there are no matches. Search first: match.py --queries DIR writes them.") from error
     except (OSError, UnicodeDecodeError, csv.Error, KeyError, ValueError, TypeError) as error:
-        raise UserError(f"{path} is not as match.py writes it ({error!r}). Search again.") from error
+        raise UserError(f"{path} is not as match.py writes it ({error!r}). Search again to replace it.") from error
 
 
 def _parse_match(line: dict[str, str]) -> Match:
+    """Parse one row of the CSV; raises KeyError, ValueError or TypeError where it is malformed."""
     inliers = int(line.get("inliers") or 0)
     alarms = float(line["expected_false_alarms"]) if line["expected_false_alarms"] else None
     evidence = None
@@ -136,7 +151,7 @@ def _parse_region(text: str) -> Box:
 
 
 def _parse_path(text: str) -> Path:
-    """The path that `shown` wrote; escapes are the bytes they stand for, where no file is called so."""
+    """Return the path that `text_of` wrote; escapes stand for their bytes, unless a file has the text as its literal name."""
     path = Path(text)
     if "\\x" in text and not path.exists():
         return Path(os.fsdecode(ESCAPED_BYTE.sub(lambda escape: bytes([int(escape[1], 16)]), text.encode())))
@@ -144,6 +159,7 @@ def _parse_path(text: str) -> Path:
 
 
 def _format_evidence(match: Match) -> list[object]:
+    """Return the cells for EVIDENCE_COLUMNS; 0 inliers and empty cells where there is no evidence."""
     found = match.evidence
     if found is None:
         return [0, "", "", ""]
@@ -152,6 +168,6 @@ def _format_evidence(match: Match) -> list[object]:
 
 
 def describe_count(matches: Matches) -> str:
-    """Return how many there are, in words."""
+    """Return the number of pairs with its noun, such as "3 matches" or "1 nearest pair"."""
     one, more = ("match", "matches") if matches.decided else ("nearest pair", "nearest pairs")
     return f"{len(matches.pairs)} {one if len(matches.pairs) == 1 else more}"

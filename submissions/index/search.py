@@ -1,7 +1,7 @@
-"""Nearest references in a stored index: exact, or, in a large one, among candidates that codes propose.
+"""The nearest references in a stored index: by exact search or, in a large index, among candidates found by their codes.
 
-The vectors lie in files that are mapped from disk (`segments.py`), the codes beside them (`codes.py`). Distances are exact in
-either case; what an approximate search may miss is a neighbour that is no candidate.
+The vectors are in memory-mapped files (`segments.py`), with their codes beside them (`codes.py`). Distances are exact in either
+case; an approximate search may only miss neighbours that are not among the candidates.
 """
 
 from collections.abc import Sequence
@@ -18,13 +18,13 @@ from submissions.index.segments import Segment, open_segments, search_remaining
 from submissions.index.store import Store
 from submissions.search.exact import compute_exact_distances
 
-MIN_CANDIDATES = 100  # of a query that are looked at exactly, at least,
-CANDIDATES_PER_NEIGHBOUR = 10  # and so many for each content that is asked for
-QUERIES_PER_BLOCK = 128  # queries whose candidates are looked at together
+MIN_CANDIDATES = 100  # candidates per query whose exact distances are computed: at least this many,
+CANDIDATES_PER_NEIGHBOUR = 10  # and at least this many for each neighbour asked for
+QUERIES_PER_BLOCK = 128  # queries whose candidates are ranked at once
 
 
 class Searchable(Protocol):
-    """What `nearest` needs of an index; Faiss's own have it."""
+    """The methods of an index that `find_nearest` calls; Faiss indexes have them."""
 
     @property
     def ntotal(self) -> int:
@@ -34,16 +34,16 @@ class Searchable(Protocol):
         """Return squared distances and numbers, both [n, m], m ≥ k, of candidates for the k nearest."""
 
     def reconstruct_batch(self, key: NDArray[np.int64]) -> Any:
-        """Return the vectors [m, d] of these numbers."""
+        """Return the vectors float32 [m, d] with these numbers [m]."""
 
 
 @dataclass(frozen=True)
 class Nearest:
-    """What is nearest to each query.
+    """The nearest contents of each query.
 
     Attributes:
-        contents: numbers [n, k].
-        distances: squared distances [n, k] float64.
+        contents: int64 [n, k], content numbers, nearest first.
+        distances: float64 [n, k], squared distances, ascending.
     """
 
     contents: NDArray[np.int64]
@@ -52,12 +52,12 @@ class Nearest:
 
 @dataclass(frozen=True)
 class SearchIndex:
-    """The vectors of a store's state.
+    """The searchable vectors of one state of a store.
 
     Attributes:
-        segments: the vectors, in the order of their contents' numbers.
-        codes: of each segment; None for one that is searched exactly.
-        dimensions: d.
+        segments: The vectors, in the order of their content numbers.
+        codes: The codes of each segment; None for a segment that is searched exactly.
+        dimensions: Number d of dimensions of the vectors.
     """
 
     segments: Sequence[Segment]
@@ -78,12 +78,12 @@ class SearchIndex:
         """Return candidates for the k nearest contents of each query.
 
         Args:
-            x: queries [n, d].
-            k: how many are wanted.
+            x: float32 [n, d], the queries.
+            k: Number of neighbours asked for, at least 1.
 
         Returns:
-            Squared distances, of coded contents approximate ones, and numbers, both [n, m], m ≥ k, nearest first; infinite and −1
-            where there are fewer.
+            Squared distances float32 [n, m] (approximate for segments with codes) and content numbers int64 [n, m], m ≥ k,
+            nearest first; infinity and −1 where there are fewer candidates.
         """
         if self.exact:
             return self._search_exactly(x, k)
@@ -93,14 +93,14 @@ class SearchIndex:
             for segment, coded in zip(self.segments, self.codes, strict=True)
         ]
         distances, numbers = _merge_nearest(found, depth)
-        few = numbers[:, min(k, self.ntotal) - 1] < 0  # the lists that they looked into hold too little
+        few = numbers[:, min(k, self.ntotal) - 1] < 0  # the lists searched for these queries hold fewer than k contents
         if few.any():
             near, them = self._search_exactly(x[few], k)
             distances[few, :k], numbers[few, :k] = near, them
         return distances, numbers
 
     def reconstruct_batch(self, key: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the vectors [m, d] of these contents."""
+        """Return the vectors float32 [m, d] of the contents with these numbers [m]."""
         vectors = np.empty((len(key), self.dimensions), np.float32)
         owners = np.searchsorted([segment.last for segment in self.segments], key)
         for owner in np.unique(owners):
@@ -127,11 +127,17 @@ def _merge_nearest(
 
 
 def open_search(store: Store, exact: bool = False) -> SearchIndex:
-    """Open the vectors of the store's present state, and what of them has been derived; what is missing is made.
+    """Open the segments, and in a large index the codes, of the store's present state; missing files are written first.
 
     Args:
-        store: the open index.
-        exact: compare every content with every query, however many there are.
+        store: The open index.
+        exact: Compare every query with every content, however many there are.
+
+    Returns:
+        The index to search.
+
+    Raises:
+        UserError: A vector in the database is damaged, or the disk is full.
     """
     store.database.execute("BEGIN")  # one state for the number of changes and the vectors
     try:
@@ -146,10 +152,18 @@ def open_search(store: Store, exact: bool = False) -> SearchIndex:
 
 
 def find_nearest(index: Searchable, queries: NDArray[np.float32], count: int) -> Nearest:
-    """Return the `count` nearest contents of each query [n, d] with exact distances, nearest first.
+    """Find the nearest contents of each query, with exact distances.
+
+    Args:
+        index: The index to search.
+        queries: float32 [n, d].
+        count: Number of neighbours per query.
+
+    Returns:
+        The nearest contents; k is `count`, or the number of contents in the index if that is smaller.
 
     Raises:
-        UserError: a query or a vector is not finite.
+        UserError: A query or a vector is not finite.
     """
     depth = min(count, index.ntotal)
     if not depth or not len(queries):
@@ -162,14 +176,17 @@ def find_nearest(index: Searchable, queries: NDArray[np.float32], count: int) ->
     ]
     numbers, distances = (np.concatenate(part) for part in zip(*found, strict=True))
     if (numbers < 0).any():
-        raise UserError("the index or a query holds vectors that are not finite: add its images again, with a whole network.")
+        raise UserError(
+            "the index or a query holds vectors that are not finite (NaN or infinite): the checkpoint is probably damaged. "
+            "Add the images again with an intact one."
+        )
     return Nearest(numbers, distances)
 
 
 def _rank_exactly(
     index: Searchable, queries: NDArray[np.float32], candidates: NDArray[np.int64], count: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The `count` nearest of the candidates [n, m] by their exact distances; −1 is none."""
+    """Return numbers and exact squared distances, both [n, count], of the nearest candidates [n, m]; −1 marks no candidate."""
     rows, columns = np.nonzero(candidates >= 0)
     unique, places = np.unique(candidates[rows, columns], return_inverse=True)
     distances = np.full(candidates.shape, np.inf)
@@ -184,5 +201,5 @@ def content_numbers(index: SearchIndex) -> NDArray[np.int64]:
 
 
 def vectors_of(index: Searchable, contents: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Return the vectors [n, d] of these contents."""
+    """Return the vectors float32 [n, d] of the contents with these numbers [n]."""
     return index.reconstruct_batch(contents)  # type: ignore[no-any-return]  # Faiss's are untyped

@@ -23,23 +23,23 @@ from data.files import whole_file
 from submissions.index.store import Store, count_changes, digest_of, recorded_from, removed_contents, stored_vectors
 
 MAX_SEGMENT_CONTENTS = 131_072  # contents of a file at most: 128 MiB with 256 dimensions
-MIN_CHANGED_CONTENTS = 10_000  # contents added, or removed from a file, before a file is written,
-MAX_REMOVED_SHARE = 0.1  # or this share of the file removed, whichever is more
-MAX_SPARE_NEIGHBOURS = 16  # nearest contents looked at beyond those asked for, where some were removed
+MIN_CHANGED_CONTENTS = 10_000  # a file is written once more contents than this were added, or removed from it,
+MAX_REMOVED_SHARE = 0.1  # and more than this share 0…1 of the file was removed
+MAX_SPARE_NEIGHBOURS = 16  # neighbours searched for beyond those asked for, in case some have been removed
 FILE_NAME = re.compile(r"vectors-(\d+)-(\d+)-(\d+)-([0-9a-f]{16})\.faiss")
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Some of the vectors.
+    """The vectors of a range of content numbers.
 
     Attributes:
-        digest: the beginning of the file's SHA-256; empty for vectors that lie in no file.
-        after: the segment holds contents with higher numbers than this,
-        last: up to this one.
-        index: the vectors with the contents' numbers.
-        numbers: of the contents, in order.
-        gone: places of those that have been removed since, in order.
+        digest: First 16 hexadecimal digits of the file's SHA-256; empty for a segment that is in memory only.
+        after: Number before the range: all contents have higher numbers.
+        last: Last number of the range.
+        index: Faiss index of the vectors, with content numbers as ids.
+        numbers: int64 [n], numbers of the contents, ascending.
+        gone: int64 [g], rows 0…n − 1 of the contents that have been removed since, ascending.
     """
 
     digest: str
@@ -51,25 +51,25 @@ class Segment:
 
     @property
     def ntotal(self) -> int:
-        """Number of contents that are still there."""
+        """Number of contents that have not been removed."""
         return len(self.numbers) - len(self.gone)
 
     @property
     def flat(self) -> faiss.Index:
-        """The vectors by their place."""
+        """The Faiss index of the vectors, with rows as ids."""
         inner: Any = self.index
         flat: faiss.Index = faiss.downcast_index(inner.index)
         return flat
 
     def vectors(self) -> NDArray[np.float32]:
-        """Return all vectors [n, d], of the removed contents too, without copying them; valid as long as the segment."""
+        """Return all vectors float32 [n, d], those of removed contents included, as a view valid as long as the segment."""
         count = len(self.numbers)
         flat: Any = self.flat
         values: NDArray[np.float32] = faiss.rev_swig_ptr(flat.get_xb(), count * self.index.d)
         return values.reshape(count, self.index.d)
 
     def kept_numbers(self) -> NDArray[np.int64]:
-        """Return the numbers of the contents that are still there, in order."""
+        """Return the numbers of the contents that have not been removed, ascending."""
         return np.delete(self.numbers, self.gone)
 
     def search(self, queries: NDArray[np.float32], count: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
@@ -80,18 +80,20 @@ class Segment:
 def search_remaining(
     segment: Segment, index: faiss.Index, queries: NDArray[np.float32], count: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Search an index over a segment's vectors, past removed contents.
+    """Search an index of a segment's vectors and skip removed contents.
 
-    Looking deeper costs little; a Faiss selector would make the search 15 times as slow.
+    More neighbours than needed are searched for and the removed ones dropped, which costs little; a Faiss selector would make
+    the search 15 times as slow.
 
     Args:
-        segment: says what was removed and what the contents' numbers are.
-        index: over the places of the segment's vectors: the vectors themselves or their codes.
-        queries: [n, d] float32.
-        count: k, at least 1.
+        segment: The segment, which has the content numbers and the removed rows.
+        index: Faiss index of the segment's vectors or of their codes, with rows as ids.
+        queries: float32 [n, d].
+        count: Number k of neighbours, at least 1.
 
     Returns:
-        Squared distances [n, k] as the index computes them, infinite where nothing more was found, and numbers, −1 there.
+        Squared distances float32 [n, k] as the index computes them and content numbers int64 [n, k]; infinity and −1 if nothing
+        more was found.
     """
     held = len(segment.numbers)
     depth = min(count + min(MAX_SPARE_NEIGHBOURS, len(segment.gone)), held)
@@ -107,7 +109,7 @@ def search_remaining(
 def _drop_removed(
     segment: Segment, distances: NDArray[np.float32], places: NDArray[np.int64], count: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Numbers for places, removed contents last; `count` columns."""
+    """Turn rows into content numbers and drop the removed ones; both arrays are padded or cut to [n, count]."""
     absent = (places < 0) | np.isin(places, segment.gone)
     distances = np.where(absent, np.float32(np.inf), distances)
     numbers = np.where(absent, -1, segment.numbers[places])
@@ -118,10 +120,13 @@ def _drop_removed(
 
 
 def open_segments(store: Store) -> list[Segment]:
-    """Return segments that hold all contents of the store's present state, in order; the last may lie in memory only.
+    """Return segments that hold all contents of the store's present state, in order; the last may be in memory only.
 
-    Files that are missing, damaged, or of whose contents too many have been removed are written again; so are contents that were
-    added since, once there are many.
+    Files that are missing or damaged are written again, as are files with too many removed contents. Contents that were added
+    since are written once there are more than `MIN_CHANGED_CONTENTS`.
+
+    Raises:
+        UserError: A vector in the database is damaged, or the disk is full.
     """
     removed = removed_contents(store)
     named = _list_segment_files(store)
@@ -151,7 +156,7 @@ def open_segments(store: Store) -> list[Segment]:
 
 
 def _write_tail(store: Store, segments: list[Segment], after: int, count: int) -> list[Segment]:
-    """Write the contents that are in no file yet, at least `count`; small files at the end are joined with them."""
+    """Write the contents after number `after`, `count` or more; small files at the end are merged with them."""
     segments = list(segments)
     while segments and segments[-1].ntotal <= 2 * count and segments[-1].ntotal + count <= MAX_SEGMENT_CONTENTS:
         joined = segments.pop()
@@ -160,7 +165,7 @@ def _write_tail(store: Store, segments: list[Segment], after: int, count: int) -
 
 
 def forget_files(folder: Path, pattern: str, digests: set[str]) -> None:
-    """Remove the files of a pattern whose names end with none of these digests."""
+    """Remove the files that match a pattern, except those whose names end with one of these digests."""
     for path in folder.glob(pattern):
         if path.stem.rpartition("-")[2] not in digests:
             with suppress(OSError):  # Windows keeps what another process has mapped: the next change removes it
@@ -168,7 +173,14 @@ def forget_files(folder: Path, pattern: str, digests: set[str]) -> None:
 
 
 def write_index(index: faiss.Index, folder: Path, name: str) -> str:
-    """Write an index as `<name>-<digest>.faiss` and return the digest."""
+    """Write a Faiss index as `<name>-<digest>.faiss`.
+
+    Returns:
+        The digest: the first 16 hexadecimal digits of the file's SHA-256.
+
+    Raises:
+        UserError: The disk is full.
+    """
     content = faiss.serialize_index(index)
     digest = _shorten(hashlib.sha256(content.data).digest())
     with whole_file(folder / f"{name}-{digest}.faiss") as temporary:
@@ -177,7 +189,7 @@ def write_index(index: faiss.Index, folder: Path, name: str) -> str:
 
 
 def open_intact_index(path: Path) -> faiss.Index | None:
-    """Map an index from disk; None where the file is missing, or its bytes are not those that its name tells of."""
+    """Map a Faiss index from disk; None if the file is missing or does not have the digest in its name."""
     try:
         if path.stem.rpartition("-")[2] != _shorten(digest_of(path)):
             return None
@@ -191,19 +203,19 @@ def _shorten(digest: bytes) -> str:
 
 
 def _list_segment_files(store: Store) -> list[tuple[int, int, Path]]:
-    """Number before the first content, of the last one, and path of each file of a state since which removals are recorded."""
+    """Return (number before the range, last number, path) of each file since which all removals are recorded."""
     first, now = recorded_from(store), count_changes(store)
     named = [(path, match) for path in store.folder.glob("vectors-*.faiss") if (match := FILE_NAME.fullmatch(path.name))]
     return [(int(match[2]) - 1, int(match[3]), path) for path, match in named if first <= int(match[1]) <= now]
 
 
 def _find_files_after(named: Sequence[tuple[int, int, Path]], after: int) -> list[Path]:
-    """The files of the contents that follow, the one that reaches farthest first."""
+    """Return the files whose range starts right after number `after`, the longest range first."""
     return [path for begin, _, path in sorted(named, key=lambda file: -file[1]) if begin == after]
 
 
 def _open_segment(path: Path, removed: NDArray[np.int64], dimensions: int) -> Segment | None:
-    """The file as a segment; None where it is damaged or too much of it has been removed."""
+    """Open a file as a segment; None if it is damaged or too many of its contents have been removed."""
     mapped = open_intact_index(path)
     match = FILE_NAME.fullmatch(path.name)
     if mapped is None or match is None or mapped.d != dimensions:
@@ -216,7 +228,7 @@ def _open_segment(path: Path, removed: NDArray[np.int64], dimensions: int) -> Se
 
 
 def _write_segments(store: Store, after: int, until: int | None) -> list[Segment]:
-    """Write the contents numbered from `after` + 1 to `until` as files."""
+    """Write the contents numbered from `after` + 1 to `until` as segments; None for no end."""
     segments: list[Segment] = []
     while True:
         part = _load_segment(store, after, MAX_SEGMENT_CONTENTS, until)
@@ -234,7 +246,7 @@ def _write_segments(store: Store, after: int, until: int | None) -> list[Segment
 
 
 def _load_segment(store: Store, after: int, most: int, until: int | None = None) -> Segment:
-    """At most `most` contents numbered from `after` + 1 to `until`."""
+    """Load the first `most` contents numbered from `after` + 1 to `until` into memory; None for no end."""
     index = faiss.IndexIDMap(faiss.IndexFlatL2(store.dimensions))
     for numbers, vectors in _take_first(stored_vectors(store, after, until), most):
         index.add_with_ids(vectors, numbers)
@@ -243,6 +255,7 @@ def _load_segment(store: Store, after: int, most: int, until: int | None = None)
 
 
 def _read_numbers(index: Any) -> NDArray[np.int64]:
+    """Return the ids of a Faiss IndexIDMap, int64 [n]."""
     numbers: NDArray[np.int64] = faiss.vector_to_array(index.id_map)
     return numbers
 

@@ -1,7 +1,7 @@
-"""What is known of the references: files, their contents' hashes and vectors, in one SQLite database.
+"""The references of an index in one SQLite database: files, and the hashes and vectors of their contents.
 
-SQLite's transactions are what survives a kill at any moment; the Faiss file beside it (`search.py`) is made from it and can be
-made again.
+SQLite's transactions survive a kill at any moment. The Faiss files beside the database (`segments.py`, `codes.py`) are derived
+from it and can be written again.
 """
 
 import hashlib
@@ -22,9 +22,9 @@ from data.errors import UserError
 from data.files import open_regular
 
 DATABASE = "references.sqlite"
-MIN_FREE_BYTES = 2**18  # bytes; with less, what SQLite calls an error of the disk is a full one
-LOCK_TIMEOUT_SECONDS = 60.0  # seconds for another process that is writing
-ROWS_PER_READ = 4096
+MIN_FREE_BYTES = 2**18  # with less free space, an I/O error of SQLite is reported as a full disk
+LOCK_TIMEOUT_SECONDS = 60.0  # how long to wait for another process that is writing
+ROWS_PER_READ = 4096  # vectors read from the database at once
 MAX_CONTENT_NUMBER = 2**63 - 1  # the highest that SQLite gives
 SCHEMA = (
     "CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
@@ -101,14 +101,17 @@ def open_store(folder: Path, identity: str, dimensions: int, replace: bool = Fal
     """Open an index, or make a new one.
 
     Args:
-        folder: where the index lies.
-        identity: a digest of everything that makes the vectors (`Extractor.identity`).
-        dimensions: of the vectors.
-        replace: empty an index that was made with another extractor.
-        new: make the index where there is none.
+        folder: The index folder.
+        identity: Digest of everything that determines the vectors (`Extractor.identity`).
+        dimensions: Number d of dimensions of the vectors.
+        replace: Empty the index if it was made with another extractor.
+        new: Create the index if there is none.
+
+    Yields:
+        The open index.
 
     Raises:
-        UserError: the index cannot be used, is missing, or was made with another extractor; or the disk is full.
+        UserError: The index cannot be used, is missing, or was made with another extractor; or the disk is full.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -131,10 +134,10 @@ def open_store(folder: Path, identity: str, dimensions: int, replace: bool = Fal
 
 @contextmanager
 def open_known_store(folder: Path) -> Iterator[Store]:
-    """Open an index that is there, whatever network its vectors come from: for what needs none.
+    """Open an existing index without the network that its vectors come from, for work that needs no network.
 
     Raises:
-        UserError: it cannot be used.
+        UserError: There is no index, or it cannot be used.
     """
     try:
         address = (folder / DATABASE).absolute().as_uri()  # file:///C:/… on Windows
@@ -144,13 +147,13 @@ def open_known_store(folder: Path) -> Iterator[Store]:
         passing = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
         if isinstance(error, sqlite3.DatabaseError) and getattr(error, "sqlite_errorcode", 0) & 0xFF in passing:
             raise _unusable_error(folder / DATABASE, error) from error
-        raise UserError(f"{folder / DATABASE} is not an index that can be used ({error}).") from error
+        raise UserError(f"{folder / DATABASE} is not an index that can be used ({error}). Make an index with --add.") from error
     with open_store(folder, identity, dimensions, new=False) as store:
         yield store
 
 
 def _unusable_error(path: Path, error: sqlite3.DatabaseError | UnicodeDecodeError) -> UserError:
-    """What to do depends on who is to blame: the disk, the file's surroundings, or the file."""
+    """Return the error with the remedy for its cause: a full disk, another process, missing rights, or a damaged file."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF  # the lowest byte is the primary code
     lacks_room = code == sqlite3.SQLITE_IOERR and shutil.disk_usage(path.parent).free < MIN_FREE_BYTES
     if code == sqlite3.SQLITE_FULL or lacks_room:
@@ -167,7 +170,7 @@ def _unusable_error(path: Path, error: sqlite3.DatabaseError | UnicodeDecodeErro
 
 
 def contents_of(store: Store, digests: Iterable[bytes]) -> dict[bytes, int]:
-    """The number of each content that the index holds, by its digest."""
+    """Return the numbers of those contents that the index holds, by digest."""
     find = "SELECT content FROM contents WHERE digest = ?"
     found = {digest: store.database.execute(find, (digest,)).fetchone() for digest in digests}
     return {digest: int(row[0]) for digest, row in found.items() if row}
@@ -221,7 +224,7 @@ def names_below(folder: PurePath) -> tuple[bytes, bytes]:
 
 
 def stored_files(store: Store) -> dict[Path, bytes]:
-    """Every file and its content's digest."""
+    """Return every file with the SHA-256 of its content, ordered by path."""
     found = store.database.execute("SELECT path, digest FROM files JOIN contents USING (content) ORDER BY path")
     return {Path(os.fsdecode(path)): digest for path, digest in found}
 
@@ -234,7 +237,7 @@ def digests_of_files(store: Store, paths: Iterable[Path]) -> dict[Path, bytes]:
 
 
 def files_of_content(store: Store, content: int) -> list[Path]:
-    """The files that hold this content; none when it has been removed since."""
+    """Return the files with this content, ordered by path; empty if it has been removed since."""
     found = store.database.execute("SELECT path FROM files WHERE content = ? ORDER BY path", (int(content),))
     return [Path(os.fsdecode(path)) for (path,) in found]
 
@@ -304,12 +307,12 @@ def stored_vectors(
     """Yield blocks of content numbers [m] and vectors [m, d] of readable contents, in the order of their numbers.
 
     Args:
-        store: the index.
-        after: only contents with higher numbers than this,
-        until: up to this one; None for no end.
+        store: The open index.
+        after: Number before the range: only contents with higher numbers are read.
+        until: Last number of the range; None for no end.
 
     Raises:
-        UserError: a vector is damaged; names the first such file.
+        UserError: A vector is damaged; the message names its first file.
     """
     find = (
         "SELECT content, vector, checksum FROM contents "
@@ -339,7 +342,7 @@ def _compute_checksum(vector: bytes | None) -> int | None:
 
 
 def count_changes(store: Store) -> int:
-    """How often the index was changed: names the state that a Faiss file was made from."""
+    """Return how many times the index was changed; the number identifies the state that a Faiss file was made from."""
     number = _read_about(store.database, "changes")
     if not number.isdecimal():
         raise sqlite3.DatabaseError(f"its number of changes is {number!r}")

@@ -1,7 +1,7 @@
 """Local features of a picture, and what they would be in its mirror image or negative.
 
 SIFT (Lowe 2004) with the square root of its L1-normalised histograms (RootSIFT, Arandjelović and Zisserman 2012). A mirror image
-or a negative need not be looked at again: mirroring reverses the rows of the 4 × 4 cells and the direction of the 8 angles,
+or a negative needs no second detection: mirroring reverses the rows of the 4 × 4 cells and the direction of the 8 angles,
 a negative turns every gradient by 180°, with it the orientation, and with that the grid of cells.
 """
 
@@ -12,10 +12,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-MAX_SIDE = 400  # pixels, to which larger pictures are reduced
+MAX_SIDE = 400  # pixels of the longer side; larger pictures are reduced to it
 MAX_FEATURES = 600  # features of a picture, the strongest ones
-MIN_CONTRAST = 0.02  # half of SIFT's default: edited copies are often pale or blurred
-CELLS, ANGLES = 4, 8
+MIN_CONTRAST = 0.02  # SIFT's contrast threshold, half of its default: edited copies are often pale or blurred
+CELLS, ANGLES = 4, 8  # a SIFT histogram has 4 × 4 cells with 8 angles each
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,10 @@ class Features:
     """Local features of one picture.
 
     Attributes:
-        points: [n, 2] float32, x and y in pixels of the reduced picture.
-        histograms: [n, 128], SIFT's own; whole numbers, a quarter of the descriptors' size.
-        width: of the reduced picture, pixels.
-        height: of the reduced picture, pixels.
+        points: float32 [n, 2], x and y in pixels of the reduced picture.
+        histograms: uint8 [n, 128], SIFT's histograms; they need a quarter of the descriptors' memory.
+        width: Width of the reduced picture in pixels.
+        height: Height of the reduced picture in pixels.
     """
 
     points: NDArray[np.float32]
@@ -56,7 +56,14 @@ class Features:
 
 
 def local_features(pixels: NDArray[np.uint8]) -> Features:
-    """Find the strongest features of a picture [h, w, 3]."""
+    """Find the strongest features of a picture.
+
+    Args:
+        pixels: uint8 [h, w, 3], RGB.
+
+    Returns:
+        At most `MAX_FEATURES` features of the picture, reduced to `MAX_SIDE` if it is larger.
+    """
     grey = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)
     scale = MAX_SIDE / max(grey.shape)
     if scale < 1:

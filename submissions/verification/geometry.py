@@ -1,4 +1,4 @@
-"""Do two pictures show the same thing in the same arrangement, and where?"""
+"""Whether two pictures share content in the same geometric arrangement, and where: a robust homography of local features."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from submissions.verification.features import Features
 
-MAX_DISTANCE_RATIO = 0.85  # the nearest descriptor against the second nearest, as distances (Lowe's test)
-MIN_MATCHES = 8  # matches before a homography is fitted
+MAX_DISTANCE_RATIO = 0.85  # distance of the nearest descriptor over that of the second nearest (Lowe's ratio test)
+MIN_MATCHES = 8  # matching features needed to fit a homography
 MAX_REPROJECTION_ERROR = 4.0  # pixels of the reduced picture
-MIN_INLIERS = 10
-CERTAIN_INLIERS = 30  # inliers, with which no other change of the picture is tried
-MIN_SCALE, MAX_SCALE = 0.05, 20.0  # of lengths, query to reference
+MIN_INLIERS = 10  # features that must agree with the homography for two pictures to count as verified
+CERTAIN_INLIERS = 30  # with this many inliers, no further change of the picture is tried
+MIN_SCALE, MAX_SCALE = 0.05, 20.0  # length in the reference over length in the query, both exclusive
 Change = Literal["", "mirrored", "inverted", "mirrored and inverted"]
-Box = tuple[float, float, float, float]
+Box = tuple[float, float, float, float]  # left, top, right, bottom, as shares 0…1 of width and height
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,10 @@ class Evidence:
     """What two pictures share.
 
     Attributes:
-        inliers: features that one homography maps from the query to the reference.
-        change: what had to be undone: the query is a mirror image or a negative.
-        query_region: left, top, right, bottom of the shared part, as shares 0…1 of the query.
-        reference_region: the same of the reference.
+        inliers: Number of features that one homography maps from the query to the reference, at least MIN_INLIERS.
+        change: Change of the query that had to be undone; empty if it is neither a mirror image nor a negative.
+        query_region: Box of the shared part in the query.
+        reference_region: Box of the shared part in the reference.
     """
 
     inliers: int
@@ -42,7 +42,7 @@ class Views:
     """A picture as it is, as a mirror image and as a negative, to be compared with many others.
 
     Attributes:
-        picture: features of the picture as it is.
+        picture: Features of the unchanged picture.
     """
 
     picture: Features
@@ -59,12 +59,12 @@ class Views:
 
     @cached_property
     def own(self) -> NDArray[np.float32]:
-        """Descriptors [n, 128] of the picture as it is."""
+        """Descriptors float32 [n, 128] of the unchanged picture."""
         return self.picture.descriptors
 
     @cached_property
     def descriptors(self) -> NDArray[np.float32]:
-        """Those of the changed pictures [3 n, 128], one below the other."""
+        """Descriptors float32 [3 n, 128] of the three changed pictures, concatenated in the order of `changed`."""
         return np.concatenate([features.descriptors for _, features in self.changed])
 
 
@@ -72,11 +72,11 @@ def verify(query: Features | Views, reference: Features) -> Evidence | None:
     """Find the homography that most features agree on, for the picture as it is, its mirror image and its negative.
 
     Args:
-        query: features of one picture; its views, where it is compared with several.
-        reference: features of the other.
+        query: Features of one picture; pass its views if it is compared with several others, which saves work.
+        reference: Features of the other picture.
 
     Returns:
-        The best evidence; None where fewer than `MIN_INLIERS` features agree.
+        The evidence with the most inliers; None if fewer than `MIN_INLIERS` features agree.
     """
     views = query if isinstance(query, Views) else Views(query)
     picture, count = views.picture, len(views.picture.points)
@@ -126,7 +126,7 @@ def _fit_homography(
 
 
 def _match_descriptors(query: NDArray[np.float32], reference: NDArray[np.float32]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Rows of the query's features [n, 128] that pass the ratio test, and of the best match of each in the reference."""
+    """Return the rows of the query [n, 128] that pass the ratio test, and their matches' rows in the reference [m, 128]."""
     cosines = query @ reference.T
     best = cosines.argmax(axis=1)
     rows = np.arange(len(cosines))
@@ -138,7 +138,7 @@ def _match_descriptors(query: NDArray[np.float32], reference: NDArray[np.float32
 
 
 def _is_plausible(homography: NDArray[Any], points: NDArray[np.float32]) -> bool:
-    """Whether the map neither folds the picture nor shrinks it to a point or a line."""
+    """Return whether a homography [3, 3] neither folds the picture nor collapses it to a point or a line."""
     left, top = points.min(axis=0)
     right, bottom = points.max(axis=0)
     corners = np.array([[left, top], [right, top], [right, bottom], [left, bottom]], np.float64)
@@ -157,12 +157,13 @@ def _is_plausible(homography: NDArray[Any], points: NDArray[np.float32]) -> bool
 
 
 def _compute_aspect(corners: NDArray[np.float64]) -> float:
-    """The shorter side of a box over its longer one."""
+    """Return the shortest side of a quadrilateral [4, 2] over its longest."""
     sides = np.linalg.norm(np.roll(corners, -1, axis=0) - corners, axis=1)
     return float(sides.min() / sides.max())
 
 
 def _compute_area(corners: NDArray[np.float64]) -> float:
+    """Return the signed area of a polygon [n, 2], in square pixels (shoelace formula)."""
     x, y = corners.T
     return float(np.sum(x * np.roll(y, -1) - y * np.roll(x, -1)) / 2)
 
