@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from data.errors import UserError
-from data.files import open_regular
+from data.files import is_file, open_regular
 
 ARCHIVE_ENDINGS = (".zip", ".cbz", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".cbt")
 MAX_MEMBER_BYTES = 256 * 2**20  # bytes, unpacked
@@ -81,7 +81,7 @@ def is_archive(path: Path) -> bool:
 
 def find_archive(path: Path) -> Path | None:
     """Return the archive that contains a member's path; None if `path` is not inside an archive."""
-    return next((parent for parent in path.parents if is_archive(parent) and parent.is_file()), None)
+    return next((parent for parent in path.parents if is_archive(parent) and is_file(parent)), None)
 
 
 def list_archive(path: Path) -> Listing:

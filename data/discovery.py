@@ -7,11 +7,11 @@ from pathlib import Path
 
 from data.archives import is_archive, list_archive, read_bytes
 from data.errors import UserError
-from data.files import open_regular
+from data.files import is_file, open_regular
 from data.formats import IMAGE_ENDINGS, SIGNATURE_BYTES, detect_format
 from data.images import ImageSet
 
-NOT_A_PICTURE = "not a picture"
+NOT_A_PICTURE, CANNOT_BE_OPENED = "not a picture", "cannot be opened"
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def _walk(source: Path, excluded: set[str]) -> Iterator[tuple[Path, str | None]]
             path = Path(folder, name)
             if name.startswith("."):
                 yield path, "hidden"
-            elif is_archive(path) and path.is_file():
+            elif is_archive(path) and is_file(path):
                 yield from _walk_members(path)
             else:
                 yield path, _find_skip_reason(path)
@@ -127,14 +127,17 @@ def _walk(source: Path, excluded: set[str]) -> Iterator[tuple[Path, str | None]]
 
 
 def _find_skip_reason(path: Path) -> str | None:
-    if not path.is_file():
-        return "a broken link" if path.is_symlink() else "no regular file"
+    try:
+        if not path.is_file():
+            return "a broken link" if path.is_symlink() else "no regular file"
+    except OSError:
+        return CANNOT_BE_OPENED  # in a folder whose names can be read, but nothing else
     if path.suffix.lower() in IMAGE_ENDINGS:
         return None
     try:
         return None if detect_format(read_bytes(path, SIGNATURE_BYTES)) else NOT_A_PICTURE
     except (OSError, UserError):
-        return "cannot be opened"
+        return CANNOT_BE_OPENED
 
 
 def _walk_members(archive: Path) -> Iterator[tuple[Path, str | None]]:
@@ -161,4 +164,4 @@ def _find_member_reason(path: Path) -> str | None:
     try:
         return None if detect_format(read_bytes(path, SIGNATURE_BYTES)) else NOT_A_PICTURE
     except (OSError, UserError):
-        return "cannot be opened"
+        return CANNOT_BE_OPENED

@@ -78,6 +78,21 @@ def open_regular(path: Path) -> BufferedReader:
     return path.open("rb")
 
 
+def is_there(path: Path) -> bool:
+    """Whether a path leads to something; False also where one may not look, for which `Path.exists` raises PermissionError."""
+    return os.path.exists(path)  # noqa: PTH110
+
+
+def is_file(path: Path) -> bool:
+    """Whether a path leads to a regular file; False also where one may not look."""
+    return os.path.isfile(path)  # noqa: PTH113
+
+
+def is_link(path: Path) -> bool:
+    """Whether a path is a symbolic link; False also where one may not look."""
+    return os.path.islink(path)  # noqa: PTH114
+
+
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
     """Write a folder atomically: yield a temporary folder beside `path`, rename it on success, remove it on any error.

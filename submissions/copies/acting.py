@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
 from data.errors import UserError
+from data.names import text_of
 from submissions.copies.journal import Journal, Step, Way
 from submissions.copies.plan import PlanRow
 from submissions.copies.relocation import digest_of_file, relocate
@@ -116,13 +117,13 @@ def undo(journal: Journal) -> Outcome:
 
 def _check_unchanged(row: PlanRow, kept_sha256: str, way: Way) -> None:
     file, kept = row.file, row.kept
-    if file.is_symlink() or kept.is_symlink():
-        raise LeftAloneError("a link")
-    if not file.is_file():
-        raise LeftAloneError("gone since the plan was made")
-    if not kept.is_file():
-        raise LeftAloneError(f"the file to keep instead, {kept}, is gone")
     try:
+        if file.is_symlink() or kept.is_symlink():
+            raise LeftAloneError("a link")
+        if not file.is_file():
+            raise LeftAloneError("gone since the plan was made")
+        if not kept.is_file():
+            raise LeftAloneError(f"the file to keep instead, {kept}, is gone")
         if file.samefile(kept):
             raise LeftAloneError("the same file on the disk as the kept one")
         if digest_of_file(file) != row.sha256:
@@ -132,7 +133,7 @@ def _check_unchanged(row: PlanRow, kept_sha256: str, way: Way) -> None:
         if way == "hardlink" and file.stat().st_dev != kept.stat().st_dev:
             raise LeftAloneError("on another disk than the kept file, which a hard link cannot reach")
     except OSError as error:
-        raise LeftAloneError(f"cannot be looked at ({error.strerror or error})") from error
+        raise LeftAloneError(f"cannot be looked at ({_describe(error)})") from error
 
 
 def _choose_place(file: Path, way: Way, moved_to: Path) -> tuple[Path, Path | None]:
@@ -177,7 +178,15 @@ def _take_back(journal: Journal, step: Step, error: OSError) -> None:
             f"{place} cannot be written: the disk is full. {file} lies where it was; what was done before is in {journal.path}. "
             "Make room and give the same command again, or take everything back with --undo."
         ) from error
-    raise LeftAloneError(f"{error.strerror or error}") from error
+    if isinstance(error, PermissionError) and error.filename == os.fspath(file) and error.filename2 is None:
+        raise LeftAloneError(f"no right to remove it from its folder ({error.strerror})") from error
+    raise LeftAloneError(_describe(error)) from error
+
+
+def _describe(error: OSError) -> str:
+    """Return what went wrong, and with which path: it may be the file's, the kept one's or the new one's."""
+    where = error.filename2 or error.filename
+    return f"{error.strerror or error}" + (f": {text_of(Path(where))}" if isinstance(where, str) else "")
 
 
 def _make_link(file: Path, kept: Path, way: Way) -> None:
@@ -215,4 +224,4 @@ def _put_back(step: Step) -> None:
             raise UserError(
                 f"{file} cannot be put back: the disk is full. It lies at {place}; make room and undo again."
             ) from error
-        raise LeftAloneError(f"{error.strerror or error}") from error
+        raise LeftAloneError(_describe(error)) from error

@@ -1,7 +1,6 @@
 """Facts of a picture file that matter when choosing which copy to keep: size, format, date, sharpness."""
 
 import io
-import os
 import warnings
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,6 +14,7 @@ from PIL import ExifTags, Image
 from data.archives import find_archive, read_bytes
 from data.decode import decode_rgb
 from data.errors import ImageError, UserError
+from data.files import is_link, is_there
 from data.formats import SIGNATURE_BYTES, detect_format, readable_formats
 
 MEASURED_SIDE = 256  # pixels of the long side at which sharpness and flatness are measured
@@ -56,12 +56,12 @@ class Facts:
 
 def picture_facts(path: Path) -> Facts:
     """Read what there is to know of a picture; of one that cannot be read, its size and date only."""
-    archive = find_archive(path) if not path.exists() else None
+    archive = find_archive(path) if not is_there(path) else None
     try:
         state = (archive or path).stat()
         content = read_bytes(path)
     except (OSError, UserError):
-        return Facts(path, 0, 0, 0, 0, "", 0, "", 0.0, False, path.is_symlink(), archive is not None)
+        return Facts(path, 0, 0, 0, 0, "", 0, "", 0.0, False, is_link(path), archive is not None)
     width, height, taken, tags = _read_header(content)
     sharpness, flat = _measure_content(content)
     form = detect_format(content[:SIGNATURE_BYTES]) or ""
@@ -76,7 +76,7 @@ def picture_facts(path: Path) -> Facts:
         form=form,
         sharpness=sharpness,
         flat=flat,
-        linked=archive is None and os.path.islink(path),  # noqa: PTH114 - a plain question
+        linked=archive is None and is_link(path),
         archived=archive is not None,
     )
 

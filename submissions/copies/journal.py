@@ -47,14 +47,20 @@ class Journal:
         """Open a journal, creating it if it is new.
 
         Raises:
-            UserError: when the file is not a journal.
+            UserError: when the file is not a journal, or may not be written.
         """
         self.path = path
         self.steps: dict[int, Step] = {}
         self.states: dict[int, State] = {}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._read()
-        self._file = path.open("ab", buffering=0)  # nothing is left to be written when it is closed on a full disk
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._read()
+            self._file = path.open("ab", buffering=0)  # nothing is left to be written when it is closed on a full disk
+        except PermissionError as error:
+            raise UserError(
+                f"{path} cannot be written ({error.strerror}), and no step is carried out unrecorded. Nothing has been touched: "
+                "make its folder writable."
+            ) from error
 
     def begin(self, way: Way, file: Path, place: Path, kept: Path, sha256: str, note: Path | None = None) -> Step:
         """Record a step before it is done, and return it."""

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from data.archives import find_archive
 from data.errors import UserError
-from data.files import open_regular, whole_file
+from data.files import is_link, is_there, open_regular, whole_file
 from submissions.copies.facts import Facts
 from submissions.copies.keeping import KeepRule, choose_kept
 
@@ -197,9 +197,9 @@ def _parse_facts(file: Path, line: dict[str, str]) -> Facts | None:
     except ValueError:
         return None
     width, height, size, modified = numbers
-    archived = not file.exists() and find_archive(file) is not None
+    archived = not is_there(file) and find_archive(file) is not None
     taken, form = line.get("taken") or "", line.get("format") or ""
-    return Facts(file, width, height, size, modified, taken, 0, form, sharpness, False, file.is_symlink(), archived)
+    return Facts(file, width, height, size, modified, taken, 0, form, sharpness, False, is_link(file), archived)
 
 
 def _check_rows(path: Path, rows: list[PlanRow]) -> None:

@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from urllib.parse import quote
 
-from data.files import write_text
+from data.files import is_there, write_text
 
 
 def find_trash(file: Path, spare: Path) -> Path:
@@ -14,13 +14,13 @@ def find_trash(file: Path, spare: Path) -> Path:
 
     Args:
         file: An existing file.
-        spare: Folder to use if the system has no trash that is a plain folder.
+        spare: Folder to use if the system has no trash that is a plain folder and that the user may write to.
     """
     if sys.platform == "win32":
         return spare
     home = Path.home() / ".Trash" if sys.platform == "darwin" else _find_home_trash()
-    device = file.lstat().st_dev
-    if _find_device(home) == device:
+    device, there = file.lstat().st_dev, next(folder for folder in (home, *home.parents) if is_there(folder))
+    if there.stat().st_dev == device and os.access(there, os.W_OK):
         return home
     if sys.platform == "darwin":
         return spare
@@ -49,8 +49,3 @@ def write_note(note: Path, file: Path) -> None:
 
 def _find_home_trash() -> Path:
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "Trash"
-
-
-def _find_device(folder: Path) -> int:
-    there = next(parent for parent in (folder, *folder.parents) if parent.exists())
-    return there.stat().st_dev

@@ -266,7 +266,7 @@ def test_without_the_right_to_delete_everything_stays(album: Path, way: Way, mon
         patched.setattr(Path, "unlink", denied)
         outcome = apply(album, plan_of(album), way)
     assert [path.name for path in outcome.done] == ["small.jpg"] * 2
-    assert [reason for _, reason in outcome.left] == ["Permission denied"] * 2
+    assert [reason for _, reason in outcome.left] == ["no right to remove it from its folder (Permission denied)"] * 2
     undone(album)
     assert tree(album) == before and len(list(album.parent.rglob("copy*.jpg"))) == 2
 
