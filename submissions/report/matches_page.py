@@ -1,7 +1,7 @@
 """A page of matches and groups of copies, with pictures, that a browser opens from disk."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,23 +57,22 @@ def write_matches_page(
     """
     best = matches.pairs[:MAX_MATCHES]
     with whole_folder(folder) as temporary:
-        queries = _thumbnails(temporary, [match.query for match in best], "q")
-        references = _thumbnails(temporary, [match.reference for match in best], "r")
+        files = {file for match in best for file in (match.query, match.reference)}
+        thumbnails = _make_thumbnails(temporary, files | {row.file for row in rows if row.group <= MAX_GROUPS})
         above = _folder([match.query for match in best]), _folder([match.reference for match in best])
         cards = [
             (
-                queries(str(match.query)),
-                references(str(match.reference)),
+                thumbnails(str(match.query)),
+                thumbnails(str(match.reference)),
                 match,
                 text_of(match.query.relative_to(above[0])),
                 text_of(match.reference.relative_to(above[1])),
             )
             for match in best
         ]
-        members = _thumbnails(temporary, [row.file for row in rows if row.group <= MAX_GROUPS], "g")
         page = render(
             "matches.html.jinja",
-            groups=_group_cards(groups, rows, members) if groups else [],
+            groups=_group_cards(groups, rows, thumbnails) if groups else [],
             all_groups=len(groups.groups) if groups else 0,
             cuts=[(text_of(c.link.first), text_of(c.link.second), c) for c in groups.cuts[:MAX_MATCHES]] if groups else [],
             hubs=[(text_of(hub.files[0]), hub) for hub in groups.hubs[:MAX_MATCHES]] if groups else [],
@@ -112,9 +111,9 @@ def _facts(row: PlanRow) -> str:
     return f"{size}{', taken ' + facts.taken if facts.taken else ''}; {row.reason}"
 
 
-def _thumbnails(folder: Path, paths: list[Path], prefix: str) -> Thumbnails:
-    unique = sorted(set(paths))
-    return Thumbnails(folder / "images", ImageSet([str(path) for path in unique], unique), prefix)
+def _make_thumbnails(folder: Path, paths: Collection[Path]) -> Thumbnails:
+    ordered = sorted(paths)
+    return Thumbnails(folder / "images", ImageSet([str(path) for path in ordered], ordered), "p")
 
 
 def _folder(paths: list[Path]) -> Path:
