@@ -10,7 +10,8 @@ Usage: bash run_all.sh [--data DIR | --photos DIR] [--recipe FILE] [--run DIR] [
   --data DIR      a folder in the ISC2021 layout: training_images/ reference_images/ query_images/
                   and, to be scored, public_ground_truth.csv
   --photos DIR    any folder of pictures: split into training, references and queries, with edited copies
-  --recipe FILE   what to train and how (default: recipes/sample.yaml)
+  --recipe FILE   what to train and how (default: recipes/finetune.yaml, which starts from the descriptor that ships with the
+                  project; for the sample recipes/sample.yaml, which learns from nothing)
   --run DIR       folder of the results (default: runs/<name of the data>)
   --scale SHARE   for a quick trial: this share of the recipe's classes, and at most 2 epochs per stage, such as 0.001
   --help          this text
@@ -62,6 +63,7 @@ run_step() {
   [ "$code" -eq 0 ] || exit "$code"
 }
 
+kind=finetune
 if [ -n "$photos" ]; then
   [ -d "$photos" ] || fail "$photos is not a folder. Give a folder of pictures."
   name=$(basename "$(cd "$photos" && pwd)")
@@ -70,10 +72,12 @@ if [ -n "$photos" ]; then
 elif [ -z "$data" ] && [ -n "$run" ] && [ -f "$run/run.json" ]; then
   :  # an existing run records its data set
 elif [ -z "$data" ]; then
-  data=runs/data/sample
+  data=runs/data/sample kind=sample
   run_step make_data --output "$data"
 fi
 [ -n "$run" ] || run=runs/$(basename "$data")
+
+if [ -z "$recipe" ] && [ ! -f "$run/run.json" ]; then recipe=$here/recipes/$kind.yaml; fi
 
 run_step 00_augment ${data:+--data "$data"} --run "$run" ${recipe:+--recipe "$recipe"} ${scale:+--scale "$scale"}
 for name in 01_train 02_embed 03_ensemble 04_normalize 05_submit 06_score; do

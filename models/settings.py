@@ -8,6 +8,7 @@ from pydantic import Field, PositiveFloat, model_validator
 from augmentations.settings import AugmentationSettings, EditFamily, Table
 from data.settings import Settings
 from models.objectives.settings import PAIRWISE, ArcFaceSettings, KoleoSettings, ObjectiveChoice, SvmaxSettings
+from models.shipped import SHIPPED
 
 MIXABLE = ("arcface", "softmax", "infonce")  # objectives that images of two classes at once go with
 MIN_IMAGE_SIZE, MAX_IMAGE_SIZE = 16, 8192  # pixels per side
@@ -18,8 +19,9 @@ class DescriptorSettings(Settings):
 
     Attributes:
         backbone: A model name of timm, or `hf-hub:owner/name`.
-        weights: "none", "pretrained" (timm's own) or a local .pth, .pt, .tar or .safetensors file: a backbone's, or a whole
-            descriptor's, of which the backbone's are taken.
+        weights: "none"; "pretrained" (timm's own); or a local .pth, .pt, .tar or .safetensors file: a backbone's, or a whole
+            descriptor's, whose projection and p are taken too if they have the same shape. `FILE#NAME` is a member of a joined
+            descriptor, `shipped#NAME` one of that which ships with the project.
         dimensions: Dimension of the vector; None omits the linear layer, so that the vector is the pooled one (MultiGrain).
         pooling_exponent: GeM's p, or its initial value if it is trained.
         train_pooling_exponent: Whether p is trained.
@@ -319,7 +321,7 @@ class FileModelSettings(Settings):
 
     Attributes:
         kind: "file".
-        file: Where it is.
+        file: Where it is; "shipped" is the descriptor that ships with the project.
         embedding: Of this model; None for the recipe's.
     """
 
@@ -335,7 +337,7 @@ class FileModelSettings(Settings):
     @property
     def weights_file(self) -> Path:
         """The file itself."""
-        return self.file
+        return SHIPPED if self.file == Path("shipped") else self.file
 
     def what_trains(self) -> dict[str, Any]:
         """The settings that its checkpoint depends on, beside the file's content."""
@@ -405,8 +407,7 @@ class ModelSettings(Settings):
     @property
     def weights_file(self) -> Path | None:
         """The local weights file that training starts from; None if there is none."""
-        weights = self.descriptor.weights
-        return Path(weights) if is_local(weights) else None
+        return weights_path(self.descriptor.weights)[0]
 
     def edits_of(self, stage: StageSettings, intensity: float) -> AugmentationSettings:
         """Return the settings of a stage's edits at an intensity, 0…1."""
@@ -484,6 +485,15 @@ class ModelSettings(Settings):
 
 
 WEIGHTS_SUFFIXES = (".pth", ".pt", ".tar", ".safetensors")
+
+
+def weights_path(weights: str) -> tuple[Path | None, str | None]:
+    """The file that `weights` names, and the member in it; None for "none", "pretrained" and what is no weights file."""
+    if is_local(weights):  # whose name may hold a "#" itself
+        return Path(weights), None
+    name, _, member = weights.rpartition("#")
+    path = SHIPPED if name == "shipped" else Path(name)
+    return (path, member) if is_local(path.name) else (None, None)
 
 
 def is_local(weights: str) -> bool:

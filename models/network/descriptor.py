@@ -3,13 +3,11 @@
 import difflib
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
 import timm
 import torch
 from timm.models import is_model_in_modules
-from timm.models.vision_transformer import VisionTransformer, checkpoint_filter_fn
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -18,9 +16,9 @@ from data.errors import UserError
 from models.device import report_lack_of_memory
 from models.network.base import ImageDescriptor
 from models.network.pooling import GeM
-from models.network.weights_file import read_weights_file, state_of, without_prefixes
+from models.network.start import load_start
 from models.network.whitening import Whitening, whiten
-from models.settings import DescriptorSettings, is_local
+from models.settings import DescriptorSettings
 
 TOKENS = ("vision_transformer", "deit")  # timm's modules of ViTs that take images of any size
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -36,7 +34,7 @@ class Descriptor(ImageDescriptor):
 
     Args:
         settings: The architecture.
-        load_weights: Whether the backbone starts from settings.weights; otherwise from random weights.
+        load_weights: Whether it starts from settings.weights; otherwise from random weights.
 
     Raises:
         UserError: timm cannot build the backbone, or its weights cannot be fetched or read.
@@ -64,6 +62,8 @@ class Descriptor(ImageDescriptor):
         published: dict[str, Any] = getattr(self.backbone, "pretrained_cfg", None) or self.backbone.default_cfg
         self.mean = settings.mean or tuple(published.get("mean", IMAGENET_MEAN))
         self.std = settings.std or tuple(published.get("std", IMAGENET_STD))
+        if load_weights and settings.weights not in ("none", "pretrained"):
+            load_start(self, self.backbone, settings.weights)
 
     def forward(self, images: Tensor, raw: bool = False) -> Tensor:
         """Return unit vectors [n, d], or with `raw` the embeddings before whitening and normalisation.
@@ -198,10 +198,6 @@ def _build_backbone(settings: DescriptorSettings, load_weights: bool) -> Any:
             "download them elsewhere and name the local file (`weights: path/to/file.safetensors` in the recipe), or train from "
             "`weights: none`."
         ) from error
-    if load_weights and is_local(settings.weights):
-        _load_local(backbone, Path(settings.weights))
-    elif settings.weights not in ("none", "pretrained") and not is_local(settings.weights):
-        raise UserError(f"weights: {settings.weights!r}; expected none, pretrained, or a .pth, .pt or .safetensors file.")
     return backbone
 
 
@@ -218,16 +214,3 @@ def _model_args(settings: DescriptorSettings) -> dict[str, Any]:
 def _takes_last_map(settings: DescriptorSettings) -> bool:
     """Whether the backbone is one of timm's feature extractors, of whose maps the last is taken."""
     return bool((settings.model_args or {}).get("features_only"))
-
-
-def _load_local(backbone: nn.Module, path: Path) -> None:
-    state = without_prefixes(state_of(read_weights_file(path), path))
-    if isinstance(backbone, VisionTransformer):  # DINO's and DINOv2's own names, position embeddings of another size
-        state = checkpoint_filter_fn(dict(state), backbone)
-    own = backbone.state_dict()
-    fitting = {key: value.float() for key, value in state.items() if key in own and value.shape == own[key].shape}
-    if len(fitting) < len(own):
-        missing = next(key for key in own if key not in fitting)
-        if len(fitting) < 0.9 * len(own):
-            raise UserError(f"{path} matches only {len(fitting)} of the backbone's {len(own)} tensors; {missing!r} is missing.")
-    backbone.load_state_dict(fitting, strict=False)

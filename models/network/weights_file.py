@@ -1,17 +1,17 @@
 """Weights by name from a file that anybody made: read without running what it may hold."""
 
 import argparse
+import json
 import pickle
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
 from data.errors import UserError
-
-PREFIXES = ("module.", "backbone.")  # of data parallel training, and of a backbone within a descriptor
 
 
 def read_weights_file(path: Path) -> dict[str, Any]:
@@ -55,9 +55,22 @@ def state_of(content: dict[str, Any], path: Path) -> dict[str, Tensor]:
     return state
 
 
-def without_prefixes(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The backbone's weights under their own names, where they stand in a descriptor's or a data-parallel network's."""
-    for prefix in PREFIXES:
-        inside = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
-        state = inside or state
-    return state
+def read_member_names(path: Path) -> list[str]:
+    """The names of the members that a file of this project joins, in their order; [] where it joins none.
+
+    Raises:
+        UserError: The description of the file is damaged.
+    """
+    if path.suffix != ".safetensors":
+        return []
+    with safe_open(path, framework="pt") as file:
+        description = (file.metadata() or {}).get("description")
+    if description is None:
+        return []
+    try:
+        about = json.loads(description)
+        members = about["descriptor"].get("members", [])
+        names = about["notes"].get("models", [])
+        return [str(names[number]) if number < len(names) else str(number) for number in range(len(members))]
+    except (ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
+        raise UserError(f"{path} has a damaged description ({error}). Name a checkpoint that this project wrote.") from error

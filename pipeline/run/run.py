@@ -16,7 +16,7 @@ from pipeline.run.paths import RunPaths
 from pipeline.run.recipe import Recipe, read_recipe, refuse_pca_after_whitening, scale_recipe
 
 RUNS = Path("runs")
-DEFAULT_RECIPE = Path(__file__).parents[2] / "recipes" / "sample.yaml"
+DEFAULT_RECIPE = Path(__file__).parents[2] / "recipes" / "finetune.yaml"
 
 
 @dataclass(frozen=True)

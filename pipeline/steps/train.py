@@ -28,7 +28,7 @@ def train(run: Run, name: str, roles: TrainingRoles) -> None:
         check_backbone(model.descriptor.backbone)
     settings = run.recipe.models[name]
     if isinstance(settings, FileModelSettings):
-        checkpoint = load_descriptor(settings.file)
+        checkpoint = load_descriptor(settings.weights_file)
         path = run.checkpoint(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         save_descriptor(path, checkpoint.descriptor, checkpoint.image_size, checkpoint.notes)

@@ -1,0 +1,69 @@
+"""The weights that a training starts from: a backbone's, or those of a whole descriptor of the same shape."""
+
+from pathlib import Path
+
+from timm.models.vision_transformer import VisionTransformer, checkpoint_filter_fn
+from torch import Tensor, nn
+
+from data.errors import UserError
+from models.network.base import ImageDescriptor
+from models.network.weights_file import read_member_names, read_weights_file, state_of
+from models.settings import weights_path
+
+PREFIXES = ("module.", "backbone.")  # of data parallel training, and of a backbone within a descriptor
+LEAST_SHARE = 0.9  # of the backbone's tensors; fewer are those of another backbone
+
+
+def load_start(descriptor: ImageDescriptor, backbone: nn.Module, weights: str) -> None:
+    """Load a backbone's weights from a file, and the projection and GeM's p too where the file holds those of the same shape.
+
+    Args:
+        descriptor: The whole descriptor, of which `backbone` is a part.
+        backbone: Its backbone.
+        weights: As in `DescriptorSettings.weights`: a file, "shipped", or either followed by `#` and a member's name.
+
+    Raises:
+        UserError: The file cannot be read, has no such member, or belongs to another backbone.
+    """
+    path, member = weights_path(weights)
+    if path is None:
+        raise UserError(f"weights: {weights!r}; expected none, pretrained, shipped#MEMBER, or a .pth, .pt or .safetensors file.")
+    state = _select_member(path, state_of(read_weights_file(path), path), member)
+    _load_backbone(backbone, _without_prefixes(state), path)
+    own = {name: value for name, value in descriptor.state_dict().items() if name.startswith(("projection.", "pooling."))}
+    if all(name in state and state[name].shape == value.shape for name, value in own.items()):
+        descriptor.load_state_dict({name: state[name].float() for name in own}, strict=False)
+
+
+def _select_member(path: Path, state: dict[str, Tensor], member: str | None) -> dict[str, Tensor]:
+    """The weights of one member of a joined descriptor; all of them where it is none."""
+    names = read_member_names(path)
+    if not names and member is None:
+        return state
+    if member not in names:
+        raise UserError(
+            f"{path} joins {', '.join(names)}: name one to start from, as in `weights: {path.name}#{names[0]}`."
+            if names
+            else f"{path} is one descriptor, without a member {member!r}: leave #{member} out."
+        )
+    prefix = f"members.{names.index(member)}."
+    return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+
+
+def _without_prefixes(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The backbone's weights under their own names, where they stand in a descriptor's or a data-parallel network's."""
+    for prefix in PREFIXES:
+        inside = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+        state = inside or state
+    return state
+
+
+def _load_backbone(backbone: nn.Module, state: dict[str, Tensor], path: Path) -> None:
+    if isinstance(backbone, VisionTransformer):  # DINO's and DINOv2's own names, position embeddings of another size
+        state = checkpoint_filter_fn(dict(state), backbone)
+    own = backbone.state_dict()
+    fitting = {key: value.float() for key, value in state.items() if key in own and value.shape == own[key].shape}
+    if len(fitting) < LEAST_SHARE * len(own):
+        missing = next(key for key in own if key not in fitting)
+        raise UserError(f"{path} matches only {len(fitting)} of the backbone's {len(own)} tensors; {missing!r} is missing.")
+    backbone.load_state_dict(fitting, strict=False)

@@ -1,0 +1,82 @@
+"""A training's start: a backbone alone, a whole descriptor, a member of a joined one."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from data.errors import UserError
+from models.network.checkpoint import save_descriptor
+from models.network.descriptor import Descriptor
+from models.network.joined import JoinedDescriptor
+from models.settings import DescriptorSettings, JoinedSettings, MemberSettings, weights_path
+from models.shipped import SHIPPED
+
+SETTINGS = DescriptorSettings(backbone="test_efficientnet", dimensions=16, pooling_exponent=2.5)
+
+
+def start(weights: str | Path, **changes: object) -> Descriptor:
+    torch.manual_seed(7)
+    return Descriptor(SETTINGS.model_copy(update={"weights": str(weights), "pooling_exponent": 3.0, **changes}))
+
+
+def equal(first: Descriptor, second: Descriptor, prefix: str) -> bool:
+    one, other = first.state_dict(), second.state_dict()
+    return all(torch.equal(value, other[name]) for name, value in one.items() if name.startswith(prefix))
+
+
+@pytest.fixture
+def joined(tmp_path: Path) -> tuple[Path, list[Descriptor]]:
+    members = [Descriptor(SETTINGS), Descriptor(SETTINGS)]
+    about = tuple(MemberSettings(descriptor=SETTINGS, image_size=32) for _ in members)
+    descriptor = JoinedDescriptor(JoinedSettings(members=about, dimensions=8), list(members))
+    save_descriptor(tmp_path / "joined.safetensors", descriptor, 32, {"models": ["small", "large"]})
+    return tmp_path / "joined.safetensors", members
+
+
+def test_a_whole_descriptor_brings_projection_and_exponent(tmp_path: Path) -> None:
+    source = Descriptor(SETTINGS)
+    save_descriptor(tmp_path / "c.safetensors", source, 32, {})
+    loaded = start(tmp_path / "c.safetensors")
+    assert all(equal(source, loaded, part) for part in ("backbone.", "projection.", "pooling."))
+
+
+def test_of_a_descriptor_with_other_dimensions_only_the_backbone_is_taken(tmp_path: Path) -> None:
+    source = Descriptor(SETTINGS)
+    save_descriptor(tmp_path / "c.safetensors", source, 32, {})
+    loaded, fresh = start(tmp_path / "c.safetensors", dimensions=8), start("none", dimensions=8)
+    assert equal(source, loaded, "backbone.") and equal(fresh, loaded, "pooling.") and equal(fresh, loaded, "projection.")
+
+
+def test_a_member_of_a_joined_descriptor(joined: tuple[Path, list[Descriptor]]) -> None:
+    path, members = joined
+    for name, member in zip(("small", "large"), members, strict=True):
+        loaded = start(f"{path}#{name}")
+        assert all(equal(member, loaded, part) for part in ("backbone.", "projection.", "pooling."))
+
+
+def test_a_joined_descriptor_asks_for_a_member(joined: tuple[Path, list[Descriptor]]) -> None:
+    path, _ = joined
+    with pytest.raises(UserError, match=r"joins small, large: name one to start from, as in `weights: joined\.safetensors#small`"):
+        start(path)
+    with pytest.raises(UserError, match="joins small, large: name one"):
+        start(f"{path}#huge")
+
+
+def test_a_single_descriptor_has_no_members(tmp_path: Path) -> None:
+    save_descriptor(tmp_path / "c.safetensors", Descriptor(SETTINGS), 32, {})
+    with pytest.raises(UserError, match=r"is one descriptor, without a member 'large': leave #large out"):
+        start(f"{tmp_path / 'c.safetensors'}#large")
+
+
+def test_what_is_no_file_is_refused() -> None:
+    with pytest.raises(UserError, match=r"weights: 'shiped'; expected none, pretrained, shipped#MEMBER"):
+        start("shiped")
+
+
+def test_names_of_weights(tmp_path: Path) -> None:
+    assert weights_path("none") == weights_path("pretrained") == (None, None)
+    assert weights_path("shipped#large") == (SHIPPED, "large")
+    odd = tmp_path / "a#b.safetensors"
+    assert weights_path(str(odd)) == (odd, None)
+    assert weights_path(f"{odd}#c") == (odd, "c")
