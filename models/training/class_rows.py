@@ -1,0 +1,92 @@
+"""The rows of the class matrix at the beginning of a stage: centroids of the backbone's own vectors, or a teacher's vectors."""
+
+from pathlib import Path
+
+from lightning_fabric import Fabric
+
+from augmentations.dataset import EditedImages
+from augmentations.settings import AugmentationSettings
+from data.cache import CachedImages
+from data.images import ImageSet
+from data.process import choose_workers
+from models.distributed import share_buffers
+from models.objectives.base import Objective
+from models.settings import ModelSettings, StageSettings
+from models.training.drip import EDITED_PER_CLASS, compute_centroids
+from models.training.learner import Learner
+from models.training.teacher import compute_prototypes, load_teacher_vectors
+
+
+def rebuild_class_rows(
+    settings: ModelSettings,
+    stage: StageSettings,
+    learner: Learner,
+    squares: CachedImages,
+    edited: EditedImages,
+    rows: list[int],
+    class_of: list[int],
+) -> None:
+    """Rebuild the rows that this process holds from the network's own centroids (ISC2021 paper, section 2.4).
+
+    Args:
+        settings: The model.
+        stage: The stage that begins.
+        learner: The network and the objective; an objective without a class matrix is left alone.
+        squares: All training images.
+        edited: The same images as the stage edits them.
+        rows: The images that the stage learns from.
+        class_of: Class of each training image.
+    """
+    matrix = learner.objective.class_matrix()
+    if matrix is None:
+        return
+    share_buffers(learner.descriptor)  # on CPUs each process gathers statistics of its own: rows must come from one network
+    own = [row for row in rows if class_of[row] in matrix.classes]
+    clean = EditedImages(squares, AugmentationSettings(family="none"), stage.image_size, edited.seed)
+    edits = EDITED_PER_CLASS if stage.centroid_edits is None else stage.centroid_edits
+    labels = [class_of[row] for row in own]
+    found, centroids = compute_centroids(
+        learner.descriptor, clean, edited, own, labels, 128, choose_workers(settings.workers), settings.precision, edits
+    )
+    matrix.set_prototypes(found, centroids)
+
+
+def freeze_class_rows(objective: Objective) -> None:
+    """Leave the rows of the class matrix, if there is one, as they are set."""
+    matrix = objective.class_matrix()
+    if matrix is not None:
+        matrix.parameter.requires_grad_(False)
+
+
+def take_teachers_rows(
+    settings: ModelSettings,
+    fabric: Fabric,
+    learner: Learner,
+    images: ImageSet,
+    folder: Path,
+    rows: list[int],
+    class_of: list[int],
+) -> None:
+    """Set the rows that this process holds to the teacher's vectors of the clean images.
+
+    Args:
+        settings: The model, which names the teacher.
+        fabric: The processes; the first embeds the images, once for all.
+        learner: The network, whose dimensions the teacher must have, and the objective.
+        images: All training images.
+        folder: The training's folder, where the vectors are kept.
+        rows: The images that the stage learns from.
+        class_of: Class of each training image.
+
+    Raises:
+        UserError: The teacher cannot be read, or has other dimensions.
+    """
+    matrix = learner.objective.class_matrix()
+    if matrix is None or settings.teacher is None:
+        return
+    with fabric.rank_zero_first():
+        vectors = load_teacher_vectors(
+            settings.teacher, images, learner.descriptor.dimensions, folder, choose_workers(settings.workers)
+        )
+    own = [row for row in rows if class_of[row] in matrix.classes]
+    matrix.set_prototypes(*compute_prototypes(vectors, own, [class_of[row] for row in own]))

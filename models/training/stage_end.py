@@ -1,0 +1,93 @@
+"""What a stage leaves: its rows of the curve, its checkpoint, and a report that warns where it went wrong."""
+
+import math
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from lightning_fabric import Fabric
+
+from data.files import whole_file
+from models.network.checkpoint import save_descriptor
+from models.network.descriptor import Descriptor
+from models.settings import ModelSettings, StageSettings
+from models.training.ceiling import clock_notice
+from models.training.classifier import save_classifier
+from models.training.curve import EpochRow, append_rows
+from models.training.files import stage_checkpoint
+from models.training.learner import Learner
+from models.training.state import Progress
+
+COLLAPSE_SHARE = 0.05  # of the way from the smallest possible mean singular value to the largest: below it vectors have collapsed
+
+
+def leave_out_stage(folder: Path, progress: Progress, fabric: Fabric) -> Progress:
+    """Copy the checkpoint of the stage before for a stage that would repeat it; return where training stands then."""
+    if fabric.global_rank == 0:
+        with whole_file(stage_checkpoint(folder, progress.stage + 1)) as temporary:
+            shutil.copyfile(stage_checkpoint(folder, progress.stage), temporary)
+    return Progress(progress.stage + 1, step=progress.step)
+
+
+def write_start(folder: Path, score: float | None, settings: ModelSettings, fabric: Fabric) -> None:
+    """Write the start's µAP as stage 0 of the curve, and report it: what comes after has to be better."""
+    if score is None or fabric.global_rank > 0:
+        return
+    size = settings.stages[0].image_size
+    append_rows(folder, [start_row(score, size)])
+    fabric.print(f"  the start: µAP on synthetic queries {score:.3f} at {size} px, before anything is learnt", flush=True)
+
+
+def start_row(score: float, image_size: int, warning: str = "") -> EpochRow:
+    """The curve's row of the weights that training starts from."""
+    return EpochRow(0, 0, 0, 0, 0.0, image_size, math.nan, 0.0, 0.0, 0.0, validation=score, ended_by="start", warning=warning)
+
+
+def write_stage(folder: Path, rows: list[EpochRow], learner: Learner, image_size: int) -> None:
+    """Write the end of the stage's curve, the checkpoint and, where the objective has one, the classifier."""
+    append_rows(folder, rows)
+    classifier = learner.objective.linear_classifier()
+    if classifier is not None:
+        save_classifier(folder, classifier)
+    write_checkpoint(folder, rows[-1], learner.descriptor, image_size)
+
+
+def write_checkpoint(folder: Path, last: EpochRow, descriptor: Descriptor, image_size: int) -> None:
+    """Write the weights, with what the stage's last epoch says of them."""
+    notes = {name: getattr(last, name) for name in ("stage", "classes", "loss", "ended_by", "validation")}
+    save_descriptor(stage_checkpoint(folder, last.stage), descriptor, image_size, notes)
+
+
+def report_end(last: EpochRow, stage: StageSettings, report: Callable[..., Any]) -> None:
+    """Report how a stage ended, and warn where the clock ended it."""
+    scored = "" if last.validation is None else f", µAP on synthetic queries {last.validation:.3f}"
+    report(f"  stage {last.stage}: {last.classes} classes, loss {last.loss:.2f}, ended by {last.ended_by}{scored}", flush=True)
+    if notice := clock_notice(stage, last.stage, last.epoch, last.ended_by):
+        report(f"  warning: {notice}", flush=True)
+
+
+def find_troubles(last: EpochRow, rows: list[dict[str, str]]) -> list[str]:
+    """Describe what a stage's end should warn of: vectors that collapse, and a stage that ends below an earlier one.
+
+    Args:
+        last: The stage's last epoch.
+        rows: The curve so far, as text.
+    """
+    troubles = []
+    lower, upper, spread = (last.logs.get(name) for name in ("singular_lower", "singular_upper", "mean_singular_value"))
+    if lower is not None and upper is not None and spread is not None and spread < lower + COLLAPSE_SHARE * (upper - lower):
+        troubles.append(
+            f"vectors collapse in stage {last.stage} (mean singular value {spread:.3f}; {lower:.3f} of equal ones, {upper:.3f} "
+            "at most): lower optimizer.learning_rate, begin with fewer classes and weaker edits, or use svmax."
+        )
+    before = [row for row in rows if int(row["stage"]) < last.stage and row["validation"]]
+    best = max(before, key=lambda row: float(row["validation"]), default=None)
+    if best is not None and last.validation is not None and last.validation < float(best["validation"]):
+        named = "the start" if best["stage"] == "0" else f"stage {best['stage']}"
+        troubles.append(
+            f"stage {last.stage} ends at a µAP of {last.validation:.3f}, below the {float(best['validation']):.3f} of {named}: "
+            "its class rows and edits were not learnt in its time, or what was known is lost. Give it more minutes, fewer "
+            "classes, a lower intensity, or a learning rate that falls (last_learning_rate_factor)."
+        )
+    return troubles
