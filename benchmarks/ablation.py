@@ -1,0 +1,299 @@
+"""What each part of the pipeline adds: short trainings from nothing that differ in one thing, and a run's vectors joined in other ways.
+
+    python benchmarks/ablation.py --trainings DIR --results ablation.json [--seeds 1] [--only NAME …] [--teacher FILE]
+    python benchmarks/ablation.py --run RUN --results ablation.json
+    python benchmarks/ablation.py --results ablation.json --plot ablation.png
+
+--trainings: every training sees the same number of images of DIR (ISC2021 layout), and is scored on DIR's queries as they are, which
+take part in neither training nor any choice. --run: the vectors of a finished run, in which one thing is changed. Results are kept
+in a file: a stopped benchmark goes on, and both parts are shown together.
+"""
+
+import argparse
+import copy
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from claim_rows.store import Store, open_store
+from rich.console import Console
+from rich.table import Table
+
+from data.ground_truth import GroundTruth, read_ground_truth
+from data.images import ImageSet
+from data.layout import IscFolder, open_isc_folder
+from models.inference.embed import embed_images
+from models.network.checkpoint import Checkpoint, load_descriptor
+from models.network.descriptor import Descriptor
+from models.settings import EmbeddingSettings, ModelSettings
+from models.training.trainer import train_model
+from pipeline.run.cli import report_errors
+from pipeline.run.run import Run, open_existing_run
+from submissions.ensemble.normalization import normalize_by_variant
+from submissions.ensemble.projection import fit_projection
+from submissions.ensemble.variant import Variant, read_choice
+from submissions.scoring.metrics import evaluate
+from submissions.vectors.files import Vectors, read_vectors
+
+OVERLAYS = 500  # training images that are pasted from, not trained on
+STEPS = 1600  # of every training, whatever its stages
+STAGES = ((500, 0.3, 40, 300), (2000, 0.5, 48, 500), (8000, 0.6, 48, 800))  # classes, intensity, pixels, steps
+ITERATIONS = 50  # steps of an epoch
+PAIRS = {"kind": "repeated", "copies": 2}
+Change = Callable[[dict[str, Any]], None]
+
+
+def describe_base() -> dict[str, Any]:
+    """The training that all others are compared with: drip ArcFace as the shipped networks began, in an eighth of the steps."""
+    stages = [
+        {"classes": classes, "intensity": intensity, "image_size": size, "epochs": steps // ITERATIONS}
+        for classes, intensity, size, steps in STAGES
+    ]
+    for stage in stages:
+        stage |= {"batch_size": 64, "iterations": ITERATIONS, "centroid_edits": 1}
+    stages[-1] |= {"last_learning_rate_factor": 0.01}
+    return {
+        "descriptor": {"backbone": "test_efficientnet", "dimensions": 256},
+        "extra_edits": True,
+        "precision": "bf16",
+        "workers": 1,
+        "optimizer": {"learning_rate": 2e-3, "class_learning_rate": 1e-2},
+        "scheduler": {"kind": "constant"},
+        "stages": stages,
+    }
+
+
+def _in_all_stages(**values: Any) -> Change:
+    def change(model: dict[str, Any]) -> None:
+        for stage in model["stages"]:
+            stage |= values
+
+    return change
+
+
+def _set(**values: Any) -> Change:
+    return lambda model: model.update(values)
+
+
+def _all_at_once(model: dict[str, Any]) -> None:
+    model["stages"] = [model["stages"][-1] | {"epochs": STEPS // ITERATIONS}]
+
+
+def _compare_pairs(objective: dict[str, Any], **values: Any) -> Change:
+    """An objective without class rows: all classes at once, two copies of each image in a batch of the same number of images."""
+
+    def change(model: dict[str, Any]) -> None:
+        _all_at_once(model)
+        model |= {"objective": objective, "sampling": PAIRS} | values
+
+    return change
+
+
+def _taught(teacher: Path) -> Change:
+    def change(model: dict[str, Any]) -> None:
+        model |= {"teacher": str(teacher)}
+        model["stages"][-1] |= {"class_rows": "teacher"}
+
+    return change
+
+
+def list_trainings(teacher: Path | None) -> dict[str, Change]:
+    """What is changed, by name; the first changes nothing."""
+    infonce = {"kind": "infonce", "temperature": 0.05}
+    changes: dict[str, Change] = {
+        "as it is": lambda model: None,
+        "all classes at once, not drip by drip": _all_at_once,
+        "without the extra edits": _set(extra_edits=False),
+        "intensity 0.6 from the beginning": _in_all_stages(intensity=0.6),
+        "48 px from the beginning": _in_all_stages(image_size=48),
+        "edits on squares, not in the images' own aspect": _set(aspect="square"),
+        "ArcFace without margin": _set(objective={"kind": "arcface", "margin": 0.0}),
+        "ArcFace and KoLeo (weight 0.1)": _set(koleo={"weight": 0.1}),
+        "moving average of the weights (0.998)": _set(weight_average=0.998),
+        "MixUp": _set(mix={"kind": "mixup"}),
+        "CutMix": _set(mix={"kind": "cutmix"}),
+        "InfoNCE": _compare_pairs(infonce),
+        "InfoNCE and KoLeo (weight 5; SSCD's objective)": _compare_pairs(infonce, koleo={"weight": 5.0}),
+        "contrastive with cross-batch memory (the winner's objective)": _compare_pairs({"kind": "contrastive", "memory": 8000}),
+    }
+    if teacher is not None:
+        changes["last stage towards a teacher's rows"] = _taught(teacher)
+    return changes
+
+
+def measure_trainings(store: Store, root: Path, seeds: int, only: Sequence[str], teacher: Path | None) -> None:
+    data = open_isc_folder(root)
+    classes = data.training.select(data.training.ids[:-OVERLAYS])
+    overlays = data.training.select(data.training.ids[-OVERLAYS:])
+    with tempfile.TemporaryDirectory() as folder:
+        for name, change in list_trainings(teacher).items():
+            if only and name not in only:
+                continue
+            model = copy.deepcopy(describe_base())
+            change(model)
+            about = {"part": "training", "data": root.name, "model": model}
+
+            def work(seed: int, model: dict[str, Any] = model, name: str = name) -> dict[str, float]:
+                print(f"{name}, seed {seed}", flush=True)
+                place = Path(folder) / f"{abs(hash(name))}-{seed}"
+                path = train_model(
+                    ModelSettings.model_validate(model),
+                    classes,
+                    overlays,
+                    place,
+                    Path(folder) / "cache",
+                    seed,
+                    None,
+                    name="ablation",
+                )
+                loaded = load_descriptor(path)
+                assert isinstance(loaded.descriptor, Descriptor)
+                return score(data, loaded)
+
+            store.measure(name, about, range(seeds), work)
+
+
+def score(data: IscFolder, loaded: Checkpoint) -> dict[str, float]:
+    """The data set's queries, as they are, with and without mirror images."""
+    truth, figures = read_truth(data), {}
+    for name, flip in (("", False), (" with mirror images", True)):
+        queries, references = (_embed(loaded, images, flip) for images in (data.query, data.reference))
+        figures[f"µAP{name}"] = evaluate(queries, references, truth)[0].micro_average_precision
+    return figures
+
+
+def read_truth(data: IscFolder) -> GroundTruth:
+    if data.ground_truth is None:
+        raise SystemExit(f"{data.root} has no public_ground_truth.csv to score against")
+    return read_ground_truth(data.ground_truth)
+
+
+def _embed(loaded: Checkpoint, images: ImageSet, flip: bool) -> Vectors:
+    blocks = list(embed_images(loaded, images, EmbeddingSettings(flip=flip, workers=1)))
+    return Vectors(images.ids, np.concatenate([b.vectors for b in blocks]), np.concatenate([b.unreadable for b in blocks]))
+
+
+def measure_run(store: Store, folder: Path) -> None:
+    run = open_existing_run(folder)
+    truth = read_truth(open_isc_folder(run.data))
+    chosen, _ = read_choice(run.paths.choice)
+    for name, variant in list_variants(chosen, list(run.recipe.models)).items():
+        about = {"part": "ensemble", "data": run.data.name, "variant": tuple_of(variant)}
+        store.measure(name, about, [run.recipe.seed], lambda _, variant=variant: score_variant(run, variant, truth))  # type: ignore[misc]
+
+
+def tuple_of(variant: Variant) -> list[Any]:
+    return [variant.dimensions, variant.eigen_power, variant.method, variant.beta, list(variant.weights)]
+
+
+def list_variants(chosen: Variant, models: Sequence[str]) -> dict[str, Variant]:
+    """The variants that differ from the chosen one in one thing, by what it is."""
+    weights = chosen.weights or (1.0,) * len(models)
+    variants = {"as it was chosen": chosen}
+    for number, model in enumerate(models):
+        variants[f"{model} alone"] = replace(chosen, weights=tuple(float(other == number) for other in range(len(models))))
+        variants[f"without {model}"] = replace(chosen, weights=(*weights[:number], 0.0, *weights[number + 1 :]))
+    variants |= {f"{d} dimensions": replace(chosen, dimensions=d) for d in (64, 128, 256) if d != chosen.dimensions}
+    variants |= {f"eigenvalue power {p:g}": replace(chosen, eigen_power=p) for p in (0, -0.25, -0.5) if p != chosen.eigen_power}
+    variants["queries not normalised"] = replace(chosen, method="none", beta=0.0)
+    variants |= {f"method 1, β {beta:g}": replace(chosen, method="method1", beta=beta) for beta in (0.5, 1.0, 2.0)}
+    variants |= {f"method 2, β {beta:g}": replace(chosen, method="method2", beta=beta) for beta in (0.5, 1.0, 1.8)}
+    return {name: variant for name, variant in variants.items() if name == "as it was chosen" or variant != chosen}
+
+
+def score_variant(run: Run, variant: Variant, truth: GroundTruth) -> dict[str, float]:
+    """µAP of the run's queries, projected and normalised by another variant."""
+    training, queries, references = (join_vectors(run, variant, part) for part in ("training", "query", "reference"))
+    learnt = training.readable()
+    projection = fit_projection(learnt[: run.recipe.ensemble.training_sample])
+    kept = min(variant.dimensions, len(projection.axes))
+    known, asked, searched = (
+        projection.apply(vectors, kept, variant.eigen_power) for vectors in (learnt, queries.vectors, references.vectors)
+    )
+    moved = normalize_by_variant(asked, known, variant, run.recipe.normalization)
+    scores, _ = evaluate(
+        Vectors(queries.ids, moved, queries.unreadable), Vectors(references.ids, searched, references.unreadable), truth
+    )
+    return {"µAP": scores.micro_average_precision}
+
+
+def join_vectors(run: Run, variant: Variant, part: str) -> Vectors:
+    """One set's vectors of the models that the variant uses, each times its weight."""
+    models = list(run.recipe.models)
+    weights = variant.weights or (1.0,) * len(models)
+    used = [(read_vectors(run.paths.embeddings(m, part)), weight) for m, weight in zip(models, weights, strict=True) if weight]
+    vectors = np.concatenate([found.vectors * np.float32(weight) for found, weight in used], axis=1)
+    return Vectors(used[0][0].ids, vectors, np.logical_or.reduce([found.unreadable for found, _ in used]))
+
+
+def make_table(store: Store, part: str) -> Table:
+    """The means of all seeds, with the difference from the first row."""
+    rows = group_by_name(store, part)
+    columns = list(next(iter(rows.values()))[0])
+    table = Table("change", *columns, "difference", "seeds", title=part)
+    base = np.mean([figures["µAP"] for figures in next(iter(rows.values()))])
+    for name, found in rows.items():
+        means = [float(np.mean([figures[column] for figures in found])) for column in columns]
+        table.add_row(name, *(f"{mean:.3f}" for mean in means), f"{means[0] - base:+.3f}", str(len(found)))
+    return table
+
+
+def group_by_name(store: Store, part: str) -> dict[str, list[dict[str, float]]]:
+    rows: dict[str, list[dict[str, float]]] = {}
+    for entry in store.measurements:
+        if entry["about"].get("part") == part:
+            rows.setdefault(entry["name"], []).append(entry["figures"])
+    return rows
+
+
+def plot(store: Store, path: Path) -> None:
+    """Bars of both parts, the unchanged one dark."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    parts = [(part, rows) for part in ("training", "ensemble") if (rows := group_by_name(store, part))]
+    heights = [len(rows) for _, rows in parts]
+    figure, axes = pyplot.subplots(
+        len(parts), 1, figsize=(9, 1.4 + 0.28 * sum(heights)), squeeze=False, gridspec_kw={"height_ratios": heights}
+    )
+    for axis, (part, rows) in zip(axes[:, 0], parts, strict=True):
+        names = list(rows)[::-1]
+        values = [float(np.mean([figures["µAP"] for figures in rows[name]])) for name in names]
+        bars = axis.barh(names, values, color=["tab:blue" if name == names[-1] else "lightsteelblue" for name in names])
+        axis.bar_label(bars, [f"{value:.3f}" for value in values], padding=3, fontsize=8)
+        axis.set(xlabel="µAP", title=part, xlim=(0, 1.12 * max(values)))
+        axis.tick_params(labelsize=8)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trainings", type=Path, metavar="DIR", help="train on this folder in the ISC2021 layout")
+    parser.add_argument("--run", type=Path, metavar="RUN", help="join this run's vectors")
+    parser.add_argument("--results", type=Path, default=Path("ablation.json"), help="default: ablation.json")
+    parser.add_argument("--seeds", type=int, default=1, help="trainings of each kind (default: 1)")
+    parser.add_argument("--only", nargs="*", default=[], metavar="NAME", help="only these trainings")
+    parser.add_argument("--teacher", type=Path, metavar="FILE", help="a descriptor of 256 dimensions, for one more training")
+    parser.add_argument("--plot", type=Path, metavar="FILE.png")
+    options = parser.parse_args()
+    with report_errors():
+        store = open_store(options.results)
+        if options.trainings:
+            measure_trainings(store, options.trainings, options.seeds, options.only, options.teacher)
+        if options.run:
+            measure_run(store, options.run)
+    for part in ("training", "ensemble"):
+        if group_by_name(store, part):
+            Console(width=130).print(make_table(store, part))
+    if options.plot:
+        plot(store, options.plot)
+
+
+if __name__ == "__main__":
+    main()
