@@ -1,12 +1,12 @@
-"""What each part of the pipeline adds: short trainings from nothing that differ in one thing, and a run's vectors joined in other ways.
+"""What each part of the pipeline adds: short trainings from nothing that differ in one thing, a run's vectors joined otherwise.
 
     python benchmarks/ablation.py --trainings DIR --results ablation.json [--seeds 1] [--only NAME …] [--teacher FILE]
     python benchmarks/ablation.py --run RUN --results ablation.json
     python benchmarks/ablation.py --results ablation.json --plot ablation.png
 
---trainings: every training sees the same number of images of DIR (ISC2021 layout), and is scored on DIR's queries as they are, which
-take part in neither training nor any choice. --run: the vectors of a finished run, in which one thing is changed. Results are kept
-in a file: a stopped benchmark goes on, and both parts are shown together.
+--trainings: every training sees the same number of images, of the same 8,000 of DIR's training images (ISC2021 layout), and is
+scored on DIR's queries as they are, which take part in neither training nor any choice. --run: the vectors of a finished run, in
+which one thing is changed. Results are kept in a file: a stopped benchmark goes on, and both parts are shown together.
 """
 
 import argparse
@@ -39,6 +39,7 @@ from submissions.scoring.metrics import evaluate
 from submissions.vectors.files import Vectors, read_vectors
 
 OVERLAYS = 500  # training images that are pasted from, not trained on
+LEARNT = 8000  # training images, each a class
 STEPS = 1600  # of every training, whatever its stages
 STAGES = ((500, 0.3, 40, 300), (2000, 0.5, 48, 500), (8000, 0.6, 48, 800))  # classes, intensity, pixels, steps
 ITERATIONS = 50  # steps of an epoch
@@ -126,8 +127,8 @@ def list_trainings(teacher: Path | None) -> dict[str, Change]:
 
 def measure_trainings(store: Store, root: Path, seeds: int, only: Sequence[str], teacher: Path | None) -> None:
     data = open_isc_folder(root)
-    classes = data.training.select(data.training.ids[:-OVERLAYS])
-    overlays = data.training.select(data.training.ids[-OVERLAYS:])
+    drawn = [data.training.ids[row] for row in np.random.default_rng(0).permutation(len(data.training))[: LEARNT + OVERLAYS]]
+    classes, overlays = data.training.select(drawn[:-OVERLAYS]), data.training.select(drawn[-OVERLAYS:])
     with tempfile.TemporaryDirectory() as folder:
         for name, change in list_trainings(teacher).items():
             if only and name not in only:
@@ -139,16 +140,8 @@ def measure_trainings(store: Store, root: Path, seeds: int, only: Sequence[str],
             def work(seed: int, model: dict[str, Any] = model, name: str = name) -> dict[str, float]:
                 print(f"{name}, seed {seed}", flush=True)
                 place = Path(folder) / f"{abs(hash(name))}-{seed}"
-                path = train_model(
-                    ModelSettings.model_validate(model),
-                    classes,
-                    overlays,
-                    place,
-                    Path(folder) / "cache",
-                    seed,
-                    None,
-                    name="ablation",
-                )
+                settings = ModelSettings.model_validate(model)
+                path = train_model(settings, classes, overlays, place, Path(folder) / "cache", seed, None, name="ablation")
                 loaded = load_descriptor(path)
                 assert isinstance(loaded.descriptor, Descriptor)
                 return score(data, loaded)
