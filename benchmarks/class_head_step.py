@@ -15,8 +15,9 @@ from torch.nn.utils import clip_grad_norm_
 from torch.utils.flop_counter import FlopCounterMode
 
 from models.network.descriptor import Descriptor
+from models.network.settings import DescriptorSettings
 from models.objectives.settings import ArcFaceSettings
-from models.settings import DescriptorSettings, OptimizerSettings
+from models.settings import OptimizerSettings
 from models.training.schedule import build_optimizers
 
 WARM_UP, STEPS = 5, 20

@@ -28,7 +28,8 @@ from data.procedural.pictures import draw_picture
 from models.inference.embedders import load_embedder
 from models.network.checkpoint import save_descriptor
 from models.network.descriptor import Descriptor
-from models.settings import DescriptorSettings, EmbeddingSettings
+from models.network.settings import DescriptorSettings
+from models.settings import EmbeddingSettings
 from pipeline.tools.explorer.answers import Explorer, reference_index
 from pipeline.tools.explorer.app import make_app
 from pipeline.tools.explorer.edits import EDITS

@@ -180,7 +180,8 @@ def measure_speeds(backbone: str, found: ImageSet) -> tuple[float, float, float]
     from models.inference.parallel import map_in_parallel
     from models.network.checkpoint import Checkpoint
     from models.network.descriptor import Descriptor
-    from models.settings import DescriptorSettings, EmbeddingSettings
+    from models.network.settings import DescriptorSettings
+    from models.settings import EmbeddingSettings
 
     descriptor = Descriptor(DescriptorSettings(backbone=backbone, dimensions=256)).eval()
     device = best_device()  # where embed_images moves the descriptor: the batch must be there as well

@@ -30,9 +30,10 @@ from data.procedural.sample import write_pictures
 from models.inference.embed import embed_batch, embed_images
 from models.network.checkpoint import Checkpoint
 from models.network.descriptor import Descriptor
+from models.network.settings import DescriptorSettings
 from models.objectives.arcface import ArcFace
 from models.objectives.svmax import Svmax
-from models.settings import DescriptorSettings, EmbeddingSettings, ModelSettings
+from models.settings import EmbeddingSettings, ModelSettings
 from models.training.launch import launch_fabric
 from models.training.learner import Learner, build_learner, set_up_network
 from models.training.state import Progress, load_state, save_state

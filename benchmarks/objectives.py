@@ -21,11 +21,11 @@ from tqdm import tqdm
 
 from models.device import best_device
 from models.network.descriptor import Descriptor
+from models.network.settings import DescriptorSettings
 from models.objectives.base import Objective
 from models.objectives.domains import sum_over_domains
 from models.objectives.settings import PAIRWISE, ObjectiveChoice, SvmaxSettings
 from models.objectives.svmax import Svmax
-from models.settings import DescriptorSettings
 
 IMAGES_PER_CLASS, CLASSES = 4, 1000
 MAX_RATIO = 1.10  # of the time of a step to that of the network's pass

@@ -27,7 +27,7 @@ from rich.table import Table
 from data.procedural.pictures import draw_picture
 from models.network.checkpoint import save_descriptor
 from models.network.descriptor import Descriptor
-from models.settings import DescriptorSettings
+from models.network.settings import DescriptorSettings
 from pipeline.tools.extractor import checkpoint_extractor
 from submissions.ensemble.projection import scale_to_unit_length
 from submissions.index.store import Content, add_files, open_store

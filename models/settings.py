@@ -1,107 +1,17 @@
-"""Settings of one model in a recipe: its descriptor, objective, optimisation and stages."""
+"""Settings of one model in a recipe: its objective, optimisation, stages, and how it embeds."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveFloat, model_validator
+from pydantic import Field, model_validator
 
 from augmentations.settings import AugmentationSettings, EditFamily, Table
 from data.settings import Settings
+from models.network.settings import MAX_IMAGE_SIZE, MIN_IMAGE_SIZE, DescriptorSettings, HandmadeSettings, weights_path
 from models.objectives.settings import PAIRWISE, ArcFaceSettings, KoleoSettings, ObjectiveChoice, SvmaxSettings
 from models.shipped import SHIPPED
 
 MIXABLE = ("arcface", "softmax", "infonce")  # objectives that images of two classes at once go with
-MIN_IMAGE_SIZE, MAX_IMAGE_SIZE = 16, 8192  # pixels per side
-
-
-class DescriptorSettings(Settings):
-    """A trained descriptor: timm backbone → GeM → linear layer → L2 normalisation (ISC2021 paper, 2.2).
-
-    Attributes:
-        backbone: A model name of timm, or `hf-hub:owner/name`.
-        weights: "none"; "pretrained" (timm's own); or a local .pth, .pt, .tar or .safetensors file: a backbone's, or a whole
-            descriptor's, whose projection and p are taken too if they have the same shape. `FILE#NAME` is a member of a joined
-            descriptor, `shipped#NAME` one of that which ships with the project.
-        dimensions: Dimension of the vector; None omits the linear layer, so that the vector is the pooled one (MultiGrain).
-        pooling_exponent: GeM's p, or its initial value if it is trained.
-        train_pooling_exponent: Whether p is trained.
-        domains: Four rotations, each with its own quarter of the linear layer ("split", IDEAL), or all through one layer of a
-            quarter of the dimensions ("shared", to compare); None for unrotated images alone.
-        whiten: Whether PCA whitening is fitted on unlabelled training images after training (MultiGrain, section 3.4).
-        model_args: Further arguments of timm.create_model, such as `{output_stride: 16}`.
-        projection_bias: Whether the linear layer has a bias, as some published descriptors do; None for no.
-        frozen_statistics: Whether the backbone's batch normalisations keep their initial statistics during training, which suits
-            pretrained weights and small batches. None for no.
-        mean: Mean per colour channel that is subtracted from pixels in 0…1; None for the backbone's own.
-        std: Standard deviation per colour channel by which they are divided; None for the backbone's own.
-    """
-
-    backbone: str
-    weights: str = "none"
-    dimensions: int | None = Field(256, ge=2, le=65_536)
-    model_args: dict[str, Any] | None = None
-    projection_bias: bool | None = None
-    frozen_statistics: bool | None = None
-    mean: tuple[float, float, float] | None = None
-    std: tuple[PositiveFloat, PositiveFloat, PositiveFloat] | None = None
-    pooling_exponent: float = Field(3.0, gt=0)
-    train_pooling_exponent: bool = True
-    domains: Literal["split", "shared"] | None = None
-    whiten: bool = False
-
-    @model_validator(mode="after")
-    def _domains_divide_the_vector(self) -> "DescriptorSettings":
-        if self.domains and (self.dimensions is None or self.dimensions % 4 or self.dimensions < 8):
-            needed = "a multiple of 4, at least 8"
-            raise ValueError(f"domains: the 4 rotations share the dimensions, which must be {needed}; found {self.dimensions}")
-        if self.domains and self.projection_bias:
-            raise ValueError("projection_bias goes with one head: leave it or domains out")
-        if self.domains and self.whiten:
-            raise ValueError("whiten goes with one head: leave domains out, or leave whitening to step 03 (eigen_power)")
-        return self
-
-
-HandmadeKind = Literal["gabor", "pixels", "colours"]
-
-
-class HandmadeSettings(Settings):
-    """A handmade descriptor: only its whitening is fitted, on training images.
-
-    Attributes:
-        kind: "gabor" (energies of 32 filters in 4 × 4 cells), "pixels" (24 × 24 grey ones) or "colours" (8 × 8 cells).
-        dimensions: Number of dimensions kept by the whitening; all if the features have fewer.
-    """
-
-    kind: HandmadeKind
-    dimensions: int = Field(256, ge=2, le=576)
-
-
-class MemberSettings(Settings):
-    """A member of a joined descriptor.
-
-    Attributes:
-        descriptor: Settings of the member itself.
-        image_size: Its input size in pixels.
-        flips: Whether its vector is the mean over the image and its mirror image.
-    """
-
-    descriptor: DescriptorSettings | HandmadeSettings
-    image_size: int = Field(ge=MIN_IMAGE_SIZE, le=MAX_IMAGE_SIZE)
-    flips: bool = False
-
-
-class JoinedSettings(Settings):
-    """Several descriptors and a projection of their vectors, as one file (models/network/joined.py).
-
-    Attributes:
-        members: The members, in the order in which their vectors are concatenated.
-        dimensions: Dimension of the projected vector.
-        background: Number of training images' vectors stored with it, for query normalisation.
-    """
-
-    members: tuple[MemberSettings, ...] = Field(min_length=1)
-    dimensions: int = Field(ge=2)
-    background: int = Field(0, ge=0)
 
 
 class SamplingSettings(Settings):
@@ -482,20 +392,3 @@ class ModelSettings(Settings):
                 "optimizer.class_kind other than same needs precision 32 or bf16: fp16 scales one optimiser's gradients"
             )
         return self
-
-
-WEIGHTS_SUFFIXES = (".pth", ".pt", ".tar", ".safetensors")
-
-
-def weights_path(weights: str) -> tuple[Path | None, str | None]:
-    """The file that `weights` names, and the member in it; None for "none", "pretrained" and what is no weights file."""
-    if is_local(weights):  # whose name may hold a "#" itself
-        return Path(weights), None
-    name, _, member = weights.rpartition("#")
-    path = SHIPPED if name == "shipped" else Path(name)
-    return (path, member) if is_local(path.name) else (None, None)
-
-
-def is_local(weights: str) -> bool:
-    """Whether `weights` names a file rather than "none" or "pretrained"."""
-    return Path(weights).suffix in WEIGHTS_SUFFIXES

@@ -80,7 +80,7 @@ def small_run(tmp_path_factory: pytest.TempPathFactory, run_command: Callable[..
     from data.procedural.sample import write_pictures
     from models.network.checkpoint import save_descriptor
     from models.network.descriptor import Descriptor
-    from models.settings import DescriptorSettings
+    from models.network.settings import DescriptorSettings
 
     where = tmp_path_factory.mktemp("small")
     run = where / "run"

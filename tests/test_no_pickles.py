@@ -12,7 +12,7 @@ import torch
 from data.errors import UserError
 from models.network.checkpoint import load_descriptor
 from models.network.descriptor import Descriptor
-from models.settings import DescriptorSettings
+from models.network.settings import DescriptorSettings
 
 TOP = Path(__file__).parents[1]
 PACKAGES = ("augmentations", "benchmarks", "data", "models", "pipeline", "requirements", "submissions")

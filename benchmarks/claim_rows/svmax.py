@@ -14,8 +14,8 @@ from claim_rows.training import BACKBONE, BATCH_SIZE, IMAGE_SIDE, VERSION, Bench
 from torch.nn import functional
 
 from models.network.descriptor import Descriptor
+from models.network.settings import DescriptorSettings
 from models.objectives import svmax as objectives
-from models.settings import DescriptorSettings
 from submissions.scoring.retrieval import mean_singular_value, recall_at
 
 LARGE_RATE_OPTIMIZER: dict[str, Any] = {"kind": "sgd", "learning_rate": 0.5, "clip_norm": 1e6}

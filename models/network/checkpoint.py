@@ -17,14 +17,7 @@ from models.network.base import ImageDescriptor
 from models.network.descriptor import Descriptor
 from models.network.handmade import HandmadeDescriptor
 from models.network.joined import JoinedDescriptor
-from models.settings import (
-    MAX_IMAGE_SIZE,
-    MIN_IMAGE_SIZE,
-    DescriptorSettings,
-    HandmadeSettings,
-    JoinedSettings,
-    is_local,
-)
+from models.network.settings import MAX_IMAGE_SIZE, MIN_IMAGE_SIZE, DescriptorSettings, HandmadeSettings, JoinedSettings, is_local
 
 About = TypeVar("About", DescriptorSettings, HandmadeSettings, JoinedSettings)
 

@@ -16,9 +16,9 @@ from data.errors import UserError
 from models.device import report_lack_of_memory
 from models.network.base import ImageDescriptor
 from models.network.pooling import GeM
+from models.network.settings import DescriptorSettings
 from models.network.start import load_start
 from models.network.whitening import Whitening, whiten
-from models.settings import DescriptorSettings
 
 TOKENS = ("vision_transformer", "deit")  # timm's modules of ViTs that take images of any size
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

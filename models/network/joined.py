@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.network.base import ImageDescriptor
-from models.settings import JoinedSettings
+from models.network.settings import JoinedSettings
 
 
 class JoinedDescriptor(ImageDescriptor):

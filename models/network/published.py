@@ -11,8 +11,8 @@ from torch import Tensor
 
 from data.errors import UserError
 from models.network.descriptor import IMAGENET_MEAN, IMAGENET_STD, Descriptor
+from models.network.settings import DescriptorSettings
 from models.network.weights_file import read_weights_file, state_of
-from models.settings import DescriptorSettings
 
 SSCD_POOLING, SSCD_SIZE = 3.0, 320  # GeM's p; their "skew 320": squares
 ISC_POOLING = 1.0  # of isc_feature_extractor, also for the fine-tuned weights

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from data.errors import UserError
 from models.network.base import ImageDescriptor
+from models.network.settings import weights_path
 from models.network.weights_file import read_member_names, read_weights_file, state_of
-from models.settings import weights_path
 
 PREFIXES = ("module.", "backbone.")  # of data parallel training, and of a backbone within a descriptor
 LEAST_SHARE = 0.9  # of the backbone's tensors; fewer are those of another backbone

@@ -13,7 +13,8 @@ from data.loader import CleanImages
 from data.process import choose_workers
 from models.network.checkpoint import save_descriptor
 from models.network.handmade import IMAGE_SIZE, HandmadeDescriptor
-from models.settings import HandmadeModelSettings, HandmadeSettings
+from models.network.settings import HandmadeSettings
+from models.settings import HandmadeModelSettings
 from models.training.files import stage_checkpoint
 
 MAX_WHITENING_IMAGES = 20_000

@@ -16,7 +16,8 @@ from data.images import ImageSet, find_images
 from models.inference.embed import embed_images
 from models.network.checkpoint import Checkpoint
 from models.network.handmade import IMAGE_SIZE
-from models.settings import EmbeddingSettings, HandmadeKind, HandmadeModelSettings, HandmadeSettings
+from models.network.settings import HandmadeKind, HandmadeSettings
+from models.settings import EmbeddingSettings, HandmadeModelSettings
 from models.training.handmade import fit_handmade
 from pipeline.run.run import Run
 from pipeline.run.training_roles import TrainingRoles, assign_training_roles

@@ -11,7 +11,7 @@ from models.network.checkpoint import load_descriptor, save_descriptor
 from models.network.descriptor import Descriptor
 from models.network.handmade import HandmadeDescriptor
 from models.network.joined import JoinedDescriptor
-from models.settings import JoinedSettings, MemberSettings
+from models.network.settings import JoinedSettings, MemberSettings
 from pipeline.run.provenance import code_version
 from pipeline.run.run import Run
 from pipeline.tools.extractor import run_checkpoints, run_embeddings, run_extractor

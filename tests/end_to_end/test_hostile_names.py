@@ -12,7 +12,7 @@ from PIL import Image
 from data.procedural.pictures import draw_picture
 from models.network.checkpoint import save_descriptor
 from models.network.descriptor import Descriptor
-from models.settings import DescriptorSettings
+from models.network.settings import DescriptorSettings
 from pipeline.match import main as match
 from pipeline.steps.compare import compare
 from pipeline.steps.embed import embed_folder

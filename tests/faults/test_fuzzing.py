@@ -39,7 +39,8 @@ from models.inference.onnx_embedder import open_onnx
 from models.inference.onnx_export import export_onnx
 from models.network.checkpoint import Checkpoint, load_descriptor, save_descriptor
 from models.network.descriptor import Descriptor
-from models.settings import DescriptorSettings, EmbeddingSettings
+from models.network.settings import DescriptorSettings
+from models.settings import EmbeddingSettings
 from models.training.launch import launch_fabric
 from models.training.state import Progress, load_state, save_state
 from pipeline.run.manifest import describe_state, find_changes, read_manifest

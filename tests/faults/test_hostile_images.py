@@ -29,7 +29,7 @@ from data.images import find_images
 from data.procedural.pictures import draw_picture
 from models.network.checkpoint import save_descriptor
 from models.network.descriptor import Descriptor
-from models.settings import DescriptorSettings
+from models.network.settings import DescriptorSettings
 from pipeline.match import main as match
 from pipeline.steps.embed import embed_folder
 from pipeline.tools.explorer.answers import open_folder_explorer

@@ -26,7 +26,8 @@ from models.inference import embed
 from models.network import descriptor as network
 from models.network.checkpoint import save_descriptor
 from models.network.descriptor import Descriptor
-from models.settings import DescriptorSettings, EmbeddingSettings, ModelSettings
+from models.network.settings import DescriptorSettings
+from models.settings import EmbeddingSettings, ModelSettings
 from models.training import stage as stage_run
 from models.training.curve import read_rows
 from models.training.learner import Learner

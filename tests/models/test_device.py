@@ -8,7 +8,8 @@ from data.errors import UserError
 from models.device import best_device, describe_device, report_lack_of_memory
 from models.distributed import report_lost_process
 from models.network.descriptor import Descriptor, check_image_sizes
-from models.settings import DescriptorSettings, ModelSettings
+from models.network.settings import DescriptorSettings
+from models.settings import ModelSettings
 from models.training.plan import plan_model
 
 

@@ -12,8 +12,9 @@ from models.inference.embed import embed_images
 from models.inference.embedders import embed_with_all, load_embedder
 from models.network.checkpoint import Checkpoint, load_descriptor, save_descriptor
 from models.network.descriptor import Descriptor
+from models.network.settings import DescriptorSettings
 from models.network.whitening import fit_whitening
-from models.settings import DescriptorSettings, EmbeddingSettings
+from models.settings import EmbeddingSettings
 from submissions.ensemble.projection import fit_projection
 from submissions.scoring.retrieval import recall_at
 

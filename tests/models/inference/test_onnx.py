@@ -17,7 +17,8 @@ from models.inference.onnx_embedder import open_onnx
 from models.inference.onnx_export import Exported, LinearMap, export_onnx, largest_difference
 from models.network.checkpoint import Checkpoint, require_trained_network
 from models.network.descriptor import Descriptor
-from models.settings import DescriptorSettings, EmbeddingSettings
+from models.network.settings import DescriptorSettings
+from models.settings import EmbeddingSettings
 
 SETTINGS = EmbeddingSettings(flip=True, pooling_exponent=4.0)
 

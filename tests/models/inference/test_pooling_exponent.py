@@ -11,7 +11,7 @@ from augmentations.dataset import normalize_pixels
 from data.errors import UserError
 from models.inference.pooling_exponent import LearningSettings, embed_at_exponents, learn_exponent
 from models.network.descriptor import Descriptor
-from models.settings import DescriptorSettings
+from models.network.settings import DescriptorSettings
 
 IMAGES = [
     torch.randint(30 + 22 * number, (3, 64, 64), generator=torch.Generator().manual_seed(number), dtype=torch.uint8)

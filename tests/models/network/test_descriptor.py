@@ -10,7 +10,7 @@ from data.errors import UserError
 from models.network.checkpoint import load_descriptor, save_descriptor
 from models.network.descriptor import Descriptor, check_image_sizes
 from models.network.pooling import GeM
-from models.settings import DescriptorSettings
+from models.network.settings import DescriptorSettings
 
 SETTINGS = DescriptorSettings(backbone="test_efficientnet", dimensions=32)
 

@@ -6,7 +6,7 @@ import torch
 from data.errors import UserError
 from models.network.checkpoint import load_descriptor, require_trained_network, save_descriptor
 from models.network.handmade import HandmadeDescriptor
-from models.settings import HandmadeKind, HandmadeSettings
+from models.network.settings import HandmadeKind, HandmadeSettings
 
 KINDS: tuple[HandmadeKind, ...] = ("gabor", "pixels", "colours")
 

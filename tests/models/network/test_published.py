@@ -15,7 +15,7 @@ from torchvision.models import resnet18
 from data.errors import UserError
 from models.network.checkpoint import load_descriptor, save_descriptor
 from models.network.descriptor import Descriptor
-from models.settings import DescriptorSettings
+from models.network.settings import DescriptorSettings
 
 IMAGES = torch.randn(3, 3, 64, 64, generator=torch.Generator().manual_seed(0))
 

@@ -9,7 +9,7 @@ from data.errors import UserError
 from models.network.checkpoint import save_descriptor
 from models.network.descriptor import Descriptor
 from models.network.joined import JoinedDescriptor
-from models.settings import DescriptorSettings, JoinedSettings, MemberSettings, weights_path
+from models.network.settings import DescriptorSettings, JoinedSettings, MemberSettings, weights_path
 from models.shipped import SHIPPED
 
 SETTINGS = DescriptorSettings(backbone="test_efficientnet", dimensions=16, pooling_exponent=2.5)

@@ -9,7 +9,7 @@ from PIL import Image
 from data.errors import UserError
 from data.images import find_images
 from data.procedural.pictures import draw_picture
-from models.settings import HandmadeSettings
+from models.network.settings import HandmadeSettings
 from models.training.handmade import fit_handmade
 
 

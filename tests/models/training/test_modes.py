@@ -4,7 +4,7 @@ import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from models.network.descriptor import Descriptor
-from models.settings import DescriptorSettings
+from models.network.settings import DescriptorSettings
 from models.training.modes import LEAST_AGREEMENT, measure_agreement
 
 

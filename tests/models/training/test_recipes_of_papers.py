@@ -15,8 +15,9 @@ from data.loader import CleanImages
 from data.procedural.sample import write_pictures
 from models.network.checkpoint import load_descriptor, require_trained_network
 from models.network.descriptor import Descriptor
+from models.network.settings import DescriptorSettings
 from models.network.whitening import compute_folded_logits
-from models.settings import DescriptorSettings, ModelSettings
+from models.settings import ModelSettings
 from models.training.classifier import has_classifier, load_classifier
 from models.training.trainer import train_model
 

@@ -14,7 +14,8 @@ from data.procedural.sample import write_pictures
 from models.inference.embed import embed_images
 from models.network.checkpoint import load_descriptor, save_descriptor
 from models.network.descriptor import Descriptor
-from models.settings import DescriptorSettings, EmbeddingSettings, ModelSettings
+from models.network.settings import DescriptorSettings
+from models.settings import EmbeddingSettings, ModelSettings
 from models.training.learner import Learner
 from models.training.teacher import compute_prototypes, load_teacher_vectors
 from models.training.trainer import train_model

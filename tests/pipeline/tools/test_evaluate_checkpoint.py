@@ -12,7 +12,7 @@ from data.procedural.sample import write_pictures
 from data.readers.holidays import read_holidays
 from models.network.checkpoint import save_descriptor
 from models.network.descriptor import Descriptor
-from models.settings import DescriptorSettings
+from models.network.settings import DescriptorSettings
 
 Evaluate = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -20,7 +20,7 @@ from data.locks import hold_lock_file
 from data.procedural.sample import write_pictures
 from models.network.checkpoint import save_descriptor
 from models.network.descriptor import Descriptor
-from models.settings import DescriptorSettings
+from models.network.settings import DescriptorSettings
 from pipeline.match import main
 from pipeline.tools import match_acting
 from submissions.copies.plan import read_plan

@@ -19,7 +19,7 @@ from data.procedural.sample import write_pictures
 from models.inference.embedders import Squares
 from models.network.checkpoint import save_descriptor
 from models.network.descriptor import Descriptor
-from models.settings import DescriptorSettings
+from models.network.settings import DescriptorSettings
 from models.shipped import SHIPPED
 from pipeline.match import main
 from pipeline.tools import match_index, match_model

@@ -18,7 +18,7 @@ from data.errors import UserError
 from data.procedural.sample import write_pictures
 from models.network.checkpoint import save_descriptor
 from models.network.descriptor import Descriptor
-from models.settings import DescriptorSettings
+from models.network.settings import DescriptorSettings
 from pipeline.match import main
 from pipeline.tools import match_index
 from pipeline.tools.extractor import Extractor

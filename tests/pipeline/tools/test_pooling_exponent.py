@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from data.procedural.sample import write_pictures
 from models.network.checkpoint import save_descriptor
 from models.network.descriptor import Descriptor
-from models.settings import DescriptorSettings
+from models.network.settings import DescriptorSettings
 
 SCRIPT = Path(__file__).parents[3] / "pipeline" / "choose_exponent.py"
 RECIPE = """

@@ -9,7 +9,7 @@ import pytest
 from data.procedural.sample import write_pictures
 from models.network.checkpoint import save_descriptor
 from models.network.descriptor import Descriptor
-from models.settings import DescriptorSettings
+from models.network.settings import DescriptorSettings
 
 DOCS = Path(__file__).parents[3] / "docs" / "matching.md"
 

@@ -18,7 +18,7 @@ from data.errors import UserError
 from data.procedural.sample import write_pictures
 from models.network.checkpoint import save_descriptor
 from models.network.descriptor import Descriptor
-from models.settings import DescriptorSettings
+from models.network.settings import DescriptorSettings
 from pipeline.explore import check, make_parser
 from pipeline.tools.explorer.answers import open_index_explorer
 from pipeline.tools.explorer.app import make_app
