@@ -1,16 +1,16 @@
 """KoLeo: the distance to the nearest other image keeps vectors spread (A. Sablayrolles et al., 2019; SSCD, 2022, equation 3)."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from models.distributed import gather_rows
-from models.objectives.base import ClassMatrix, Objective, ObjectiveOutput
+from models.objectives.base import Objective, ObjectiveOutput
+from models.objectives.regularized import RegularizedObjective
 
 LEAST_DISTANCE = 1e-4  # of unit vectors; nearer ones count as this, so that the gradient of the logarithm stays finite
 
 
-class Koleo(Objective):
+class Koleo(RegularizedObjective):
     """`objective` + λ · KoLeo, λ = `weight`; an estimate of the vectors' entropy, with the sign turned.
 
     −(1 / n) Σ_i log(min_j ‖z_i − z_j‖) over the whole batch's unit vectors, j of another class than i: copies are to be near.
@@ -18,38 +18,22 @@ class Koleo(Objective):
     """
 
     def __init__(self, objective: Objective, weight: float) -> None:
-        super().__init__()
-        self.objective, self.weight = objective, weight
-        self.takes_local_batch = objective.takes_local_batch
-
-    def class_matrix(self) -> ClassMatrix | None:
-        """The objective's."""
-        return self.objective.class_matrix()
-
-    def linear_classifier(self) -> nn.Linear | None:
-        """The objective's."""
-        return self.objective.linear_classifier()
-
-    def parameter_rates(self) -> dict[str, float]:
-        """The objective's."""
-        return {f"objective.{name}": rate for name, rate in self.objective.parameter_rates().items()}
+        super().__init__(objective)
+        self.weight = weight
 
     def compute_loss(
         self, embeddings: Tensor, labels: Tensor, instances: Tensor, product_dtype: torch.dtype | None
     ) -> ObjectiveOutput:
-        """The objective's loss and logs, with KoLeo's."""
+        """Compute the objective's loss and logs, with KoLeo's."""
         self.objective.measures = self.measures
         output = self.objective.compute_loss(embeddings, labels, instances, product_dtype)
-        rows, classes = (gather_rows(embeddings), gather_rows(labels)) if self.takes_local_batch else (embeddings, labels)
-        entropy = koleo(functional.normalize(rows), classes)
+        entropy = koleo(functional.normalize(self.gather(embeddings)), self.gather(labels))
         return ObjectiveOutput(output.loss + self.weight * entropy, output.logs | {"koleo": entropy.detach()})
 
 
 def koleo(unit: Tensor, labels: Tensor) -> Tensor:
     """KoLeo of unit vectors [n, d] with classes [n], a scalar; lower where they are spread more."""
-    with (
-        torch.no_grad()
-    ):  # who is nearest; the distance to it, with its gradient, is computed again without the square's rounding
+    with torch.no_grad():  # who is nearest; the distance, with its gradient, is computed again without the square's rounding
         cosines = (unit @ unit.T).masked_fill(labels[:, None] == labels[None], -torch.inf)
         best, nearest = cosines.max(dim=1)
     distances = (unit - unit[nearest]).square().sum(dim=1).clamp(min=LEAST_DISTANCE**2).sqrt()

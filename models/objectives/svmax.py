@@ -4,17 +4,17 @@ import math
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from data.errors import UserError
-from models.distributed import gather_rows
-from models.objectives.base import ClassMatrix, Objective, ObjectiveOutput
+from models.objectives.base import Objective, ObjectiveOutput
+from models.objectives.regularized import RegularizedObjective
 from models.objectives.settings import SvmaxSettings
 from models.objectives.spread_out import spread_out_penalty
 
 
-class Svmax(Objective):
+class Svmax(RegularizedObjective):
     """An objective with the SVMax regulariser.
 
     Bounded form: loss + λ exp((U − s)/(U − L)), by default of unit rows; unbounded form: loss − λ s, by default of raw rows
@@ -28,21 +28,8 @@ class Svmax(Objective):
     """
 
     def __init__(self, objective: Objective, settings: SvmaxSettings | None = None) -> None:
-        super().__init__()
-        self.objective, self.settings = objective, settings
-        self.takes_local_batch = objective.takes_local_batch
-
-    def class_matrix(self) -> ClassMatrix | None:
-        """Return the objective's class matrix."""
-        return self.objective.class_matrix()
-
-    def linear_classifier(self) -> nn.Linear | None:
-        """Return the objective's classifier."""
-        return self.objective.linear_classifier()
-
-    def parameter_rates(self) -> dict[str, float]:
-        """Return the objective's learning rates, under this module's parameter names."""
-        return {f"objective.{name}": rate for name, rate in self.objective.parameter_rates().items()}
+        super().__init__(objective)
+        self.settings = settings
 
     def compute_loss(
         self, embeddings: Tensor, labels: Tensor, instances: Tensor, product_dtype: torch.dtype | None
@@ -54,7 +41,7 @@ class Svmax(Objective):
         """
         if self.settings is None and not self.measures:  # not worth an eigenvalue problem
             return self.objective.compute_loss(embeddings, labels, instances, product_dtype)
-        rows = gather_rows(embeddings) if self.takes_local_batch else embeddings
+        rows = self.gather(embeddings)
         lower, upper = singular_bounds(*rows.shape)
         output = self.objective.compute_loss(embeddings, labels, instances, product_dtype)
         loss = output.loss
@@ -64,8 +51,7 @@ class Svmax(Objective):
             mean = mean_singular_value(functional.normalize(rows))
         if self.settings is not None:
             if self.settings.form == "spread_out":
-                classes = gather_rows(labels) if self.takes_local_batch else labels
-                penalty = spread_out_penalty(functional.normalize(rows) if of_unit_rows else rows, classes)
+                penalty = spread_out_penalty(functional.normalize(rows) if of_unit_rows else rows, self.gather(labels))
             else:
                 s = mean if of_unit_rows else mean_singular_value(rows)
                 penalty = torch.exp((upper - s) / (upper - lower)) if self.settings.form == "bounded" else -s
