@@ -2,9 +2,9 @@
 
     python benchmarks/left_out.py DIR --results left-out.json [--families geometry crop …] [--seeds 1]
 
-The trainings are those of ablation.py. Held-out training images of DIR (ISC2021 layout) are the references; half of the queries are
-copies of them, edited by nothing but the family (intensity 0.7), half are edited images that copy nothing. Results are kept in a file:
-a stopped benchmark goes on.
+The trainings are those of ablation.py. Held-out training images of DIR (ISC2021 layout) are the references; half of the queries
+are copies of them, edited by nothing but the family (intensity 0.7), half are edited images that copy nothing. Results are kept
+in a file: a stopped benchmark goes on.
 """
 
 import argparse
@@ -45,17 +45,15 @@ def list_learnt_families() -> list[EditFamily]:
     return [family for family in get_args(EditFamily) if family in learnt]
 
 
-def score_families(
-    descriptor: ImageDescriptor, images: CachedImages, overlays: CachedOverlays, families: list[EditFamily]
-) -> Figures:
-    """µAP of queries that each family alone has made, by family."""
+def score_families(descriptor: ImageDescriptor, images: CachedImages, overlays: CachedOverlays) -> Figures:
+    """µAP of queries that each learnt family alone has made, by family."""
     half = len(images) // 2
     clean = EditedImages(images, AugmentationSettings(family="none"), IMAGE_SIZE, 0)
     references = Vectors(list(images.ids[:half]), embed(descriptor, clean, range(half)), np.zeros(half, bool))
     queries = [f"q{row}" for row in range(2 * half)]
     truth = GroundTruth(queries, frozenset(zip(queries[:half], references.ids, strict=True)))
-    figures = {}
-    for family in families:
+    figures = Figures()
+    for family in list_learnt_families():
         edited = EditedImages(images, AugmentationSettings(intensity=INTENSITY, only=(family,)), IMAGE_SIZE, 1, overlays)
         asked = Vectors(queries, embed(descriptor, edited, range(2 * half)), np.zeros(2 * half, bool))
         figures[family] = evaluate(asked, references, truth)[0].micro_average_precision
@@ -97,12 +95,10 @@ def main() -> None:
             model = describe_base() | ({} if left_out is None else {"without_edits": [left_out]})
             place, cache = Path(folder) / f"{left_out}-{seed}", Path(folder) / "cache"
             settings = ModelSettings.model_validate(model)
-            descriptor = load_descriptor(
-                train_model(settings, classes, pasted, place, cache, seed, None, name="left out")
-            ).descriptor
+            path = train_model(settings, classes, pasted, place, cache, seed, None, name="left out")
             images, overlays = (cache_images(part, 72, cache) for part in (held_out, pasted))
             material = CachedOverlays((overlays, overlays.readable_rows()))
-            return score_families(descriptor.eval(), images, material, list_learnt_families())
+            return score_families(load_descriptor(path).descriptor.eval(), images, material)
 
         about = {"part": "left out", "data": options.data.name, "model": describe_base()}
         seeds = range(options.seeds)
