@@ -16,6 +16,7 @@ from data.ground_truth import GroundTruth, read_ground_truth
 from data.layout import GROUND_TRUTH, QUERY_EDITS, open_isc_folder
 from models.shipped import SHIPPED
 from pipeline.tools.extractor import checkpoint_extractor
+from submissions.scoring.bootstrap import micro_average_precision_interval
 from submissions.scoring.metrics import evaluate
 from submissions.vectors.files import Vectors
 
@@ -40,11 +41,13 @@ def main() -> None:
 
 
 def make_score_table(title: str, variants: dict[str, Vectors], references: Vectors, truth: GroundTruth) -> Table:
-    table = Table("vectors", "µAP", "R@P90", "R@1", "R@10", title=title)
+    table = Table("vectors", "µAP", "95 % interval", "R@P90", "R@1", "R@10", title=title)
     for name, queries in variants.items():
-        scores, _ = evaluate(queries, references, truth)
+        scores, ranked = evaluate(queries, references, truth)
+        interval = micro_average_precision_interval(ranked, truth)
         found = (scores.recall_at_precision_90, scores.recall_at_rank_1, scores.recall_at_rank_10)
-        table.add_row(name, f"{scores.micro_average_precision:.3f}", *(f"{value:.3f}" for value in found))
+        bounds = f"{interval.low:.3f} – {interval.high:.3f}"
+        table.add_row(name, f"{scores.micro_average_precision:.3f}", bounds, *(f"{value:.3f}" for value in found))
     return table
 
 

@@ -288,6 +288,28 @@ def test_run_all_continues_a_run_with_its_own_data(tmp_path: Path) -> None:
     assert "--data" not in calls.read_text() and lines[0].endswith("--run mine")
 
 
+def test_run_all_starts_from_what_ships_for_pictures_of_ones_own(tmp_path: Path) -> None:
+    """The sample learns from nothing; a run that exists keeps its recipe; a named recipe is taken."""
+    recorder, calls = tmp_path / "python", tmp_path / "calls.txt"
+    recorder.write_text(f'#!/bin/sh\necho "$(basename "$1") $*" >> {calls}\n')
+    recorder.chmod(0o755)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "run.json").write_text('{"data": "mine"}')
+
+    def first_call(*arguments: str) -> str:
+        calls.unlink(missing_ok=True)
+        command = ["bash", str(TOP / "run_all.sh"), *arguments]
+        subprocess.run(command, cwd=tmp_path, env=os.environ | {"PYTHON": str(recorder)}, check=True)
+        return next(line for line in calls.read_text().splitlines() if line.startswith("00_augment"))
+
+    assert first_call("--data", "mine").endswith("recipes/finetune.yaml")
+    assert first_call("--photos", "mine").endswith("recipes/finetune.yaml")
+    assert first_call().endswith("recipes/sample.yaml")
+    assert "--recipe" not in first_call("--data", "mine", "--run", "old")
+    assert first_call("--data", "mine", "--recipe", "other.yaml").endswith("--recipe other.yaml")
+
+
 def test_run_all_refuses_wrong_options(tmp_path: Path) -> None:
     def run_all(*arguments: str) -> subprocess.CompletedProcess[str]:
         environment = os.environ | {"PYTHON": sys.executable}

@@ -4,10 +4,13 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from data.images import find_images
 from models.network.checkpoint import load_descriptor
-from pipeline.run.run import open_existing_run
+from models.shipped import SHIPPED
+from pipeline.run.recipe import read_recipe
+from pipeline.run.run import DEFAULT_RECIPE, open_existing_run
 from pipeline.run.training_roles import assign_training_roles
 from pipeline.steps.definitions import EMBED, ENSEMBLE, TRAIN, run_step
 from pipeline.steps.train import train
@@ -54,3 +57,9 @@ def test_a_file_is_a_member_as_it_is(small_run: Path, tmp_path: Path) -> None:
     assert np.array_equal(one.vectors, copy.vectors)
     made_from = {product.name: product.inputs() for product in TRAIN.products(run)}
     assert made_from["copy"]["weights"] == file  # so that another file makes it stale
+
+
+@pytest.mark.skipif(not SHIPPED.is_file(), reason="the project is packed without its weights")
+def test_the_recipe_for_pictures_of_ones_own_names_the_descriptor_that_ships() -> None:
+    recipe = read_recipe(DEFAULT_RECIPE)
+    assert recipe.models["shipped"].weights_file == SHIPPED
