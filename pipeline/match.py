@@ -54,34 +54,39 @@ def _without_network(options: argparse.Namespace, output: Output) -> int | None:
 
 
 def _with_network(options: argparse.Namespace, output: Output) -> int:
-    """Compare two pictures, change an index, or search."""
+    """Compare two pictures, change an index, or search; return the exit code."""
     # imported here: the networks take seconds
-    from data.discovery import discover
     from pipeline.tools import match_command, match_model, match_two
+    from pipeline.tools.match_groups import Grouping
+    from pipeline.tools.match_sources import Sources, find_pictures
 
     if options.pictures and (verdict := match_two.compare_bytes(options.pictures[0], options.pictures[1])):
         return match_two.report(verdict, options.pictures[0], options.pictures[1], output)
-    sources = match_command.Sources(options.queries or options.leakage, options.references, options.protect, options.no_self)
-    pictures = match_command.find_pictures(sources, options.output, output)
-    added = discover(options.add) if options.add else None
-    match_command.check_index(options.index, added is not None, output)
+    sources = Sources(options.queries or options.leakage, options.references, options.protect, options.add, options.no_self)
+    pictures = find_pictures(sources, options.output, output)
+    match_command.check_index(options.index, pictures.added is not None, output)
     model = match_model.open_model(options.run, options.data, options.checkpoint, options.onnx)
     if not sources.queries and not options.pictures:
-        match_command.change_index(model, options.index, added, options.remove, output)
+        match_command.change_index(model, options.index, pictures.added, options.remove, output)
         return 0
 
     rule = match_model.make_rule(model, options.threshold, options.false_alarms, options.most, options.unrelated)
     if options.pictures:
         first, second = options.pictures
         return match_two.report(match_two.compare(model, rule, first, second, bool(options.verify)), first, second, output)
-    grouping = match_command.Grouping(options.keep, options.group_size)
-    match_command.search(
-        *(model, rule, sources, pictures, options.index, grouping, options.output, output, added, options.remove),
-        verified=options.verify,
-        track=options.matching_track,
-        sets=options.leakage,
-        exact=options.exact,
+    settings = match_command.SearchSettings(
+        sources,
+        rule,
+        options.output,
+        options.index,
+        options.remove,
+        Grouping(options.keep, bound=options.group_size, hub_matches=options.hub_matches),
+        options.verify,
+        options.matching_track,
+        options.leakage,
+        options.exact,
     )
+    match_command.search(model, settings, pictures, output)
     return 0
 
 

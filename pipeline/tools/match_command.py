@@ -3,109 +3,72 @@
 import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from data.discovery import Discovered, discover, format_skipped_counts
+from data.discovery import Discovered
 from data.errors import UserError
-from data.names import line_of, text_of
-from data.unreadable import list_unreadable
-from pipeline.tools.match_groups import Grouped, drop_flat, make_groups, read_facts, write_grouped
+from data.names import text_of
+from pipeline.tools.match_groups import Grouped, Grouping, drop_flat, make_groups, read_facts
 from pipeline.tools.match_index import Added, add_pictures, forget_missing
 from pipeline.tools.match_leakage import report_folders, report_leakage
 from pipeline.tools.match_model import Model
 from pipeline.tools.match_output import Output
 from pipeline.tools.match_paths import indexed_path, make_protection_check
-from pipeline.tools.match_results import (
-    CUTS,
-    GROUPS,
-    HUBS,
-    MATCHES,
-    MOVED,
-    OWN_INDEX,
-    PLAN,
-    SearchNotes,
-    hold_results_folder,
-    write_notes,
-)
+from pipeline.tools.match_report import report_unreadable, write_results, write_track
+from pipeline.tools.match_results import LEAKAGE_GALLERY, OWN_INDEX, UNREADABLE, SearchNotes, hold_results_folder, write_notes
 from pipeline.tools.match_search import Exclusions, Found, PairScores, Search
-from submissions.copies.groups import MAX_GROUP_SIZE
-from submissions.copies.keeping import KeepRule
-from submissions.formats.matching_track import write_pairs
+from pipeline.tools.match_sources import Pictures, Sources
 from submissions.index.decisions import read_decisions
-from submissions.index.matches import Match, Matches, Rule, describe_count, write_matches_csv
+from submissions.index.matches import Rule
 from submissions.index.store import DATABASE, Store, forget_queries, open_store, remove_files, unreadable_files
 from submissions.report.matches_page import write_matches_page
-from submissions.report.output_folder import check_output_folder
-
-GALLERY, LEAKAGE_GALLERY = "gallery", "leakage"
-UNREADABLE = "unreadable.txt"  # in the folder of the results, or of the index
 
 
 @dataclass(frozen=True)
-class Sources:
-    """Where pictures come from: folders, archives, files or `@list.txt`.
+class SearchSettings:
+    """What a search is to do.
 
     Attributes:
-        queries: pictures that may be copies; without references, copies are looked for among them.
-        references: pictures that may have been copied.
-        protected: pictures that are searched too and never touched.
-        no_self: report no pairs within one source.
+        sources: Where the pictures are.
+        rule: When a pair counts as a copy.
+        folder: The folder of the results.
+        index: A kept index of references; None keeps one in `folder`.
+        removed: Files or folders to remove from the kept index first.
+        grouping: How groups are made and planned.
+        verified: Number of nearest references of each query to verify by local features (`match_verify.py`); 0 for none.
+        track: A CSV file in the form of the matching track to write as well; None for none.
+        sets: Folders to report leakage between, from the one that may lose pictures to the one that may not.
+        exact: Compare every query with every reference, even in a large index.
     """
 
-    queries: Sequence[Path]
-    references: Sequence[Path] = ()
-    protected: Sequence[Path] = ()
-    no_self: bool = False
+    sources: Sources
+    rule: Rule
+    folder: Path
+    index: Path | None = None
+    removed: Sequence[Path] = ()
+    grouping: Grouping = field(default_factory=Grouping)
+    verified: int = 0
+    track: Path | None = None
+    sets: Sequence[Path] = ()
+    exact: bool = False
 
-
-@dataclass(frozen=True)
-class Grouping:
-    """How groups are made and planned.
-
-    Attributes:
-        keep: which file of a group to keep.
-        bound: Maximum number of contents in a group.
-    """
-
-    keep: KeepRule = "largest"
-    bound: int = MAX_GROUP_SIZE
-
-
-@dataclass(frozen=True)
-class Pictures:
-    """What the sources hold.
-
-    Attributes:
-        queries: pictures that may be copies.
-        references: pictures that may have been copied; None where copies are looked for among the queries.
-        protected: pictures that are never touched.
-    """
-
-    queries: Discovered
-    references: Discovered | None
-    protected: Discovered
-
-
-def find_pictures(sources: Sources, folder: Path, output: Output) -> Pictures:
-    """Find the pictures of all sources, but for those in the results' own folder.
-
-    Raises:
-        UserError: a source is missing or holds no picture, or the results would overwrite a folder that is not theirs.
-    """
-    for page in (GALLERY, LEAKAGE_GALLERY):
-        check_output_folder(folder / page, "--output")
-    queries = _discover_pictures(sources.queries, folder, output) if sources.queries else Discovered([])
-    references = _discover_pictures(sources.references, folder, output) if sources.references else None
-    protected = _discover_pictures(sources.protected, folder, output) if sources.protected else Discovered([])
-    return Pictures(queries, references, protected)
+    @property
+    def within(self) -> bool:
+        """Whether copies are looked for among the queries themselves."""
+        return self.index is None and not self.sources.references
 
 
 def check_index(index: Path | None, adds: bool, output: Output) -> None:
     """Look at a kept index before anything is embedded.
 
+    Args:
+        index: The index; None where none is named.
+        adds: Whether pictures are to be added, which makes a new index where there is none.
+        output: Where messages go.
+
     Raises:
-        UserError: there is none, and nothing is added that would make it.
+        UserError: There is none, and nothing is added that would make it.
     """
     if index is None:
         return
@@ -117,108 +80,92 @@ def check_index(index: Path | None, adds: bool, output: Output) -> None:
 
 
 def change_index(model: Model, index: Path, added: Discovered | None, removed: Sequence[Path], output: Output) -> None:
-    """Add pictures to a kept index and take files, or all below a folder, out of it."""
+    """Add pictures to a kept index and remove others.
+
+    Args:
+        model: The network.
+        index: The folder of the index.
+        added: Pictures to add; None for none.
+        removed: Files to remove, and folders below which everything is removed.
+        output: Where messages go.
+
+    Raises:
+        UserError: The index is damaged or was made with another network, or the disk is full.
+    """
     with open_store(index, model.extractor.identity, model.extractor.dimensions, new=added is not None) as store:
         _change_store(store, model, added, removed, output)
 
 
-def search(
-    model: Model,
-    rule: Rule,
-    sources: Sources,
-    pictures: Pictures,
-    index: Path | None,
-    grouping: Grouping,
-    folder: Path,
-    output: Output,
-    added: Discovered | None = None,
-    removed: Sequence[Path] = (),
-    verified: int = 0,
-    track: Path | None = None,
-    sets: Sequence[Path] = (),
-    exact: bool = False,
-) -> int:
-    """Find copies and write matches.csv, groups.csv, plan.csv and the gallery.
+def search(model: Model, settings: SearchSettings, pictures: Pictures, output: Output) -> int:
+    """Find copies, and write matches.csv, groups.csv, plan.csv and the gallery.
 
     Args:
-        model: opened.
-        rule: when a pair counts as a copy.
-        sources: where the pictures are.
-        pictures: what the sources hold.
-        index: a kept index of references; None keeps one in `folder`.
-        grouping: how groups are made and planned.
-        folder: where the results go.
-        output: where messages go.
-        added: pictures to add to the kept index first.
-        removed: files or folders to take out of it first.
-        verified: look again at so many of each query's nearest references (`verification/`); 0 for none.
-        track: a CSV file in the form of the matching track to write as well.
-        sets: folders to report leakage between, from the one that may lose pictures to the one that may not.
-        exact: compare with every reference, in a large index too.
+        model: The network.
+        settings: What to search, and how.
+        pictures: What the sources hold.
+        output: Where messages go.
 
     Returns:
         The number of matches.
+
+    Raises:
+        UserError: The index is damaged or was made with another network, another process is writing the results, or the disk is
+            full.
     """
-    queries, references = pictures.queries, pictures.references
-    with hold_results_folder(folder):
-        place = index or folder / OWN_INDEX
-        extractor = model.extractor
-        with open_store(
-            place, extractor.identity, extractor.dimensions, replace=index is None, new=index is None or added is not None
-        ) as store:
-            _change_store(store, model, added, removed, output)
-            exclusions = _make_exclusions(store, sources)
-            lookup = Search(store, extractor, rule, exclusions, verified, exact)
-            if index is None:
-                held = list(dict.fromkeys([*(references or queries).paths, *pictures.protected.paths]))
-                _say_added(
-                    ", ".join(map(str, sources.references or sources.queries)), add_pictures(store, extractor, held), output
-                )
-                forget_missing(store, held)
-            found = lookup.within() if index is None and references is None else lookup.queries(queries.paths)
-            if index is None:
-                forget_queries(store, found.digests.values())
-            if verified:
-                found = _verify_pairs(found, rule)
-            if track is not None:
-                write_track(track, found.candidates or found.matches.pairs, output)
-            facts = read_facts(sorted({path for match in found.matches.pairs for path in (match.query, match.reference)}))
-            found = replace(found, matches=replace(found.matches, pairs=drop_flat(found.matches.pairs, facts)))
-            grouped = None
-            if found.matches.decided:
-                grouped = make_groups(
-                    found,
-                    facts,
-                    PairScores(store, extractor),
-                    found.matches.threshold if found.matches.threshold is not None else 0.0,
-                    exclusions,
-                    grouping.keep,
-                    [*map(indexed_path, sources.queries), *map(indexed_path, sources.references)],
-                    make_protection_check(sources.protected),
-                    grouping.bound,
-                )
-        _write_results(folder, found, grouped, rule, output)
-        known = None if index is None else os.path.abspath(index)  # noqa: PTH100 - its name, wherever it leads
-        write_notes(folder, SearchNotes(known, grouping.keep, found.matches.threshold))
-        if found.matches.decided and references is None and index is None:
-            pairs = found.matches.pairs
-            report_folders(folder, pairs, found.digests, output)
-            if sets:
-                across = report_leakage(folder, pairs, found.digests, [indexed_path(path) for path in sets], output)
-                page = write_matches_page(folder / LEAKAGE_GALLERY, replace(found.matches, pairs=across), rule)
-                output.say(f"the worst pairs across sets: {page}")
+    with hold_results_folder(settings.folder):
+        found, grouped = _find_and_group(model, settings, pictures, output)
+        write_results(settings.folder, found.matches, grouped, settings.rule, output)
+        known = None if settings.index is None else os.path.abspath(settings.index)  # noqa: PTH100 - its name, wherever it leads
+        write_notes(settings.folder, SearchNotes(known, settings.grouping.keep, found.matches.threshold))
+        if found.matches.decided and settings.within:
+            _report_shares(settings, found, output)
     if found.matches.pairs:
-        output.say(f"decide pairs and choose what to keep: python pipeline/explore.py --matches {shlex.quote(text_of(folder))}")
+        folder = shlex.quote(text_of(settings.folder))
+        output.say(f"decide pairs and choose what to keep: python pipeline/explore.py --matches {folder}")
     return len(found.matches.pairs)
 
 
-def write_track(path: Path, pairs: Sequence[Match], output: Output) -> None:
-    """Write the matching track's CSV; confirmed pairs come before all others, by how many features agree."""
-    rows = [
-        (match.query.stem, match.reference.stem, float(match.evidence.inliers) if match.evidence else match.score)
-        for match in pairs
-    ]
-    output.say(f"matching track: {path}, {write_pairs(path, rows)} pairs")
+def _find_and_group(model: Model, settings: SearchSettings, pictures: Pictures, output: Output) -> tuple[Found, Grouped | None]:
+    """Bring the index up to date, search it and group what is found; no groups where nothing decides what is a copy."""
+    own, extractor = settings.index is None, model.extractor
+    with open_store(
+        settings.index or settings.folder / OWN_INDEX,
+        extractor.identity,
+        extractor.dimensions,
+        replace=own,
+        new=own or pictures.added is not None,
+    ) as store:
+        _change_store(store, model, pictures.added, settings.removed, output)
+        if own:
+            _fill_own_index(store, model, settings.sources, pictures, output)
+        exclusions = _make_exclusions(store, settings.sources)
+        lookup = Search(store, extractor, settings.rule, exclusions, settings.verified, settings.exact)
+        found = lookup.within() if settings.within else lookup.queries(pictures.queries.paths)
+        if own:
+            forget_queries(store, found.digests.values())
+        if settings.verified:
+            found = _verify_pairs(found, settings.rule)
+        if settings.track is not None:
+            write_track(settings.track, found.candidates or found.matches.pairs, output)
+        facts = read_facts(sorted({path for match in found.matches.pairs for path in (match.query, match.reference)}))
+        found = replace(found, matches=replace(found.matches, pairs=drop_flat(found.matches.pairs, facts)))
+        if not found.matches.decided:
+            return found, None
+        sources = settings.sources
+        grouping = replace(
+            settings.grouping,
+            folders=[indexed_path(path) for path in (*sources.queries, *sources.references)],
+            is_protected=make_protection_check(sources.protected),
+        )
+        return found, make_groups(found, facts, PairScores(store, extractor), exclusions, grouping)
+
+
+def _fill_own_index(store: Store, model: Model, sources: Sources, pictures: Pictures, output: Output) -> None:
+    """Let the index in the results' folder hold the pictures to be searched, and no others."""
+    searched = pictures.references or pictures.queries
+    held = list(dict.fromkeys([*searched.paths, *pictures.protected.paths]))
+    _say_added(", ".join(map(str, sources.references or sources.queries)), add_pictures(store, model.extractor, held), output)
+    forget_missing(store, held)
 
 
 def _verify_pairs(found: Found, rule: Rule) -> Found:
@@ -231,13 +178,14 @@ def _verify_pairs(found: Found, rule: Rule) -> Found:
     return Found(replace(found.matches, pairs=pairs, verified=True), found.digests, looked_at)
 
 
-def _discover_pictures(sources: Sequence[Path], results: Path, output: Output) -> Discovered:
-    own = [results / GALLERY, results / LEAKAGE_GALLERY, results / OWN_INDEX, results / MOVED]
-    found = discover(sources, excluded=own)
-    if found.skipped:
-        output.say(f"passed over: {format_skipped_counts(found.skipped)}")
-    output.record("skipped", {reason: len(paths) for reason, paths in found.skipped.items()})
-    return found
+def _report_shares(settings: SearchSettings, found: Found, output: Output) -> None:
+    """Report the folders that share pictures, and what sets share if there are any."""
+    pairs = found.matches.pairs
+    report_folders(settings.folder, pairs, found.digests, output)
+    if settings.sets:
+        across = report_leakage(settings.folder, pairs, found.digests, [indexed_path(path) for path in settings.sets], output)
+        page = write_matches_page(settings.folder / LEAKAGE_GALLERY, replace(found.matches, pairs=across), settings.rule)
+        output.say(f"the worst pairs across sets: {page}")
 
 
 def _make_exclusions(store: Store, sources: Sources) -> Exclusions:
@@ -259,7 +207,7 @@ def _change_store(store: Store, model: Model, added: Discovered | None, removed:
     if added is not None:
         done = add_pictures(store, model.extractor, added.paths)
         _say_added(str(store.folder), done, output)
-        _report_unreadable([*done.closed, *unreadable_files(store)], store.folder / UNREADABLE, output)
+        report_unreadable([*done.closed, *unreadable_files(store)], store.folder / UNREADABLE, output)
     if removed:
         files = remove_files(store, map(indexed_path, removed))
         output.say(f"removed {sum(files.values())} files from {store.folder}")
@@ -270,62 +218,3 @@ def _change_store(store: Store, model: Model, added: Discovered | None, removed:
 def _say_added(where: str, added: Added, output: Output) -> None:
     closed = f"{len(added.closed)} cannot be opened, the first is {added.closed[0]}, " if added.closed else ""
     output.say(f"{where}: {added.images} images, {added.embedded} of them embedded, {closed}the others were known")
-
-
-def _report_unreadable(images: Sequence[Path], listed: Path, output: Output) -> None:
-    list_unreadable(listed, images)
-    if images:
-        count, first = len(images), line_of(images[0])
-        output.say(f"images that cannot be read and match nothing: {count}, the first is {first}; all, with reasons: {listed}")
-
-
-def _write_results(folder: Path, found: Found, grouped: Grouped | None, rule: Rule, output: Output) -> None:
-    matches = found.matches
-    write_matches_csv(folder / MATCHES, matches)
-    page = write_matches_page(
-        folder / GALLERY, matches, rule, grouped.groups if grouped else None, grouped.rows if grouped else []
-    )
-    output.say(
-        f"{matches.queries} queries, {matches.references} different references; {describe_count(matches)} "
-        + _describe_decision(matches, rule)
-    )
-    output.say(
-        "exact search: every query was compared with every reference"
-        if matches.exact
-        else "approximate search: the scores are exact, but a copy may have been missed; --exact compares all pairs"
-    )
-    output.record("search", {"exact": matches.exact, "queries": matches.queries, "references": matches.references})
-    _report_unreadable(matches.unreadable, folder / UNREADABLE, output)
-    for match in matches.pairs:
-        values = {"query": match.query, "reference": match.reference, "score": match.score}
-        output.record("match", values | {"expected_false_alarms": match.false_alarms} | _evidence_values(match))
-    if grouped is not None:
-        write_grouped(folder, grouped, output)
-    else:
-        for name in (GROUPS, CUTS, HUBS, PLAN):
-            (folder / name).unlink(missing_ok=True)  # of an earlier search: --apply must not carry that out
-    output.say(f"matches: {folder / MATCHES}\ngallery: {page}")
-
-
-def _evidence_values(match: Match) -> dict[str, object]:
-    found = match.evidence
-    if found is None:
-        return {}
-    return {
-        "inliers": found.inliers,
-        "change": found.change,
-        "query_region": found.query_region,
-        "reference_region": found.reference_region,
-    }
-
-
-def _describe_decision(matches: Matches, rule: Rule) -> str:
-    if matches.verified:
-        count = sum(match.evidence is not None for match in matches.pairs)
-        also = "" if matches.threshold is None else f", the others score at least {matches.threshold:.3f}"
-        return f"({count} confirmed by their features{also})"
-    if matches.threshold is None:
-        return "listed; nothing calibrates a threshold here, so there are no groups: add --unrelated DIR or --threshold"
-    if rule.score is not None:
-        return f"of at least {matches.threshold:.3f}"
-    return f"of at least {matches.threshold:.3f} ({rule.rate:g} false alarms per query to be expected)"

@@ -13,6 +13,8 @@ from pipeline.tools.match_results import CUTS, GROUPS, HUBS, PLAN
 from pipeline.tools.match_search import Exclusions, Found, PairScores
 from submissions.copies.facts import Facts, picture_facts
 from submissions.copies.grouped import FileGroups, group_files, write_cuts_csv, write_groups_csv, write_hubs_csv
+from submissions.copies.groups import MAX_GROUP_SIZE
+from submissions.copies.hubs import MIN_HUB_MATCHES
 from submissions.copies.keeping import KeepRule
 from submissions.copies.plan import PlanRow, plan_group, write_plan
 from submissions.index.matches import Match
@@ -20,13 +22,36 @@ from submissions.index.matches import Match
 READER_THREADS = 2
 
 
+def _is_unprotected(path: Path) -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """How groups are made and planned.
+
+    Attributes:
+        keep: Which file of a group to keep.
+        folders: Folders in order of preference, for the rule "folder-order".
+        is_protected: Tells whether a file must not be touched.
+        bound: Maximum number of contents in a group.
+        hub_matches: Minimum number of matches of a hub, which belongs to no group (`submissions/copies/hubs.py`).
+    """
+
+    keep: KeepRule = "largest"
+    folders: Sequence[Path] = ()
+    is_protected: Callable[[Path], bool] = _is_unprotected
+    bound: int = MAX_GROUP_SIZE
+    hub_matches: int = MIN_HUB_MATCHES
+
+
 @dataclass(frozen=True)
 class Grouped:
     """Groups of files and the plan for them.
 
     Attributes:
-        groups: the groups, cut links and pictures that show nothing.
-        rows: the plan, group by group.
+        groups: The groups, cut links and pictures that show nothing.
+        rows: The plan, group by group.
     """
 
     groups: FileGroups
@@ -34,7 +59,7 @@ class Grouped:
 
 
 def read_facts(paths: Sequence[Path]) -> dict[Path, Facts]:
-    """Read the facts of many pictures."""
+    """Read the facts of many pictures; returns them by path."""
     with (
         ThreadPoolExecutor(READER_THREADS) as pool,
         tqdm(total=len(paths), desc="comparing files", unit="image", leave=False) as bar,
@@ -56,24 +81,26 @@ def drop_flat(pairs: Sequence[Match], facts: dict[Path, Facts]) -> list[Match]:
 
 
 def make_groups(
-    found: Found,
-    facts: dict[Path, Facts],
-    scorer: PairScores,
-    threshold: float,
-    exclusions: Exclusions,
-    keep: KeepRule,
-    folders: Sequence[Path],
-    is_protected: Callable[[Path], bool],
-    bound: int,
+    found: Found, facts: dict[Path, Facts], scorer: PairScores, exclusions: Exclusions, grouping: Grouping
 ) -> Grouped:
-    """Group what was found and plan each group."""
+    """Group what was found and plan each group.
+
+    Args:
+        found: What a search found.
+        facts: Facts of the files of the pairs, as far as they have been read.
+        scorer: Scores other pairs of the same index.
+        exclusions: Pairs that the user decided on, and folders within which nothing is compared.
+        grouping: How groups are made and planned.
+    """
+    threshold = found.matches.threshold if found.matches.threshold is not None else 0.0
     flat = [path for path, fact in facts.items() if fact.flat]
     grouped = group_files(
-        *(found.matches.pairs, found.digests, scorer.scores, threshold, flat, bound),
+        *(found.matches.pairs, found.digests, scorer.scores, threshold, flat, grouping.bound),
         rejected=exclusions.rejected,
         accepted=exclusions.accepted,
+        least_of_hub=grouping.hub_matches,
     )
-    facts |= read_facts([path for group in grouped.groups for path in group.files if path not in facts])
+    facts = facts | read_facts([path for group in grouped.groups for path in group.files if path not in facts])
     listed = {(match.query, match.reference): match.score for match in found.matches.pairs}
 
     def pair_score(one: Path, other: Path) -> float | None:
@@ -90,14 +117,29 @@ def make_groups(
         row
         for number, group in enumerate(grouped.groups, 1)
         for row in plan_group(
-            number, [facts[path] for path in group.files], found.digests, keep, folders, is_protected, pair_score
+            number,
+            [facts[path] for path in group.files],
+            found.digests,
+            grouping.keep,
+            grouping.folders,
+            grouping.is_protected,
+            pair_score,
         )
     ]
     return Grouped(grouped, rows)
 
 
 def write_grouped(folder: Path, grouped: Grouped, output: Output) -> None:
-    """Write groups.csv, cuts.csv and plan.csv, and say what they hold."""
+    """Write groups.csv, cuts.csv, hubs.csv and plan.csv, and say what they hold.
+
+    Args:
+        folder: The folder of the results.
+        grouped: The groups and their plan.
+        output: Where messages go.
+
+    Raises:
+        UserError: The disk is full.
+    """
     write_groups_csv(folder / GROUPS, grouped.groups.groups, grouped.rows)
     write_cuts_csv(folder / CUTS, grouped.groups.cuts)
     write_plan(folder / PLAN, grouped.rows)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from data.errors import UserError
 from pipeline.run.cli import add_data_option, named_path
+from submissions.copies.hubs import MIN_HUB_MATCHES
 from submissions.copies.keeping import KEEP_RULES
 
 APPLY_CHOICES = ("move", "hardlink", "symlink", "delete-to-trash")
@@ -83,6 +84,13 @@ def _add_groups(options: argparse._ArgumentGroup) -> None:
     options.add_argument("--keep", choices=KEEP_RULES, default="largest", help="which file of a group to keep; default largest")
     options.add_argument("--group-size", type=int, default=200, metavar="N", help="maximum size of a group; default 200")
     options.add_argument(
+        "--hub-matches",
+        type=int,
+        default=MIN_HUB_MATCHES,
+        metavar="N",
+        help="matches from which a picture that unrelated ones match, such as a logo, is kept apart; default 50",
+    )
+    options.add_argument(
         "--decide", choices=("copy", "not-a-copy", "undecided"), help="decide about two pictures, for all later searches"
     )
     options.add_argument("--decisions", action="store_true", help="list all decisions")
@@ -136,6 +144,8 @@ def check(options: argparse.Namespace) -> None:
         raise UserError(f"--verify {options.verify}: give the number of references to confirm for each query, such as 10.")
     if options.group_size < 2:
         raise UserError(f"--group-size {options.group_size}: give at least 2.")
+    if options.hub_matches < 2:
+        raise UserError(f"--hub-matches {options.hub_matches}: give at least 2.")
 
 
 def _check_two(options: argparse.Namespace, other_work: bool) -> None:

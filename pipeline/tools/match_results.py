@@ -12,8 +12,9 @@ from submissions.copies.keeping import KEEP_RULES, KeepRule
 
 MATCHES, GROUPS, CUTS, HUBS, PLAN = "matches.csv", "groups.csv", "cuts.csv", "hubs.csv", "plan.csv"
 SEARCH = "search.json"
-OWN_INDEX = "index"
-MOVED = "moved"
+OWN_INDEX, MOVED = "index", "moved"
+GALLERY, LEAKAGE_GALLERY = "gallery", "leakage"
+UNREADABLE = "unreadable.txt"  # in the folder of the results, or of the index
 
 
 @dataclass(frozen=True)
@@ -69,5 +70,5 @@ def read_notes(folder: Path) -> SearchNotes:
     except (OSError, ValueError, TypeError) as error:
         raise UserError(f"{path} cannot be read ({error}). Search again: match.py writes it.") from error
     if not valid or not isinstance(notes.threshold, (float, int, type(None))):
-        raise UserError(f"{path} does not hold the values that match.py writes. Search again, which writes it anew.")
+        raise UserError(f"{path} does not hold the values that match.py writes. Search again: match.py replaces it.")
     return notes
