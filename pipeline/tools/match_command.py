@@ -211,10 +211,13 @@ def _change_store(store: Store, model: Model, added: Discovered | None, removed:
     if removed:
         files = remove_files(store, map(indexed_path, removed))
         output.say(f"removed {sum(files.values())} files from {store.folder}")
-        for path in [path for path, count in files.items() if not count]:
-            output.say(f"{path} is not in it, nor anything below")
+        for path, count in files.items():
+            output.record("removed", {"path": path, "files": count})
+            if not count:
+                output.say(f"{path} is not in it, nor anything below")
 
 
 def _say_added(where: str, added: Added, output: Output) -> None:
     closed = f"{len(added.closed)} cannot be opened, the first is {added.closed[0]}, " if added.closed else ""
     output.say(f"{where}: {added.images} images, {added.embedded} of them embedded, {closed}the others were known")
+    output.record("added", {"images": added.images, "embedded": added.embedded, "cannot_be_opened": added.closed})

@@ -25,21 +25,43 @@ def find_index(index: Path | None, folder: Path) -> Path:
 def remember(place: Path, first: Path, second: Path, copy: bool, output: Output) -> None:
     """Keep a decision about two pictures.
 
+    Args:
+        place: The index that decisions are kept in.
+        first: One picture.
+        second: The other.
+        copy: Whether they are copies.
+        output: Where messages go.
+
     Raises:
-        UserError: one of them cannot be read, or they hold the same bytes.
+        UserError: One of them cannot be read, or they hold the same bytes.
     """
     digests = digest_of(first), digest_of(second)
     if digests[0] == digests[1]:
         raise UserError(f"{first} and {second} hold the same bytes: there is nothing to decide.")
     with open_known_store(place) as store:
         decide(store, (first, second), digests, copy)
+    output.record("decision", {"first": first, "second": second, "copy": copy})
     output.say(f"{first} and {second}: {_word(copy)}, from now on")
 
 
 def forget(place: Path, first: Path, second: Path, output: Output) -> int:
-    """Take a decision back; returns 1 where there was none."""
+    """Forget a decision about two pictures.
+
+    Args:
+        place: The index that decisions are kept in.
+        first: One picture.
+        second: The other.
+        output: Where messages go.
+
+    Returns:
+        The exit code: 0, or 1 where nothing had been decided.
+
+    Raises:
+        UserError: One of them cannot be read.
+    """
     with open_known_store(place) as store:
         found = take_back(store, (digest_of(first), digest_of(second)))
+    output.record("decision", {"first": first, "second": second, "copy": None})
     output.say(f"{first} and {second}: " + ("the decision is taken back" if found else "nothing had been decided"))
     return 0 if found else 1
 

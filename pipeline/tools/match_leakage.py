@@ -2,10 +2,12 @@
 
 import csv
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from data.files import whole_file
+from data.names import text_of
 from pipeline.tools.match_output import Output
 from submissions.copies.shares import Share, clean_lists, shared_pictures
 from submissions.index.matches import Match
@@ -35,18 +37,21 @@ def report_leakage(
     set_of = _make_set_lookup(sets)
     shares = shared_pictures(pairs, digests, set_of)
     _write(folder / "leakage.csv", shares)
+    names = _name_sets(sets)
     output.say(f"{'set':30} {'copied in':30} pictures   share")
     for share in shares:
         _record("leakage", share, output)
-        output.say(_line(share.first, share.second, share.copies_of_first, share.share_of_first))
-        if share.first != share.second:
-            output.say(_line(share.second, share.first, share.copies_of_second, share.share_of_second))
+        one, other = names[share.first], names[share.second]
+        output.say(_line(one, other, share.copies_of_first, share.share_of_first))
+        if one != other:
+            output.say(_line(other, one, share.copies_of_second, share.share_of_second))
     if not any(share.first != share.second for share in shares):
         output.say("no set holds a copy of another's picture")
     for number, (name, kept) in enumerate(clean_lists(pairs, digests, sets, set_of).items()):
         path = folder / f"clean-{number}-{name.name}.txt"
         with whole_file(path) as temporary:
             temporary.write_bytes(b"".join(os.fsencode(picture) + b"\n" for picture in kept))
+        output.record("clean_list", {"set": name, "list": path, "pictures": len(kept)})
         output.say(f"without copies in later sets: {path} ({len(kept)} pictures)")
     return [
         match for match in pairs if None not in (places := {set_of(match.query), set_of(match.reference)}) and len(places) > 1
@@ -55,6 +60,12 @@ def report_leakage(
 
 def report_folders(folder: Path, pairs: Sequence[Match], digests: Mapping[Path, bytes], output: Output) -> None:
     """Write folders.csv, which lists folders that share pictures, and print those that share most.
+
+    Args:
+        folder: Folder of the results.
+        pairs: Matches among all pictures.
+        digests: SHA-256 of every picture.
+        output: Where messages go.
 
     Raises:
         UserError: when the disk is full.
@@ -79,8 +90,14 @@ def _make_set_lookup(sets: Sequence[Path]) -> Callable[[Path], Path | None]:
     return lambda path: next((name for name in sets if name == path or name in path.parents), None)
 
 
-def _line(one: Path, other: Path, count: int, share: float) -> str:
-    return f"{one.name:30} {other.name:30} {count:8} {share:7.1%}"
+def _name_sets(sets: Sequence[Path]) -> dict[Path, str]:
+    """Return the name of each set's folder; its whole path where several folders have that name."""
+    count = Counter(path.name for path in sets)
+    return {path: text_of(path.name if count[path.name] == 1 else path) for path in sets}
+
+
+def _line(one: str, other: str, count: int, share: float) -> str:
+    return f"{one:30} {other:30} {count:8} {share:7.1%}"
 
 
 def _record(kind: str, share: Share, output: Output) -> None:

@@ -77,8 +77,13 @@ def report_unreadable(images: Sequence[Path], listed: Path, output: Output) -> N
         images: The pictures.
         listed: The file to write.
         output: Where messages go.
+
+    Raises:
+        UserError: The disk is full.
     """
     list_unreadable(listed, images)
+    for image in images:
+        output.record("unreadable", {"file": image})
     if images:
         count, first = len(images), line_of(images[0])
         output.say(f"images that cannot be read and match nothing: {count}, the first is {first}; all, with reasons: {listed}")

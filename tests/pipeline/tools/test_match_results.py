@@ -177,11 +177,22 @@ def test_json_lines_stand_alone_on_standard_output(album: Path, checkpoint: Path
     run_match(checkpoint, "--queries", "album", "--json")
     printed = capsys.readouterr()
     lines = [json.loads(line) for line in printed.out.splitlines()]
-    assert {line["type"] for line in lines} == {"skipped", "search", "match", "group", "folders"} and "groups of" in printed.err
+    assert {line["type"] for line in lines} == {"skipped", "added", "search", "match", "group", "folders"}
+    assert "groups of" in printed.err
     assert next(line for line in lines if line["type"] == "skipped")["not a picture"] == 1
     capsys.readouterr()
     main(["--apply", "move", "--json"])
     assert {json.loads(line)["type"] for line in capsys.readouterr().out.splitlines()} == {"done"}
+    main(["--undo", "--quiet"])
+    run_match(checkpoint, "--index", "kept", "--add", "album/b", "--json")
+    run_match(checkpoint, "--index", "kept", "--remove", "album/b/white.png", "--json")
+    main([str(album / "a" / "R000000.jpg"), str(album / "b" / "smaller.png"), "--decide", "copy", "--json"])
+    run_match(checkpoint, "--leakage", "album/a", "album/b", "--json", "--output", "sets")
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {"type": "added", "images": 4, "embedded": 4, "cannot_be_opened": []} in lines
+    assert {"type": "removed", "path": str(album / "b" / "white.png"), "files": 1} in lines
+    assert [line["copy"] for line in lines if line["type"] == "decision"] == [True]
+    assert [Path(line["list"]).name for line in lines if line["type"] == "clean_list"] == ["clean-0-a.txt", "clean-1-b.txt"]
 
 
 def test_verification_finds_what_the_descriptor_misses_and_says_where(album: Path, checkpoint: Path) -> None:
@@ -267,6 +278,9 @@ def test_leakage_between_sets_and_similar_folders(album: Path, checkpoint: Path,
     page = Path("matches/leakage/index.html").read_text()
     assert "the worst pairs across sets: matches/leakage/index.html" in printed and page.count('class="pair"') == 2
     assert "same.jpg" in page and "smaller.png" in page and "white" not in page
+    shutil.copytree(album / "b", "elsewhere/a")
+    run_match(checkpoint, "--leakage", "album/a", "elsewhere/a", "--output", "namesakes")
+    assert f"{album / 'a'}" in capsys.readouterr().out
     run_match(checkpoint, "--queries", "@matches/clean-0-a.txt", "album/b", "--output", "again")
     assert not any({"R000000.jpg"} & group for group in groups_of(Path("again")))
 
