@@ -42,7 +42,7 @@ def opacity(image: Image, level: float) -> Image:
 
 @edit("channels")
 def invert_channels(image: Image, red: bool, green: bool, blue: bool) -> Image:
-    """Invert the chosen channels: 255 − value."""
+    """Invert the chosen ones of the channels `red`, `green` and `blue`: 255 − value."""
     values = np.arange(256, dtype=np.uint8)[:, None] ^ np.array([255 * red, 255 * green, 255 * blue], np.uint8)
     return as_uint8(cv2.LUT(image, values[None]))
 
@@ -79,7 +79,7 @@ def pca_lighting(image: Image, weights: list[float]) -> Image:
 
 @edit("colour")
 def photo_filter(image: Image, tint: list[float], gamma: float, fade: float, vignette: float) -> Image:
-    """Imitate a photo app's filter: a factor per channel (`tint` [3]), gamma, faded blacks (0…1) and darker corners (0…1)."""
+    """Imitate a photo app's filter: a factor per channel (`tint` [3]), gamma, `fade`d blacks (0…1), `vignette` (0…1)."""
     curve = np.arange(256, dtype=np.float32)[:, None] / 255
     table = (fade + (1 - fade) * curve**gamma * np.array(tint, np.float32)) * 255
     filtered = cv2.LUT(image, np.clip(table, 0, 255).astype(np.uint8)[None])

@@ -140,7 +140,7 @@ def lens(image: Image, strength: float) -> Image:
 
 @edit("warp")
 def wave(image: Image, amplitude: float, periods: float, upright: bool) -> Image:
-    """Let rows, or with `upright` columns, swing by `amplitude` of the short side, so often over the image."""
+    """Let rows, or with `upright` columns, swing by `amplitude` of the short side, `periods` times over the image."""
     height, width = image.shape[:2]
     y, x = np.meshgrid(np.arange(height, dtype=np.float64), np.arange(width, dtype=np.float64), indexing="ij")
     reach = amplitude * min(height, width)

@@ -1,6 +1,8 @@
 """Edits that put something on the image, or the image on something.
 
-Images are RGB uint8 [h, w, 3] and never changed in place; positions and sizes are fractions of the image, colours are RGB.
+Images are RGB uint8 [h, w, 3] and never changed in place. Throughout, positions `x`, `y` and sizes are fractions of the image,
+colours are RGB 0…255, `opacity` is in 0 (invisible) … 1, `font` is a number modulo the count of AugLy's fonts, and `seed` draws what
+is random.
 """
 
 import json
@@ -32,7 +34,7 @@ def overlay_image(image: Image, overlay: Image, opacity: float, size: float, x: 
 
 @pasting_edit("background")
 def overlay_onto_image(image: Image, background: Image, opacity: float, size: float, x: float, y: float) -> Image:
-    """Put the image on `background`, completely inside; (x, y), 0…1, place it from top left to bottom right."""
+    """Put the image on `background`, inside, its height `size` of that one's; (x, y) go from top left to bottom right."""
     height = max(8, round(background.shape[0] * size))
     width = min(max(8, round(image.shape[1] * height / image.shape[0])), background.shape[1])
     small = cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
@@ -42,7 +44,7 @@ def overlay_onto_image(image: Image, background: Image, opacity: float, size: fl
 
 @edit("text")
 def overlay_emoji(image: Image, emoji: int, opacity: float, size: float, x: float, y: float) -> Image:
-    """Put AugLy's emoji number `emoji`, modulo their count, on the image: its height is `size` of the image's."""
+    """Put AugLy's emoji number `emoji`, modulo their count, at (x, y) on the image: its height is `size` of the image's."""
     side = max(2, round(image.shape[0] * size))
     picture = cv2.resize(_emoji(emoji % len(_emoji_files())), (side, side), interpolation=cv2.INTER_AREA)
     return _blend(image, picture[:, :, :3], picture[:, :, 3:].astype(np.float32) * np.float32(opacity / 255), x, y)
@@ -50,7 +52,7 @@ def overlay_emoji(image: Image, emoji: int, opacity: float, size: float, x: floa
 
 @edit("text")
 def overlay_text(image: Image, text: str, font: int, size: float, colour: list[int], opacity: float, x: float, y: float) -> Image:
-    """Write `text` in one of AugLy's fonts: its height is `size` of the short side, its upper left corner at (x, y)."""
+    """Write `text` in one of AugLy's fonts and a `colour`: its height is `size` of the short side, its corner at (x, y)."""
     mask = text_mask(text, font)
     height = max(3, round(min(image.shape[:2]) * size))
     width = max(3, round(mask.shape[1] * height / mask.shape[0]))
@@ -62,7 +64,10 @@ def overlay_text(image: Image, text: str, font: int, size: float, colour: list[i
 def overlay_stripes(
     image: Image, width: float, degrees: float, density: float, line: str, opacity: float, colour: list[int]
 ) -> Image:
-    """Draw stripes over the whole image; `line` is "solid", "dotted" or "dashed", `width` and `density` are in 0…1."""
+    """Draw stripes of a `colour`, rotated by `degrees`, over the whole image.
+
+    `line` is "solid", "dotted" or "dashed"; `width` and `density` are in 0…1.
+    """
     mask = _stripes(image.shape[0], image.shape[1], width, degrees, density)
     if line == "dotted":
         mask &= _stripes(image.shape[0], image.shape[1], width, degrees + 90, density)
@@ -75,7 +80,7 @@ def overlay_stripes(
 
 @edit("frame")
 def meme_format(image: Image, text: str, font: int, caption: float, background: list[int], colour: list[int]) -> Image:
-    """Add a caption above the image, `caption` × the image's height high."""
+    """Add a caption above the image, `caption` × the image's height high: `text` in a `font` and a `colour` on a `background`."""
     height, width = image.shape[:2]
     meme = np.empty((height + max(4, round(height * caption)), width, 3), np.uint8)
     room = meme.shape[0] - height
@@ -108,7 +113,7 @@ def onto_screenshot(image: Image, template: int) -> Image:
 
 @edit("frame")
 def border(image: Image, width: float, colour: list[int], bar: float) -> Image:
-    """Add an app's frame: a border of one colour and a bar with round buttons below, both as fractions of the short side."""
+    """Add an app's frame: a border, `width` wide, of one `colour`, below a `bar` with round buttons; both of the short side."""
     side = min(image.shape[:2])
     edge, below = round(width * side), round(bar * side)
     framed = cv2.copyMakeBorder(image, edge, edge + below, edge, edge, cv2.BORDER_CONSTANT, value=colour)
@@ -137,7 +142,10 @@ def watermark(image: Image, text: str, font: int, opacity: float, size: float, d
 
 @pasting_edit("overlay")
 def collage(image: Image, overlay: Image, side_by_side: bool, first: bool, share: float) -> Image:
-    """Join the image and another one in a row or a column; the other one takes `share`, 0…1, of the result's length."""
+    """Join the image and `overlay` `side_by_side` or in a column, the image `first` or last.
+
+    `overlay` takes `share`, 0…1, of the result's length.
+    """
     height, width = image.shape[:2]
     if side_by_side:
         size = max(8, round(width * share / (1 - share))), height
@@ -149,7 +157,7 @@ def collage(image: Image, overlay: Image, side_by_side: bool, first: bool, share
 
 @pasting_edit("overlay")
 def sticker(image: Image, overlay: Image, size: float, x: float, y: float, seed: int) -> Image:
-    """Put a cut-out of another image, with a white rim, on the image: its height is `size` of the image's."""
+    """Put a cut-out of `overlay`, with a white rim, at (x, y) on the image: its height is `size` of the image's."""
     side = max(8, round(image.shape[0] * size))
     rng = np.random.default_rng(seed)
     turn = np.linspace(0, 2 * np.pi, 40, endpoint=False)
@@ -179,7 +187,7 @@ def hide_boxes(image: Image, share: float, count: int, shade: int, seed: int) ->
 
 @edit("cover")
 def scribble(image: Image, width: float, strokes: int, colour: list[int], seed: int) -> Image:
-    """Draw smooth strokes over the image by hand; `width` is a share of the short side."""
+    """Draw smooth strokes of a `colour` over the image by hand; `width` is a share of the short side."""
     height, wide = image.shape[:2]
     rng, result = np.random.default_rng(seed), image.copy()
     for _ in range(strokes):

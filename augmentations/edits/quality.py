@@ -69,7 +69,7 @@ def double_compression(image: Image, factor: float, first: int, second: int) -> 
 
 @edit("quality")
 def moire(image: Image, period: float, degrees: float, strength: float) -> Image:
-    """Imitate the moiré of a photographed screen: colour stripes with a `period` in pixels at TUNED_SIDE."""
+    """Imitate a photographed screen: stripes of a `strength` 0…1 at `degrees`, their `period` in pixels at TUNED_SIDE."""
     height, width = image.shape[:2]
     y, x = np.arange(height, dtype=np.float32)[:, None], np.arange(width, dtype=np.float32)
     period = max(2.2, period * min(height, width) / TUNED_SIDE)
@@ -93,7 +93,7 @@ def grain(image: Image, deviation: float, size: float, seed: int) -> Image:
 
 @edit("noise")
 def motion_blur(image: Image, length: float, degrees: float) -> Image:
-    """Smear along a direction, as a moved camera does; `length` in pixels at TUNED_SIDE."""
+    """Smear along a direction of `degrees`, as a moved camera does; `length` in pixels at TUNED_SIDE."""
     reach = length * min(image.shape[:2]) / TUNED_SIDE
     side = 2 * int(np.ceil(reach / 2)) + 1
     kernel, middle = np.zeros((side, side), np.float32), side // 2

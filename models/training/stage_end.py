@@ -23,7 +23,16 @@ COLLAPSE_SHARE = 0.05  # of the way from the smallest possible mean singular val
 
 
 def leave_out_stage(folder: Path, progress: Progress, fabric: Fabric) -> Progress:
-    """Copy the checkpoint of the stage before for a stage that would repeat it; return where training stands then."""
+    """Copy the checkpoint of the stage before for a stage that would repeat it.
+
+    Args:
+        folder: The training's folder.
+        progress: Where training stands, at the beginning of the stage.
+        fabric: The processes, of which the first writes.
+
+    Returns:
+        Where training stands then.
+    """
     if fabric.global_rank == 0:
         with whole_file(stage_checkpoint(folder, progress.stage + 1)) as temporary:
             shutil.copyfile(stage_checkpoint(folder, progress.stage), temporary)
@@ -31,7 +40,14 @@ def leave_out_stage(folder: Path, progress: Progress, fabric: Fabric) -> Progres
 
 
 def write_start(folder: Path, score: float | None, settings: ModelSettings, fabric: Fabric) -> None:
-    """Write the start's µAP as stage 0 of the curve, and report it: what comes after has to be better."""
+    """Write the start's µAP as stage 0 of the curve, and report it: what comes after has to be better.
+
+    Args:
+        folder: The training's folder.
+        score: µAP on the synthetic queries; None where it was not measured, and nothing is written.
+        settings: The model.
+        fabric: The processes, of which the first writes.
+    """
     if score is None or fabric.global_rank > 0:
         return
     size = settings.stages[0].image_size
@@ -45,7 +61,14 @@ def start_row(score: float, image_size: int, warning: str = "") -> EpochRow:
 
 
 def write_stage(folder: Path, rows: list[EpochRow], learner: Learner, image_size: int) -> None:
-    """Write the end of the stage's curve, the checkpoint and, where the objective has one, the classifier."""
+    """Write what is kept of a stage.
+
+    Args:
+        folder: The training's folder.
+        rows: Rows of the curve that are not yet written, the stage's last epoch last.
+        learner: The network, whose checkpoint is written, and the objective, whose linear classifier is if it has one.
+        image_size: The stage's input size in pixels.
+    """
     append_rows(folder, rows)
     classifier = learner.objective.linear_classifier()
     if classifier is not None:
