@@ -1,8 +1,8 @@
 """Edits that put something on the image, or the image on something.
 
 Images are RGB uint8 [h, w, 3] and never changed in place. Throughout, positions `x`, `y` and sizes are fractions of the image,
-colours are RGB 0…255, `opacity` is in 0 (invisible) … 1, `font` is a number modulo the count of AugLy's fonts, and `seed` draws what
-is random.
+colours are RGB 0…255, `opacity` is in 0 (invisible) … 1, `font` is a number modulo the count of AugLy's fonts, and `seed` draws
+what is random.
 """
 
 import json
