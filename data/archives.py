@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 
 from data.errors import UserError
 from data.files import is_file, open_regular
+from data.remote import RemotePath
 
 ARCHIVE_ENDINGS = (".zip", ".cbz", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".cbt")
 MAX_MEMBER_BYTES = 256 * 2**20  # bytes, unpacked
@@ -125,9 +126,11 @@ def read_bytes(path: Path, limit: int | None = None) -> bytes:
 
     Raises:
         OSError: the file cannot be read.
-        UserError: the archive or its member cannot be read.
+        UserError: the archive, its member or the object store cannot be read.
     """
     try:
+        if isinstance(path, RemotePath):
+            return path.read_bytes(limit)
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
             return file.read(size if limit is None else min(size, limit))
@@ -157,7 +160,7 @@ def _open_archive(path: Path) -> _Archive:
 
 
 def _open_zip(path: Path) -> _Archive:
-    archive = zipfile.ZipFile(path)
+    archive = zipfile.ZipFile(path.open("rb") if isinstance(path, RemotePath) else path)
     found = {info.filename: info for info in archive.infolist() if not info.is_dir()}
     listing = _list_members(found, lambda name: "encrypted" if found[name].flag_bits & 1 else None)
 
@@ -169,7 +172,7 @@ def _open_zip(path: Path) -> _Archive:
 
 
 def _open_tar(path: Path, size: int) -> _Archive:
-    archive = tarfile.open(path)  # noqa: SIM115 - kept open for the members
+    archive = tarfile.open(fileobj=path.open("rb"))  # noqa: SIM115 - kept open for the members
     found: dict[str, tarfile.TarInfo] = {}
     unpacked = 0
     for info in archive:

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from data.archives import read_bytes
-from data.errors import ImageError, UserError
+from data.errors import ImageError, StorageError, UserError
 from data.formats import SIGNATURE_BYTES, readable_formats
+from data.remote import as_path
 
 MAX_IMAGE_PIXELS = 100_000_000  # larger images are refused as decompression bombs
 MAX_PIXELS_BY_FORMAT = {"JPEG2000": 50_000_000}  # its decoder needs three times the memory of the others
@@ -34,12 +35,15 @@ def decode_rgb(source: Path | bytes, short_side: int | None = None) -> NDArray[n
     Raises:
         ImageError: the file is missing, empty, larger than `MAX_FILE_BYTES`, not an image or damaged, or the image has more than
             `MAX_IMAGE_PIXELS` pixels, a side shorter than `MIN_SIDE_PIXELS`, or as a JPEG too many progressive scans.
+        StorageError: the object store that holds the file cannot be used.
     """
-    name = Path("<bytes>") if isinstance(source, bytes) else Path(source)
+    name = Path("<bytes>") if isinstance(source, bytes) else as_path(source)
     try:
         content = source if isinstance(source, bytes) else read_bytes(name, MAX_FILE_BYTES + 1)
     except OSError as error:
         raise ImageError(name, f"cannot be read ({error.strerror or error})") from error
+    except StorageError:
+        raise
     except UserError as error:
         raise ImageError(name, f"cannot be read: {error}") from error
     if not content:

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from data.archives import is_archive, list_archive, read_bytes
-from data.errors import UserError
+from data.errors import StorageError, UserError
 from data.files import is_file, open_regular
 from data.formats import IMAGE_ENDINGS, SIGNATURE_BYTES, detect_format
 from data.images import ImageSet
+from data.remote import RemotePath, as_path
 
 NOT_A_PICTURE, CANNOT_BE_OPENED = "not a picture", "cannot be opened"
 
@@ -70,7 +71,7 @@ def expand_sources(sources: Iterable[Path]) -> Iterator[Path]:
         if not os.fspath(source).startswith("@"):
             yield source
             continue
-        listing = Path(os.fspath(source)[1:])
+        listing = as_path(Path(os.fspath(source)[1:]))
         try:
             with open_regular(listing) as file:
                 lines = os.fsdecode(file.read()).splitlines()
@@ -79,7 +80,7 @@ def expand_sources(sources: Iterable[Path]) -> Iterator[Path]:
         named = [line.rstrip("\r") for line in lines if line.strip() and not line.startswith("#")]
         if not named:
             raise UserError(f"the list {listing} names nothing: write one file or folder per line.")
-        yield from (listing.parent / name for name in named)
+        yield from (place if isinstance(place := as_path(name), RemotePath) else listing.parent / name for name in named)
 
 
 def format_skipped_counts(skipped: dict[str, list[Path]]) -> str:
@@ -97,12 +98,15 @@ def _describe_empty_source(source: Path, skipped: dict[str, list[Path]]) -> str:
 
 
 def _select_below(source: Path, paths: list[Path]) -> list[Path]:
-    real = Path(os.path.realpath(source))
+    real = source if isinstance(source, RemotePath) else Path(os.path.realpath(source))
     return [path for path in paths if path == real or real in path.parents]
 
 
 def _walk(source: Path, excluded: set[str]) -> Iterator[tuple[Path, str | None]]:
     """Yield (path, None) for every picture and (path, reason) for every file that is skipped."""
+    if isinstance(source, RemotePath):
+        yield from _walk_store(source)
+        return
     if source.is_file():
         path = Path(os.path.realpath(source.parent)) / source.name
         if is_archive(path):
@@ -126,6 +130,19 @@ def _walk(source: Path, excluded: set[str]) -> Iterator[tuple[Path, str | None]]
     yield from ((Path(error.filename), "a folder that cannot be opened") for error in unreadable)
 
 
+def _walk_store(source: RemotePath) -> Iterator[tuple[Path, str | None]]:
+    files = source.list_files()
+    if not files:
+        raise UserError(f"{source} is neither a folder nor a file. Name a folder that holds images, an archive or a picture.")
+    for path in files:
+        if path.name.startswith("."):
+            yield path, "hidden"
+        elif is_archive(path):
+            yield from _walk_members(path)
+        else:
+            yield path, _find_skip_reason(path)
+
+
 def _find_skip_reason(path: Path) -> str | None:
     try:
         if not path.is_file():
@@ -136,6 +153,8 @@ def _find_skip_reason(path: Path) -> str | None:
         return None
     try:
         return None if detect_format(read_bytes(path, SIGNATURE_BYTES)) else NOT_A_PICTURE
+    except StorageError:
+        raise
     except (OSError, UserError):
         return CANNOT_BE_OPENED
 
@@ -143,6 +162,8 @@ def _find_skip_reason(path: Path) -> str | None:
 def _walk_members(archive: Path) -> Iterator[tuple[Path, str | None]]:
     try:
         listing = list_archive(archive)
+    except StorageError:
+        raise
     except UserError:
         yield archive, "an archive that cannot be read"
         return
@@ -163,5 +184,7 @@ def _walk_members(archive: Path) -> Iterator[tuple[Path, str | None]]:
 def _find_member_reason(path: Path) -> str | None:
     try:
         return None if detect_format(read_bytes(path, SIGNATURE_BYTES)) else NOT_A_PICTURE
+    except StorageError:
+        raise
     except (OSError, UserError):
         return CANNOT_BE_OPENED

@@ -9,6 +9,17 @@ class UserError(Exception):
     """An error that the user can fix; its message says what was found, what was expected and what to do."""
 
 
+class StorageError(UserError):
+    """A store of files that cannot be used: unreachable, refusing, or without the bucket.
+
+    It says nothing about a single file: who skips files that cannot be read lets it pass. Raised in a worker process of torch,
+    it keeps its message and drops the traceback that torch puts before it.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message.rpartition(f"{type(self).__name__}: ")[2].strip())
+
+
 class ImageError(UserError):
     """An image that cannot be used; the caller records it, skips it and continues.
 
@@ -19,7 +30,7 @@ class ImageError(UserError):
 
     def __init__(self, path: Path | str, problem: str) -> None:
         super().__init__(f"{path}: {problem}")
-        self.path = Path(path)
+        self.path = path if isinstance(path, Path) else Path(path)
         self.problem = problem
 
     def __reduce__(self) -> tuple[type["ImageError"], tuple[Path, str]]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from data.errors import UserError
 from data.process import is_running
+from data.remote import RemotePath, as_path, upload_whole
 
 HOST = socket.gethostname()
 MAX_SINGLE_FLUSHES = 100  # a folder of more files is flushed by one os.sync()
@@ -28,10 +29,16 @@ def whole_file(path: Path) -> Iterator[Path]:
     The bytes are flushed to disk before the rename: after a power cut `path` is either the old file or the complete new one. What
     a killed process left behind is removed by the next call in the same folder.
 
+    A file on an object store is written locally and uploaded whole.
+
     Raises:
-        UserError: the disk is full.
+        UserError: the disk is full, or the object store cannot be written to.
     """
-    path = Path(path)
+    path = as_path(path)
+    if isinstance(path, RemotePath):
+        with upload_whole(path) as written:
+            yield written
+        return
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -80,12 +87,12 @@ def open_regular(path: Path) -> BufferedReader:
 
 def is_there(path: Path) -> bool:
     """Whether a path leads to something; False also where one may not look, for which `Path.exists` raises PermissionError."""
-    return os.path.exists(path)  # noqa: PTH110
+    return path.exists() if isinstance(path, RemotePath) else os.path.exists(path)  # noqa: PTH110
 
 
 def is_file(path: Path) -> bool:
     """Whether a path leads to a regular file; False also where one may not look."""
-    return os.path.isfile(path)  # noqa: PTH113
+    return path.is_file() if isinstance(path, RemotePath) else os.path.isfile(path)  # noqa: PTH113
 
 
 def is_link(path: Path) -> bool:

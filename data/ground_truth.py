@@ -8,6 +8,7 @@ import pandas as pd
 
 from data.errors import UserError
 from data.files import whole_file
+from data.remote import as_path
 from data.tables import read_table
 
 GROUND_TRUTH_COLUMNS = ["query_id", "reference_id"]
@@ -32,7 +33,7 @@ def read_ground_truth(path: Path | str) -> GroundTruth:
     Raises:
         UserError: the file is missing, is not a CSV with these columns, has no rows, or has an empty query id.
     """
-    path = Path(path)
+    path = as_path(path)
     table = read_table(path, GROUND_TRUTH_COLUMNS, f"a ground truth CSV with the columns {','.join(GROUND_TRUTH_COLUMNS)}")
     if (table["query_id"] == "").any():
         row = int((table["query_id"] == "").to_numpy().argmax())
@@ -47,5 +48,5 @@ def read_ground_truth(path: Path | str) -> GroundTruth:
 def write_ground_truth(path: Path | str, rows: Iterable[tuple[str, str | None]]) -> None:
     """Write rows of (query id, reference id); the reference id is None for a query that is a copy of nothing."""
     table = pd.DataFrame([(q, r or "") for q, r in rows], columns=GROUND_TRUTH_COLUMNS)
-    with whole_file(Path(path)) as temporary:
+    with whole_file(as_path(path)) as temporary:
         table.to_csv(temporary, index=False)

@@ -8,6 +8,7 @@ from typing import Literal
 from data.errors import UserError
 from data.formats import IMAGE_ENDINGS
 from data.names import text_of
+from data.remote import RemotePath, as_path
 
 
 @dataclass(frozen=True)
@@ -55,22 +56,23 @@ def find_images(folder: Path | str, naming: Literal["stem", "path", "file"] = "s
 
     Args:
         folder: Searched recursively; hidden files are skipped. Broken links and pipes with an image's extension are included,
-            as unreadable images.
+            as unreadable images. May be on an object store.
         naming: How ids are made: from the file name without extension ("stem", the ISC2021 layout), or from the path relative to
             `folder` without ("path") or with the extension ("file"). Bytes that are not text become escapes.
 
     Raises:
-        UserError: the folder does not exist or contains no image, or two files have the same id.
+        UserError: the folder does not exist or contains no image, two files have the same id, or its store cannot be used.
     """
-    folder = Path(folder)
-    if not folder.is_dir():
+    folder = as_path(folder)
+    below = folder.list_files() if isinstance(folder, RemotePath) else sorted(folder.rglob("*"))
+    if not below and not folder.is_dir():
         raise UserError(f"{folder} is not a folder. Name a folder that holds images.")
     found: dict[str, Path] = {}
-    for path in sorted(folder.rglob("*")):
+    for path in below:
         if path.suffix.lower() not in IMAGE_ENDINGS or path.name.startswith(".") or path.is_dir():
             continue
-        below = path.relative_to(folder)
-        image_id = text_of({"stem": path.stem, "path": below.with_suffix("").as_posix(), "file": below.as_posix()}[naming])
+        name = path.relative_to(folder)
+        image_id = text_of({"stem": path.stem, "path": name.with_suffix("").as_posix(), "file": name.as_posix()}[naming])
         if image_id in found:
             raise UserError(f"{found[image_id]} and {path} share the id {image_id!r}. Rename or remove one of them.")
         found[image_id] = path

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from data.errors import UserError
 from data.images import ImageSet, find_images
 from data.layout import TRAINING_LABELS, IscFolder
+from data.remote import as_path
 from data.tables import read_table
 
 LABEL_COLUMNS = ["image_id", "label"]
@@ -71,7 +72,7 @@ def read_labels(path: Path | str, images: ImageSet) -> LabelledImages:
         UserError: the file is missing or has other columns, a label is empty, an id occurs twice or belongs to no image, or an
             image has no label.
     """
-    path = Path(path)
+    path = as_path(path)
     table = read_table(path, LABEL_COLUMNS, f"a CSV with the columns {','.join(LABEL_COLUMNS)}, one row for each image")
     table = table.apply(lambda column: column.str.strip())  # "cat" and " cat" are one class
     if (table["label"] == "").any():
@@ -114,7 +115,7 @@ def read_class_folders(root: Path | str) -> LabelledImages:
     Raises:
         UserError: the folder does not exist or contains no image, or some images are not in a class folder.
     """
-    root = Path(root)
+    root = as_path(root)
     images = find_images(root, naming="path")
     loose = [image_id for image_id in images.ids if "/" not in image_id]
     if loose:

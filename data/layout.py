@@ -5,6 +5,7 @@ from pathlib import Path
 
 from data.errors import UserError
 from data.images import ImageSet, find_images
+from data.remote import as_path
 
 TRAINING, REFERENCE, QUERY = "training_images", "reference_images", "query_images"
 TRAINING_LABELS = "training_labels.csv"  # optional: image_id,label
@@ -37,9 +38,9 @@ def open_isc_folder(root: Path | str) -> IscFolder:
     """Open a folder in the ISC2021 layout and list its images.
 
     Raises:
-        UserError: a folder of the layout is missing or contains no image.
+        UserError: a folder of the layout is missing or contains no image, or its object store cannot be used.
     """
-    root = Path(root)
+    root = as_path(root)
     if not root.is_dir():
         raise UserError(f"{root} is not a folder. Give --data a folder that holds {TRAINING}/, {REFERENCE}/ and {QUERY}/.")
     missing = [name for name in (TRAINING, REFERENCE, QUERY) if not (root / name).is_dir()]

@@ -11,6 +11,7 @@ from data.decode import decode_rgb
 from data.errors import ImageError
 from data.images import ImageSet
 from data.pixels import as_uint8
+from data.remote import is_remote, map_ahead
 
 LONGEST_ASPECT = 2.25  # the short side is then the square's side / 1.5, which is what training shows of it: no detail is lost
 
@@ -20,6 +21,7 @@ class CleanImages(Dataset[tuple[Tensor, bool]]):
 
     Item i is (RGB uint8 [3, size, size], whether the image could be read); an unreadable image is all zero. Pixels stay uint8,
     a quarter of the traffic between processes; `augmentations.dataset.normalize_pixels` converts them on the network's device.
+    Images on an object store are read and decoded several at a time, because each answer takes a while.
 
     Args:
         images: The images.
@@ -38,6 +40,10 @@ class CleanImages(Dataset[tuple[Tensor, bool]]):
         except ImageError:
             return torch.zeros(3, self.size, self.size, dtype=torch.uint8), False
         return torch.from_numpy(resize_square(pixels, self.size)).permute(2, 0, 1), True
+
+    def __getitems__(self, indices: list[int]) -> list[tuple[Tensor, bool]]:
+        """Return several items; torch's loader asks for those of a batch at once."""
+        return list(map_ahead(self.__getitem__, indices, any(is_remote(self.images.paths[index]) for index in indices)))
 
 
 def resize_square(pixels: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:

@@ -1,11 +1,13 @@
 """CSV tables with fixed columns, read as text."""
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from data.errors import UserError
+from data.remote import is_remote
 
 
 def read_table(path: Path, columns: Sequence[str], expected: str) -> pd.DataFrame:
@@ -23,7 +25,7 @@ def read_table(path: Path, columns: Sequence[str], expected: str) -> pd.DataFram
     if not path.is_file():
         raise UserError(f"{path}: no such file. Give {expected}.")
     try:
-        table = pd.read_csv(path, dtype=str, keep_default_na=False)
+        table = pd.read_csv(io.BytesIO(path.read_bytes()) if is_remote(path) else path, dtype=str, keep_default_na=False)
     except (ValueError, UnicodeDecodeError) as error:  # pandas' parser errors are ValueErrors
         raise UserError(f"{path} is not a CSV file that can be read: {error}") from error
     if list(table.columns) != list(columns):

@@ -5,7 +5,7 @@ Under torchrun, the images are distributed over processes: torchrun --nproc-per-
 
 from data.errors import UserError
 from models.shipped import SHIPPED
-from pipeline.run.cli import make_step_parser, named_path, open_chosen_run, report_errors
+from pipeline.run.cli import make_step_parser, named_path, named_place, open_chosen_run, report_errors
 from pipeline.steps.definitions import EMBED, run_step
 
 
@@ -18,8 +18,8 @@ def main() -> None:
         metavar="FILE",
         help="embed --images with this checkpoint instead of the descriptor that ships with the project",
     )
-    parser.add_argument("--images", type=named_path, metavar="DIR", help="folder of images to embed outside a run")
-    parser.add_argument("--output", type=named_path, metavar="FILE.h5", help="with --images: vectors file to write")
+    parser.add_argument("--images", type=named_place, metavar="DIR", help="folder of images to embed outside a run; or s3://…")
+    parser.add_argument("--output", type=named_place, metavar="FILE.h5", help="with --images: vectors file to write; or s3://…")
     parser.add_argument(
         "--workers", type=int, metavar="N", help="with --images: processes that decode images; one per core if not given"
     )

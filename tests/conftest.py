@@ -2,11 +2,12 @@
 
 import io
 import json
+import logging
 import os
 import runpy
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 
@@ -59,6 +60,68 @@ def copysets() -> Path:
     if not Path(folder).is_dir():
         pytest.skip(f"COPYSETS names {folder}, which is not a folder")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def object_store() -> Iterator["ObjectStore"]:
+    """A server in this process that speaks S3 (moto's), and the variables by which every client finds it.
+
+    It answers on a free port of 127.0.0.1 until the tests end, and keeps its objects in memory.
+    """
+    pytest.importorskip("s3fs", reason="s3fs is not installed: python -m pip install -r requirements-cluster.txt")
+    server = pytest.importorskip("moto.server", reason="moto[server] is not installed: python -m pip install -e '.[dev]'")
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    with pytest.MonkeyPatch.context() as patched:
+        started = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+        started.start()
+        host, port = started.get_host_and_port()
+        for name, value in {
+            "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+            "AWS_ACCESS_KEY_ID": "key",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+            "AWS_MAX_ATTEMPTS": "1",
+        }.items():
+            patched.setenv(name, value)
+        _forget_connections()
+        yield ObjectStore()
+        _forget_connections()
+        started.stop()
+
+
+@pytest.fixture
+def forget_connections(object_store: "ObjectStore") -> Iterator[Callable[[], None]]:
+    """Let the next access to the server connect anew, with the variables as they are then; so it is after the test."""
+    yield _forget_connections
+    _forget_connections()
+
+
+def _forget_connections() -> None:
+    import s3fs
+
+    from data import remote
+
+    s3fs.S3FileSystem.clear_instance_cache()
+    remote._open_file_system.cache_clear()
+
+
+class ObjectStore:
+    """Buckets of the test's S3 server."""
+
+    def __init__(self) -> None:
+        import s3fs
+
+        self.files = s3fs.S3FileSystem(use_listings_cache=False)
+
+    def make_bucket(self, name: str, files: dict[str, bytes]) -> str:
+        """Make a bucket with these files and return its URL."""
+        self.files.mkdir(name)
+        for key, content in files.items():
+            self.files.pipe_file(f"{name}/{key}", content)
+        return f"s3://{name}"
 
 
 SMALL_RECIPE = """

@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 TOP = Path(__file__).parents[1]
 PACKAGES = ("augmentations", "data", "models", "pipeline", "submissions")
 PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-PINNED = re.compile(r"([A-Za-z0-9._-]+)==([0-9][^;\s]*)(\s*;.*)?")
+PINNED = re.compile(r"([A-Za-z0-9._-]+(?:\[[a-z]+\])?)==([0-9][^;\s]*)(\s*;.*)?")
 NO_STATEMENT_IMPORTS = {
     *("onnxscript", "tensorboard"),  # torch.onnx and torch.utils.tensorboard do
     *("pillow-heif", "pillow-jxl-plugin"),  # data/formats.py does, by name, when an image needs them
@@ -31,7 +31,7 @@ def _pins(name: str) -> dict[str, Requirement]:
     """Package (as pip compares names) → the line that pins it; fails on a line that leaves a choice."""
     pins: dict[str, Requirement] = {}
     for line in (TOP / name).read_text(encoding="utf-8").splitlines():
-        if line.startswith(("#", "-c ", "-e ")):
+        if line.startswith(("#", "-c ", "-e ", "-r ")):
             continue
         assert PINNED.fullmatch(line), f"{name}: {line!r} does not name one version"
         pin = Requirement(line)
@@ -85,9 +85,20 @@ def test_versions_pin_what_development_needs() -> None:
         assert wanted.specifier.contains(_version(pins[package])), f"{pins[package]} is outside {wanted}"
 
 
+def test_the_cluster_is_an_extra_whose_packages_have_one_version_each() -> None:
+    extras, pins = PROJECT["optional-dependencies"], _pins("requirements-cluster.txt")
+    declared = _declared(extras["cluster"] + extras["cluster-tests"])
+    assert declared.keys() == pins.keys()
+    for package, pin in pins.items():
+        assert declared[package].specifier.contains(_version(pin)), f"{pin} is outside {declared[package]}"
+    assert not _pins("requirements/versions-cluster.txt").keys() & _pins("requirements/versions.txt").keys()
+
+
 @pytest.mark.parametrize("folders", [PACKAGES, ("benchmarks", "tests")], ids=["packages", "benchmarks and tests"])
 def test_what_is_imported_is_declared(folders: tuple[str, ...]) -> None:
-    declared = _declared(PROJECT["dependencies"] + ([] if folders == PACKAGES else PROJECT["optional-dependencies"]["dev"]))
+    extras = PROJECT["optional-dependencies"]
+    development = [] if folders == PACKAGES else extras["dev"] + extras["cluster-tests"]
+    declared = _declared(PROJECT["dependencies"] + extras["cluster"] + development)
     assert {(file, package) for file, package in _imported(*folders) if package not in declared} == set()
 
 

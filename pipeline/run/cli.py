@@ -14,6 +14,7 @@ from types import FrameType
 
 from data.errors import UserError
 from data.files import is_disk_full
+from data.remote import as_path, is_remote
 from pipeline.run.run import Run, open_run
 
 
@@ -28,14 +29,26 @@ print_anything()  # before the first --help: every command imports this module
 
 
 def named_path(text: str) -> Path:
-    """Parse the path of an option; to be used as its `type`.
+    """Parse the path of an option, which must be on this machine; to be used as its `type`.
+
+    Raises:
+        argparse.ArgumentTypeError: when the path is empty, or on an object store.
+    """
+    path = named_place(text)
+    if is_remote(path):
+        raise argparse.ArgumentTypeError(f"{text} is on an object store; this option needs a file or folder of this machine")
+    return path
+
+
+def named_place(text: str) -> Path:
+    """Parse the path of an option, or a URL such as s3://bucket/photos; to be used as its `type`.
 
     Raises:
         argparse.ArgumentTypeError: when the path is empty, as from an unset shell variable: it would mean the current folder.
     """
     if not text:
         raise argparse.ArgumentTypeError("the path is empty; give a file or a folder ('.' is the current folder)")
-    return Path(text)
+    return as_path(text)
 
 
 def make_step_parser(description: str | None) -> argparse.ArgumentParser:
@@ -43,7 +56,7 @@ def make_step_parser(description: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--run", type=named_path, metavar="DIR", help="run folder; without it the latest run under runs/")
     parser.add_argument("--recipe", type=named_path, metavar="FILE", help="recipe of a new run, or a changed recipe for this run")
-    parser.add_argument("--data", type=named_path, metavar="DIR", help="data set of a new run, in the ISC2021 layout")
+    parser.add_argument("--data", type=named_place, metavar="DIR", help="data set of a new run, in the ISC2021 layout; or s3://…")
     parser.add_argument(
         "--scale",
         type=float,
@@ -65,7 +78,7 @@ def open_chosen_run(options: argparse.Namespace) -> Run:
 
 def add_data_option(parser: argparse._ActionsContainer) -> None:
     """Add the option --data, for tools to open a run whose data set has been moved."""
-    parser.add_argument("--data", type=named_path, metavar="DIR", help="the run's data set, if it has been moved")
+    parser.add_argument("--data", type=named_place, metavar="DIR", help="the run's data set, if it has been moved")
 
 
 class Terminated(KeyboardInterrupt):

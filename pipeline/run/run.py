@@ -11,6 +11,7 @@ from data.images import ImageSet, find_images
 from data.layout import TRAINING
 from data.locks import hold_folder
 from data.process import is_first_process
+from data.remote import as_path
 from models.settings import EmbeddingSettings
 from pipeline.run.paths import RunPaths
 from pipeline.run.recipe import Recipe, read_recipe, refuse_pca_after_whitening, scale_recipe
@@ -88,7 +89,7 @@ def open_run(folder: Path | None = None, recipe: Path | None = None, data: Path 
         raise UserError(f"{paths.description} does not name a data folder and a scale. Delete it and give --data DIR again.")
     if data is None and "data" not in known:
         raise UserError(f"{folder} is not a run yet: add --data DIR (in the ISC2021 layout), or start with: bash run_all.sh")
-    data = data.resolve() if data is not None else Path(known["data"])
+    data = data.resolve() if data is not None else as_path(known["data"])
     if not data.is_dir():
         raise UserError(
             f"{data}, the data set of {folder}, is not a folder. If it has been moved, name its new place: --data DIR."

@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from data.errors import UserError
 from data.images import ImageSet
 from data.locks import SESSION_VARIABLE
 from data.process import print_once
+from data.remote import as_path
 from pipeline.run.manifest import Manifest, find_changes, fingerprint, read_manifest, to_json
 from pipeline.run.run import Run
 from pipeline.run.step import Product, Step
@@ -80,8 +80,8 @@ def _describe_changes(before: Manifest, parameters: Any) -> list[str]:
 def _refresh(recorded: Any) -> Any:
     """Return the recorded inputs with the current state of their files; anything missing or not a file stays as recorded."""
     match recorded:
-        case [str(path), int(), int()] if Path(path).is_file():
-            return fingerprint(Path(path))
+        case [str(path), int(), int()] if as_path(path).is_file():
+            return fingerprint(as_path(path))
         case list():
             return [_refresh(item) for item in recorded]
         case dict():

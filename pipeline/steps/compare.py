@@ -8,6 +8,7 @@ from data.ground_truth import read_ground_truth
 from data.images import ImageSet
 from data.layout import IscFolder, open_isc_folder
 from data.process import process_count
+from data.remote import as_path
 from pipeline.run.paths import RunPaths
 from pipeline.steps.score import rank_file
 from submissions.report.comparison_page import ComparisonInputs, Side, write_comparison
@@ -74,7 +75,7 @@ def _find_submission(path: Path) -> Path:
 def _open_data(data: Path | None, paths: list[Path]) -> IscFolder | None:
     """Open the given data set, or else that of the second run or of the first; None where there is none."""
     known = [read_json(RunPaths(path).description).get("data") for path in reversed(paths)]
-    folder = data or next((Path(name) for name in known if name), None)
+    folder = data or next((as_path(name) for name in known if name), None)
     return open_isc_folder(folder) if folder is not None else None
 
 

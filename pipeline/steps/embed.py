@@ -5,7 +5,6 @@ A killed run loses at most one shard per process.
 
 import hashlib
 import json
-import shutil
 from collections.abc import Iterator
 from datetime import timedelta
 from functools import cache
@@ -17,10 +16,11 @@ from numpy.typing import NDArray
 from torch import distributed
 from tqdm import tqdm
 
-from data.errors import UserError
+from data.errors import StorageError, UserError
 from data.images import ImageSet, find_images
 from data.names import line_of
 from data.process import choose_workers, print_once, process_count, process_rank, usable_cores
+from data.remote import remove_folder
 from data.unreadable import list_unreadable
 from models.device import best_device, describe_device
 from models.distributed import report_lost_process
@@ -67,7 +67,7 @@ def embed_to_file(checkpoint: Path, images: ImageSet, settings: EmbeddingSetting
     if rank == 0:
         unreadable = np.concatenate([describe_vectors(path).unreadable for path in shards])
         write_vectors(output, images.ids, (block for path in shards for block in iterate_vectors(path)), unreadable)
-        shutil.rmtree(folder)
+        remove_folder(folder)
         _report_unreadable(images, unreadable, output)
     _wait_for_all(ranks)  # so that the next step finds the whole file
 
@@ -99,6 +99,8 @@ def _is_whole(shard: Path) -> bool:
     """Whether a shard is complete; a truncated one is written again."""
     try:
         return bool(describe_vectors(shard).ids)
+    except StorageError:
+        raise
     except UserError:
         return False
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from data.errors import UserError
+from data.errors import StorageError, UserError
 from data.images import ImageSet
+from data.remote import is_remote, map_ahead
 from pipeline.tools.extractor import Extractor
 from submissions.index.store import (
     Content,
@@ -51,7 +52,7 @@ def add_pictures(store: Store, extractor: Extractor, paths: Sequence[Path]) -> A
     with tqdm(total=len(paths), desc="adding references", unit="image", leave=False) as bar:
         for start in range(0, len(paths), IMAGES_PER_COMMIT):
             part = paths[start : start + IMAGES_PER_COMMIT]
-            digests = {path: digest_or_none(path) for path in part}
+            digests = _digest_all(part)
             known = digests_of_files(store, part)
             closed += [path for path, digest in digests.items() if digest is None]
             new = {path: digest for path, digest in digests.items() if digest is not None and known.get(path) != digest}
@@ -85,9 +86,8 @@ def embed_queries(store: Store, extractor: Extractor, paths: Sequence[Path]) -> 
     digests: dict[Path, bytes] = {}
     with tqdm(total=len(paths), desc="embedding queries", unit="image", leave=False) as bar:
         for start in range(0, len(paths), IMAGES_PER_COMMIT):
-            part = {
-                path: digest for path in paths[start : start + IMAGES_PER_COMMIT] if (digest := digest_or_none(path)) is not None
-            }
+            opened = _digest_all(paths[start : start + IMAGES_PER_COMMIT])
+            part = {path: digest for path, digest in opened.items() if digest is not None}
             digests |= part
             lacking = set(part.values()) - vectors_by_digest(store, set(part.values())).keys()
             first = {digest: path for path, digest in reversed(part.items()) if digest in lacking}
@@ -97,10 +97,20 @@ def embed_queries(store: Store, extractor: Extractor, paths: Sequence[Path]) -> 
     return digests
 
 
+def _digest_all(paths: Sequence[Path]) -> dict[Path, bytes | None]:
+    return dict(zip(paths, map_ahead(digest_or_none, paths, any(map(is_remote, paths))), strict=True))
+
+
 def digest_or_none(path: Path) -> bytes | None:
-    """Return the SHA-256 of a file's bytes; None where it cannot be opened."""
+    """Return the SHA-256 of a file's bytes; None where it cannot be opened.
+
+    Raises:
+        StorageError: the object store that holds the file cannot be used.
+    """
     try:
         return digest_of(path)
+    except StorageError:
+        raise
     except UserError:
         return None
 

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from data.errors import UserError
-from pipeline.run.cli import add_data_option, named_path
+from pipeline.run.cli import add_data_option, named_path, named_place
 from submissions.copies.hubs import MIN_HUB_MATCHES
 from submissions.copies.keeping import KEEP_RULES
 
@@ -16,8 +16,12 @@ SOURCE = "SOURCE"  # metavariable of the help
 def make_parser(description: str | None) -> argparse.ArgumentParser:
     """Return the parser of match.py's command line."""
     options = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("pictures", type=named_path, nargs="*", metavar="PICTURE", help="two files: are they copies?")
-    _add_sources(options.add_argument_group("pictures (a SOURCE is a folder, a tar or zip archive, a file or @list.txt)"))
+    options.add_argument("pictures", type=named_place, nargs="*", metavar="PICTURE", help="two files: are they copies?")
+    _add_sources(
+        options.add_argument_group(
+            "pictures (a SOURCE is a folder, a tar or zip archive, a file or @list.txt, here or at s3://…)"
+        )
+    )
     _add_index(options.add_argument_group("a kept index"))
     _add_model(options.add_argument_group("network and threshold"))
     _add_groups(options.add_argument_group("groups, and what to do with them"))
@@ -28,22 +32,22 @@ def make_parser(description: str | None) -> argparse.ArgumentParser:
 
 
 def _add_sources(options: argparse._ArgumentGroup) -> None:
-    options.add_argument("--queries", type=named_path, nargs="+", metavar=SOURCE, default=[], help="pictures that may be copies")
+    options.add_argument("--queries", type=named_place, nargs="+", metavar=SOURCE, default=[], help="pictures that may be copies")
     options.add_argument(
-        "--references", type=named_path, nargs="+", metavar=SOURCE, default=[], help="pictures that may have been copied"
+        "--references", type=named_place, nargs="+", metavar=SOURCE, default=[], help="pictures that may have been copied"
     )
-    options.add_argument("--protect", type=named_path, nargs="+", metavar=SOURCE, default=[], help="searched, but never touched")
+    options.add_argument("--protect", type=named_place, nargs="+", metavar=SOURCE, default=[], help="searched, but never touched")
     options.add_argument(
-        "--leakage", type=named_path, nargs="+", metavar="SET", default=[], help="copies within and across train, val, test, …"
+        "--leakage", type=named_place, nargs="+", metavar="SET", default=[], help="copies within and across train, val, test, …"
     )
     options.add_argument("--no-self", action="store_true", help="report no pairs within one source")
 
 
 def _add_index(options: argparse._ArgumentGroup) -> None:
     options.add_argument("--index", type=named_path, metavar="DIR", help="an index of references; created if it is new")
-    options.add_argument("--add", type=named_path, nargs="+", metavar=SOURCE, default=[], help="with --index: add pictures")
+    options.add_argument("--add", type=named_place, nargs="+", metavar=SOURCE, default=[], help="with --index: add pictures")
     options.add_argument(
-        "--remove", type=named_path, nargs="+", metavar="PATH", default=[], help="with --index: remove files or folders"
+        "--remove", type=named_place, nargs="+", metavar="PATH", default=[], help="with --index: remove files or folders"
     )
 
 
@@ -58,7 +62,7 @@ def _add_model(options: argparse._ArgumentGroup) -> None:
     options.add_argument("--threshold", type=float, metavar="SCORE", help="lowest score of a copy, instead of --false-alarms")
     options.add_argument(
         "--unrelated",
-        type=named_path,
+        type=named_place,
         nargs="+",
         metavar=SOURCE,
         default=[],

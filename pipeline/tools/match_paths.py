@@ -4,9 +4,13 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from data.remote import is_remote
+
 
 def indexed_path(path: Path) -> Path:
     """Return the absolute path by which the index knows a file or a folder, which need not exist any more."""
+    if is_remote(path):
+        return path
     if path.is_dir():
         return Path(os.path.realpath(path))
     return Path(os.path.realpath(path.parent)) / path.name  # a link to a file is known by its own name

@@ -13,7 +13,7 @@ from PIL import ExifTags, Image
 
 from data.archives import find_archive, read_bytes
 from data.decode import decode_rgb
-from data.errors import ImageError, UserError
+from data.errors import ImageError, StorageError, UserError
 from data.files import is_link, is_there
 from data.formats import SIGNATURE_BYTES, detect_format, readable_formats
 
@@ -60,6 +60,8 @@ def picture_facts(path: Path) -> Facts:
     try:
         state = (archive or path).stat()
         content = read_bytes(path)
+    except StorageError:
+        raise
     except (OSError, UserError):
         return Facts(path, 0, 0, 0, 0, "", 0, "", 0.0, False, is_link(path), archive is not None)
     width, height, taken, tags = _read_header(content)

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 from data.archives import find_archive
 from data.errors import UserError
 from data.files import is_link, is_there, open_regular, whole_file
+from data.remote import as_path, is_remote
 from submissions.copies.facts import Facts
 from submissions.copies.keeping import KeepRule, choose_kept
 
@@ -172,7 +173,12 @@ def _parse_row(path: Path, number: int, line: dict[str, str]) -> PlanRow:
     action = line["action"]
     if action not in get_args(Action):
         raise UserError(f"{path}, line {number}: the action {action!r} is none of keep, remove, leave.")
-    file, kept = Path(line["file"] or ""), Path(line["kept"] or "")
+    file, kept = as_path(line["file"] or ""), as_path(line["kept"] or "")
+    if is_remote(file) or is_remote(kept):
+        raise UserError(
+            f"{path}, line {number}: {line['file']} or {line['kept']} is on an object store, where no file is moved, linked or "
+            "deleted from here. Carry out the plan with the store's own tools: its lines with the action 'remove' name the files."
+        )
     if not file.is_absolute() or not kept.is_absolute():
         raise UserError(f"{path}, line {number}: {line['file']!r} and {line['kept']!r} must be absolute paths.")
     try:

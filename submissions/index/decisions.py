@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from data.remote import as_path
 from submissions.index.store import Store
 
 Pair = frozenset[bytes]
@@ -56,7 +57,7 @@ def read_decisions(store: Store) -> list[Decision]:
         "SELECT first, second, copy, decided, first_name, second_name FROM decisions ORDER BY decided, rowid"
     )
     return [
-        Decision(first, second, bool(copy), decided, (Path(os.fsdecode(one)), Path(os.fsdecode(other))))
+        Decision(first, second, bool(copy), decided, (as_path(os.fsdecode(one)), as_path(os.fsdecode(other))))
         for first, second, copy, decided, one, other in rows
     ]
 

@@ -13,6 +13,7 @@ import pandas as pd
 from data.errors import UserError
 from data.files import whole_file
 from data.names import text_of
+from data.remote import as_path
 from submissions.index.calibration import Tail
 from submissions.verification.geometry import Box, Change, Evidence
 
@@ -152,9 +153,9 @@ def _parse_region(text: str) -> Box:
 
 def _parse_path(text: str) -> Path:
     """Return the path that `text_of` wrote; escapes stand for their bytes, unless a file has the text as its literal name."""
-    path = Path(text)
+    path = as_path(text)
     if "\\x" in text and not path.exists():
-        return Path(os.fsdecode(ESCAPED_BYTE.sub(lambda escape: bytes([int(escape[1], 16)]), text.encode())))
+        return as_path(os.fsdecode(ESCAPED_BYTE.sub(lambda escape: bytes([int(escape[1], 16)]), text.encode())))
     return path
 
 

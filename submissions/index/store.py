@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from data.archives import find_archive, read_bytes
 from data.errors import UserError
 from data.files import open_regular
+from data.remote import as_path, is_remote
 
 DATABASE = "references.sqlite"
 MIN_FREE_BYTES = 2**18  # with less free space, an I/O error of SQLite is reported as a full disk
@@ -86,6 +87,8 @@ def digest_of(path: Path) -> bytes:
         UserError: when it cannot be read.
     """
     try:
+        if is_remote(path):
+            return hashlib.sha256(read_bytes(path)).digest()
         with open_regular(path) as file:
             return hashlib.file_digest(file, "sha256").digest()
     except (NotADirectoryError, FileNotFoundError) as error:
@@ -226,7 +229,7 @@ def names_below(folder: PurePath) -> tuple[bytes, bytes]:
 def stored_files(store: Store) -> dict[Path, bytes]:
     """Return every file with the SHA-256 of its content, ordered by path."""
     found = store.database.execute("SELECT path, digest FROM files JOIN contents USING (content) ORDER BY path")
-    return {Path(os.fsdecode(path)): digest for path, digest in found}
+    return {as_path(os.fsdecode(path)): digest for path, digest in found}
 
 
 def digests_of_files(store: Store, paths: Iterable[Path]) -> dict[Path, bytes]:
@@ -239,7 +242,7 @@ def digests_of_files(store: Store, paths: Iterable[Path]) -> dict[Path, bytes]:
 def files_of_content(store: Store, content: int) -> list[Path]:
     """Return the files with this content, ordered by path; empty if it has been removed since."""
     found = store.database.execute("SELECT path FROM files WHERE content = ? ORDER BY path", (int(content),))
-    return [Path(os.fsdecode(path)) for (path,) in found]
+    return [as_path(os.fsdecode(path)) for (path,) in found]
 
 
 def vectors_by_digest(store: Store, digests: Iterable[bytes]) -> dict[bytes, NDArray[np.float32] | None]:
@@ -298,7 +301,7 @@ def digest_of_content(store: Store, content: int) -> bytes | None:
 def unreadable_files(store: Store) -> list[Path]:
     """Return the files of contents that cannot be read as pictures."""
     found = store.database.execute("SELECT path FROM files JOIN contents USING (content) WHERE vector IS NULL ORDER BY path")
-    return [Path(os.fsdecode(path)) for (path,) in found]
+    return [as_path(os.fsdecode(path)) for (path,) in found]
 
 
 def stored_vectors(

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from data.errors import UserError
 from data.files import whole_file
+from data.remote import RemotePath, as_path
 from submissions.vectors.hdf5 import HDF5_ERRORS, create_hdf5, describe_dataset_problem
 
 ROWS_PER_BLOCK = 65_536
@@ -82,10 +83,10 @@ def write_vectors(
 
     Raises:
         ValueError: when the numbers of rows and ids differ.
-        UserError: when the disk is full.
+        UserError: when the disk is full, or the object store cannot be written to.
     """
     strings = h5py.string_dtype("utf-8")
-    with whole_file(Path(path)) as temporary, create_hdf5(temporary) as (file, check):
+    with whole_file(as_path(path)) as temporary, create_hdf5(temporary) as (file, check):
         file.create_dataset("ids", data=np.array(ids, dtype=object), dtype=strings)
         stored, row = None, 0
         for block in blocks:
@@ -192,11 +193,11 @@ def read_ids(stored: h5py.Dataset | NDArray[Any]) -> list[str]:
 @contextmanager
 def _open_hdf5(path: Path | str) -> Iterator[h5py.File]:
     """Open a file for reading; errors of h5py inside the block become a UserError that names the file."""
-    path = Path(path)
+    path = as_path(path)
     if not path.is_file():
         raise UserError(f"{path}: no such file. Check the path, or run the step that writes it.")
     try:
-        with h5py.File(path, "r") as file:
+        with h5py.File(path.open("rb") if isinstance(path, RemotePath) else path, "r") as file:
             yield file
     except HDF5_ERRORS as error:
         raise UserError(f"{path} is not a complete HDF5 file ({error}). Delete it and repeat the step that wrote it.") from error
