@@ -10,7 +10,7 @@ Usage: bash run_all.sh [--data DIR | --photos DIR] [--recipe FILE] [--run DIR] [
   --data DIR      a folder in the ISC2021 layout: training_images/ reference_images/ query_images/
                   and, to be scored, public_ground_truth.csv
   --photos DIR    any folder of pictures: split into training, references and queries, with edited copies
-  --recipe FILE   what to train and how (default: recipes/finetune.yaml, which starts from the descriptor that ships with the
+  --recipe FILE   what to train and how (default: recipes/collection.yaml, which starts from the descriptor that ships with the
                   project; for the sample recipes/sample.yaml, which learns from nothing)
   --run DIR       folder of the results (default: runs/<name of the data>)
   --scale SHARE   for a quick trial: this share of the recipe's classes, and at most 2 epochs per stage, such as 0.001
@@ -63,7 +63,7 @@ run_step() {
   [ "$code" -eq 0 ] || exit "$code"
 }
 
-kind=finetune
+kind=collection
 if [ -n "$photos" ]; then
   [ -d "$photos" ] || fail "$photos is not a folder. Give a folder of pictures."
   name=$(basename "$(cd "$photos" && pwd)")

@@ -232,11 +232,14 @@ class FileModelSettings(Settings):
     Attributes:
         kind: "file".
         file: Where it is; "shipped" is the descriptor that ships with the project.
+        background: Whether the training vectors that a joined descriptor brings along stand beside those of the run's training
+            images, for PCA and query normalisation; only where it is the run's only model.
         embedding: Of this model; None for the recipe's.
     """
 
     kind: Literal["file"]
     file: Path
+    background: bool = False
     embedding: EmbeddingSettings | None = None
 
     @property

@@ -157,6 +157,16 @@ class Recipe(Settings):
         return self
 
     @model_validator(mode="after")
+    def _background_of_the_only_model(self) -> "Recipe":
+        for name, model in self.models.items():
+            if isinstance(model, FileModelSettings) and model.background and len(self.models) > 1:
+                raise ValueError(
+                    f"models.{name}.background: the other models have no vectors of those images; remove `background: true`, or "
+                    "the other models"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _left_out_of_training(self) -> "Recipe":
         if self.queries.left_out is None:
             return self

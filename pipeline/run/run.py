@@ -17,7 +17,7 @@ from pipeline.run.paths import RunPaths
 from pipeline.run.recipe import Recipe, read_recipe, refuse_pca_after_whitening, scale_recipe
 
 RUNS = Path("runs")
-DEFAULT_RECIPE = Path(__file__).parents[2] / "recipes" / "finetune.yaml"
+DEFAULT_RECIPE = Path(__file__).parents[2] / "recipes" / "collection.yaml"
 
 
 @dataclass(frozen=True)

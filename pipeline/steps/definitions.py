@@ -9,7 +9,7 @@ from pathlib import Path
 
 from data.images import ImageSet, find_images
 from data.layout import GROUND_TRUTH, QUERY_EDITS
-from models.settings import ModelSettings, UntrainedModelSettings
+from models.settings import FileModelSettings, ModelSettings, UntrainedModelSettings
 from pipeline.run.paths import SETS
 from pipeline.run.run import Run
 from pipeline.run.staleness import report_stale
@@ -117,14 +117,23 @@ def _embed_set(run: Run, model: str, part: str, sets: Callable[[], dict[str, Ima
     def work() -> None:
         from pipeline.steps.embed import embed_to_file
 
-        embed_to_file(run.checkpoint(model), sets()[part], run.embedding(model), run.paths.embeddings(model, part))
+        vectors = run.paths.embeddings(model, part)
+        embed_to_file(run.checkpoint(model), sets()[part], run.embedding(model), vectors)
+        if part == "training" and has_background:
+            from pipeline.steps.background import append_background
+
+            append_background(run.checkpoint(model), vectors)
+
+    settings = run.recipe.models[model]
+    has_background = isinstance(settings, FileModelSettings) and settings.background
+    parameters = run.embedding(model).what_makes_vectors()
 
     return Product(
         name=f"{model} {part}",
         inputs=lambda: {"checkpoint": run.require(run.checkpoint(model)), "images": sets()[part]},
         images=lambda: {"images": sets()[part]},
         outputs=[run.paths.embeddings(model, part)],
-        parameters=run.embedding(model).what_makes_vectors(),
+        parameters=parameters | ({"background": True} if part == "training" and has_background else {}),
         work=work,
     )
 

@@ -5,19 +5,25 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
+from data.errors import UserError
 from data.images import find_images
-from models.network.checkpoint import load_descriptor
+from models.network.checkpoint import load_descriptor, save_descriptor
+from models.network.handmade import HandmadeDescriptor
+from models.network.joined import JoinedDescriptor
+from models.network.settings import HandmadeSettings, JoinedSettings, MemberSettings
 from models.shipped import SHIPPED
 from pipeline.run.recipe import read_recipe
 from pipeline.run.run import DEFAULT_RECIPE, open_existing_run
 from pipeline.run.training_roles import assign_training_roles
+from pipeline.steps.background import append_background
 from pipeline.steps.definitions import EMBED, ENSEMBLE, TRAIN, run_step
 from pipeline.steps.train import train
 from pipeline.tools.export_checkpoint import export_joined
 from pipeline.tools.extractor import checkpoint_extractor, run_extractor
 from submissions.ensemble.variant import read_choice
-from submissions.vectors.files import read_vectors
+from submissions.vectors.files import read_vectors, write_vectors
 
 
 def test_it_is_whitened_embedded_weighted_and_exported(small_run: Path, tmp_path: Path) -> None:
@@ -63,3 +69,27 @@ def test_a_file_is_a_member_as_it_is(small_run: Path, tmp_path: Path) -> None:
 def test_the_recipe_for_pictures_of_ones_own_names_the_descriptor_that_ships() -> None:
     recipe = read_recipe(DEFAULT_RECIPE)
     assert recipe.models["shipped"].weights_file == SHIPPED
+
+
+def test_a_joined_files_background_stands_beside_the_training_images(small_run: Path, tmp_path: Path) -> None:
+    gabor = HandmadeSettings(kind="gabor", dimensions=12)
+    members = (MemberSettings(descriptor=gabor, image_size=32),)
+    joined = JoinedDescriptor(JoinedSettings(members=members, dimensions=12, background=3), [HandmadeDescriptor(gabor)])
+    joined.background.copy_(torch.eye(3, 12))
+    save_descriptor(tmp_path / "joined.safetensors", joined, 32, {})
+    ids = ["a", "b"]
+    write_vectors(tmp_path / "training.h5", ids, [np.eye(2, 12, dtype=np.float32)], np.array([False, True]))
+    append_background(tmp_path / "joined.safetensors", tmp_path / "training.h5")
+    found = read_vectors(tmp_path / "training.h5")
+    assert found.ids == [*ids, "background/0", "background/1", "background/2"]
+    assert np.array_equal(found.vectors[2:], np.eye(3, 12)) and found.unreadable.tolist() == [False, True, False, False, False]
+    with pytest.raises(UserError, match="brings no background vectors"):
+        append_background(open_existing_run(small_run).checkpoint("one"), tmp_path / "training.h5")
+
+
+def test_a_background_goes_with_one_model_only(tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text(
+        "models: {shipped: {kind: file, file: shipped, background: true}, gabor: {kind: gabor, dimensions: 12}}"
+    )
+    with pytest.raises(UserError, match=r"models\.shipped\.background: the other models have no vectors of those images"):
+        read_recipe(tmp_path / "recipe.yaml")
