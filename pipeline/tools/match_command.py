@@ -19,9 +19,10 @@ from pipeline.tools.match_report import report_unreadable, write_results, write_
 from pipeline.tools.match_results import LEAKAGE_GALLERY, OWN_INDEX, UNREADABLE, SearchNotes, hold_results_folder, write_notes
 from pipeline.tools.match_search import Exclusions, Found, PairScores, Search
 from pipeline.tools.match_sources import Pictures, Sources
+from submissions.index.database import DATABASE
 from submissions.index.decisions import read_decisions
 from submissions.index.matches import Rule
-from submissions.index.store import DATABASE, Store, forget_queries, open_store, remove_files, unreadable_files
+from submissions.index.store import Store, forget_queries, open_store, remove_files, unreadable_files
 from submissions.report.matches_page import write_matches_page
 
 

@@ -6,8 +6,9 @@ from data.errors import UserError
 from data.names import text_of
 from pipeline.tools.match_output import Output
 from pipeline.tools.match_results import read_notes
+from submissions.index.database import DATABASE
 from submissions.index.decisions import Pair, decide, read_decisions, take_back
-from submissions.index.store import DATABASE, digest_of, open_known_store
+from submissions.index.store import digest_of, open_known_store
 
 
 def find_index(index: Path | None, folder: Path) -> Path:

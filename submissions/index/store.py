@@ -6,11 +6,9 @@ from it and can be written again.
 
 import hashlib
 import os
-import shutil
 import sqlite3
-import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
@@ -21,35 +19,10 @@ from data.archives import find_archive, read_bytes
 from data.errors import UserError
 from data.files import open_regular
 from data.remote import as_path, is_remote
+from submissions.index.database import DATABASE, compute_checksum, open_database, read_about, read_maker, write_together
 
-DATABASE = "references.sqlite"
-MIN_FREE_BYTES = 2**18  # with less free space, an I/O error of SQLite is reported as a full disk
-LOCK_TIMEOUT_SECONDS = 60.0  # how long to wait for another process that is writing
 ROWS_PER_READ = 4096  # vectors read from the database at once
 MAX_CONTENT_NUMBER = 2**63 - 1  # the highest that SQLite gives
-SCHEMA = (
-    "CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
-    "CREATE TABLE contents "
-    "(content INTEGER PRIMARY KEY AUTOINCREMENT, digest BLOB NOT NULL UNIQUE, vector BLOB, checksum INTEGER)",
-    "CREATE TABLE files (path BLOB PRIMARY KEY, content INTEGER NOT NULL REFERENCES contents (content)) WITHOUT ROWID",
-    "CREATE INDEX files_of_content ON files (content)",
-    *(
-        f"CREATE TRIGGER forget_after_{event.split()[0].lower()} AFTER {event} ON files "
-        "WHEN NOT EXISTS (SELECT 1 FROM files WHERE content = old.content) "
-        "BEGIN DELETE FROM contents WHERE content = old.content; END"
-        for event in ("DELETE", "UPDATE")
-    ),
-)
-
-ADDED_TABLES = (  # tables that indexes made before lack
-    "CREATE TABLE IF NOT EXISTS queries (digest BLOB PRIMARY KEY, vector BLOB, checksum INTEGER)",
-    "CREATE TABLE IF NOT EXISTS decisions (first BLOB NOT NULL, second BLOB NOT NULL, copy INTEGER NOT NULL, "
-    "decided TEXT NOT NULL, first_name BLOB NOT NULL, second_name BLOB NOT NULL, PRIMARY KEY (first, second))",
-    "CREATE TABLE IF NOT EXISTS removed (content INTEGER PRIMARY KEY)",
-    "CREATE TRIGGER IF NOT EXISTS note_removed AFTER DELETE ON contents WHEN old.vector IS NOT NULL "
-    "BEGIN INSERT OR IGNORE INTO removed VALUES (old.content); END",
-    "INSERT OR IGNORE INTO about SELECT 'recorded_from', value FROM about WHERE key = 'changes'",
-)
 
 
 @dataclass(frozen=True)
@@ -120,19 +93,8 @@ def open_store(folder: Path, identity: str, dimensions: int, replace: bool = Fal
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
         raise UserError(f"{folder} is a file. An index is a folder: name another one.") from error
-    path = folder / DATABASE
-    try:
-        database = sqlite3.connect(path, timeout=LOCK_TIMEOUT_SECONDS, isolation_level=None)
-        try:
-            database.create_function("checksum", 1, _compute_checksum, deterministic=True)
-            database.execute("PRAGMA journal_mode = WAL")
-            database.execute("PRAGMA foreign_keys = ON")
-            _prepare_database(database, folder, identity, dimensions, replace, new)
-            yield Store(folder, database, dimensions)
-        finally:
-            database.close()
-    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter from messages that quote a damaged file
-        raise _unusable_error(path, error) from error
+    with open_database(folder, identity, dimensions, replace, new) as database:
+        yield Store(folder, database, dimensions)
 
 
 @contextmanager
@@ -142,34 +104,9 @@ def open_known_store(folder: Path) -> Iterator[Store]:
     Raises:
         UserError: There is no index, or it cannot be used.
     """
-    try:
-        address = (folder / DATABASE).absolute().as_uri()  # file:///C:/… on Windows
-        with closing(sqlite3.connect(f"{address}?mode=ro", uri=True, timeout=LOCK_TIMEOUT_SECONDS)) as database:
-            identity, dimensions = _read_about(database, "describer"), int(_read_about(database, "dimensions"))
-    except (sqlite3.DatabaseError, ValueError) as error:
-        passing = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-        if isinstance(error, sqlite3.DatabaseError) and getattr(error, "sqlite_errorcode", 0) & 0xFF in passing:
-            raise _unusable_error(folder / DATABASE, error) from error
-        raise UserError(f"{folder / DATABASE} is not an index that can be used ({error}). Make an index with --add.") from error
+    identity, dimensions = read_maker(folder)
     with open_store(folder, identity, dimensions, new=False) as store:
         yield store
-
-
-def _unusable_error(path: Path, error: sqlite3.DatabaseError | UnicodeDecodeError) -> UserError:
-    """Return the error with the remedy for its cause: a full disk, another process, missing rights, or a damaged file."""
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF  # the lowest byte is the primary code
-    lacks_room = code == sqlite3.SQLITE_IOERR and shutil.disk_usage(path.parent).free < MIN_FREE_BYTES
-    if code == sqlite3.SQLITE_FULL or lacks_room:
-        return UserError(
-            f"{path} cannot be written: the disk is full. What it held is whole: make room and give the same command again."
-        )
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return UserError(
-            f"{path} cannot be used ({error}): another process has been writing for {LOCK_TIMEOUT_SECONDS:g} s. Try again."
-        )
-    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PERM):
-        return UserError(f"{path} cannot be used ({error}): the folder must be writable and the disk must have room.")
-    return UserError(f"{path} cannot be used ({error}). It is damaged: remove {path.parent} and add the images again.")
 
 
 def contents_of(store: Store, digests: Iterable[bytes]) -> dict[bytes, int]:
@@ -192,7 +129,7 @@ def add_files(store: Store, files: dict[Path, bytes], contents: Iterable[Content
     Raises:
         ValueError: A vector is not finite.
     """
-    with _write_transaction(store):
+    with _change_files(store):
         for content in contents:
             if content.vector is not None and not np.isfinite(content.vector).all():
                 raise ValueError("a vector that is not finite would stop every search")
@@ -210,7 +147,7 @@ def add_files(store: Store, files: dict[Path, bytes], contents: Iterable[Content
 
 def remove_files(store: Store, paths: Iterable[Path]) -> dict[Path, int]:
     """Remove files, and everything below a folder that is named; returns how many files went for each path."""
-    with _write_transaction(store):
+    with _change_files(store):
         removed = {}
         for path in paths:
             find = "DELETE FROM files WHERE path = ? OR (path > ? AND path < ?)"
@@ -266,7 +203,7 @@ def vectors_by_digest(store: Store, digests: Iterable[bytes]) -> dict[bytes, NDA
         row = store.database.execute(find, (digest,)).fetchone()
         if row is not None:
             vector, checksum = row
-            if vector is not None and (len(vector) != 4 * store.dimensions or checksum not in (None, _compute_checksum(vector))):
+            if vector is not None and (len(vector) != 4 * store.dimensions or checksum not in (None, compute_checksum(vector))):
                 raise UserError(f"{store.folder / DATABASE} holds a damaged vector: remove {store.folder}, add the images again.")
             found[digest] = None if vector is None else np.frombuffer(vector, np.float32)
     return found
@@ -274,15 +211,10 @@ def vectors_by_digest(store: Store, digests: Iterable[bytes]) -> dict[bytes, NDA
 
 def keep_queries(store: Store, contents: Iterable[Content]) -> None:
     """Remember the vectors of queries, so that they are not embedded again; they are never found as references."""
-    store.database.execute("BEGIN IMMEDIATE")
-    try:
+    with write_together(store.database):
         for content in contents:
             vector = None if content.vector is None else np.ascontiguousarray(content.vector, np.float32).tobytes()
             store.database.execute("INSERT OR IGNORE INTO queries VALUES (?1, ?2, checksum(?2))", (content.digest, vector))
-        store.database.execute("COMMIT")
-    except BaseException:
-        _roll_back(store.database)
-        raise
 
 
 def forget_queries(store: Store, kept: Iterable[bytes]) -> None:
@@ -324,7 +256,7 @@ def stored_vectors(
     rows = store.database.execute(find, (after, MAX_CONTENT_NUMBER if until is None else until))
     while block := rows.fetchmany(ROWS_PER_READ):
         for number, vector, checksum in block:
-            if len(vector) != 4 * store.dimensions or checksum not in (None, _compute_checksum(vector)):
+            if len(vector) != 4 * store.dimensions or checksum not in (None, compute_checksum(vector)):
                 raise _damaged_vector_error(store, number)
         numbers = np.array([number for number, _, _ in block], np.int64)
         yield numbers, np.frombuffer(b"".join(vector for _, vector, _ in block), np.float32).reshape(-1, store.dimensions)
@@ -339,14 +271,9 @@ def _damaged_vector_error(store: Store, content: int) -> UserError:
     )
 
 
-def _compute_checksum(vector: bytes | None) -> int | None:
-    """CRC-32: finds flipped bytes, not forgeries."""
-    return None if vector is None else zlib.crc32(vector)
-
-
 def count_changes(store: Store) -> int:
     """Return how many times the index was changed; the number identifies the state that a Faiss file was made from."""
-    number = _read_about(store.database, "changes")
+    number = read_about(store.database, "changes")
     if not number.isdecimal():
         raise sqlite3.DatabaseError(f"its number of changes is {number!r}")
     return int(number)
@@ -359,62 +286,12 @@ def removed_contents(store: Store) -> NDArray[np.int64]:
 
 def recorded_from(store: Store) -> int:
     """Return the number of changes from which on removals are recorded; indexes made before recorded none."""
-    return int(_read_about(store.database, "recorded_from"))
-
-
-def _prepare_database(
-    database: sqlite3.Connection, folder: Path, identity: str, dimensions: int, replace: bool, new: bool
-) -> None:
-    about = {"describer": identity, "dimensions": str(dimensions)}
-    database.execute("BEGIN IMMEDIATE")  # of two processes that find no index, one makes it
-    try:
-        if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'about'").fetchone():
-            if not new:
-                raise UserError(f"{folder / DATABASE} is empty. Remove it and add the images again (--add).")
-            for statement in SCHEMA:
-                database.execute(statement)
-            database.executemany("INSERT INTO about VALUES (?, ?)", (about | {"changes": "0"}).items())
-        elif not database.execute("SELECT 1 FROM pragma_table_info('contents') WHERE name = 'checksum'").fetchone():
-            database.execute("ALTER TABLE contents ADD COLUMN checksum INTEGER")  # made before vectors carried one
-            database.execute("UPDATE contents SET checksum = checksum(vector)")
-        for statement in ADDED_TABLES:
-            database.execute(statement)
-        if replace and _read_about(database, "describer") != identity:
-            database.execute("DELETE FROM files")
-            database.execute("DELETE FROM queries")
-            database.executemany("UPDATE about SET value = ? WHERE key = ?", [(value, key) for key, value in about.items()])
-            database.execute("UPDATE about SET value = value + 1 WHERE key = 'changes'")
-        database.execute("COMMIT")
-    except BaseException:
-        _roll_back(database)
-        raise
-    if _read_about(database, "describer") != identity:
-        raise UserError(
-            f"{folder} was made with another run or checkpoint; its vectors cannot be compared with this one's. "
-            "Name the run it was made with, or another folder with --index."
-        )
-
-
-def _roll_back(database: sqlite3.Connection) -> None:
-    """End a transaction that failed. On a full disk SQLite has done so itself, and complains when it is asked to."""
-    if database.in_transaction:
-        database.execute("ROLLBACK")
-
-
-def _read_about(database: sqlite3.Connection, key: str) -> str:
-    row = database.execute("SELECT value FROM about WHERE key = ?", (key,)).fetchone()
-    if row is None:
-        raise sqlite3.DatabaseError(f"it does not say its {key}")
-    return str(row[0])
+    return int(read_about(store.database, "recorded_from"))
 
 
 @contextmanager
-def _write_transaction(store: Store) -> Iterator[None]:
-    store.database.execute("BEGIN IMMEDIATE")
-    try:
+def _change_files(store: Store) -> Iterator[None]:
+    """Change files and contents in one transaction, and count the change."""
+    with write_together(store.database):
         yield
         store.database.execute("UPDATE about SET value = value + 1 WHERE key = 'changes'")
-        store.database.execute("COMMIT")
-    except BaseException:
-        _roll_back(store.database)
-        raise

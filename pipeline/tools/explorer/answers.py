@@ -22,9 +22,10 @@ from pipeline.tools.explorer.pictures import data_url
 from pipeline.tools.extractor import Extractor, Normalizer, run_extractor
 from pipeline.tools.match_calibration import calibrate_on_run
 from submissions.index.calibration import Tail
+from submissions.index.database import DATABASE
 from submissions.index.matches import Rule
 from submissions.index.search import find_nearest
-from submissions.index.store import DATABASE, files_of_content, open_store, stored_vectors
+from submissions.index.store import files_of_content, open_store, stored_vectors
 from submissions.vectors.files import Vectors, read_vectors
 
 SHOWN_REFERENCES = 12
@@ -102,18 +103,8 @@ def open_folder_explorer(extractor: Extractor, title: str, images: ImageSet, rat
         images: The references; the page also offers them as queries.
         rate: Expected false alarms per query for which the threshold is set, between 0 and 1.
     """
-    references = extractor.extract_all(images)
-    return Explorer(
-        title=title,
-        extractor=extractor,
-        references=references,
-        index=reference_index(references),
-        tail=extractor.tail,
-        uncalibrated="" if extractor.tail else "the descriptor's file contains no calibration",
-        rate=rate,
-        pictures={"reference": images, "training": ImageSet([], []), "query": images},
-        others=FileOverlays(images),
-    )
+    missing = "the descriptor's file contains no calibration"
+    return _explore_pictures(title, extractor, extractor.extract_all(images), images, extractor.tail, missing, rate)
 
 
 def open_index_explorer(folder: Path, extractor: Extractor, rule: Rule) -> Explorer:
@@ -134,15 +125,22 @@ def open_index_explorer(folder: Path, extractor: Extractor, rule: Rule) -> Explo
         paths = [files_of_content(store, number)[0] for numbers, _ in blocks for number in numbers.tolist()]
     vectors = np.concatenate([vectors for _, vectors in blocks]) if blocks else np.zeros((0, extractor.dimensions), np.float32)
     names = [text_of(path) for path in paths]
-    images = ImageSet(names, paths)
+    references, missing = Vectors(names, vectors, np.zeros(len(names), bool)), "the descriptor contains no calibration"
+    return _explore_pictures(str(folder), extractor, references, ImageSet(names, paths), rule.tail, missing, rule.rate)
+
+
+def _explore_pictures(
+    title: str, extractor: Extractor, references: Vectors, images: ImageSet, tail: Tail | None, missing: str, rate: float
+) -> Explorer:
+    """Explore pictures without a run, which offers the references as queries; `missing` says why there is no tail."""
     return Explorer(
-        title=str(folder),
+        title=title,
         extractor=extractor,
-        references=Vectors(names, vectors, np.zeros(len(names), bool)),
-        index=reference_index(Vectors(names, vectors, np.zeros(len(names), bool))),
-        tail=rule.tail,
-        uncalibrated="" if rule.tail else "the descriptor brings no calibration along",
-        rate=rule.rate,
+        references=references,
+        index=reference_index(references),
+        tail=tail,
+        uncalibrated="" if tail else missing,
+        rate=rate,
         pictures={"reference": images, "training": ImageSet([], []), "query": images},
         others=FileOverlays(images) if len(images) else None,
     )

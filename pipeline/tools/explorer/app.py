@@ -7,13 +7,11 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import FileResponse, JSONResponse
-from fastapi.staticfiles import StaticFiles
+from fastapi.responses import JSONResponse
 from pydantic import Field
 
 from data.archives import read_bytes
-from data.decode import decode_rgb
-from data.errors import ImageError, UserError
+from data.errors import UserError
 from data.settings import Settings
 from pipeline.tools.explorer.answers import Explorer, Kind, answer
 from pipeline.tools.explorer.edits import list_edits
@@ -24,8 +22,8 @@ from pipeline.tools.explorer.guard import (
     guard,
     receive_picture,
 )
-from pipeline.tools.explorer.pictures import SHOWN_SIDE, Pictures, jpeg
-from submissions.report.rendering import render
+from pipeline.tools.explorer.pages import add_page, send_picture
+from pipeline.tools.explorer.pictures import SHOWN_SIDE, Pictures
 
 PAGE = Path(__file__).parent / "page"
 MAX_PICKS = 500  # queries of the run that the page offers
@@ -97,22 +95,9 @@ def make_app(explorer: Explorer) -> FastAPI:
         path = paths[kind].get(image_id)
         if path is None:
             return JSONResponse({"message": "There is no such picture."}, 404)
-        try:
-            with decoding:
-                small = jpeg(decode_rgb(path, short_side=SHOWN_SIDE))
-        except ImageError as error:
-            return JSONResponse({"message": f"It {error.problem}."}, 404)
-        return Response(small, media_type="image/jpeg", headers={"Cache-Control": "max-age=3600"})
+        return send_picture(path, SHOWN_SIDE, decoding, "max-age=3600")
 
-    @app.get("/")
-    def page() -> FileResponse:
-        return FileResponse(PAGE / "index.html")
-
-    @app.get("/style.css")
-    def style() -> Response:
-        return Response(render("style.css.jinja"), media_type="text/css")
-
-    app.mount("/page", StaticFiles(directory=PAGE))
+    add_page(app, PAGE)
     guard(app)
     return app
 

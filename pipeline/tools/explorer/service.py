@@ -26,22 +26,33 @@ from data.settings import Settings
 from pipeline.tools.explorer.guard import MAX_CONCURRENT_DECODES, MAX_CONCURRENT_UPLOADS, guard, receive_picture
 from pipeline.tools.extractor import Extractor
 from pipeline.tools.match_search import Search
+from submissions.index.database import DATABASE
 from submissions.index.matches import Match, Rule
 from submissions.index.search import SearchIndex, open_search
-from submissions.index.store import DATABASE, Store, count_changes, open_store
+from submissions.index.store import Store, count_changes, open_store
 
 MAX_VECTORS = 1000  # of one request
 
 
 class VectorQuestion(Settings):
-    """Vectors as the extractor makes them, before query normalisation: [n][dimensions]."""
+    """Vectors to search with.
+
+    Attributes:
+        vectors: As the extractor makes them, before query normalisation: [n][dimensions], n from 1 to MAX_VECTORS.
+    """
 
     vectors: list[list[float]] = Field(min_length=1, max_length=MAX_VECTORS)
 
 
 @dataclass
 class _Request:
-    """Vectors [n, d] of one request, the digest of the picture where it is known, and where the answer goes."""
+    """What one request asks.
+
+    Attributes:
+        vectors: float32 [n, d].
+        digest: SHA-256 of the picture's bytes; empty where it is not known.
+        answer: Where the answer goes: a list of matches for each vector.
+    """
 
     vectors: NDArray[np.float32]
     digest: bytes

@@ -1,22 +1,17 @@
 """The review page's web application. Nothing that is sent names a file: files are known by their place in the results."""
 
-import io
 import threading
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Response
-from fastapi.responses import FileResponse, JSONResponse
-from fastapi.staticfiles import StaticFiles
-from PIL import Image
 from pydantic import Field, StringConstraints
 
-from data.decode import decode_rgb
-from data.errors import ImageError, UserError
+from data.errors import UserError
 from data.settings import Settings
 from pipeline.tools.explorer.guard import MAX_CONCURRENT_DECODES, guard
+from pipeline.tools.explorer.pages import add_page, send_picture
 from pipeline.tools.review.results import CHANGED, Results, Word, open_results
-from submissions.report.rendering import render
 
 PAGE = Path(__file__).parent / "page"
 LONG_SIDES = {"small": 360, "large": 1400}  # pixels of the longer side
@@ -141,34 +136,8 @@ def make_review_app(review: Review) -> FastAPI:
     @app.get("/api/files/{token}/{number}/{size}")
     def show(token: str, number: int, size: Literal["small", "large"]) -> Response:
         path = review.require_shown(token).file(number)
-        try:
-            with decoding:
-                small = _jpeg(path, LONG_SIDES[size])
-        except ImageError as error:
-            return JSONResponse({"message": f"It {error.problem}."}, 404)
-        return Response(small, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=600"})
+        return send_picture(path, LONG_SIDES[size], decoding, "private, max-age=600")
 
-    @app.get("/")
-    def page() -> FileResponse:
-        return FileResponse(PAGE / "index.html")
-
-    @app.get("/style.css")
-    def style() -> Response:
-        return Response(render("style.css.jinja"), media_type="text/css")
-
-    app.mount("/page", StaticFiles(directory=PAGE))
+    add_page(app, PAGE)
     guard(app)
     return app
-
-
-def _jpeg(path: Path, long_side: int) -> bytes:
-    """Return a picture as JPEG, its long side at most `long_side` pixels.
-
-    Raises:
-        ImageError: when the picture cannot be decoded.
-    """
-    picture = Image.fromarray(decode_rgb(path, short_side=long_side))
-    picture.thumbnail((long_side, long_side))
-    target = io.BytesIO()
-    picture.save(target, "JPEG", quality=85)
-    return target.getvalue()

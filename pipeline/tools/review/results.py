@@ -15,9 +15,10 @@ from pipeline.tools.match_results import MATCHES, PLAN, SearchNotes, hold_result
 from submissions.copies.facts import Facts, picture_facts
 from submissions.copies.keeping import choose_kept
 from submissions.copies.plan import PlanRow, plan_around, read_plan, write_plan
+from submissions.index.database import DATABASE
 from submissions.index.decisions import Decision, Pair, decide, read_decisions, take_back
 from submissions.index.matches import Match, read_matches_csv
-from submissions.index.store import DATABASE, digest_of, digests_of_files, open_known_store
+from submissions.index.store import digest_of, digests_of_files, open_known_store
 from submissions.verification.geometry import Evidence
 
 MAX_SHOWN_PAIRS = 100_000  # of the page; matches.csv lists all

@@ -184,7 +184,7 @@ def test_a_transaction_that_sqlite_has_ended_hides_no_full_disk(store: Store) ->
 
 
 def test_another_process_that_writes_is_no_damage(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("submissions.index.store.LOCK_TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr("submissions.index.database.LOCK_TIMEOUT_SECONDS", 0.1)
     store.database.execute("BEGIN IMMEDIATE")
     waiting = pytest.raises(UserError, match=r"another process has been writing for 0\.1 s")
     with waiting as caught, open_store(store.folder, "extractor", 8):
