@@ -69,9 +69,10 @@ def evaluate_matches(path: Path, truth: GroundTruth) -> tuple[Scores, RankedPair
 
     Raises:
         UserError: when the file is missing or unreadable, has other columns, a score that is not a finite number, or more than
-            MAX_ROWS rows.
+            MAX_ROWS rows, or none of its queries or references is one of the ground truth.
     """
     table = _read(path)
+    _check_ids(path, table, truth)
     table = table[table["query_id"].isin(set(truth.query_ids))]
     table = table.sort_values("score", ascending=False, kind="stable").drop_duplicates(["query_id", "reference_id"])
     names = list(zip(table["query_id"], table["reference_id"], strict=True))
@@ -98,6 +99,24 @@ def evaluate_matches(path: Path, truth: GroundTruth) -> tuple[Scores, RankedPair
         len(truth.pairs),
     )
     return scores, ranked
+
+
+def _check_ids(path: Path, table: pd.DataFrame, truth: GroundTruth) -> None:
+    """Check that a file with rows can belong to this ground truth: it may lack pairs, but not every id.
+
+    Raises:
+        UserError: when none of its queries, or none of its references, is named by the ground truth.
+    """
+    references = {reference for _, reference in truth.pairs}
+    for kind, found, named in (
+        ("queries", table["query_id"], set(truth.query_ids)),
+        ("references", table["reference_id"], references),
+    ):
+        if len(table) and named and not found.isin(named).any():
+            raise UserError(
+                f"{path}: none of its {found.nunique()} {kind}, such as {found.iloc[0]!r}, is among the {len(named)} that the "
+                f"ground truth names, such as {min(named)!r}. Give the ground truth of the data set that the file was made from."
+            )
 
 
 def _read(path: Path) -> pd.DataFrame:

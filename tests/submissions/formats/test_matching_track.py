@@ -34,7 +34,8 @@ def test_a_written_file_scores_like_its_vectors(tmp_path: Path) -> None:
 @given(st.integers(0, 10**6))
 def test_equals_a_literal_walk_with_ties_duplicates_and_strangers(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    rows = [(f"Q{rng.integers(6)}", f"R{rng.integers(4)}", int(rng.integers(4))) for _ in range(rng.integers(1, 40))]
+    rows = [(f"Q{rng.integers(6)}", f"R{rng.integers(4)}", int(rng.integers(4))) for _ in range(rng.integers(0, 40))]
+    rows.append((f"Q{rng.integers(4)}", f"R{rng.integers(4)}", int(rng.integers(4))))  # a query that counts
     truth = GroundTruth([f"Q{i}" for i in range(4)], frozenset({("Q0", "R0"), ("Q1", "R1"), ("Q1", "R2"), ("Q3", "R3")}))
     path = tmp_path_factory.mktemp("m") / "m.csv"
     path.write_text("query_id,reference_id,score\n" + "".join(f"{q},{r},{s}\n" for q, r, s in rows))
@@ -66,6 +67,27 @@ def test_wrong_files(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "m.csv").write_text(text)
     with pytest.raises(UserError, match=message):
         evaluate_matches(tmp_path / "m.csv", GroundTruth(["Q"], frozenset()))
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("P1,R0,1", "none of its 1 queries, such as 'P1', is among the 2 that the ground truth names, such as 'Q0'"),
+        ("Q0,S1,1", "none of its 1 references, such as 'S1', is among the 1 that the ground truth names, such as 'R0'"),
+    ],
+)
+def test_a_ground_truth_of_other_images_is_refused(tmp_path: Path, row: str, message: str) -> None:
+    (tmp_path / "m.csv").write_text(f"query_id,reference_id,score\n{row}\n")
+    with pytest.raises(UserError, match=message):
+        evaluate_matches(tmp_path / "m.csv", GroundTruth(["Q0", "Q1"], frozenset({("Q0", "R0")})))
+
+
+def test_a_file_may_lack_queries_and_name_others(tmp_path: Path) -> None:
+    truth = GroundTruth(["Q0", "Q1"], frozenset({("Q0", "R0"), ("Q1", "R1")}))
+    (tmp_path / "m.csv").write_text("query_id,reference_id,score\nQ0,R0,1\nQ9,R9,2\n")
+    assert evaluate_matches(tmp_path / "m.csv", truth)[0].micro_average_precision == 0.5
+    (tmp_path / "m.csv").write_text("query_id,reference_id,score\n")
+    assert evaluate_matches(tmp_path / "m.csv", truth)[0].micro_average_precision == 0
 
 
 @pytest.mark.parametrize("text", [None, "", "query_id,reference_id\nQ,R\n", "query_id,edits\nQ,a,b\n"])
