@@ -6,7 +6,7 @@ from data.errors import UserError
 from data.layout import open_isc_folder
 from pipeline.run.run import Run
 from submissions.formats.matching_track import write_matches
-from submissions.formats.submission import find_submission_problems, read_submission, write_submission
+from submissions.formats.submission import describe_oddities, find_submission_problems, read_submission, write_submission
 from submissions.vectors.files import read_vectors
 
 
@@ -18,7 +18,10 @@ def submit(run: Run) -> None:
     """
     paths = run.paths
     write_submission(paths.submission, read_vectors(paths.normalized_queries), read_vectors(paths.projected("reference")))
-    write_matches(paths.matches, *read_submission(paths.submission))
+    queries, references = read_submission(paths.submission)
+    for oddity in describe_oddities(queries, references):
+        print(f"  {oddity}")
+    write_matches(paths.matches, queries, references)
 
 
 def check_submission(path: Path, data: Path | None) -> None:
@@ -36,6 +39,8 @@ def check_submission(path: Path, data: Path | None) -> None:
     problems = find_submission_problems(path, *ids)
     if problems:
         raise UserError(f"{path} is not a valid submission, {len(problems)} problem(s):\n  " + "\n  ".join(problems))
+    for oddity in describe_oddities(*read_submission(path)):
+        print(f"warning: {oddity}")
     print(
         f"{path} is a valid submission"
         + ("" if expected else " (its ids were not compared with those of a data set: add --data DIR)")

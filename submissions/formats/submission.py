@@ -11,8 +11,10 @@ from data.files import whole_file
 from submissions.settings import MAX_DIMENSIONS
 from submissions.vectors.files import MAX_NORM, Vectors, read_ids
 from submissions.vectors.hdf5 import HDF5_ERRORS, create_hdf5, describe_dataset_problem
+from submissions.vectors.repeated import describe_repeated
 
 UNREADABLE_DISTANCE = 1e3  # unreadable queries and references lie this far from the origin, on opposite sides: they match nothing
+UNREADABLE_SIDES = (UNREADABLE_DISTANCE, -UNREADABLE_DISTANCE)  # of queries and references
 DATASET_NAMES = (("query", "query_ids"), ("reference", "reference_ids"))
 
 
@@ -26,8 +28,7 @@ def write_submission(path: Path, queries: Vectors, references: Vectors) -> None:
     """
     with whole_file(path) as temporary:
         with create_hdf5(temporary) as (file, _):
-            sides = (UNREADABLE_DISTANCE, -UNREADABLE_DISTANCE)
-            for (name, ids_name), part, side in zip(DATASET_NAMES, (queries, references), sides, strict=True):
+            for (name, ids_name), part, side in zip(DATASET_NAMES, (queries, references), UNREADABLE_SIDES, strict=True):
                 order = sorted(range(len(part)), key=part.ids.__getitem__)
                 file[name] = _move_unreadable_away(part, side)[order]
                 file.create_dataset(
@@ -93,6 +94,18 @@ def find_submission_problems(path: Path, query_ids: list[str] | None = None, ref
         return [f"an id is not UTF-8 text ({error}); ids are strings such as Q00000"]
     except HDF5_ERRORS as error:
         return [f"it is not a complete HDF5 file ({error})"]
+
+
+def describe_oddities(queries: Vectors, references: Vectors) -> list[str]:
+    """Describe what is allowed in a submission but rarely meant: unreadable images, zero vectors and repeated ones."""
+    found = []
+    for (name, _), part, side in zip(DATASET_NAMES, (queries, references), UNREADABLE_SIDES, strict=True):
+        away = (part.vectors[:, 0] == side) & ~part.vectors[:, 1:].any(axis=1)
+        if away.any():
+            first = part.ids[int(np.argmax(away))]
+            found.append(f"{name}: {away.sum()} of {len(part)} images could not be read, the first is {first!r}")
+        found += describe_repeated(name, Vectors(part.ids, part.vectors, part.unreadable | away))
+    return found
 
 
 def _move_unreadable_away(part: Vectors, side: float) -> NDArray[np.float32]:
