@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from lightning_fabric import Fabric
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
@@ -79,7 +80,12 @@ def save_state(folder: Path, identity: Identity, progress: Progress, state: Mapp
             save_file(tensors, temporary, metadata={"state": json.dumps(plain)})
         fabric.barrier()
         if fabric.global_rank == 0:
-            about = {"identity": identity, "processes": fabric.world_size, "progress": asdict(progress)}
+            about = {
+                "identity": identity,
+                "processes": fabric.world_size,
+                "threads": torch.get_num_threads(),
+                "progress": asdict(progress),
+            }
             with whole_file(folder / STATE) as temporary:
                 temporary.write_text(json.dumps(about, indent=1), encoding="utf-8")
     except (OSError, SafetensorError) as error:
@@ -119,11 +125,25 @@ def load_state(folder: Path, identity: Identity, fabric: Fabric) -> tuple[Progre
                 f"{path} was saved in the middle of a stage by {about['processes']} processes, each with a part of the class "
                 f"matrix; now there are {fabric.world_size}. Start as many (torchrun --nproc-per-node {about['processes']})."
             )
+        notice = _describe_threads(about.get("threads"), fabric)
+        if notice and not _is_finished(about["identity"], progress):
+            fabric.print(f"  warning: {notice}", flush=True)
         own = folder / f"state-{progress.step}-{min(fabric.global_rank, about['processes'] - 1)}.safetensors"
         tensors = load_file(own)
         return progress, _from_json(json.loads(_read_metadata(own)), tensors)
     except (OSError, SafetensorError, KeyError, TypeError, ValueError, RecursionError, AttributeError) as error:
         raise UserError(f"{path} or a file beside it cannot be read ({error}). Delete it to train from the beginning.") from error
+
+
+def _describe_threads(saved: Any, fabric: Fabric) -> str:
+    """Describe that a training goes on with another number of threads than it was saved with; "" where nothing depends on it."""
+    now = torch.get_num_threads()
+    if fabric.device.type != "cpu" or not isinstance(saved, int) or saved == now:
+        return ""
+    return (
+        f"the training was saved with {saved} threads and goes on with {now}. On a CPU sums are split among them: the weights "
+        f"will differ from those of a training that was not stopped. For the same weights set OMP_NUM_THREADS={saved}."
+    )
 
 
 def identify_training(

@@ -121,7 +121,8 @@ def train_model(
             _whiten_again(training, unlabelled, shown)
         elif progress.stage < len(stages):
             device = describe_device(fabric.device)
-            fabric.print(f"  trains on {device}; {training.workers} workers edit images, {usable_cores()} cores", flush=True)
+            threads = f", {torch.get_num_threads()} threads compute" if fabric.device.type == "cpu" else ""
+            fabric.print(f"  trains on {device}; {training.workers} workers edit images{threads}, {usable_cores()} cores", flush=True)
         while progress.stage < len(stages):
             if not (progress.epoch or progress.batch) and repeats_stage_before(stages, progress.stage, available):
                 progress = leave_out_stage(folder, progress, fabric)

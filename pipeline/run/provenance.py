@@ -1,9 +1,15 @@
-"""Provenance of results: the commit of the code, and the versions of Python and of the packages that scores depend on."""
+"""Provenance of results: fingerprints of recipe and data, the commit of the code, versions of Python and of packages, threads."""
 
+import hashlib
 import platform
 import subprocess
+import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
+
+from data.files import open_regular
+from data.images import ImageSet
 
 DISTRIBUTION = "image-copy-detection"
 PACKAGES = (
@@ -46,3 +52,29 @@ def code_version() -> str:
         return version(DISTRIBUTION)
     except PackageNotFoundError:
         return "unknown"
+
+
+def count_threads() -> int | None:
+    """Return the number of threads of a product of matrices, which splits its sums among them; None if torch was not needed."""
+    torch = sys.modules.get("torch")
+    return None if torch is None else int(torch.get_num_threads())
+
+
+def fingerprint_file(path: Path) -> str:
+    """Return the hexadecimal SHA-256 of a file's content.
+
+    Raises:
+        OSError: when it cannot be read.
+    """
+    with open_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def fingerprint_images(images: ImageSet) -> list[Any]:
+    """Return the number of images, and a digest of their ids and file sizes, which a copy of the data set keeps."""
+    return [len(images), images.digest(times=False)]
+
+
+def describe_origin(**made_from: Any) -> dict[str, Any]:
+    """Return what a result was made from, and the versions of the code and of the packages, as it is written with the result."""
+    return made_from | {"code": code_version(), "versions": versions()}

@@ -1,6 +1,8 @@
 """A recipe: one YAML file with all settings of a run, validated as a whole before any work."""
 
 import difflib
+import hashlib
+import json
 import re
 import reprlib
 from pathlib import Path
@@ -149,6 +151,10 @@ class Recipe(Settings):
         """The models that step 01 trains, by name; without handmade ones and files."""
         return {name: model for name, model in self.models.items() if isinstance(model, ModelSettings)}
 
+    def fingerprint(self) -> str:
+        """Return the hexadecimal SHA-256 of all settings that results depend on: all but the numbers of loader workers."""
+        return hashlib.sha256(json.dumps(_without_workers(self.model_dump(mode="json")), sort_keys=True).encode()).hexdigest()
+
     @model_validator(mode="after")
     def _weights_of_models(self) -> "Recipe":
         unknown = [name for name in self.ensemble.weights or {} if name not in self.models]
@@ -180,6 +186,13 @@ class Recipe(Settings):
                     f"`without_edits: [{', '.join(both)}]`, or leave {both[0]!r} out of queries.left_out"
                 )
         return self
+
+
+def _without_workers(value: Any) -> Any:
+    """Drop numbers of workers and null values, which are those of keys that recipes have got since."""
+    if isinstance(value, dict):
+        return {key: _without_workers(item) for key, item in value.items() if key != "workers" and item is not None}
+    return [_without_workers(item) for item in value] if isinstance(value, list) else value
 
 
 def refuse_pca_after_whitening(recipe: Recipe) -> None:

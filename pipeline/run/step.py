@@ -13,7 +13,7 @@ from data.images import ImageSet
 from data.locks import hold_folder
 from data.process import is_first_process, print_once
 from pipeline.run.manifest import describe_state, find_changes, measure_sizes, read_manifest, write_manifest
-from pipeline.run.provenance import code_version, versions
+from pipeline.run.provenance import code_version, count_threads, versions
 from pipeline.run.run import Run
 
 
@@ -100,6 +100,8 @@ def make_product(run: Run, step: Step, product: Product, force: bool = False) ->
             made = {
                 "code": code_version(),
                 "versions": versions(),
+                "threads": count_threads(),
+                "recipe": run.recipe.fingerprint(),
                 "seconds": seconds,
                 "outputs": list(map(str, product.outputs)),
                 "sizes": measure_sizes(product.outputs),

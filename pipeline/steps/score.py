@@ -17,7 +17,8 @@ from data.ground_truth import GroundTruth, read_ground_truth
 from data.layout import IscFolder, open_isc_folder
 from data.process import process_count, process_rank
 from models.training.ceiling import clock_notices
-from pipeline.run.manifest import fingerprint
+from pipeline.run.manifest import fingerprint, read_manifest
+from pipeline.run.provenance import describe_origin, fingerprint_file, fingerprint_images
 from pipeline.run.run import Run
 from pipeline.steps.gpu_search import search_on_gpu
 from pipeline.steps.report import collect_warnings, write_run_report
@@ -27,7 +28,7 @@ from submissions.ensemble.projection import fit_projection
 from submissions.ensemble.selection import apply_normalizations, find_best_beta
 from submissions.ensemble.variant import read_choice
 from submissions.formats.matching_track import evaluate_matches
-from submissions.formats.submission import read_submission
+from submissions.formats.submission import describe_oddities, read_submission
 from submissions.scoring.baselines import Descriptors, compute_perceptual_hash, describe_grey_pixels, describe_images
 from submissions.scoring.bootstrap import Interval, micro_average_precision_interval
 from submissions.scoring.breakdown import read_edits, tabulate_recall_by_edit, tabulate_recall_by_number, write_curve
@@ -84,21 +85,38 @@ def score_variants(run: Run) -> None:
     truth = read_ground_truth(data.ground_truth)
     variant, _ = read_choice(run.paths.choice)
     name = f"submitted: {variant.dimensions}-d, power {variant.eigen_power:g}, {METHOD_NAMES[variant.method]}"
-    submitted = _score_variant(name, *read_submission(run.paths.submission), truth, submitted=True)
+    parts = read_submission(run.paths.submission)
+    oddities = describe_oddities(*parts)
+    submitted = _score_variant(name, *parts, truth, submitted=True)
+    del parts
     ensemble = _score_ensembles(run, truth)
     rows = [*(_score_baselines(data, truth) if run.recipe.baselines else []), *_score_models(run, truth), *ensemble, submitted]
     variants = [row.as_dict() for row in rows]
     write_details(run.paths.details, submitted.ranked, truth, data.query_edits)
     before = None if variant.method == "none" else ensemble[0].ranked
     notices = _clock_notices(run)
-    warnings, board = collect_warnings(run), read_synthetic_board(run.paths.synthetic_board)
+    warnings, board = collect_warnings(run) + oddities, read_synthetic_board(run.paths.synthetic_board)
     measured = submitted.scores, submitted.ranked, submitted.interval
     write_run_report(run, data, variants, measured, before, notices, warnings)
     figures = {key: value for key, value in variants[-1].items() if key not in ("name", "submitted")}
     rest = {"variants": variants, "synthetic": board.to_dict("records"), "warnings": warnings} | (
         {NOTICES: notices} if notices else {}
     )
+    rest |= {"made_from": _describe_run(run, data)}
     write_text(run.paths.scores, json.dumps(figures | rest, indent=1) + "\n")
+
+
+def _describe_run(run: Run, data: IscFolder) -> dict[str, Any]:
+    """What the run's results were made from: fingerprints of recipe, data and submission, code, versions, threads of training."""
+    threads = {name: read_manifest(run, f"01_train {name}").get("threads") for name in run.recipe.models}
+    sets = {"training": data.training, "reference": data.reference, "query": data.query}
+    return describe_origin(
+        recipe=run.recipe.fingerprint(),
+        data={name: fingerprint_images(images) for name, images in sets.items()}
+        | {"ground truth": fingerprint_file(data.ground_truth or run.data)},
+        submission=fingerprint_file(run.paths.submission),
+        threads=threads,
+    )
 
 
 def _clock_notices(run: Run) -> list[str]:
@@ -127,7 +145,8 @@ def score_file(
     """
     truth = read_ground_truth(ground_truth)
     scores, ranked = rank_file(path, truth)
-    text = json.dumps(scores.as_dict(), indent=1)
+    origin = describe_origin(file=fingerprint_file(path), ground_truth=fingerprint_file(ground_truth))
+    text = json.dumps(scores.as_dict() | {"made_from": origin}, indent=1)
     print(text)
     if output is not None:
         write_text(output, text + "\n")
@@ -149,6 +168,8 @@ def rank_file(path: Path, truth: GroundTruth) -> tuple[Scores, RankedPairs]:
         return evaluate_matches(path, truth)
     rank, ranks = process_rank(), process_count()
     queries, references = read_submission(path)
+    for oddity in describe_oddities(queries, references) if rank == 0 else []:
+        print(f"warning: {path}: {oddity}", file=sys.stderr)
     with prefix_errors(path):
         return _evaluate_on_ranks(path, queries, references, truth, rank, ranks)
 

@@ -3,6 +3,7 @@
 What can go wrong runs in this process: importing torch takes longer than these steps.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -118,6 +119,12 @@ def test_the_run_ends_with_a_valid_scored_submission(finished: Path, step: Step)
     assert [name.split(":")[0].split(" (")[0] for name in names] == [
         "baseline", "baseline", "model", "model", "ensemble", "ensemble, method 1", "ensemble, method 2", "submitted",
     ]  # fmt: skip
+    assert set(scores["made_from"]) == {"recipe", "data", "submission", "threads", "code", "versions"}
+    assert set(scores["made_from"]["data"]) == {"training", "reference", "query", "ground truth"}
+    assert scores["made_from"]["submission"] == hashlib.sha256((run / "submission.h5").read_bytes()).hexdigest()
+    manifests = [json.loads(path.read_text()) for path in (run / "manifests").iterdir()]
+    assert {manifest["recipe"] for manifest in manifests} == {scores["made_from"]["recipe"]}
+    assert all(manifest["code"] and manifest["versions"] and manifest["inputs"] for manifest in manifests)
     assert scores["queries"] == 12 and scores["references"] == 12 and scores["true_pairs"] == 6
     checked = step(finished, "05_submit", "--check", run / "submission.h5", "--data", "data")
     assert "is a valid submission" in checked
@@ -157,8 +164,10 @@ def test_scoring_any_submission(finished: Path, step: Step) -> None:
     scores = json.loads((finished / "out" / "scores.json").read_text())
     assert set(scores) == {
         "micro_average_precision", "recall_at_precision_90", "recall_at_rank_1", "recall_at_rank_10",
-        "queries", "references", "true_pairs",
+        "queries", "references", "true_pairs", "made_from",
     }  # fmt: skip
+    assert set(scores["made_from"]) == {"file", "ground_truth", "code", "versions"}
+    assert scores["made_from"]["file"] == hashlib.sha256(submission.read_bytes()).hexdigest()
     run_scores = json.loads((finished / "runs/tiny/scores.json").read_text())
     assert scores["micro_average_precision"] == run_scores["micro_average_precision"]
 

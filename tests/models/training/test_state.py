@@ -50,6 +50,21 @@ def test_a_damaged_state_is_named(tmp_path: Path) -> None:
         load_state(tmp_path, ME, fabric)
 
 
+def test_another_number_of_threads_is_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fabric, threads = launch_fabric("32"), torch.get_num_threads()
+    save_state(tmp_path, ME, Progress(step=1), STATE, fabric)
+    about = json.loads((tmp_path / "state.json").read_text())
+    assert about["threads"] == threads
+    assert load_state(tmp_path, ME, fabric) and "warning" not in capsys.readouterr().out
+    (tmp_path / "state.json").write_text(json.dumps(about | {"threads": threads + 1}))
+    assert load_state(tmp_path, ME, fabric)
+    said = capsys.readouterr().out
+    assert f"saved with {threads + 1} threads and goes on with {threads}" in said and f"OMP_NUM_THREADS={threads + 1}" in said
+    del about["threads"]  # a state that was saved before it was noted
+    (tmp_path / "state.json").write_text(json.dumps(about))
+    assert load_state(tmp_path, ME, fabric) and "warning" not in capsys.readouterr().out
+
+
 def test_shards_of_other_processes_are_refused_in_the_middle_of_a_stage(tmp_path: Path) -> None:
     fabric = launch_fabric("32")
     save_state(tmp_path, ME, Progress(step=1, epoch=1), STATE, fabric)

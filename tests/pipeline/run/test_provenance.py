@@ -1,10 +1,14 @@
 import subprocess
 from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from data.images import ImageSet
 from pipeline.run import provenance
-from pipeline.run.provenance import code_version, versions
+from pipeline.run.provenance import code_version, fingerprint_file, fingerprint_images, versions
+from pipeline.run.recipe import Recipe
 
 
 def test_the_versions_of_what_computes() -> None:
@@ -24,3 +28,26 @@ def test_a_bare_copy_of_the_code_has_an_unknown_version(monkeypatch: pytest.Monk
     monkeypatch.setattr(subprocess, "run", fail)
     monkeypatch.setattr(provenance, "version", missing)
     assert code_version() == "unknown"
+
+
+def test_a_recipes_fingerprint_follows_all_but_the_workers() -> None:
+    def fingerprint(workers: int, epochs: int = 2, **more: Any) -> str:
+        stages = [{"intensity": 0.5, "image_size": 32, "batch_size": 8, "epochs": epochs}]
+        one = {"descriptor": {"backbone": "test_efficientnet"}, "workers": workers, "stages": stages}
+        return Recipe.model_validate({"models": {"one": one}, "embedding": {"workers": workers}} | more).fingerprint()
+
+    same = fingerprint(0)
+    assert fingerprint(3) == same
+    assert len({same, fingerprint(0, epochs=3), fingerprint(0, seed=1), fingerprint(0, ensemble={"dimensions": [8]})}) == 4
+
+
+def test_fingerprints_of_data_follow_content_and_not_place(tmp_path: Path) -> None:
+    for folder in ("one", "other"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.jpg").write_bytes(b"123")
+    one, other = (ImageSet(["a"], [tmp_path / folder / "a.jpg"]) for folder in ("one", "other"))
+    assert fingerprint_images(one) == fingerprint_images(other)
+    assert fingerprint_file(one.paths[0]) == fingerprint_file(other.paths[0])
+    other.paths[0].write_bytes(b"1234")
+    assert fingerprint_images(one) != fingerprint_images(other)
+    assert fingerprint_file(one.paths[0]) != fingerprint_file(other.paths[0])
