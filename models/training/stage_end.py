@@ -2,23 +2,31 @@
 
 import math
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from lightning_fabric import Fabric
 
+from data.errors import UserError
 from data.files import whole_file
-from models.network.checkpoint import save_descriptor
+from models.network.checkpoint import load_descriptor, save_descriptor
 from models.network.descriptor import Descriptor
 from models.settings import ModelSettings, StageSettings
 from models.training.ceiling import clock_notice
 from models.training.classifier import save_classifier
-from models.training.curve import EpochRow, append_rows
+from models.training.curve import EpochRow, append_rows, read_rows
 from models.training.files import stage_checkpoint
 from models.training.learner import Learner
 from models.training.state import Progress
 
+NOTES: dict[str, Callable[[str], object]] = {  # what a checkpoint notes of its stage's last epoch; reads it from the curve
+    "stage": int,
+    "classes": int,
+    "loss": float,
+    "ended_by": str,
+    "validation": float,
+}
 COLLAPSE_SHARE = 0.05  # of the way from the smallest possible mean singular value to the largest: below it vectors have collapsed
 
 
@@ -78,8 +86,33 @@ def write_stage(folder: Path, rows: list[EpochRow], learner: Learner, image_size
 
 def write_checkpoint(folder: Path, last: EpochRow, descriptor: Descriptor, image_size: int) -> None:
     """Write the weights, with what the stage's last epoch says of them."""
-    notes = {name: getattr(last, name) for name in ("stage", "classes", "loss", "ended_by", "validation")}
+    notes = {name: getattr(last, name) for name in NOTES}
     save_descriptor(stage_checkpoint(folder, last.stage), descriptor, image_size, notes)
+
+
+def restore_checkpoint(folder: Path, descriptor: Descriptor, stages: Sequence[StageSettings], fabric: Fabric) -> None:
+    """Write the last checkpoint of a finished training again where a power cut has left none that can be read.
+
+    Args:
+        folder: The training's folder.
+        descriptor: The network as the training's state has it.
+        stages: All stages.
+        fabric: The processes, of which the first writes.
+
+    Raises:
+        UserError: The disk is full.
+    """
+    path = stage_checkpoint(folder, len(stages))
+    if fabric.global_rank == 0:
+        try:
+            load_descriptor(path)
+        except UserError:
+            fabric.print(f"  {path} cannot be read: it is written again from the training's state", flush=True)
+            ends = [row for row in read_rows(folder) if row.get("ended_by")]
+            last = ends[-1] if ends else {}
+            notes = {name: read(last[name]) for name, read in NOTES.items() if last.get(name)}
+            save_descriptor(path, descriptor, stages[-1].image_size, notes)
+    fabric.barrier()
 
 
 def report_end(last: EpochRow, stage: StageSettings, report: Callable[..., Any]) -> None:

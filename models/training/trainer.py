@@ -48,6 +48,7 @@ from models.training.stage_end import (
     find_troubles,
     leave_out_stage,
     report_end,
+    restore_checkpoint,
     start_row,
     write_checkpoint,
     write_stage,
@@ -116,13 +117,17 @@ def train_model(
     with report_lost_process("training"), choose_algorithms(settings.deterministic):
         if not state and settings.descriptor.weights != "none":
             write_start(folder, training.validate(stages[0].image_size), settings, fabric)
+        if progress.stage == len(stages):
+            restore_checkpoint(folder, descriptor, stages, fabric)
         if progress.stage == len(stages) and settings.descriptor.whiten:
             fabric.print("  the training is finished; its whitening is fitted again, as images are embedded now", flush=True)
             _whiten_again(training, unlabelled, shown)
         elif progress.stage < len(stages):
             device = describe_device(fabric.device)
             threads = f", {torch.get_num_threads()} threads compute" if fabric.device.type == "cpu" else ""
-            fabric.print(f"  trains on {device}; {training.workers} workers edit images{threads}, {usable_cores()} cores", flush=True)
+            fabric.print(
+                f"  trains on {device}; {training.workers} workers edit images{threads}, {usable_cores()} cores", flush=True
+            )
         while progress.stage < len(stages):
             if not (progress.epoch or progress.batch) and repeats_stage_before(stages, progress.stage, available):
                 progress = leave_out_stage(folder, progress, fabric)

@@ -153,7 +153,7 @@ class Job:
 
     def run(self, forks: Forks, **faults: Any) -> Done:
         """Start it, with whatever is to go wrong (`Forks.run`)."""
-        return forks.run(self.where, self.script, *self.arguments, environment=_environment(self.where), **faults)
+        return forks.run(self.where, self.script, *self.arguments, environment=scratch_environment(self.where), **faults)
 
     def finish(self, forks: Forks, **options: Any) -> Done:
         """Start it and let it end well."""
@@ -165,7 +165,7 @@ class Job:
 Ledger = Callable[[str, int, list[str], float], None]  # what was tried, cases, what failed, seconds
 
 
-def _environment(where: Path) -> dict[str, str]:
+def scratch_environment(where: Path) -> dict[str, str]:
     """A home and a trash below the folder, so that nothing outside of it changes."""
     return {"HOME": str(where), "XDG_DATA_HOME": str(where / "share"), "TMPDIR": str(where.parent / "tmp")}
 
@@ -216,9 +216,12 @@ def _content(path: Path) -> str:
         for row in rows:
             row["seconds"] = row["images_per_second"] = row["validation"] = ""  # not measured where a kill falls into it
         content = json.dumps(rows).encode()
-    elif path.name.startswith("stage-") and path.suffix == ".safetensors":
+    elif path.name.startswith("stage-") and path.suffix == ".safetensors" and len(content) > 8:
         length = int.from_bytes(content[:8], "little")
-        about = json.loads(content[8 : 8 + length])
+        try:
+            about = json.loads(content[8 : 8 + length])
+        except ValueError:
+            return "torn"
         about.pop("__metadata__")  # notes, with the validation's figure
         content = json.dumps(about).encode() + content[8 + length :]
     elif path.name == "state.json":

@@ -11,7 +11,7 @@ from pipeline.run.recipe import read_recipe
 from pipeline.run.run import Run
 from pipeline.run.step import Step
 from pipeline.steps.definitions import STEPS
-from tests.faults.harness import Forks, Ledger, differences, folder_state
+from tests.faults.harness import Forks, Ledger, differences, folder_state, scratch_environment
 from tests.faults.workshop import Workshop
 
 pytestmark = pytest.mark.faults
@@ -55,7 +55,10 @@ def test_any_other_torn_file_is_found(workshop: Workshop, forks: Forks, ledger: 
             content = torn.read_bytes()
             torn.write_bytes(content[: int(share * len(content))])
             (job.where / RunPaths(RUN).manifest("01_train one")).unlink(missing_ok=True)  # so that the training is looked at
-            ended = [forks.run(job.where, name, "--run", RUN) for name in ("00_augment", "01_train", "02_embed")]
+            scratch = scratch_environment(job.where)
+            ended = [
+                forks.run(job.where, name, "--run", RUN, environment=scratch) for name in ("00_augment", "01_train", "02_embed")
+            ]
             cases += 1
             unnamed = [done for done in ended if done.code not in (0, 2) or "Traceback" in done.said]
             if unnamed:

@@ -100,6 +100,23 @@ def test_a_killed_training_goes_on_with_the_same_curve(
         assert [row[column] for row in broken] == [row[column] for row in whole]
 
 
+@pytest.mark.parametrize("left", [None, 0.0, 0.5])
+def test_a_checkpoint_torn_by_a_power_cut_is_written_again_from_the_state(
+    images: ImageSet, tmp_path: Path, left: float | None
+) -> None:
+    """It stayed torn: the training was finished, and its state said so."""
+    train(images, tmp_path)
+    path = tmp_path / "model" / "stage-3.safetensors"
+    whole, notes = path.read_bytes(), load_descriptor(path).notes
+    assert notes["stage"] == 3 and notes["validation"] == 0.5
+    if left is None:
+        path.unlink()
+    else:
+        path.write_bytes(whole[: int(left * len(whole))])
+    train(images, tmp_path)
+    assert path.read_bytes() == whole and load_descriptor(path).notes == notes
+
+
 def test_a_stage_ends_when_the_loss_is_low(images: ImageSet, tmp_path: Path) -> None:
     stages = tuple(stage.model_copy(update={"stop_loss": 1e9}) for stage in SETTINGS.stages)
     rows = train(images, tmp_path, SETTINGS.model_copy(update={"stages": stages}))
