@@ -17,7 +17,7 @@ from data.errors import UserError
 MAX_PICTURE_BYTES = 32 * 2**20  # bytes of a picture that is sent
 MAX_REQUEST_BYTES = 2**16  # bytes of any other request
 LARGE_REQUESTS = {"/api/pictures", "/api/matches", "/api/vectors"}  # the explorer's and the search service's
-MAX_CONCURRENT = 256  # requests; more are asked to come again
+MAX_CONCURRENT = 2048  # requests; most of them wait in their connections, more are asked to come again
 MAX_CONCURRENT_UPLOADS = 8  # pictures in memory as bytes; others wait in their connections
 MAX_CONCURRENT_DECODES = 2  # decoding a picture of MAX_IMAGE_PIXELS takes up to 1.6 GB
 MAX_ARRIVAL_SECONDS = 30.0  # seconds that a picture may take to arrive

@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from data.errors import UserError
 
 HOST = "127.0.0.1"
+MAX_WAITING = 1024  # connections that the system keeps until they are taken
 
 
 def open_listener(port: int) -> socket.socket:
@@ -20,7 +21,7 @@ def open_listener(port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((HOST, port))
-        listener.listen()  # at once: until then another explorer could take the port as well
+        listener.listen(MAX_WAITING)  # at once: until then another explorer could take the port as well
     except (OSError, OverflowError) as error:
         listener.close()
         raise UserError(f"port {port} of {HOST} cannot be used ({error}). Choose another one with --port.") from error
