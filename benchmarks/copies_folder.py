@@ -33,7 +33,7 @@ EDITS: dict[str, Callable[[Image.Image], Image.Image]] = {
     "pale": lambda image: ImageEnhance.Contrast(image).enhance(0.6),
     "grey": lambda image: ImageOps.grayscale(image).convert("RGB"),
 }
-FORMATS = {"webp": "WEBP", "avif": "AVIF", "jp2": "JPEG2000", "ppm": "PPM", "heic": "HEIF", "jxl": "JXL", "tiff": "TIFF"}
+FORMATS = {"webp": "WEBP", "avif": "AVIF", "jp2": "JPEG2000", "ppm": "PPM", "jxl": "JXL", "tiff": "TIFF"}
 FILES_PER_EDIT, FILES_PER_FORMAT = 50, 20
 IDENTICAL_FILES, COLLAGES, BLANK_FILES = 80, 60, 20
 
@@ -51,7 +51,7 @@ def make(photos: Path, folder: Path) -> list[tuple[Path, str, str]]:
     sources = find_images(photos, naming="file").paths
     if len(sources) < ORIGINALS:
         raise SystemExit(f"{photos} holds {len(sources)} pictures; {ORIGINALS} are needed")
-    readable_formats(b"\0\0\0\x1cftypheic"), readable_formats(b"\xff\x0a")  # loads the plugins, to write with them
+    readable_formats(b"\xff\x0a")  # loads the plugin, to write with it
     made: list[tuple[Path, str, str]] = []
 
     def put(name: str, kind: str, source: str, content: bytes) -> Path:

@@ -10,7 +10,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from data.archives import read_bytes
 from data.errors import ImageError, StorageError, UserError
-from data.formats import SIGNATURE_BYTES, readable_formats
+from data.formats import SIGNATURE_BYTES, describe_missing_decoder, readable_formats
 from data.remote import as_path
 
 MAX_IMAGE_PIXELS = 100_000_000  # larger images are refused as decompression bombs
@@ -60,7 +60,8 @@ def decode_rgb(source: Path | bytes, short_side: int | None = None) -> NDArray[n
     except ImageError:
         raise
     except UnidentifiedImageError as error:
-        raise ImageError(name, "is not an image that can be read") from error
+        problem = describe_missing_decoder(content[:SIGNATURE_BYTES]) or "is not an image that can be read"
+        raise ImageError(name, problem) from error
     except Image.DecompressionBombError as error:
         raise ImageError(name, f"is larger than {MAX_IMAGE_PIXELS:,} pixels") from error
     except Exception as error:  # damaged files raise all kinds of errors, from OSError to struct.error

@@ -12,7 +12,8 @@ _ENDINGS = (
 IMAGE_ENDINGS = frozenset(_ENDINGS.split())
 # formats that Pillow may try: not EPS and the like, which start external programs
 PILLOW_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM", "QOI")
-PLUGINS = {"HEIF": "pillow_heif", "JXL": "pillow_jxl"}  # optional packages whose wheels include the codec library
+# packages whose wheels include the decoder; the first that is installed is taken. The second of each has GPL terms: not required
+PLUGINS = {"HEIF": ("pi_heif", "pillow_heif"), "JXL": ("pylibjxl", "pillow_jxl")}
 SIGNATURES = {
     "JPEG": rb"\xff\xd8\xff",
     "PNG": rb"\x89PNG\r\n\x1a\n",
@@ -38,15 +39,28 @@ def detect_format(beginning: bytes) -> str | None:
 def readable_formats(beginning: bytes) -> tuple[str, ...]:
     """Return the formats that Pillow may try on a file with this beginning; loads the plugin that the format needs."""
     name = detect_format(beginning)
-    return (*PILLOW_FORMATS, name) if name in PLUGINS and _load_plugin(PLUGINS[name]) else PILLOW_FORMATS
+    return (*PILLOW_FORMATS, name) if name in PLUGINS and _load_plugin(name) else PILLOW_FORMATS
+
+
+def describe_missing_decoder(beginning: bytes) -> str | None:
+    """Return what to install to decode a file with this beginning, in words; None if its format needs nothing more."""
+    name = detect_format(beginning)
+    if name not in PLUGINS or _load_plugin(name):
+        return None
+    return f"is {name}, which no installed package decodes: python -m pip install {PLUGINS[name][0].replace('_', '-')}"
 
 
 @cache
-def _load_plugin(module: str) -> bool:
-    try:
-        plugin = importlib.import_module(module)
-    except ImportError:
-        return False  # not installed: such files are reported as unreadable images
-    if module == "pillow_heif":
-        plugin.register_heif_opener(thumbnails=False)
-    return True
+def _load_plugin(name: str) -> bool:
+    """Load a package that decodes the format, a key of `PLUGINS`; return whether one is installed."""
+    for module in PLUGINS[name]:
+        try:
+            plugin = importlib.import_module(module)
+        except ImportError:
+            continue  # not installed: such files are listed as unreadable images, with what to install
+        if name == "HEIF":
+            plugin.register_heif_opener(thumbnails=False)
+        elif module == "pylibjxl":
+            plugin.register_pillow()
+        return True
+    return False

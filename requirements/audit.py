@@ -11,6 +11,7 @@ import json
 import re
 import sys
 import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,7 +93,11 @@ def main() -> int:
     if chosen.osv is None or not chosen.osv.is_file():
         print(f"NOT RUN: {len(locked)} locked packages were not looked up. Give a copy of the database: --osv all.zip")
         return 2
-    found = list(find_vulnerabilities(locked, chosen.osv))
+    try:
+        found = list(find_vulnerabilities(locked, chosen.osv))
+    except (OSError, zipfile.BadZipFile, zlib.error, ValueError, LookupError, TypeError, AttributeError) as error:
+        print(f"NOT RUN: {chosen.osv} is not a copy of the database that can be read ({error!r}). Download it again.")
+        return 2
     for each in found:
         print(f"{each.package} {each.version}: {each.record} {each.summary}")
     print(f"{len(found)} known vulnerabilities in {len(locked)} locked packages")

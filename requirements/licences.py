@@ -14,7 +14,7 @@ TOP = Path(__file__).parents[1]
 UNSAID = {  # packages that say it elsewhere than in a field that a program reads
     "faiss-cpu": "MIT (takes the place of faiss-gpu elsewhere than on Linux x86-64)",
     "cuda-toolkit": "NVIDIA Proprietary (a package without code)",
-    "pillow-heif": "BSD-3-Clause; its wheels GPL-2.0-or-later, with libheif, libde265 and x265",
+    "pi-heif": "BSD-3-Clause; its wheels LGPL-3.0-or-later, with libheif and libde265, which only decode",
     "pytorch-metric-learning": "MIT",
 }
 KINDS = (  # first that matches

@@ -21,7 +21,7 @@ PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["p
 PINNED = re.compile(r"([A-Za-z0-9._-]+(?:\[[a-z]+\])?)==([0-9][^;\s]*)(\s*;.*)?")
 NO_STATEMENT_IMPORTS = {
     *("onnxscript", "tensorboard"),  # torch.onnx and torch.utils.tensorboard do
-    *("pillow-heif", "pillow-jxl-plugin"),  # data/formats.py does, by name, when an image needs them
+    *("pi-heif", "pylibjxl"),  # data/formats.py does, by name, when an image needs them
 }
 
 PEERS = {"imagededup"}  # a benchmark compares with it where it is installed
@@ -126,6 +126,25 @@ def test_licences_of_all_that_is_pinned_are_listed() -> None:
     pins = {package: _version(pin) for package, pin in _pins("requirements/versions.txt").items()}
     assert {canonicalize_name(name): version for name, version, _, _ in listed} == pins
     assert not [name for name, _, licence, kind in listed if "unknown" in kind or licence in ("not installed", "not declared")]
+
+
+def test_no_package_is_under_the_gpl() -> None:
+    """NVIDIA's libraries, which torch brings, may not be passed on together with such code."""
+    assert "| GPL, copyleft |" not in (TOP / "docs" / "dependencies.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive", None])
+def test_a_copy_that_cannot_be_read_says_that_nothing_was_looked_up(tmp_path: Path, content: bytes | None) -> None:
+    copy = tmp_path / "all.zip"
+    if content is None:
+        with zipfile.ZipFile(copy, "w") as archive:
+            archive.writestr("X-1.json", "[1")
+    else:
+        copy.write_bytes(content)
+    done = subprocess.run(
+        [sys.executable, str(TOP / "requirements" / "audit.py"), "--osv", str(copy)], capture_output=True, text=True
+    )
+    assert done.returncode == 2 and done.stdout.startswith("NOT RUN") and not done.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,18 @@
 """Pictures are found in folders, lists and archives, by name or by content; what is skipped is counted by reason."""
 
+import importlib
 import io
 import os
 import tarfile
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from data import archives
+from data import archives, formats
 from data.archives import list_archive, read_bytes, read_member
 from data.decode import decode_rgb
 from data.discovery import discover, format_skipped_counts
@@ -22,7 +24,9 @@ WRITTEN = ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM
 
 
 def encoded(form: str = "PNG") -> bytes:
-    readable_formats({"HEIF": b"\0\0\0\x1cftypheic", "JXL": b"\xff\x0a"}.get(form, b""))
+    if form == "HEIF":
+        return (Path(__file__).parent / "pictures" / "ramp.heic").read_bytes()  # what decodes it cannot write it
+    readable_formats({"JXL": b"\xff\x0a"}.get(form, b""))
     target = io.BytesIO()
     Image.fromarray(PIXELS).save(target, form)
     return target.getvalue()
@@ -30,8 +34,6 @@ def encoded(form: str = "PNG") -> bytes:
 
 @pytest.mark.parametrize("form", WRITTEN)
 def test_every_format_is_recognised_by_its_content_and_decoded_under_any_name(tmp_path: Path, form: str) -> None:
-    if form in PLUGINS:
-        pytest.importorskip(PLUGINS[form])
     content = encoded(form)
     assert detect_format(content[:64]) == form
     for name in ("picture.txt", "picture.jpg", "picture"):
@@ -39,6 +41,32 @@ def test_every_format_is_recognised_by_its_content_and_decoded_under_any_name(tm
     assert len(discover([tmp_path]).paths) == 3
     decoded = decode_rgb(tmp_path / "picture.txt")
     assert decoded.shape == PIXELS.shape and np.abs(decoded.astype(int) - PIXELS).mean() < 8
+
+
+@pytest.mark.parametrize(("form", "package"), [("HEIF", "pi-heif"), ("JXL", "pylibjxl")])
+def test_a_picture_without_a_decoder_names_the_package(monkeypatch: pytest.MonkeyPatch, form: str, package: str) -> None:
+    content = encoded(form)
+    monkeypatch.setattr("data.formats._load_plugin", lambda _: False)
+    monkeypatch.setattr(Image, "ID", [name for name in Image.ID if name != form])
+    with pytest.raises(ImageError, match=f"is {form}, which no installed package decodes: python -m pip install {package}"):
+        decode_rgb(content)
+
+
+@pytest.mark.parametrize("form", PLUGINS)
+def test_other_decoders_are_taken_where_the_required_ones_are_missing(monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    required, other = PLUGINS[form]
+    pytest.importorskip(other)
+    tried: list[str] = []
+
+    def find(name: str) -> object:
+        tried.append(name)
+        if name == required:
+            raise ImportError(name)
+        return importlib.import_module(name)
+
+    monkeypatch.setattr("data.formats.importlib", SimpleNamespace(import_module=find))
+    assert formats._load_plugin.__wrapped__(form) and tried == [required, other]
+    assert decode_rgb(encoded(form)).shape == PIXELS.shape
 
 
 @pytest.mark.parametrize(
