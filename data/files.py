@@ -65,6 +65,14 @@ def is_disk_full(error: BaseException) -> bool:
     return getattr(error, "errno", None) == errno.ENOSPC or os.strerror(errno.ENOSPC) in str(error)
 
 
+def is_read_only(error: BaseException) -> bool:
+    """Return whether an error says that a file or its file system cannot be written; some libraries' errors have no errno."""
+    if getattr(error, "errno", None) in (errno.EROFS, errno.EACCES, errno.EPERM):
+        return True
+    said = str(error)
+    return any(text in said for text in (os.strerror(errno.EROFS), os.strerror(errno.EACCES), "readonly database"))
+
+
 def disk_full(path: Path, size: int | None = None) -> UserError:
     """Return the error to raise where the disk is full; `size` is how many bytes of `path` it took."""
     after = "" if size is None else f" after {size / 2**20:.1f} MiB of it"

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 
 from data.errors import UserError
-from data.files import is_disk_full
+from data.files import is_disk_full, is_read_only
 from data.remote import as_path, is_remote
 from pipeline.run.run import Run, open_run
 
@@ -122,6 +122,7 @@ def _end_like_ctrl_c_on_sigterm() -> None:
 
 def _outside_cause(error: Exception) -> str | None:
     """Return a message if a library's error means that memory, disk space or permissions are lacking; else None."""
+    file = getattr(error, "filename2", None) or getattr(error, "filename", None)
     problem = str(error)
     if "DataLoader worker" in problem or isinstance(error, BrokenProcessPool):
         return (
@@ -130,6 +131,8 @@ def _outside_cause(error: Exception) -> str | None:
         )
     if is_disk_full(error):
         return f"the disk is full ({problem}). Finished files are complete: make room and repeat the command."
-    if isinstance(error, (PermissionError, NotADirectoryError, IsADirectoryError)):
-        return f"{error.filename2 or error.filename} cannot be used: {error.strerror}. Choose another path or correct this one."
+    if is_read_only(error) and file is None:  # HDF5, safetensors and SQLite do not name the file
+        return f"a file cannot be written: its folder is read-only ({problem}). Make it writable, or name another folder."
+    if isinstance(error, (PermissionError, NotADirectoryError, IsADirectoryError)) or is_read_only(error):
+        return f"{file} cannot be used: {getattr(error, 'strerror', error)}. Choose another path or correct this one."
     return None

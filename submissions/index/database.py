@@ -13,6 +13,7 @@ DATABASE = "references.sqlite"
 MIN_FREE_BYTES = 2**18  # with less free space, an I/O error of SQLite is reported as a full disk
 LOCK_TIMEOUT_SECONDS = 60.0  # how long to wait for another process that is writing
 PASSING_ERRORS = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+UNWRITABLE_ERRORS = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)  # of an index in a folder that is read-only
 SCHEMA = (
     "CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
     "CREATE TABLE contents "
@@ -79,7 +80,8 @@ def read_maker(folder: Path) -> tuple[str, int]:
         with closing(sqlite3.connect(f"{address}?mode=ro", uri=True, timeout=LOCK_TIMEOUT_SECONDS)) as database:
             return read_about(database, "describer"), int(read_about(database, "dimensions"))
     except (sqlite3.DatabaseError, ValueError) as error:
-        if isinstance(error, sqlite3.DatabaseError) and getattr(error, "sqlite_errorcode", 0) & 0xFF in PASSING_ERRORS:
+        passing = PASSING_ERRORS + (UNWRITABLE_ERRORS if path.is_file() else ())
+        if isinstance(error, sqlite3.DatabaseError) and getattr(error, "sqlite_errorcode", 0) & 0xFF in passing:
             raise _describe_error(path, error) from error
         raise UserError(f"{path} is not an index that can be used ({error}). Make an index with --add.") from error
 

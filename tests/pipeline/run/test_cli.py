@@ -59,6 +59,9 @@ def test_errors_become_one_message_and_exit_codes(capsys: pytest.CaptureFixture[
         (RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. "), "lower `workers` in the recipe"),
         (BrokenProcessPool("A process in the process pool was terminated abruptly"), "usually for lack of memory"),
         (OSError(errno.ENOSPC, "No space left on device", "events.out"), "the disk is full"),
+        (OSError(errno.EROFS, "Read-only file system", "runs/a"), "runs/a cannot be used: Read-only file system"),
+        (RuntimeError("Unable to create file (errno = 30, Read-only file system)"), "its folder is read-only"),
+        (PermissionError(errno.EACCES, "Permission denied", "runs/a"), "runs/a cannot be used: Permission denied"),
         (IsADirectoryError(errno.EISDIR, "Is a directory", "v.part", None, "v"), "v cannot be used: Is a directory"),
     ],
 )
