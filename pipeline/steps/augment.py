@@ -2,6 +2,7 @@
 
 from augmentations.contact_sheet import draw_contact_sheets
 from augmentations.query_set import make_query_set
+from pipeline.run.fitting import require_no_tests
 from pipeline.run.run import Run
 from pipeline.run.training_roles import assign_training_roles
 
@@ -10,9 +11,10 @@ def make_queries(run: Run) -> None:
     """Edit validation images into queries, and write their ground truth and a record of every edit.
 
     Raises:
-        UserError: when there are too few images, or two have the same id.
+        UserError: when a training image is a query or a reference, there are too few images, or two have the same id.
     """
     roles, settings = assign_training_roles(run), run.recipe.queries
+    require_no_tests(run, run.training_images, "the synthetic queries")
     make_query_set(
         references=roles.references,
         distractors=roles.distractors,

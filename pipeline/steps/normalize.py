@@ -6,7 +6,7 @@ from pipeline.steps.gpu_search import search_on_gpu
 from submissions.ensemble.normalization import normalize_by_variant
 from submissions.ensemble.rules import require_training_only
 from submissions.ensemble.variant import read_choice
-from submissions.vectors.files import read_vectors, write_vectors
+from submissions.vectors.files import describe_vectors, read_vectors, write_vectors
 
 
 @search_on_gpu()
@@ -14,12 +14,14 @@ def normalize(run: Run) -> None:
     """Normalise the queries by the chosen variant and write them.
 
     Raises:
-        UserError: when a training image is also a query, there are too few training images, or a file cannot be read.
+        UserError: when a training image is also a query or a reference, there are too few training images, or a file cannot be
+            read.
     """
     paths = run.paths
     variant, _ = read_choice(paths.choice)
     queries, training = (read_vectors(paths.projected(part)) for part in ("query", "training"))
-    require_training_only(training.ids, {"query": queries.ids})
+    references = describe_vectors(paths.projected("reference"))
+    require_training_only(training.ids, {"query": queries.ids, "reference": references.ids})
     with prefix_errors(paths.projected("training")):
         moved = normalize_by_variant(queries.vectors, training.readable(), variant, run.recipe.normalization)
     write_vectors(paths.normalized_queries, queries.ids, [moved], queries.unreadable)

@@ -25,6 +25,7 @@ from pipeline.steps.report import collect_warnings, write_run_report
 from pipeline.steps.score_table import NOTICES
 from pipeline.steps.synthetic_board import read_synthetic_board
 from submissions.ensemble.projection import fit_projection
+from submissions.ensemble.rules import require_training_only
 from submissions.ensemble.selection import apply_normalizations, find_best_beta
 from submissions.ensemble.variant import read_choice
 from submissions.formats.matching_track import evaluate_matches
@@ -215,6 +216,7 @@ def _score_baselines(data: IscFolder, truth: GroundTruth) -> list[ScoredVariant]
     training, *parts = (
         _to_vectors(part.ids, describe_images(part, describe_grey_pixels)) for part in (data.training, data.query, data.reference)
     )
+    require_training_only(data.training.ids, {"query": data.query.ids, "reference": data.reference.ids})
     projection = fit_projection(training.readable())
     dimensions = min(GREY_DIMENSIONS, len(projection.axes))
     white = [Vectors(part.ids, projection.apply(part.vectors, dimensions, -0.5), part.unreadable) for part in parts]

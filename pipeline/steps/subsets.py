@@ -16,6 +16,7 @@ from pipeline.run.run import Run
 from pipeline.steps.gpu_search import search_on_gpu
 from submissions.ensemble.normalization import normalize_by_variant
 from submissions.ensemble.projection import fit_projection
+from submissions.ensemble.rules import require_training_only
 from submissions.ensemble.variant import Variant, read_choice
 from submissions.scoring.metrics import Scores, evaluate
 from submissions.settings import METHOD_NAMES
@@ -84,6 +85,7 @@ def _score(run: Run, models: tuple[str, ...], variant: Variant, truth: GroundTru
     training, queries, references = (
         open_concatenated([run.paths.embeddings(model, part) for model in models]) for part in ("training", "query", "reference")
     )
+    require_training_only(training.ids, {"query": queries.ids, "reference": references.ids})
     sample = training.sample(run.recipe.ensemble.training_sample, run.recipe.seed)
     dimensions = min(variant.dimensions, training.dimensions)
     projection = fit_projection(sample, dimensions)

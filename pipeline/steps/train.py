@@ -1,10 +1,12 @@
 """Step 01's work: drip training of one model, validated on the synthetic queries."""
 
+from data.images import find_images
 from models.network.checkpoint import load_descriptor, save_descriptor
 from models.network.descriptor import check_backbone
-from models.settings import FileModelSettings, HandmadeModelSettings
+from models.settings import FileModelSettings, HandmadeModelSettings, ModelSettings
 from models.training.handmade import whiten_handmade
 from models.training.trainer import train_model
+from pipeline.run.fitting import require_no_tests
 from pipeline.run.run import Run
 from pipeline.run.training_roles import TrainingRoles
 from pipeline.steps.validate import score_on_synthetic_queries
@@ -21,9 +23,11 @@ def train(run: Run, name: str, roles: TrainingRoles) -> None:
         roles: The training images by role.
 
     Raises:
-        UserError: when the backbone of any model of the recipe is unknown, so that the error does not come after hours of
-            training another one.
+        UserError: when an image to learn from is a query or a reference; or when the backbone of any model of the recipe is
+            unknown, so that the error does not come after hours of training another one.
     """
+    require_no_tests(run, roles.classes, f"the training of {name}")
+    require_no_tests(run, roles.overlays, f"the pasted images of {name}")
     for model in run.recipe.trained_models.values():
         check_backbone(model.descriptor.backbone)
     settings = run.recipe.models[name]
@@ -33,6 +37,8 @@ def train(run: Run, name: str, roles: TrainingRoles) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         save_descriptor(path, checkpoint.descriptor, checkpoint.image_size, checkpoint.notes)
         return
+    if isinstance(settings, ModelSettings) and settings.whitening_images is not None:
+        require_no_tests(run, find_images(settings.whitening_images, naming="path"), f"the whitening of {name}")
     if isinstance(settings, HandmadeModelSettings):
         whiten_handmade(settings, roles.classes, run.paths.model(name), run.embedding(name).workers)
         return

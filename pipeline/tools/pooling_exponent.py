@@ -21,6 +21,7 @@ from models.inference.pooling_exponent import LearningSettings, LearntExponent, 
 from models.network.checkpoint import load_descriptor, require_trained_network
 from models.network.descriptor import Descriptor
 from models.training.classifier import load_classifier
+from pipeline.run.fitting import require_no_tests
 from pipeline.run.run import run_of_checkpoint
 from pipeline.run.training_roles import assign_training_roles
 from submissions.scoring.retrieval import in_aug_accuracy
@@ -63,11 +64,13 @@ def choose_exponent(
         sizes: Image sizes to embed at, in pixels; None for the training size.
 
     Raises:
-        UserError: when the checkpoint or the images cannot be read, or "sgd" finds no classifier for the images' classes.
+        UserError: when the checkpoint or the images cannot be read, an image is a query or reference of the checkpoint's run,
+            or "sgd" finds no classifier for the images' classes.
     """
     checkpoint = load_descriptor(checkpoint_file)
     descriptor = require_trained_network(checkpoint, checkpoint_file).to(best_device()).eval()
     training = _training_images(checkpoint_file, data)
+    _refuse_tests(checkpoint_file, training.images if isinstance(training, LabelledImages) else training)
     sizes = list(dict.fromkeys(sizes or [checkpoint.image_size]))
     trained = f"trained at {checkpoint.image_size} px with p {float(descriptor.pooling.exponent.detach()):.2f}"
     print(f"{checkpoint_file}: {trained}")
@@ -77,6 +80,20 @@ def choose_exponent(
         chosen = _learn(checkpoint_file, how, descriptor, training, sizes, given=data is not None)
     for size, exponent in chosen.items():
         print(f"{size} px: p* {exponent:.4g}; in the recipe: embedding: {{image_size: {size}, pooling_exponent: {exponent:.4g}}}")
+
+
+def _refuse_tests(checkpoint: Path, images: ImageSet) -> None:
+    """Check that p* is not fitted on queries or references of the checkpoint's run, where it has one whose data are there.
+
+    Raises:
+        UserError: when it would be.
+    """
+    try:
+        run = run_of_checkpoint(checkpoint)
+    except UserError:  # its data set was moved
+        return
+    if run is not None:
+        require_no_tests(run, images, "p*")
 
 
 def _search(

@@ -1,0 +1,43 @@
+"""Nothing is fitted on queries or references: what a run trains, whitens or projects with are images of neither."""
+
+from pathlib import Path
+
+from data.errors import UserError
+from data.images import ImageSet, find_images
+from data.layout import QUERY, REFERENCE
+from pipeline.run.run import Run
+from submissions.ensemble.rules import require_training_only
+
+
+def require_no_tests(run: Run, images: ImageSet, purpose: str) -> None:
+    """Check that images to fit on are neither queries nor references of the run's data set, by id and by file.
+
+    The same file under another name is found where it is a link; a copy with other bytes or another name is not.
+
+    Args:
+        run: The run.
+        images: The images to fit on.
+        purpose: What is fitted, for the message, such as "the whitening of one".
+
+    Raises:
+        UserError: when one is a query or a reference.
+    """
+    files = {identity: path for path in images.paths if (identity := _identify(path)) is not None}
+    others = {name: find_images(run.data / name) for name in (QUERY, REFERENCE)}
+    require_training_only(images.ids, {name.removesuffix("_images"): found.ids for name, found in others.items()})
+    for name, found in others.items():
+        for path in found.paths:
+            if (identity := _identify(path)) in files:
+                raise UserError(
+                    f"{purpose}: {files[identity]} is the same file as {path}. The rules allow fitting on training images only: "
+                    f"take the images of {name}/ out of the folder, or name another one."
+                )
+
+
+def _identify(path: Path) -> tuple[int, int] | None:
+    """Return what is the same for all names of a file; None where there is no file."""
+    try:
+        state = path.stat()
+    except OSError:
+        return None
+    return (state.st_dev, state.st_ino) if state.st_ino else None

@@ -1,0 +1,131 @@
+"""Whatever fits on images refuses those of the queries and references: every place of the project that fits."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from data.errors import UserError
+from data.ground_truth import read_ground_truth
+from data.layout import GROUND_TRUTH, QUERY, REFERENCE, TRAINING, open_isc_folder
+from models.network.checkpoint import save_descriptor
+from models.network.descriptor import Descriptor
+from models.settings import DescriptorSettings
+from pipeline.run.fitting import require_no_tests
+from pipeline.run.run import Run, open_run
+from pipeline.run.training_roles import assign_training_roles
+from pipeline.steps.augment import make_queries
+from pipeline.steps.ensemble import join_models
+from pipeline.steps.normalize import normalize
+from pipeline.steps.score import _score_baselines
+from pipeline.steps.subsets import score_subsets
+from pipeline.steps.train import train
+from pipeline.tools.pooling_exponent import ExponentSearch, choose_exponent
+from submissions.ensemble.variant import Variant, tabulate_variant, write_choice
+from submissions.vectors.files import write_vectors
+
+RECIPE = """
+models:
+  one:
+    descriptor: {backbone: test_efficientnet, dimensions: 8, whiten: true}
+    stages: [{image_size: 32}]
+    embedding: {whiten: false}
+    whitening_images: whitening
+  hand: {kind: gabor, dimensions: 8}
+extra_classes: {folders: [more]}
+"""
+PARTS = {TRAINING: "T", REFERENCE: "R", QUERY: "Q"}
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A run before any step, on files that are no pictures: what is refused is refused before they are read."""
+    monkeypatch.chdir(tmp_path)
+    for folder, prefix in (*((f"data/{name}", letter) for name, letter in PARTS.items()), ("more", "M"), ("whitening", "W")):
+        Path(folder).mkdir(parents=True)
+        for number in range(12):
+            (Path(folder) / f"{prefix}{number:06d}.jpg").write_text(f"{prefix}{number}")
+    pd.DataFrame({"query_id": ["Q000000"], "reference_id": ["R000000"]}).to_csv(f"data/{GROUND_TRUTH}", index=False)
+    Path("mine.yaml").write_text(RECIPE)
+    return open_run(Path("run"), Path("mine.yaml"), Path("data"))
+
+
+def write_sets(run: Run, paths: Callable[[str], Path], training: list[str]) -> None:
+    """Vectors of all sets, with these training ids."""
+    for part, ids in (("training", training), ("reference", ["R1", "R2"]), ("query", ["Q1", "Q2"]), ("synthetic", ["S1"])):
+        paths(part).parent.mkdir(parents=True, exist_ok=True)
+        write_vectors(paths(part), ids, [np.eye(max(8, len(ids)), dtype=np.float32)[: len(ids), :8]])
+
+
+def give_embeddings(run: Run, training: list[str]) -> None:
+    for model in run.recipe.models:
+        write_sets(run, lambda part, model=model: run.paths.embeddings(model, part), training)  # type: ignore[misc]
+    run.paths.ensemble.mkdir(parents=True, exist_ok=True)
+    write_choice(run.paths.choice, pd.DataFrame([tabulate_variant(Variant(4, 0.0, "method1", 1.0))]))
+
+
+def link_reference(folder: str, name: str) -> None:
+    (Path(folder) / name).symlink_to(Path("data", REFERENCE, "R000003.jpg").absolute())
+
+
+@pytest.mark.parametrize("test", ["R1", "Q2"])
+def test_projections_normalisations_and_subsets_refuse_vectors_of_tests(run: Run, test: str) -> None:
+    give_embeddings(run, ["T1", test, "T3"])
+    write_sets(run, run.paths.projected, ["T1", test, "T3"])
+    for fit in (lambda: join_models(run), lambda: normalize(run), lambda: list(score_subsets(run))):
+        with pytest.raises(UserError, match=rf"1 training ids are also (query|reference) ids, the first is '{test}'"):
+            fit()
+
+
+@pytest.mark.parametrize("model", ["one", "hand"])
+@pytest.mark.parametrize("folder", [f"data/{TRAINING}", "more"])
+def test_trainings_refuse_tests_among_their_classes(run: Run, model: str, folder: str) -> None:
+    link_reference(folder, "X000001.jpg")
+    with pytest.raises(UserError, match=r"(classes|training|images) .*X000001\.jpg is the same file as .*R000003\.jpg"):
+        for learn_from_all in (False, True):
+            chosen = run.recipe.model_copy(update={"split": run.recipe.split.model_copy(update={"learn_all": learn_from_all})})
+            chosen_run = Run(run.folder, chosen, run.data)
+            train(chosen_run, model, assign_training_roles(chosen_run))
+
+
+def test_trainings_refuse_ids_of_tests(run: Run) -> None:
+    (run.data / TRAINING / "Q000004.jpg").write_text("another file")
+    with pytest.raises(UserError, match="1 training ids are also query ids, the first is 'Q000004'"):
+        make_queries(run)
+
+
+def test_a_folder_for_whitening_refuses_tests(run: Run) -> None:
+    os.link(run.data / QUERY / "Q000001.jpg", "whitening/V000000.jpg")
+    with pytest.raises(UserError, match=r"the whitening of one: whitening/V000000\.jpg is the same file as .*Q000001\.jpg"):
+        train(run, "one", assign_training_roles(run))
+
+
+def test_synthetic_queries_are_made_of_no_tests(run: Run) -> None:
+    link_reference(f"data/{TRAINING}", "T000099.jpg")
+    with pytest.raises(UserError, match=r"the synthetic queries: .*is the same file as"):
+        make_queries(run)
+
+
+def test_the_baselines_whitening_refuses_tests(run: Run) -> None:
+    (run.data / TRAINING / "R000004.jpg").write_text("another file")
+    data = open_isc_folder(run.data)
+    with pytest.raises(UserError, match="1 training ids are also reference ids"):
+        _score_baselines(data, read_ground_truth(run.data / GROUND_TRUTH))
+
+
+@pytest.mark.parametrize("method", ["search", "sgd"])
+def test_the_pooling_exponent_refuses_tests(run: Run, method: str) -> None:
+    path = run.checkpoint("one")
+    path.parent.mkdir(parents=True)
+    save_descriptor(path, Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=8)), 32, {})
+    with pytest.raises(UserError, match=r"12 training ids are also reference ids|p\*: .*is the same file as"):
+        choose_exponent(path, ExponentSearch(method=method), data=run.data / REFERENCE)  # type: ignore[arg-type]
+
+
+def test_what_belongs_to_training_is_taken(run: Run) -> None:
+    roles = assign_training_roles(run)
+    for images in (roles.classes, roles.overlays, run.training_images):
+        require_no_tests(run, images, "a fit")
