@@ -19,7 +19,7 @@ from PIL import Image
 from data.images import find_images
 from models.network.checkpoint import save_descriptor
 from models.network.descriptor import Descriptor
-from models.settings import DescriptorSettings
+from models.network.settings import DescriptorSettings
 from pipeline.tools.explorer import guard
 from pipeline.tools.explorer.answers import open_folder_explorer
 from pipeline.tools.explorer.app import make_app

@@ -13,7 +13,7 @@ from data.ground_truth import read_ground_truth
 from data.layout import GROUND_TRUTH, QUERY, REFERENCE, TRAINING, open_isc_folder
 from models.network.checkpoint import save_descriptor
 from models.network.descriptor import Descriptor
-from models.settings import DescriptorSettings
+from models.network.settings import DescriptorSettings
 from pipeline.run.fitting import require_no_tests
 from pipeline.run.run import Run, open_run
 from pipeline.run.training_roles import assign_training_roles
