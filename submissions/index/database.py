@@ -13,7 +13,7 @@ DATABASE = "references.sqlite"
 MIN_FREE_BYTES = 2**18  # with less free space, an I/O error of SQLite is reported as a full disk
 LOCK_TIMEOUT_SECONDS = 60.0  # how long to wait for another process that is writing
 PASSING_ERRORS = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-UNWRITABLE_ERRORS = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)  # of an index in a folder that is read-only
+UNWRITABLE_ERRORS = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)  # where the folder is read-only
 SCHEMA = (
     "CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
     "CREATE TABLE contents "
