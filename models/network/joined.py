@@ -40,6 +40,11 @@ class JoinedDescriptor(ImageDescriptor):
         with torch.autocast(images.device.type, enabled=False):
             return functional.normalize((vectors - self.projection_mean) @ self.projection_axes.T)
 
+    def drop_background(self) -> None:
+        """Remove the background permanently."""
+        self.settings = self.settings.model_copy(update={"background": 0})
+        self.background = self.background[:0].clone()
+
     def _vectors(self, number: int, images: Tensor) -> Tensor:
         """Return the unit vectors [n, d] of one member."""
         member, about = self.members[number], self.settings.members[number]

@@ -78,12 +78,12 @@ class MemberSettings(Settings):
     """A member of a joined descriptor.
 
     Attributes:
-        descriptor: Settings of the member itself.
+        descriptor: Settings of the member itself, which may be joined again.
         image_size: Its input size in pixels.
         flips: Whether its vector is the mean over the image and its mirror image.
     """
 
-    descriptor: DescriptorSettings | HandmadeSettings
+    descriptor: "DescriptorSettings | HandmadeSettings | JoinedSettings"
     image_size: int = Field(ge=MIN_IMAGE_SIZE, le=MAX_IMAGE_SIZE)
     flips: bool = False
 
@@ -100,6 +100,9 @@ class JoinedSettings(Settings):
     members: tuple[MemberSettings, ...] = Field(min_length=1)
     dimensions: int = Field(ge=2)
     background: int = Field(0, ge=0)
+
+
+MemberSettings.model_rebuild()  # a member may be a JoinedSettings
 
 
 def weights_path(weights: str) -> tuple[Path | None, str | None]:

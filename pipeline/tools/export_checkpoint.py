@@ -7,11 +7,12 @@ import numpy as np
 import torch
 
 from data.errors import UserError
+from models.network.base import ImageDescriptor
 from models.network.checkpoint import load_descriptor, save_descriptor
 from models.network.descriptor import Descriptor
-from models.network.handmade import HandmadeDescriptor
 from models.network.joined import JoinedDescriptor
 from models.network.settings import JoinedSettings, MemberSettings
+from models.settings import EmbeddingSettings
 from pipeline.run.provenance import code_version
 from pipeline.run.run import Run
 from pipeline.tools.extractor import run_checkpoints, run_embeddings, run_extractor
@@ -37,25 +38,13 @@ def export_joined(run: Run, output: Path) -> None:
     variant, _ = read_choice(run.require(run.paths.choice))
     projection = load_projection(run.require(run.paths.projection))
     extractor = run_extractor(run)
-    members, parts = [], []
-    for path, embedding in zip(run_checkpoints(run), run_embeddings(run), strict=True):
-        checkpoint = load_descriptor(path)
-        if embedding.scales != (1.0,) or not isinstance(checkpoint.descriptor, Descriptor | HandmadeDescriptor):
-            raise UserError(
-                f"{path} is embedded at several scales, which a checkpoint cannot store: set embedding.scales to [1]."
-            )
-        if embedding.pooling_exponent is not None:
-            checkpoint.descriptor.pool_with(embedding.pooling_exponent)
-        if embedding.whiten is False and isinstance(checkpoint.descriptor, Descriptor):
-            checkpoint.descriptor.drop_whitening()
-        size = embedding.image_size or checkpoint.image_size
-        members.append(MemberSettings(descriptor=checkpoint.descriptor.settings, image_size=size, flips=embedding.flip))
-        parts.append(checkpoint.descriptor)
+    opened = [_open_member(*about) for about in zip(run_checkpoints(run), run_embeddings(run), strict=True)]
+    members = tuple(about for _, about in opened)
     training = extractor.normalizer.readable if extractor.normalizer else np.zeros((0, variant.dimensions), np.float32)
     chosen = np.random.default_rng(run.recipe.seed).permutation(len(training))[:MAX_BACKGROUND]
     background = torch.from_numpy(training[np.sort(chosen)] if variant.method != "none" else training[:0])
-    settings = JoinedSettings(members=tuple(members), dimensions=variant.dimensions, background=len(background))
-    joined = JoinedDescriptor(settings, list(parts))
+    settings = JoinedSettings(members=members, dimensions=variant.dimensions, background=len(background))
+    joined = JoinedDescriptor(settings, [descriptor for descriptor, _ in opened])
     joined.projection_mean.copy_(torch.from_numpy(projection.mean))
     joined.projection_axes.copy_(torch.from_numpy(projection.weighted_axes(variant.dimensions, variant.eigen_power).T.copy()))
     joined.background.copy_(background)
@@ -67,3 +56,23 @@ def export_joined(run: Run, output: Path) -> None:
         "tail": asdict(calibrate_on_run(run, extractor)),
     }
     save_descriptor(output, joined, max(member.image_size for member in members), notes)
+
+
+def _open_member(path: Path, embedding: EmbeddingSettings) -> tuple[ImageDescriptor, MemberSettings]:
+    """Return a model of the run as it embeds, and what the checkpoint says of it.
+
+    Raises:
+        UserError: when it is embedded at several scales.
+    """
+    if embedding.scales != (1.0,):
+        raise UserError(f"{path} is embedded at several scales, which a checkpoint cannot store: set embedding.scales to [1].")
+    checkpoint = load_descriptor(path)
+    descriptor = checkpoint.descriptor
+    descriptor.pool_with(embedding.pooling_exponent)
+    if isinstance(descriptor, JoinedDescriptor):
+        descriptor.drop_background()  # of another space than the run's
+    if isinstance(descriptor, Descriptor) and embedding.whiten is False:
+        descriptor.drop_whitening()
+    size = embedding.image_size or checkpoint.image_size
+    about = {"descriptor": descriptor.settings, "image_size": size, "flips": embedding.flip}
+    return descriptor, MemberSettings.model_validate(about)

@@ -1,6 +1,7 @@
 """A run as one checkpoint: the same vectors, normalisation and threshold without the run."""
 
 import runpy
+import shutil
 import sys
 from pathlib import Path
 
@@ -11,9 +12,11 @@ import pipeline.tools.match_model as match_model
 from data.images import find_images
 from pipeline.match import main
 from pipeline.run.run import open_existing_run
+from pipeline.steps.definitions import EMBED, ENSEMBLE, TRAIN, run_step
 from pipeline.tools.export_checkpoint import export_joined
 from pipeline.tools.extractor import checkpoint_extractor, run_extractor
 from pipeline.tools.match_calibration import calibrate_on_run
+from submissions.vectors.files import read_vectors
 
 
 @pytest.fixture(scope="module")
@@ -54,3 +57,20 @@ def test_the_command_line_makes_a_checkpoint_by_its_ending(
     monkeypatch.setattr(sys, "argv", [str(script), "--run", str(small_run), "--output", str(output)])
     runpy.run_path(str(script), run_name="__main__")
     assert output.stat().st_size == exported.stat().st_size
+
+
+def test_a_run_with_a_joined_member_is_joined_again(small_run: Path, exported: Path, tmp_path: Path) -> None:
+    """Such as a run with the descriptor that ships, which `run_all.sh --data` makes."""
+    folder = tmp_path / "run"
+    shutil.copytree(small_run, folder)
+    recipe = (folder / "recipe.yaml").read_text()
+    kept = recipe[: recipe.index("models:")] + f"models:\n  joined: {{kind: file, file: {exported}, background: true}}\n"
+    (folder / "recipe.yaml").write_text(kept + recipe[recipe.index("embedding:") :])
+    run = open_existing_run(folder)
+    for step in (TRAIN, EMBED, ENSEMBLE):
+        run_step(run, step)
+    export_joined(run, tmp_path / "again.safetensors")
+    images = find_images(run.data / "query_images")
+    projected = read_vectors(run.paths.projected("query")).vectors
+    alone = checkpoint_extractor(tmp_path / "again.safetensors").extract_all(images).vectors
+    assert alone.shape == projected.shape and np.abs(alone - projected).max() < 1e-4
