@@ -236,27 +236,29 @@ def write_hostile(folder: Path, mutated: int, crafted: dict[str, bytes], given: 
 
 
 WORKER = """
-import hashlib, json, resource, sys, time
+import hashlib, json, sys, time
 from pathlib import Path
 from data.decode import decode_rgb
 from data.errors import ImageError
 from data.formats import readable_formats
+def memory(key):  # the peak that the system reports elsewhere, ru_maxrss, is that of the process that started this one
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(key)) / 2**20
 for line in sys.stdin:
-    started = time.process_time()
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    started, before = time.process_time(), memory("VmRSS")
     try:
         outcome = hashlib.sha256(decode_rgb(Path(line[:-1]), short_side=64).tobytes()).hexdigest()
     except ImageError as error:
         outcome = "refused: " + error.problem
     except BaseException as error:
         outcome = "WRONG: " + repr(error)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(json.dumps([outcome, time.process_time() - started, peak]), flush=True)
+    print(json.dumps([outcome, time.process_time() - started, memory("VmHWM") - before]), flush=True)
 """
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """What a worker made of a file: a digest or a reason, seconds of its processor, GiB at most until then."""
+    """What a worker made of a file: a digest or a reason, seconds of its processor, GiB that it took more meanwhile."""
 
     outcome: str
     seconds: float
@@ -299,7 +301,7 @@ def test_a_few_mutated_pictures_of_every_format() -> None:
             except ImageError:
                 outcomes["refused"] += 1
         assert outcomes["pixels"], ending
-    assert sum(outcomes.values()) == 5 * len(FORMS) and outcomes["refused"] > 10
+    assert sum(outcomes.values()) == 5 * len(valid) and outcomes["refused"] > 10
 
 
 @pytest.fixture(scope="module")
@@ -417,14 +419,15 @@ def test_thousands_of_hostile_pictures_give_pixels_or_a_reason(hostile: list[Pat
     decoded = dict(decode_apart(hostile))
     wrong = {path.name: found.outcome for path, found in decoded.items() if found.outcome.startswith("WRONG")}
     slow = {path.name: round(found.seconds, 1) for path, found in decoded.items() if found.seconds > LONGEST}
-    memory = max(found.memory for found in decoded.values()) - min(found.memory for found in decoded.values() if found.memory)
+    largest = max(decoded.items(), key=lambda item: item[1].memory)
     refused = sum(found.outcome.startswith("refused") for found in decoded.values())
     longest = max(decoded.items(), key=lambda item: item[1].seconds)
     with capsys.disabled():
         print(
             f"\n{len(decoded)} hostile pictures in {time.monotonic() - started:.0f} s: {refused} refused with a reason, "
             f"{len(decoded) - refused - len(wrong)} decoded, {len(wrong)} wrong, {len(slow)} slow; the longest took "
-            f"{longest[1].seconds:.1f} s of the processor ({longest[0].name}), the worker grew by {memory:.2f} GiB at most"
+            f"{longest[1].seconds:.1f} s of the processor ({longest[0].name}), the largest took {largest[1].memory:.2f} GiB "
+            f"({largest[0].name})"
         )
     assert len(decoded) >= 2000 and wrong == {} and slow == {}
-    assert memory < MOST_MEMORY
+    assert 0.1 < largest[1].memory < MOST_MEMORY  # it was measured
