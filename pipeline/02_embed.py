@@ -1,10 +1,11 @@
 """Step 02: embed training, reference, query and synthetic images with every model, or any folder with a checkpoint.
 
-Under torchrun, the images are distributed over processes: torchrun --nproc-per-node 4 -- pipeline/02_embed.py --run DIR
+With --ray, the images are distributed over the workers of a Ray cluster, with a bit-identical result.
 """
 
 from data.errors import UserError
 from models.shipped import SHIPPED
+from pipeline.cluster.options import add_ray_options, use_ray
 from pipeline.run.cli import make_step_parser, named_path, named_place, open_chosen_run, report_errors
 from pipeline.steps.definitions import EMBED, run_step
 
@@ -23,8 +24,9 @@ def main() -> None:
     parser.add_argument(
         "--workers", type=int, metavar="N", help="with --images: processes that decode images; one per core if not given"
     )
+    add_ray_options(parser)
     options = parser.parse_args()
-    with report_errors():
+    with report_errors(), use_ray(options.ray, options.ray_gpu):
         if options.workers is not None and (options.images is None or options.workers < 0):
             raise UserError(
                 f"--workers {options.workers}: give 0 or more, together with --images; a run takes its workers from its recipe "

@@ -9,21 +9,22 @@ import torch
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-MAX_CONCURRENT = 4  # batches; each has its own activations in memory
+MAX_CONCURRENT = 16  # batches; each has its own activations in memory
 
 
 def map_in_parallel(work: Callable[[Item], Result], items: Iterable[Item], device: torch.device) -> Iterator[Result]:
     """Yield work(item) for every item, in order.
 
-    On a CPU, up to MAX_CONCURRENT items are processed concurrently, each with its share of torch's threads; until the generator
-    is exhausted, torch's number of threads is reduced. On a GPU, which queues its work, items are processed one after the other.
+    On a CPU, as many items are processed concurrently as torch has threads, but at most MAX_CONCURRENT, each by one thread: the
+    last bits of a convolution depend on the number of threads, and a vector must not depend on the number of cores. Until the
+    generator is exhausted, torch has one thread. On a GPU, which queues its work, items are processed one after the other.
     """
     threads = torch.get_num_threads()
     together = min(threads, MAX_CONCURRENT) if device.type == "cpu" else 1
     if together == 1:
         yield from map(work, items)
         return
-    torch.set_num_threads(threads // together)
+    torch.set_num_threads(1)
     try:
         with ThreadPoolExecutor(together) as pool:
             waiting = deque[Future[Result]]()

@@ -98,7 +98,7 @@ def report_errors() -> Iterator[None]:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
     except Exception as error:
-        message = _outside_cause(error)
+        message = describe_outside_cause(error)
         if message is None:
             raise
         print(f"error: {message}", file=sys.stderr)
@@ -120,7 +120,7 @@ def _end_like_ctrl_c_on_sigterm() -> None:
         signal.signal(signal.SIGTERM, end)
 
 
-def _outside_cause(error: Exception) -> str | None:
+def describe_outside_cause(error: Exception) -> str | None:
     """Return a message if a library's error means that memory, disk space or permissions are lacking; else None."""
     file = getattr(error, "filename2", None) or getattr(error, "filename", None)
     problem = str(error)

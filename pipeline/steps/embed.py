@@ -1,43 +1,50 @@
 """Step 02's work: embed images into a vectors file, in shards that are written as soon as they are finished.
 
-A killed run loses at most one shard per process.
+A killed run loses at most the shards that were being worked on: one, or on a cluster one for each worker.
 """
 
 import hashlib
 import json
 from collections.abc import Iterator
-from datetime import timedelta
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
-from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import distributed
-from tqdm import tqdm
 
 from data.errors import StorageError, UserError
 from data.images import ImageSet, find_images
 from data.names import line_of
-from data.process import choose_workers, print_once, process_count, process_rank, usable_cores
+from data.process import choose_workers, usable_cores
 from data.remote import remove_folder
+from data.shards import Place, ShardWork, run_shards
 from data.unreadable import list_unreadable
 from models.device import best_device, describe_device
-from models.distributed import report_lost_process
 from models.inference.embed import embed_images
 from models.network.checkpoint import Checkpoint, load_descriptor
 from models.settings import EmbeddingSettings
 from pipeline.run.manifest import fingerprint
 from submissions.vectors.files import describe_vectors, iterate_vectors, write_vectors
 
-BARRIER_TIMEOUT = timedelta(hours=24)  # processes wait for the slowest at most this long
+
+@dataclass(frozen=True)
+class EmbeddingShard:
+    """Consecutive images that are embedded into a file of their own.
+
+    Attributes:
+        images: The images.
+        output: The shard's vectors file.
+    """
+
+    images: ImageSet
+    output: Path
 
 
 def embed_to_file(checkpoint: Path, images: ImageSet, settings: EmbeddingSettings, output: Path) -> None:
     """Embed all images into `output`; unreadable ones are reported and listed with their reasons in `<output>.unreadable.txt`.
 
-    With n processes (torchrun) each embeds every n-th shard, and the first one concatenates them. Shards have fixed bounds, so
-    that the file is bit-identical for any number of processes.
+    Shards have fixed bounds, so that the file is bit-identical whoever makes them (`data/shards.py`).
 
     Args:
         checkpoint: The network.
@@ -46,30 +53,30 @@ def embed_to_file(checkpoint: Path, images: ImageSet, settings: EmbeddingSetting
         output: The vectors file to write.
 
     Raises:
-        UserError: when the checkpoint cannot be loaded, a process is lost, or the disk is full.
+        UserError: when the checkpoint cannot be loaded, or the disk is full.
     """
-    rank, ranks = process_rank(), process_count()
-    _report_device(choose_workers(settings.workers))
-    loaded = load_descriptor(checkpoint)
-    folder = output.parent / f".{output.stem}-shards-{_digest(checkpoint, images, settings)}"
+    folder = output.absolute().parent / f".{output.stem}-shards-{_digest(checkpoint, images, settings)}"
     folder.mkdir(parents=True, exist_ok=True)
-    bounds = list(range(0, len(images), settings.shard))
-    shards = [folder / f"{number:06d}.h5" for number in range(len(bounds))]
-    with tqdm(total=len(images), desc=f"embedding {output.stem}", unit="image", leave=False, disable=rank > 0) as bar:
-        for number in range(rank, len(shards), ranks):
-            part = slice(bounds[number], bounds[number] + settings.shard)
-            own = ImageSet(images.ids[part], images.paths[part])
-            if not _is_whole(shards[number]):
-                _embed_shard(loaded, own, settings, shards[number], bar)
-            else:
-                bar.update(len(own))
-    _wait_for_all(ranks)
-    if rank == 0:
-        unreadable = np.concatenate([describe_vectors(path).unreadable for path in shards])
-        write_vectors(output, images.ids, (block for path in shards for block in iterate_vectors(path)), unreadable)
-        remove_folder(folder)
-        _report_unreadable(images, unreadable, output)
-    _wait_for_all(ranks)  # so that the next step finds the whole file
+    shards = _divide(images, settings.shard, folder)
+    left = [shard for shard in shards if not _is_whole(shard.output)]
+    network = checkpoint.absolute()  # workers have other current folders
+    work = ShardWork(
+        name=f"embedding {output.stem}",
+        unit="image",
+        open=partial(_open_network, network, settings.workers),
+        work=partial(_embed_shard, settings),
+        size=_count_images,
+        inputs=(network,),
+        folder=folder,
+        uses_network=True,
+    )
+    for _ in run_shards(work, left, len(images), len(images) - sum(map(_count_images, left))):
+        pass  # the results are the files
+    unreadable = np.concatenate([describe_vectors(shard.output).unreadable for shard in shards])
+    blocks = (block for shard in shards for block in iterate_vectors(shard.output))
+    write_vectors(output, images.ids, blocks, unreadable)
+    remove_folder(folder)
+    _report_unreadable(images, unreadable, output)
 
 
 def embed_folder(checkpoint: Path, folder: Path, output: Path, workers: int | None = None) -> None:
@@ -86,13 +93,34 @@ def embed_folder(checkpoint: Path, folder: Path, output: Path, workers: int | No
     """
     settings = EmbeddingSettings(workers=workers)
     embed_to_file(checkpoint, find_images(folder, naming="path"), settings, output)
-    print_once(f"vectors: {output}")
+    print(f"vectors: {output}", flush=True)
+
+
+def _divide(images: ImageSet, size: int, folder: Path) -> list[EmbeddingShard]:
+    """Divide images into shards of `size`, numbered from 0."""
+    return [
+        EmbeddingShard(
+            ImageSet(images.ids[first : first + size], [path.absolute() for path in images.paths[first : first + size]]),
+            folder / f"{number:06d}.h5",
+        )
+        for number, first in enumerate(range(0, len(images), size))
+    ]
+
+
+def _count_images(shard: EmbeddingShard) -> int:
+    return len(shard.images)
+
+
+def _open_network(checkpoint: Path, workers: int | None) -> Checkpoint:
+    _report_device(choose_workers(workers))
+    return load_descriptor(checkpoint)
 
 
 @cache
 def _report_device(workers: int) -> None:
     """Print the device and the workers, once for all files of a step."""
-    print_once(f"  embedding on {describe_device(best_device())}; {workers} workers decode images, {usable_cores()} cores")
+    described = describe_device(best_device())
+    print(f"  embedding on {described}; {workers} workers decode images, {usable_cores()} cores", flush=True)
 
 
 def _is_whole(shard: Path) -> bool:
@@ -105,31 +133,27 @@ def _is_whole(shard: Path) -> bool:
         return False
 
 
-def _embed_shard(loaded: Checkpoint, images: ImageSet, settings: EmbeddingSettings, path: Path, bar: "tqdm[NoReturn]") -> None:
-    unreadable = np.zeros(len(images), bool)
+def _embed_shard(settings: EmbeddingSettings, loaded: Checkpoint, shard: EmbeddingShard, place: Place) -> None:
+    """Embed the images of a shard and write its file."""
+    images, unreadable = shard.images, np.zeros(len(shard.images), bool)
+    if place.decoders is not None:
+        settings = settings.model_copy(update={"workers": place.decoders})
 
     def vectors() -> Iterator[NDArray[np.float32]]:
         for block in embed_images(loaded, images, settings):
             unreadable[block.first : block.first + len(block.vectors)] = block.unreadable
-            bar.update(len(block.vectors))
+            place.advance(len(block.vectors))
             yield block.vectors
+        bad = [images.paths[row] for row in np.flatnonzero(unreadable).tolist()]
+        place.report_absent([path for path in bad if not path.exists()])
 
-    write_vectors(path, images.ids, vectors(), unreadable)
+    write_vectors(shard.output, images.ids, vectors(), unreadable)
 
 
 def _digest(checkpoint: Path, images: ImageSet, settings: EmbeddingSettings) -> str:
     """Return a digest of what the shards are made from, so that shards of anything else are never used."""
     made_from = [fingerprint(checkpoint), fingerprint(images), settings.what_makes_shards()]
     return hashlib.sha256(json.dumps(made_from).encode()).hexdigest()[:16]
-
-
-def _wait_for_all(ranks: int) -> None:
-    """Wait for all processes; torchrun ends all of them if one is lost."""
-    if ranks > 1:
-        with report_lost_process("embedding"):
-            if not distributed.is_initialized():
-                distributed.init_process_group("gloo", timeout=BARRIER_TIMEOUT)
-            distributed.barrier()
 
 
 def _report_unreadable(images: ImageSet, unreadable: NDArray[np.bool_], output: Path) -> None:

@@ -9,12 +9,10 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 
 import h5py
@@ -339,48 +337,22 @@ def test_run_all_refuses_wrong_options(tmp_path: Path) -> None:
         assert done.returncode == 2 and done.stderr.startswith("error: "), arguments
 
 
-def test_processes_and_kills_leave_the_same_vectors(finished: Path, tmp_path: Path) -> None:
-    """1, 2 and 4 processes, and a run that finds one shard done, write byte-identical files."""
-    checkpoint = finished / "runs/tiny/models/one/stage-3.safetensors"
-    images = finished / "data" / "training_images"
-    code = """
-import os, sys, time
-from multiprocessing import get_context
-from pathlib import Path
-from data.images import find_images
-from models.settings import EmbeddingSettings
-from pipeline.steps.embed import embed_to_file
+def test_an_embedding_in_shards_keeps_every_image(finished: Path, tmp_path: Path) -> None:
+    from models.settings import EmbeddingSettings
+    from pipeline.steps.embed import embed_to_file
 
-def embed(ranks, shard, port, rank):
-    os.environ |= {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "RANK": str(rank)}
-    time.sleep(rank)  # the others come when the first one is ready
-    settings = EmbeddingSettings(shard=shard, workers=0, flip=True)
-    embed_to_file(Path(sys.argv[1]), find_images(sys.argv[2]), settings, Path(f"by-{ranks}-{shard}/v.h5"))
-
-fork = get_context("fork")  # torch is imported once for all
-cases = zip(((1, 9), (2, 9), (4, 9), (2, 100)), sys.argv[3:])
-running = [fork.Process(target=embed, args=(*case, port, rank)) for case, port in cases for rank in range(case[0])]
-for process in running:
-    process.start()
-for process in running:
-    process.join()
-sys.exit(any(process.exitcode for process in running))
-"""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(4)]
-        for free in sockets:
-            free.bind(("127.0.0.1", 0))
-        ports = [str(free.getsockname()[1]) for free in sockets]
-    subprocess.run([sys.executable, "-c", code, str(checkpoint), str(images), *ports], cwd=tmp_path, check=True, timeout=240)
-    written = [(tmp_path / f"by-{case}" / "v.h5").read_bytes() for case in ("1-9", "2-9", "4-9")]
-    assert written[0] == written[1] == written[2]
-    with h5py.File(tmp_path / "by-1-9" / "v.h5") as file:
+    checkpoint, images = finished / "runs/tiny/models/one/stage-3.safetensors", find_images(finished / "data/training_images")
+    embed_to_file(checkpoint, images, EmbeddingSettings(shard=9, workers=0, flip=True), tmp_path / "v.h5")
+    with h5py.File(tmp_path / "v.h5") as file:
         assert len(file["ids"]) == 50 and np.asarray(file["unreadable"]).sum() == 1
         lengths = np.linalg.norm(file["vectors"], axis=1)
     assert np.isclose(lengths, 1).sum() == 49 and (lengths == 0).sum() == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"v.h5", "v.unreadable.txt"}
 
 
 def test_a_killed_embedding_keeps_its_shards(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from data.shards import Place
+    from models.network.checkpoint import Checkpoint
     from models.settings import EmbeddingSettings
     from pipeline.steps import embed as embedding
 
@@ -389,11 +361,11 @@ def test_a_killed_embedding_keeps_its_shards(finished: Path, tmp_path: Path, mon
     done: list[Path] = []
     whole = embedding._embed_shard
 
-    def killed(loaded: object, part: object, settings: object, path: Path, bar: object) -> None:
+    def killed(settings: EmbeddingSettings, loaded: Checkpoint, shard: embedding.EmbeddingShard, place: Place) -> None:
         if len(done) == 2:
             raise KeyboardInterrupt
-        done.append(path)
-        whole(loaded, part, settings, path, bar)  # type: ignore[arg-type]
+        done.append(shard.output)
+        whole(settings, loaded, shard, place)
 
     monkeypatch.setattr(embedding, "_embed_shard", killed)
     with pytest.raises(KeyboardInterrupt):

@@ -1,0 +1,102 @@
+"""Work in numbered shards: one after the other in this process, or on the engine in use, with the same results to the byte."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from tqdm import tqdm
+
+State = TypeVar("State")
+Shard = TypeVar("Shard")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a shard is worked on: this process, or a worker of an engine.
+
+    Attributes:
+        advance: Called with the number of items done since the last call, for the progress shown.
+        report_absent: Called with the inputs of a shard that this place cannot find, before its result is written. An engine
+            raises here if another machine has them: a node without the images must not make vectors of unreadable images.
+        decoders: Processes that decode images ahead of the network; None for the number in the settings.
+    """
+
+    advance: Callable[[int], None]
+    report_absent: Callable[[Sequence[Path]], None]
+    decoders: int | None = None
+
+
+@dataclass(frozen=True)
+class ShardWork(Generic[State, Shard, Result]):
+    """What is done with every shard of something. Its functions must be picklable, and their results depend on the shard only.
+
+    Attributes:
+        name: What is being done, such as "embedding reference", for the line of progress.
+        unit: What is counted there, in the singular.
+        open: Returns what all shards need, such as a network; called once in every process.
+        work: Works on one shard. Files are written whole, with the same bytes each time: a shard may be worked on again.
+        size: Number of items in a shard.
+        inputs: Files that must be the same on every machine, such as checkpoints.
+        folder: Existing folder of the results, which every machine must see; None where results are returned only.
+        uses_network: Whether a GPU speeds it up.
+    """
+
+    name: str
+    unit: str
+    open: Callable[[], State]
+    work: Callable[[State, Shard, Place], Result]
+    size: Callable[[Shard], int]
+    inputs: tuple[Path, ...] = ()
+    folder: Path | None = None
+    uses_network: bool = False
+
+
+class Engine(Protocol):
+    """Works on shards elsewhere."""
+
+    def run(self, work: ShardWork[Any, Any, Any], shards: Iterable[Any], total: int, done: int) -> Iterator[Any]:
+        """Yield the result of every shard, in order; arguments as in `run_shards`."""
+
+
+_handed_in: list[Engine] = []
+
+
+@contextmanager
+def use_engine(engine: Engine) -> Iterator[None]:
+    """Work on shards with `engine` inside the `with` block."""
+    _handed_in.append(engine)
+    try:
+        yield
+    finally:
+        _handed_in.remove(engine)
+
+
+def run_shards(work: ShardWork[State, Shard, Result], shards: Iterable[Shard], total: int, done: int = 0) -> Iterator[Result]:
+    """Yield the result of every shard, in order, as they become available.
+
+    Args:
+        work: What to do.
+        shards: The shards; taken one by one, as there is room to work on them.
+        total: Number of items in all shards, for the progress.
+        done: How many of them were done before, and are not among `shards`.
+
+    Raises:
+        UserError: when the work fails for a reason that the user can fix.
+    """
+    if _handed_in:
+        yield from _handed_in[-1].run(work, shards, total, done)
+        return
+    state: State | None = None
+    with tqdm(total=total, initial=done, desc=work.name, unit=work.unit, leave=False) as bar:
+        place = Place(partial(_advance, bar), lambda paths: None)
+        for shard in shards:
+            state = work.open() if state is None else state
+            yield work.work(state, shard, place)
+
+
+def _advance(bar: "tqdm[Any]", count: int) -> None:
+    bar.update(count)

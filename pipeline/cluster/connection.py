@@ -1,0 +1,155 @@
+"""Reaching a Ray cluster, or starting one on this machine for the time of a command."""
+
+import importlib
+import logging
+import os
+import shutil
+import signal
+import socket
+import tempfile
+import threading
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from data.errors import UserError
+from data.process import usable_cores
+
+INSTALL = "python -m pip install -r requirements-cluster.txt"
+ANSWER_SECONDS = 5.0  # for an address to accept a connection
+STORE_BYTES = 2**29  # memory of the object store that --ray local starts; shards pass through files
+GONE_SECONDS = 10.0  # how long ended workers are waited for
+
+
+class Connection:
+    """A connection to a cluster, made when it is first needed.
+
+    Attributes:
+        address: "local", "auto" or the address of a cluster, host:port.
+        ray: The module; imported on `connect`.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.ray: Any = None
+        self._worker: Any = None
+        self._folder: Path | None = None
+
+    def connect(self) -> None:
+        """Connect, unless this has been done.
+
+        Raises:
+            UserError: when Ray is not installed, nobody answers, or the cluster cannot be used.
+        """
+        if self.ray is not None:
+            return
+        ray = import_ray()
+        address = _find_address(self.address)
+        options: dict[str, Any] = {"address": address}
+        if address == "local":
+            self._folder = Path(tempfile.mkdtemp(prefix="ray-"))  # its sockets need a short path
+            os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's 15 would starve them where other programs run
+            options = {
+                "address": "local",
+                "num_cpus": usable_cores(),
+                "include_dashboard": False,
+                "object_store_memory": STORE_BYTES,
+                "_temp_dir": str(self._folder),
+            }
+        elif address != "auto":
+            _require_listener(address)
+        before = signal.getsignal(signal.SIGTERM) if threading.current_thread() is threading.main_thread() else None
+        try:
+            ray.init(**options, log_to_driver=False, configure_logging=False, logging_level=logging.ERROR)
+        except (ConnectionError, RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
+            self._remove_folder()
+            reason = str(error).strip().splitlines()[0]
+            raise UserError(
+                f"--ray {self.address}: the cluster cannot be used ({reason}) See whether it runs with `ray status`; "
+                "`ray start --head` starts one, --ray local one for this command."
+            ) from error
+        finally:
+            if before is not None:
+                signal.signal(signal.SIGTERM, before)  # which Ray takes for itself
+        self.ray = ray
+        worker = importlib.import_module("pipeline.cluster.worker")
+        ray.cloudpickle.register_pickle_by_value(worker)  # nodes with other code must be able to run it
+        self._worker = ray.remote(worker.Worker)
+
+    def total(self, resource: str) -> float:
+        """Return how much of a resource ("CPU", "GPU") all nodes of the cluster have."""
+        return float(self.ray.cluster_resources().get(resource, 0.0))
+
+    def start_worker(self, cores: int, gpu_share: float, decoders: int) -> Any:
+        """Start an actor somewhere on the cluster, now or when there is room, and return its handle."""
+        return self._worker.options(
+            num_cpus=cores, num_gpus=gpu_share, max_restarts=0, max_task_retries=0, max_concurrency=2
+        ).remote(decoders)
+
+    def stop_workers(self, actors: list[Any]) -> None:
+        """End actors, and wait until they are gone, so that they write nothing any more."""
+        calls = []
+        for actor in actors:
+            self.ray.kill(actor, no_restart=True)
+            calls.append(actor.progress.remote())
+        if calls:
+            self.ray.wait(calls, num_returns=len(calls), timeout=GONE_SECONDS)
+
+    def close(self) -> None:
+        """Leave the cluster; end it if it was started here."""
+        if self.ray is not None:
+            self.ray.shutdown()
+            self.ray = None
+        self._remove_folder()
+
+    def _remove_folder(self) -> None:
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def import_ray() -> ModuleType:
+    """Import Ray, with its usage statistics off.
+
+    Raises:
+        UserError: when it is not installed.
+    """
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # workers on CPUs keep their environment
+    try:
+        return importlib.import_module("ray")
+    except ImportError as error:
+        raise UserError(f"--ray needs Ray, which is not installed. Install it, on all nodes, with: {INSTALL}") from error
+
+
+def _find_address(named: str) -> str:
+    """Return the address that is meant: host:port, "local", or "auto" for a cluster of this machine.
+
+    Raises:
+        UserError: when the address has another form.
+    """
+    if named == "local":
+        return named
+    address = os.environ.get("RAY_ADDRESS") or named if named == "auto" else named
+    if address == "auto":
+        return address
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or "/" in address:
+        raise UserError(f"--ray {named}: {address} is not an address such as 10.0.0.1:6379 (that of ray start --head).")
+    return address
+
+
+def _require_listener(address: str) -> None:
+    """Check that somebody listens there: Ray itself would try for minutes.
+
+    Raises:
+        UserError: when nobody does.
+    """
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_SECONDS):
+            return
+    except (OSError, OverflowError) as error:
+        raise UserError(
+            f"--ray {address}: nobody answers there ({error}). Give the address that `ray start --head` printed, or see whether "
+            "the cluster runs with: ray status"
+        ) from error
