@@ -42,7 +42,8 @@ class ShardWork(Generic[State, Shard, Result]):
         size: Number of items in a shard.
         inputs: Files that must be the same on every machine, such as checkpoints.
         folder: Existing folder of the results, which every machine must see; None where results are returned only.
-        uses_network: Whether a GPU speeds it up.
+        opened_as: Names what `open` returns, where further works open the same: a worker then keeps it.
+        uses_gpu: Whether a GPU speeds it up.
     """
 
     name: str
@@ -52,7 +53,8 @@ class ShardWork(Generic[State, Shard, Result]):
     size: Callable[[Shard], int]
     inputs: tuple[Path, ...] = ()
     folder: Path | None = None
-    uses_network: bool = False
+    opened_as: str = ""
+    uses_gpu: bool = False
 
 
 class Engine(Protocol):
@@ -75,6 +77,11 @@ def use_engine(engine: Engine) -> Iterator[None]:
         _handed_in.remove(engine)
 
 
+def uses_engine() -> bool:
+    """Whether shards are worked on elsewhere: this process then divides what it would otherwise do in one piece."""
+    return bool(_handed_in)
+
+
 def run_shards(work: ShardWork[State, Shard, Result], shards: Iterable[Shard], total: int, done: int = 0) -> Iterator[Result]:
     """Yield the result of every shard, in order, as they become available.
 
@@ -91,7 +98,7 @@ def run_shards(work: ShardWork[State, Shard, Result], shards: Iterable[Shard], t
         yield from _handed_in[-1].run(work, shards, total, done)
         return
     state: State | None = None
-    with tqdm(total=total, initial=done, desc=work.name, unit=work.unit, leave=False) as bar:
+    with tqdm(total=total, initial=done, desc=work.name, unit=work.unit, leave=False, delay=1) as bar:
         place = Place(partial(_advance, bar), lambda paths: None)
         for shard in shards:
             state = work.open() if state is None else state

@@ -1,13 +1,16 @@
 """Step 03: concatenate the models' embeddings, choose PCA and normalisation on the synthetic queries, project all sets."""
 
+from pipeline.cluster.options import add_ray_options, use_ray
 from pipeline.run.cli import make_step_parser, open_chosen_run, report_errors
 from pipeline.steps.definitions import ENSEMBLE, run_step
 
 
 def main() -> None:
     """Parse the command line and do the step."""
-    options = make_step_parser(__doc__).parse_args()
-    with report_errors():
+    parser = make_step_parser(__doc__)
+    add_ray_options(parser)
+    options = parser.parse_args()
+    with report_errors(), use_ray(options.ray, options.ray_gpu):
         run_step(open_chosen_run(options), ENSEMBLE, options.force)
 
 

@@ -1,5 +1,6 @@
 """Step 04: normalise the queries against their training neighbours, by the method chosen on the synthetic queries."""
 
+from pipeline.cluster.options import add_ray_options, use_ray
 from pipeline.run.cli import make_step_parser, open_chosen_run, report_errors
 from pipeline.steps.definitions import NORMALIZE, run_step
 
@@ -8,8 +9,9 @@ def main() -> None:
     """Parse the command line and do the step."""
     parser = make_step_parser(__doc__)
     parser.add_argument("--sweep", action="store_true", help="only print µAP on the synthetic queries for many methods, β and k")
+    add_ray_options(parser)
     options = parser.parse_args()
-    with report_errors():
+    with report_errors(), use_ray(options.ray, options.ray_gpu):
         run = open_chosen_run(options)
         if options.sweep:
             # imported here: an up-to-date step must return at once

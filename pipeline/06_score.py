@@ -1,11 +1,12 @@
 """Step 06: score the run's variants and two baselines and write the report, or score any submission.
 
-Under torchrun, the references of a --submission are distributed over processes, with a bit-identical result.
+With --ray, the references are searched by the workers of a Ray cluster, with a bit-identical result.
 """
 
 import argparse
 
 from data.errors import UserError
+from pipeline.cluster.options import add_ray_options, use_ray
 from pipeline.run.cli import make_step_parser, named_path, open_chosen_run, report_errors
 from pipeline.run.paths import SETS
 from pipeline.run.run import Run
@@ -41,6 +42,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--nprobe", type=int, metavar="N", help="with --index: inverted lists to search; √lists if not given")
     parser.add_argument("--subsets", action="store_true", help="only score every subset of the run's models as an ensemble")
+    add_ray_options(parser)
     return parser
 
 
@@ -112,6 +114,6 @@ def score_run(run: Run, force: bool) -> None:
 
 if __name__ == "__main__":
     arguments = make_parser().parse_args()
-    with report_errors():
+    with report_errors(), use_ray(arguments.ray, arguments.ray_gpu):
         check(arguments)
         score(arguments)

@@ -25,6 +25,7 @@ MAX_FAILED_STARTS = 10  # of workers one after the other, before the cluster is 
 MAX_AHEAD = 256  # shards worked on or finished beyond the first unfinished one; bounds the results that wait in memory
 SLOW_FACTOR, SLOW_SECONDS = 3.0, 10.0  # a shard is given to an idle worker too once it takes longer than both
 LOOK_SECONDS = 0.5  # how often the driver looks at the progress, and for lost and slow workers
+SHORT_SECONDS = 5.0  # of a work whose line is not worth printing
 WAIT_SECONDS = 30.0  # without any worker, before the user is informed
 
 
@@ -126,6 +127,7 @@ class RayEngine:
         self._workers: list[_Worker] = []
         self._on_gpu = False
         self._failed_starts = 0
+        self._works = 0
 
     def run(self, work: ShardWork[Any, Any, Any], shards: Iterable[Any], total: int, done: int) -> Iterator[Any]:
         """See `data.shards.Engine`.
@@ -149,7 +151,7 @@ class RayEngine:
                     for worker in self._await_calls():
                         if worker in self._workers:  # not dismissed meanwhile
                             done += self._settle(worker, work, book)
-                    self._hand_out(work, book)
+                    self._hand_out(book)
                     self._show(bar, done)
                     while book.due in book.finished:
                         yield book.finished.pop(book.due)
@@ -169,16 +171,18 @@ class RayEngine:
 
     def _prepare(self, work: ShardWork[Any, Any, Any]) -> None:
         """Make all workers open this work; other kinds of workers than it needs are ended, as they hold cores."""
-        on_gpu = work.uses_network and self._gpu_share > 0 and self._connection.total("GPU") > 0
+        on_gpu = work.uses_gpu and self._gpu_share > 0 and self._connection.total("GPU") > 0
         if on_gpu != self._on_gpu:
             self._dismiss_all()
         self._on_gpu = on_gpu
-        self._key = repr(work.open)
+        self._works += 1
+        self._key = work.opened_as or f"work {self._works}"
+        self._opener, self._function = self._connection.ray.put(work.open), self._connection.ray.put(work.work)
         self._opening = [str(path) for path in work.inputs], str(work.folder or "")
         self._expected = digest_inputs(self._opening[0])
         for worker in self._workers:
             if worker.doing == "idle":
-                self._open(worker, work)
+                self._open(worker)
         self._failed_starts, self._last_seen = 0, time.monotonic()
 
     def _hire(self, book: _Book) -> None:
@@ -210,7 +214,7 @@ class RayEngine:
             return 0
         if doing == "start":
             self._check_introduction(worker, answer)
-            self._open(worker, work)
+            self._open(worker)
             return 0
         kind, value = answer
         if kind == "error":
@@ -258,7 +262,7 @@ class RayEngine:
         if not any(other.number == number for other in self._workers):
             book.waiting.appendleft(number)
 
-    def _hand_out(self, work: ShardWork[Any, Any, Any], book: _Book) -> None:
+    def _hand_out(self, book: _Book) -> None:
         """Give every idle worker a shard, slow ones a second time where no other is left."""
         for worker in [worker for worker in self._workers if worker.doing == "idle"]:
             number = book.next()
@@ -267,7 +271,7 @@ class RayEngine:
             if number is None:
                 return
             worker.doing, worker.number, worker.began, worker.done = "work", number, time.monotonic(), 0
-            worker.call = worker.actor.work.remote(work.work, book.given[number], book.tolerated.get(number, frozenset()))
+            worker.call = worker.actor.work.remote(self._function, book.given[number], book.tolerated.get(number, frozenset()))
 
     def _find_slow(self, book: _Book) -> int | None:
         """Return the shard that takes longest, if that is far longer than others and only one worker has it."""
@@ -308,7 +312,9 @@ class RayEngine:
         bar.set_postfix_str(f"{len(busy)} workers on {len({worker.node_id for worker in busy})} nodes", refresh=True)
 
     def _report(self, work: ShardWork[Any, Any, Any], book: _Book, items: int, seconds: float) -> None:
-        """Print one line about the whole work."""
+        """Print one line about the whole work, unless it was short and left nothing behind."""
+        if work.folder is None and seconds < SHORT_SECONDS:
+            return
         hired = [worker for worker in self._workers if worker.doing != "start"]
         nodes = {worker.node_id for worker in hired}
         lost = sum(book.losses.values())
@@ -318,8 +324,8 @@ class RayEngine:
             flush=True,
         )
 
-    def _open(self, worker: _Worker, work: ShardWork[Any, Any, Any]) -> None:
-        worker.doing, worker.call = "open", worker.actor.open.remote(self._key, work.open, *self._opening)
+    def _open(self, worker: _Worker) -> None:
+        worker.doing, worker.call = "open", worker.actor.open.remote(self._key, self._opener, *self._opening)
 
     def _check_introduction(self, worker: _Worker, about: dict[str, Any]) -> None:
         """Refuse a node with other code or packages.

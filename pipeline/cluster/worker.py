@@ -8,7 +8,8 @@ import os
 import platform
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,8 @@ class Worker:
 
         self._done = 0
         _use_one_thread()
-        return _report(lambda: worker(self._state, shard, Place(advance, report_absent, self._decoders)))
+        with _use_own_gpu():
+            return _report(lambda: worker(self._state, shard, Place(advance, report_absent, self._decoders)))
 
     def progress(self) -> int:
         """Return how many items of the present shard are done."""
@@ -113,6 +115,18 @@ def _report(work: Callable[[], Any]) -> Outcome:
     except Exception as error:
         message = describe_outside_cause(error)
         return ("failed", traceback.format_exc()) if message is None else ("error", message)
+
+
+@contextmanager
+def _use_own_gpu() -> Iterator[None]:
+    """Search on the GPU that Ray has given to this worker, if any; networks find it themselves."""
+    if not os.environ.get("CUDA_VISIBLE_DEVICES"):
+        yield
+        return
+    from pipeline.steps.gpu_search import search_on_gpu
+
+    with search_on_gpu():
+        yield
 
 
 def _use_one_thread() -> None:

@@ -7,7 +7,6 @@ from data.files import read_json
 from data.ground_truth import read_ground_truth
 from data.images import ImageSet
 from data.layout import IscFolder, open_isc_folder
-from data.process import process_count
 from data.remote import as_path
 from pipeline.run.paths import RunPaths
 from pipeline.steps.score import rank_file
@@ -33,10 +32,8 @@ def compare(
         report: Folder of the page; None for one in the second run. No page is written if the second path is a file.
 
     Raises:
-        UserError: when there are more than two paths or several processes, there is no ground truth, or a file cannot be scored.
+        UserError: when there are more than two paths, there is no ground truth, or a file cannot be scored.
     """
-    if process_count() > 1:
-        raise UserError(f"--compare was started on {process_count()} processes, but uses one: start it without torchrun.")
     if len(paths) > 2:
         raise UserError(f"--compare was given {len(paths)} runs or files; give one or two.")
     if report is not None:

@@ -68,7 +68,8 @@ def embed_to_file(checkpoint: Path, images: ImageSet, settings: EmbeddingSetting
         size=_count_images,
         inputs=(network,),
         folder=folder,
-        uses_network=True,
+        opened_as=f"{network} {fingerprint(checkpoint)}",
+        uses_gpu=True,
     )
     for _ in run_shards(work, left, len(images), len(images) - sum(map(_count_images, left))):
         pass  # the results are the files

@@ -1,23 +1,17 @@
 """Step 06's work: score every variant of the run and the baselines on the same images, write scores.json and the report."""
 
-import hashlib
 import json
-import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from data.errors import prefix_errors
 from data.files import write_text
 from data.ground_truth import GroundTruth, read_ground_truth
 from data.layout import IscFolder, open_isc_folder
-from data.process import process_count, process_rank
 from models.training.ceiling import clock_notices
-from pipeline.run.manifest import fingerprint, read_manifest
+from pipeline.run.manifest import read_manifest
 from pipeline.run.provenance import describe_origin, fingerprint_file, fingerprint_images
 from pipeline.run.run import Run
 from pipeline.steps.gpu_search import search_on_gpu
@@ -34,7 +28,6 @@ from submissions.scoring.baselines import Descriptors, compute_perceptual_hash, 
 from submissions.scoring.bootstrap import Interval, micro_average_precision_interval
 from submissions.scoring.breakdown import read_edits, tabulate_recall_by_edit, tabulate_recall_by_number, write_curve
 from submissions.scoring.metrics import RankedPairs, Scores, evaluate
-from submissions.search.exact import ScoredPairs, search_pairs_on_ranks
 from submissions.settings import METHOD_NAMES
 from submissions.vectors.files import Vectors, read_vectors
 
@@ -160,39 +153,16 @@ def score_file(
 def rank_file(path: Path, truth: GroundTruth) -> tuple[Scores, RankedPairs]:
     """Score a descriptor submission (.h5) or a matching-track file (.csv).
 
-    Under torchrun, the references of a submission are distributed over processes; all but the first exit after the search.
-
     Raises:
         UserError: when the file is invalid, or lacks queries or references of the ground truth.
     """
     if path.suffix.lower() == ".csv":
         return evaluate_matches(path, truth)
-    rank, ranks = process_rank(), process_count()
     queries, references = read_submission(path)
-    for oddity in describe_oddities(queries, references) if rank == 0 else []:
+    for oddity in describe_oddities(queries, references):
         print(f"warning: {path}: {oddity}", file=sys.stderr)
     with prefix_errors(path):
-        return _evaluate_on_ranks(path, queries, references, truth, rank, ranks)
-
-
-def _evaluate_on_ranks(
-    path: Path, queries: Vectors, references: Vectors, truth: GroundTruth, rank: int, ranks: int
-) -> tuple[Scores, RankedPairs]:
-    if ranks == 1:
         return evaluate(queries, references, truth)
-    # named after what is searched, so that leftovers of a killed run can only be parts of the same search
-    searched = json.dumps([fingerprint(path), truth.query_ids, ranks]).encode()
-    folder = path.parent / f".search-{path.stem}-{hashlib.sha256(searched).hexdigest()[:16]}"
-
-    def search_on_ranks(queries: NDArray[np.float32], references: NDArray[np.float32], count: int) -> ScoredPairs:
-        pairs = search_pairs_on_ranks(queries, references, count, rank, ranks, folder)
-        if pairs is None:
-            sys.exit(0)  # only the first process merges, scores and reports
-        return pairs
-
-    result = evaluate(queries, references, truth, search_on_ranks)
-    shutil.rmtree(folder)
-    return result
 
 
 def write_details(folder: Path, ranked: RankedPairs, truth: GroundTruth, edits_file: Path | None) -> None:

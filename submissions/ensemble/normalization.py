@@ -1,6 +1,6 @@
 """Query normalisation: queries move away from their training neighbours, references stay (ISC2021, section 2.7)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 from data.errors import UserError
 from submissions.ensemble.projection import scale_to_unit_length
 from submissions.ensemble.variant import Variant
-from submissions.search.backend import find_nearest
+from submissions.search.nearest import search_nearest
 from submissions.settings import Method, NormalizationSettings
+from submissions.vectors.rows import FileRows
 
 QUERIES_PER_BLOCK = 4096
 
@@ -38,12 +39,12 @@ def count_neighbours_needed(settings: NormalizationSettings, method: Method) -> 
             return max(settings.similarity_neighbours, settings.direction_neighbours)
 
 
-def find_neighbours(queries: NDArray[np.float32], training: NDArray[np.float32], count: int) -> Neighbours:
+def find_neighbours(queries: NDArray[np.float32], training: NDArray[np.float32] | FileRows, count: int) -> Neighbours:
     """Find the `count` training vectors nearest to each query.
 
     Args:
         queries: float32 [n, d], unit length.
-        training: float32 [m, d], unit length.
+        training: float32 [m, d], unit length, or those of a file.
         count: Number of neighbours k, 1…m.
 
     Raises:
@@ -54,7 +55,7 @@ def find_neighbours(queries: NDArray[np.float32], training: NDArray[np.float32],
             f"query normalisation needs {count} training neighbours, but there are only {len(training)} training vectors. "
             "Add training images or lower normalization.direction_neighbours (method 1: similarity_neighbours) in the recipe."
         )
-    return Neighbours(*find_nearest(queries, training, count, "cosine"))
+    return Neighbours(*search_nearest(queries, training, count, "cosine"))
 
 
 def normalize_queries(
@@ -104,13 +105,13 @@ def normalize_queries(
 
 
 def normalize_by_variant(
-    queries: NDArray[np.float32], training: NDArray[np.float32], variant: Variant, settings: NormalizationSettings
+    queries: NDArray[np.float32], training: NDArray[np.float32] | FileRows, variant: Variant, settings: NormalizationSettings
 ) -> NDArray[np.float32]:
     """Normalise queries by the method and β of the chosen variant.
 
     Args:
         queries: float32 [n, d], unit length.
-        training: float32 [m, d], unit length.
+        training: float32 [m, d], unit length, or those of a file, of which only the neighbours are read into memory.
         variant: The chosen variant.
         settings: How many neighbours the methods use.
 
@@ -124,6 +125,9 @@ def normalize_by_variant(
     if not needed or not len(queries):
         return queries
     neighbours = find_neighbours(queries, training, needed)
+    if isinstance(training, FileRows):
+        used, places = np.unique(neighbours.rows, return_inverse=True)
+        training, neighbours = training.take(used), replace(neighbours, rows=places.reshape(neighbours.rows.shape))
     return normalize_queries(queries, training, neighbours, variant.method, variant.beta, settings)
 
 

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from data.errors import UserError
 from data.ground_truth import GroundTruth
-from submissions.search.backend import find_nearest
 from submissions.search.exact import ScoredPairs, compute_exact_distances, search_pairs
+from submissions.search.nearest import search_nearest
 from submissions.vectors.files import Vectors
 
 Search = Callable[[NDArray[np.float32], NDArray[np.float32], int], ScoredPairs]
@@ -73,7 +73,7 @@ def evaluate(
         queries: Vectors of at least the queries that the ground truth names.
         references: Vectors to search in.
         ground_truth: The true copies.
-        search: Finds the nearest pairs; a search on several processes may replace `search_pairs`.
+        search: Finds the nearest pairs.
 
     Returns:
         The scores, and the ranked pairs: 10 × the number of queries overall.
@@ -182,7 +182,7 @@ def _recall_at_ranks(queries: Vectors, references: Vectors, ground_truth: Ground
     rows = np.array(sorted(true))
     spare = 6  # further neighbours, because float32 rounding may order them differently from exact distances
     depth = min(len(references), max(ranks) + max(map(len, true.values())) + spare + int(references.unreadable.sum()))
-    _, nearest = find_nearest(queries.vectors[rows], references.vectors, depth, "distance")
+    _, nearest = search_nearest(queries.vectors[rows], references.vectors, depth, "distance")
     hits = np.zeros(len(ranks))
     for row, found in zip(rows.tolist(), nearest, strict=True):
         others = np.array([r for r in found if r not in true[row] and not references.unreadable[r]], dtype=np.int64)

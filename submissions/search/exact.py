@@ -1,17 +1,17 @@
 """Exact search: the pairs of queries and references with the smallest distance over all queries."""
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from data.files import whole_file
+from data.shards import Place, ShardWork, run_shards, uses_engine
 from submissions.search.backend import find_candidates
+from submissions.vectors.rows import RowsShard, count_rows, divide_rows
 
+REFERENCES_PER_SHARD = 50_000
 REFERENCES_PER_BLOCK = 16_384
 QUERIES_PER_BLOCK = 1024
 PAIRS_PER_BLOCK = 65_536
@@ -44,8 +44,8 @@ def search_pairs(
     """Find the nearest pairs overall, and every further pair that ties with the last of them.
 
     Candidates come from block-wise float32 products, or from the backend in use (`submissions.search.backend`); their distances
-    are computed again as Σ (q − r)² in float64, so that the result does not depend on blocks, threads or the device. Pairs of
-    equal distance are ordered by row.
+    are computed again as Σ (q − r)² in float64, so that the result does not depend on blocks, shards, threads or the device.
+    Pairs of equal distance are ordered by row. On an engine (`data.shards`) the references are searched in shards.
 
     Args:
         queries: float32 [n, d].
@@ -57,43 +57,37 @@ def search_pairs(
     if count == 0:
         nothing = np.zeros(0, np.int64)
         return ScoredPairs(nothing, nothing, np.zeros(0))
+    work = ShardWork(
+        name="searching pairs",
+        unit="reference",
+        open=partial(_hold, np.ascontiguousarray(queries)),
+        work=partial(_search_shard, count, block),
+        size=count_rows,
+        uses_gpu=True,
+    )
+    size = REFERENCES_PER_SHARD if uses_engine() else len(references)
+    parts = list(run_shards(work, divide_rows(references, size), len(references)))
+    if len(parts) == 1:
+        return parts[0]
+    query_rows, reference_rows = (np.concatenate(rows) for rows in zip(*((p.queries, p.references) for p in parts), strict=True))
+    return _rank_pairs(query_rows, reference_rows, np.concatenate([part.distances for part in parts]), count)
+
+
+def _hold(queries: NDArray[np.float32]) -> NDArray[np.float32]:
+    return queries
+
+
+def _search_shard(count: int, block: int, queries: NDArray[np.float32], shard: RowsShard, place: Place) -> ScoredPairs:
+    """Find the nearest pairs of the queries with the references of a shard."""
+    references = shard.load()
+    count = min(count, len(queries) * len(references))
     query_rows, reference_rows = find_candidates(queries, references, count) or _find_candidates(
         queries, references, count, block
     )
-    return _rank_pairs(
-        query_rows, reference_rows, compute_exact_distances(queries, references, query_rows, reference_rows), count
-    )
-
-
-def search_pairs_on_ranks(
-    queries: NDArray[np.float32], references: NDArray[np.float32], count: int, rank: int, ranks: int, folder: Path
-) -> ScoredPairs | None:
-    """Search as `search_pairs` does, on several processes; rank 0 returns the pairs, the others None.
-
-    Each process searches its part of the references, and rank 0 merges the parts exactly: the result is bit-identical to that
-    of one process.
-
-    Args:
-        queries: float32 [n, d], the same on every process.
-        references: float32 [m, d], the same on every process.
-        count: Number of pairs, as in `search_pairs`.
-        rank: Rank of this process, 0 … ranks − 1.
-        ranks: Number of processes.
-        folder: Folder for the parts, shared by all processes and initially empty.
-
-    Raises:
-        TimeoutError: when the part of another process does not appear within an hour.
-    """
-    bounds = np.linspace(0, len(references), ranks + 1).astype(int)
-    part = search_pairs(queries, references[bounds[rank] : bounds[rank + 1]], count)
-    folder.mkdir(parents=True, exist_ok=True)
-    with whole_file(folder / f"part-{rank}.npz") as temporary, temporary.open("wb") as file:
-        np.savez(file, queries=part.queries, references=part.references + bounds[rank], distances=part.distances)
-    if rank != 0:
-        return None
-    parts = [_wait_for_part(folder / f"part-{number}.npz") for number in range(ranks)]
-    joined = [np.concatenate([loaded[name] for loaded in parts]) for name in ("queries", "references", "distances")]
-    return _rank_pairs(joined[0], joined[1], joined[2], min(count, len(queries) * len(references)))
+    distances = compute_exact_distances(queries, references, query_rows, reference_rows)
+    found = _rank_pairs(query_rows, reference_rows, distances, count)
+    place.advance(len(references))
+    return ScoredPairs(found.queries, found.references + shard.first, found.distances)
 
 
 def compute_exact_distances(
@@ -205,17 +199,6 @@ def _append_squares(vectors: NDArray[np.float32], squares: NDArray[np.float32], 
 def _compute_squares(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     squares: NDArray[np.float32] = np.einsum("nd,nd->n", vectors, vectors)
     return squares
-
-
-def _wait_for_part(path: Path, seconds: float = 3600) -> dict[str, NDArray[Any]]:
-    """Read the arrays of a file that another process is about to write."""
-    limit = time.monotonic() + seconds
-    while not path.is_file():
-        if time.monotonic() > limit:
-            raise TimeoutError(f"{path} did not appear within {seconds:.0f} s: has the process that writes it stopped?")
-        time.sleep(0.05)
-    with np.load(path) as loaded:
-        return dict(loaded)
 
 
 def _rank_pairs(

@@ -53,15 +53,21 @@ class ConcatenatedVectors:
         """How messages refer to the files."""
         return str(self.paths[0]) + (f" and {len(self.paths) - 1} more" if len(self.paths) > 1 else "")
 
-    def blocks(self, block: int = ROWS_PER_BLOCK) -> Iterator[NDArray[np.float32]]:
-        """Yield all rows in order, in blocks [≤ block, Σ d] float32.
+    def blocks(self, block: int = ROWS_PER_BLOCK, *, first: int = 0, last: int | None = None) -> Iterator[NDArray[np.float32]]:
+        """Yield rows in order, in blocks [≤ block, Σ d] float32.
+
+        Args:
+            block: Rows in a block.
+            first: The first row.
+            last: The row after the last one; None for the end of the files.
 
         Raises:
             UserError: when a file is damaged or holds invalid vectors (see `iterate_vectors`).
         """
         weighting, equal = self.weight_of_dimensions(), set(self.weights) == {1.0}
-        with tqdm(total=len(self), desc=f"reading {self.paths[0].stem}", unit="vector", leave=False, delay=1) as bar:
-            for parts in zip(*(iterate_vectors(path, block) for path in self.paths), strict=True):
+        count = (len(self) if last is None else last) - first
+        with tqdm(total=count, desc=f"reading {self.paths[0].stem}", unit="vector", leave=False, delay=1) as bar:
+            for parts in zip(*(iterate_vectors(path, block, first=first, last=last) for path in self.paths), strict=True):
                 joined = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
                 yield joined if equal else joined * weighting
                 bar.update(len(parts[0]))

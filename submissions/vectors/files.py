@@ -152,8 +152,16 @@ def describe_vectors(path: Path | str) -> VectorsShape:
         return VectorsShape(ids, vectors.shape[1], unreadable)
 
 
-def iterate_vectors(path: Path | str, block: int = ROWS_PER_BLOCK) -> Iterator[NDArray[np.float32]]:
-    """Yield the rows in order, in blocks [≤ block, d] float32.
+def iterate_vectors(
+    path: Path | str, block: int = ROWS_PER_BLOCK, *, first: int = 0, last: int | None = None
+) -> Iterator[NDArray[np.float32]]:
+    """Yield rows in order, in blocks [≤ block, d] float32.
+
+    Args:
+        path: The vectors file.
+        block: Rows in a block.
+        first: The first row.
+        last: The row after the last one; None for the end of the file.
 
     Raises:
         UserError: when the file is missing or damaged, or a block holds NaN, infinity, a norm above MAX_NORM or a zero vector
@@ -162,9 +170,10 @@ def iterate_vectors(path: Path | str, block: int = ROWS_PER_BLOCK) -> Iterator[N
     with _open_hdf5(path) as file:
         vectors = file["vectors"]
         flags = np.asarray(file["unreadable"], bool) if "unreadable" in file else np.zeros(len(vectors), bool)
-        for start in range(0, len(vectors), block):
+        end = len(vectors) if last is None else min(last, len(vectors))
+        for start in range(first, end, block):
             try:
-                rows = vectors[start : start + block]
+                rows = vectors[start : min(start + block, end)]
             except OSError as error:
                 raise UserError(
                     f"{path} is damaged at row {start}: {error}. Delete it and repeat the step that wrote it."
@@ -173,7 +182,7 @@ def iterate_vectors(path: Path | str, block: int = ROWS_PER_BLOCK) -> Iterator[N
                 squares = np.einsum("nd,nd->n", rows, rows)
             for wrong, problem in (
                 (~(squares <= MAX_NORM**2), f"hold NaN or infinity, or have a norm above {MAX_NORM:.0e}"),
-                ((squares == 0) & ~flags[start : start + block], "are zero without being flagged unreadable"),
+                ((squares == 0) & ~flags[start : start + len(rows)], "are zero without being flagged unreadable"),
             ):
                 found = start + np.flatnonzero(wrong)
                 if len(found):

@@ -170,25 +170,10 @@ def test_scoring_any_submission(finished: Path, step: Step) -> None:
     assert scores["micro_average_precision"] == run_scores["micro_average_precision"]
 
 
-def test_processes_score_like_one_whatever_a_killed_search_left(
-    finished: Path, tmp_path: Path, run_command: RunCommand, step: Step
-) -> None:
-    truth, submission = finished / "data/public_ground_truth.csv", tmp_path / "s.h5"
-    arguments = ["--submission", submission, "--ground-truth", truth, "--output", tmp_path / "scores.json"]
-
-    def score(rank: int, *options: object) -> subprocess.CompletedProcess[str]:
-        return run_command(tmp_path, "06_score", *options, RANK=str(rank), WORLD_SIZE="2")
-
-    shutil.copy(finished / "runs/tiny/submission.h5", submission)
-    assert score(1, *arguments).returncode == 0  # the first process is killed before it takes this part
-    with h5py.File(submission, "r+") as file:
-        file["query"][:] = file["query"][:][::-1]
-    assert [score(rank, *arguments).returncode for rank in (1, 0)] == [0, 0]
-    together = (tmp_path / "scores.json").read_bytes()
-    step(tmp_path, "06_score", *arguments)
-    assert (tmp_path / "scores.json").read_bytes() == together
-    compared = score(0, "--compare", submission, submission, "--ground-truth", truth)
-    assert compared.returncode == 2 and "start it without torchrun" in compared.stderr
+def test_torchrun_is_for_training_only(finished: Path, tmp_path: Path, run_command: RunCommand) -> None:
+    for step in ("02_embed", "03_ensemble", "04_normalize", "06_score"):
+        done = run_command(tmp_path, step, "--run", finished / "runs/tiny", RANK="0", WORLD_SIZE="2")
+        assert done.returncode == 2 and "torchrun, which is for 01_train only: start this command once" in done.stderr
 
 
 def test_wrong_input_gives_one_message_and_exit_code_2(finished: Path, tmp_path: Path, fails: Step) -> None:

@@ -63,7 +63,10 @@ class FakeConnection:
         self.started: list[tuple[int, float, int]] = []
         self.actors: list[Actor] = []
         self.ray = SimpleNamespace(
-            get=lambda future: future.result(), wait=self._wait, exceptions=SimpleNamespace(RayError=RayError)
+            put=lambda value: value,
+            get=lambda future: future.result(),
+            wait=self._wait,
+            exceptions=SimpleNamespace(RayError=RayError),
         )
 
     def connect(self) -> None:

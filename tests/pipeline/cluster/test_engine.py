@@ -5,6 +5,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ def square_work(work: Callable[[int, int, Place], int] = lambda state, shard, pl
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "SHORT_SECONDS", 0)
     monkeypatch.setattr(engines, "LOOK_SECONDS", 0.02)
     monkeypatch.setattr("pipeline.cluster.worker._use_one_thread", lambda: None)
 
@@ -180,7 +182,7 @@ def test_a_network_takes_its_share_of_a_gpu_and_decodes_beside_it() -> None:
     connection = FakeConnection({"CPU": 32, "GPU": 2}, make_worker())
     engine = RayEngine(connection, 0.5)  # type: ignore[arg-type]
     with use_engine(engine):
-        list(run_shards(square_work(uses_network=True), range(2), 2))
+        list(run_shards(square_work(uses_gpu=True), range(2), 2))
         assert connection.started == [(8, 0.5, 7)] * 2
         list(run_shards(square_work(), range(2), 2))  # needs cores, which the others give back
     assert connection.started[2:] == [(1, 0, 0)] * 2
@@ -197,6 +199,6 @@ def test_what_a_work_opens_is_kept_for_the_next_one() -> None:
     connection = FakeConnection({"CPU": 1}, make_worker())
     with use_engine(RayEngine(connection)):  # type: ignore[arg-type]
         for _ in range(3):
-            work: ShardWork[int, int, int] = ShardWork("a", "number", opener, lambda state, shard, place: shard, lambda shard: 1)
+            work = replace(square_work(), open=opener, opened_as="the same")
             list(run_shards(work, range(9), 9))
     assert len(opened) == sum(actor.alive for actor in connection.actors)

@@ -1,0 +1,47 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from submissions.search import nearest
+from submissions.search.backend import Metric
+from submissions.search.nearest import search_nearest
+from submissions.vectors.files import write_vectors
+from submissions.vectors.rows import open_rows
+
+
+@pytest.mark.parametrize("metric", ["cosine", "distance"])
+@pytest.mark.parametrize("ties", [True, False])
+def test_the_nearest_by_exact_values_and_then_by_row(metric: Metric, ties: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    queries = rng.standard_normal((5, 4)).astype(np.float32)
+    references = (rng.integers(0, 3, (60, 4)) if ties else rng.standard_normal((60, 4))).astype(np.float32)
+    exact = queries.astype(np.float64) @ references.T.astype(np.float64)
+    values = -exact if metric == "cosine" else ((queries[:, None].astype(np.float64) - references) ** 2).sum(2)
+    expected = np.sort(values, axis=1)[:, :6]
+    monkeypatch.setattr(nearest, "REFERENCES_PER_SHARD", 13)
+    found, rows = search_nearest(queries, references, 6, metric)
+    np.testing.assert_allclose(-found if metric == "cosine" else found, expected, atol=1e-6)
+    np.testing.assert_allclose(np.take_along_axis(values, rows, 1), expected, atol=1e-12)
+    near = np.take_along_axis(values, rows, 1)
+    assert all((near[:, n] < near[:, n + 1])[q] or rows[q, n] < rows[q, n + 1] for n in range(5) for q in range(5))
+
+
+def test_a_file_is_searched_like_its_readable_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(1)
+    vectors, unreadable = rng.standard_normal((100, 4)).astype(np.float32), rng.random(100) < 0.2
+    unreadable[26:39] = True  # a shard without any
+    vectors[unreadable] = 0
+    write_vectors(tmp_path / "v.h5", [str(row) for row in range(100)], [vectors], unreadable)
+    monkeypatch.setattr(nearest, "REFERENCES_PER_SHARD", 13)
+    rows = open_rows(tmp_path / "v.h5")
+    assert len(rows) == (~unreadable).sum() and sum(map(len, rows.divide(13))) == len(rows) and len(rows.divide(13)) == 7
+    found, expected = (search_nearest(vectors[:9], among, 7, "cosine") for among in (rows, vectors[~unreadable]))
+    assert found[0].tobytes() == expected[0].tobytes() and (found[1] == expected[1]).all()
+    chosen = np.array([0, 5, 40])
+    assert (rows.take(chosen) == vectors[~unreadable][chosen]).all()
+
+
+def test_nothing_to_search_in() -> None:
+    found, rows = search_nearest(np.ones((3, 2), np.float32), np.ones((0, 2), np.float32), 0, "cosine")
+    assert found.shape == rows.shape == (3, 0)
