@@ -9,13 +9,13 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sized
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 from tqdm import tqdm
 
 from data.errors import UserError
+from data.remote import as_path
 from data.shards import ShardWork
 from pipeline.cluster.connection import Connection
 from pipeline.cluster.identity import describe_code, describe_packages, digest_inputs
@@ -178,7 +178,7 @@ class RayEngine:
         self._works += 1
         self._key = work.opened_as or f"work {self._works}"
         self._opener, self._function = self._connection.ray.put(work.open), self._connection.ray.put(work.work)
-        self._opening = [str(path) for path in work.inputs], str(work.folder or "")
+        self._opening = list(work.inputs), work.folder
         self._expected = digest_inputs(self._opening[0])
         for worker in self._workers:
             if worker.doing == "idle":
@@ -367,7 +367,7 @@ class RayEngine:
         Raises:
             UserError: naming the node and the first one.
         """
-        here = [path for path in paths if Path(path).exists()]
+        here = [path for path in paths if as_path(path).exists()]
         if here:
             raise UserError(
                 f"node {worker.node} does not see {len(here)} of the images, the first is {here[0]}, which this machine sees. "

@@ -27,18 +27,18 @@ def describe_packages() -> dict[str, str]:
     return versions() | {"machine": platform.machine()}
 
 
-def digest_inputs(paths: Sequence[str]) -> dict[str, str]:
-    """Return the start of the SHA-256 of each file's bytes; empty for a file that is not there."""
-    return {path: _digest_file(path) if Path(path).is_file() else "" for path in paths}
+def digest_inputs(paths: Sequence[Path]) -> dict[str, str]:
+    """Return the start of the SHA-256 of each file's bytes, by path as text; empty for a file that is not there."""
+    return {str(path): _digest_file(path) if path.is_file() else "" for path in paths}
 
 
-def _digest_file(path: str) -> str:
-    state = Path(path).stat()
+def _digest_file(path: Path) -> str:
+    state = path.stat()
     return _digest_state(path, state.st_size, state.st_mtime_ns)
 
 
 @cache
-def _digest_state(path: str, size: int, time: int) -> str:
+def _digest_state(path: Path, size: int, time: int) -> str:
     """Digest a file once as long as it stays the same."""
-    with Path(path).open("rb") as file:
+    with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:16]

@@ -40,21 +40,22 @@ class Worker:
         except ImportError as error:
             return about | {"code": f"no such package ({error})", "packages": {}}
 
-    def open(self, key: str, opener: Callable[[], Any], inputs: list[str], folder: str) -> Outcome:
+    def open(self, key: str, opener: Callable[[], Any], inputs: list[Path], folder: Path | None) -> Outcome:
         """Open what a work needs, unless the last work needed the same.
 
         Args:
             key: Names what is opened.
             opener: Opens it.
             inputs: Files that must be the same on every machine.
-            folder: Folder of the results; empty for none.
+            folder: Folder of the results; None for none.
 
         Returns:
             "done" and the digests of `inputs`; or another outcome.
         """
+        from data.remote import is_remote
         from pipeline.cluster.identity import digest_inputs
 
-        if folder and not Path(folder).is_dir():
+        if folder is not None and not is_remote(folder) and not folder.is_dir():  # object stores have no empty folders
             return "error", f"does not see {folder}. The folder of the results must be shared by all nodes, under the same path."
         digests = digest_inputs(inputs)
         if lacking := [path for path, digest in digests.items() if not digest]:
