@@ -65,9 +65,12 @@ def build_index(
     readable = np.flatnonzero(~references.unreadable)
     if not len(readable):
         raise UserError(f"{references.name} holds no vector of a readable image. Embed the references again (step 02).")
-    index = _train_index(factory, training, references.dimensions, seed)
+    index = _train_on_sample(factory, training, seed)
     if _has_plain_lists(index):
-        _merge(index, _write_parts(index, references, readable, folder), folder, len(readable))
+        parts = _write_parts(index, references, readable, folder)
+        merge_parts(index, parts, folder, len(readable))
+        for part in parts:
+            part.unlink()
     else:
         try:
             for block in references.blocks_of(readable):
@@ -124,24 +127,45 @@ def measure_recall(
     return Recall(float(hit[:, :1].any(axis=1).mean()), float(hit.any(axis=1).mean()), len(asked), seconds)
 
 
-def _train_index(factory: str, training: ConcatenatedVectors, dimensions: int, seed: int) -> faiss.Index:
+def train_index(factory: str, sample: NDArray[np.float32], name: str) -> faiss.Index:
+    """Train an index on vectors.
+
+    Args:
+        factory: A string of Faiss's index factory.
+        sample: float32 [n, d].
+        name: What the vectors are called in messages.
+
+    Returns:
+        The trained index, without vectors.
+
+    Raises:
+        UserError: when Faiss rejects `factory`, or there are too few vectors for it.
+    """
+    index = _make_index(factory, sample.shape[1])
     try:
-        index = faiss.index_factory(dimensions, factory, faiss.METRIC_L2)
+        index.train(sample)
+    except RuntimeError as error:
+        raise UserError(
+            f"{name}: {len(sample)} training vectors cannot train the index {factory!r}: {error}. Add training images "
+            "or choose a smaller index."
+        ) from error
+    return index
+
+
+def _train_on_sample(factory: str, training: ConcatenatedVectors, seed: int) -> faiss.Index:
+    lists = faiss.try_extract_index_ivf(_make_index(factory, training.dimensions))
+    sample = training.sample(max(MIN_TRAINING_VECTORS, VECTORS_PER_LIST * lists.nlist if lists is not None else 0), seed)
+    return train_index(factory, sample, training.name)
+
+
+def _make_index(factory: str, dimensions: int) -> faiss.Index:
+    try:
+        return faiss.index_factory(dimensions, factory, faiss.METRIC_L2)
     except RuntimeError as error:
         raise UserError(
             f"Faiss cannot build an index {factory!r} ({error}). Use an index factory string, "
             "for example Flat; IVF1024,SQ8; OPQ32,IVF4096,PQ32."
         ) from error
-    lists = faiss.try_extract_index_ivf(index)
-    sample = training.sample(max(MIN_TRAINING_VECTORS, VECTORS_PER_LIST * lists.nlist if lists is not None else 0), seed)
-    try:
-        index.train(sample)
-    except RuntimeError as error:
-        raise UserError(
-            f"{training.name}: {len(sample)} training vectors cannot train the index {factory!r}: {error}. Add training images "
-            "or choose a smaller index."
-        ) from error
-    return index
 
 
 def _has_plain_lists(index: faiss.Index) -> bool:
@@ -170,8 +194,18 @@ def _bytes_a_row(index: faiss.Index) -> int:
     return int(faiss.extract_index_ivf(index).code_size) + 8  # an int64 id for each code
 
 
-def _merge(index: faiss.Index, parts: list[Path], folder: Path, count: int) -> None:
-    """Merge the parts' lists on disk and make them the lists of the empty `index`."""
+def merge_parts(index: faiss.Index, parts: list[Path], folder: Path, count: int) -> None:
+    """Merge the inverted lists of several indexes on disk and make them the lists of the empty `index`.
+
+    Args:
+        index: Trained as the parts were, without vectors, with plain inverted lists.
+        parts: Files of indexes whose ids differ.
+        folder: Where the lists are written to.
+        count: Number of vectors in all parts.
+
+    Raises:
+        UserError: when the disk has too little space.
+    """
     needed, free = count * _bytes_a_row(index), shutil.disk_usage(folder).free
     if free < needed:  # the lists are memory-mapped: a write to a full disk would kill the process
         problem = f"the index needs {needed / 2**20:.0f} MiB, the disk has {free / 2**20:.0f} MiB"
@@ -180,8 +214,6 @@ def _merge(index: faiss.Index, parts: list[Path], folder: Path, count: int) -> N
         merge_ondisk(index, [str(part) for part in parts], str(folder / LISTS_FILE))
     lists: Any = faiss.downcast_InvertedLists(faiss.extract_index_ivf(index).invlists)  # type: ignore[arg-type]  # there are some
     lists.filename = LISTS_FILE  # beside the index, whatever the folder is called: the same index has the same bytes
-    for part in parts:
-        part.unlink()
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The vectors file: HDF5 with `ids` (UTF-8 strings), `vectors` (float32 [n, d]) and, optionally, `unreadable` (bool [n])."""
+"""The vectors file: HDF5 with `ids` (UTF-8), `vectors` (float32 or float16 [n, d]) and, optionally, `unreadable` (bool [n])."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -70,7 +70,11 @@ class VectorsShape:
 
 
 def write_vectors(
-    path: Path | str, ids: list[str], blocks: Iterable[NDArray[np.float32]], unreadable: NDArray[np.bool_] | None = None
+    path: Path | str,
+    ids: list[str],
+    blocks: Iterable[NDArray[np.float32]],
+    unreadable: NDArray[np.bool_] | None = None,
+    half: bool = False,
 ) -> None:
     """Write a vectors file atomically.
 
@@ -80,6 +84,7 @@ def write_vectors(
         blocks: Rows [m, d] float32, in the order of `ids`.
         unreadable: bool [n], None where all images are readable. Read after the last block, so that the iterator of blocks
             may fill it.
+        half: Store the vectors as float16, in half the space; they are read as float32 all the same.
 
     Raises:
         ValueError: when the numbers of rows and ids differ.
@@ -91,7 +96,9 @@ def write_vectors(
         stored, row = None, 0
         for block in blocks:
             if stored is None:
-                stored = file.create_dataset("vectors", shape=(len(ids), block.shape[1]), dtype=np.float32)
+                stored = file.create_dataset(
+                    "vectors", shape=(len(ids), block.shape[1]), dtype=np.float16 if half else np.float32
+                )
             stored[row : row + len(block)] = block
             check()
             row += len(block)
@@ -130,9 +137,9 @@ def describe_vectors(path: Path | str) -> VectorsShape:
             if problem is not None:
                 raise UserError(f"{path}: the data set {name!r} {problem}. Delete the file and repeat the step that wrote it.")
         vectors, stored = file["vectors"], file["ids"]
-        if len(vectors.shape or ()) != 2 or vectors.dtype != np.float32:
+        if len(vectors.shape or ()) != 2 or vectors.dtype not in (np.float32, np.float16):
             raise UserError(
-                f"{path}: vectors are {vectors.dtype} {list(vectors.shape or ())}; expected float32 [n, d]. "
+                f"{path}: vectors are {vectors.dtype} {list(vectors.shape or ())}; expected float32 or float16 [n, d]. "
                 "Convert them, or embed the images again (step 02)."
             )
         if len(stored.shape or ()) != 1 or h5py.check_string_dtype(stored.dtype) is None:
@@ -173,7 +180,7 @@ def iterate_vectors(
         end = len(vectors) if last is None else min(last, len(vectors))
         for start in range(first, end, block):
             try:
-                rows = vectors[start : min(start + block, end)]
+                rows = vectors[start : min(start + block, end)].astype(np.float32, copy=False)
             except OSError as error:
                 raise UserError(
                     f"{path} is damaged at row {start}: {error}. Delete it and repeat the step that wrote it."
