@@ -1,7 +1,7 @@
 """Groups of copies from pairs in many files, on one machine and in bounded memory.
 
-The rule is that of `groups.py`. It never looks beyond the contents that pairs connect, directly or through others, so that it can
-be applied to one connected component after the other: a union-find over all pairs takes 16 bytes for each content, and only a part
+The rule is that of `groups.py`. It never looks beyond the contents that pairs connect, directly or through others: it can be
+applied to one connected component after the other. A union-find over all pairs takes 16 bytes for each content, and only a part
 of the pairs is in memory at a time.
 
 1. The pairs are distributed over files by their two contents, so that both directions of a pair meet. Each pair is kept once,

@@ -28,8 +28,9 @@ def write_shards(
     folder: Path, pairs: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]], shards: int
 ) -> list[Path]:
     paths = [folder / f"{shards}-{number}.npy" for number in range(shards)]
+    first, second, score = pairs
     for number, path in enumerate(paths):
-        write_pairs_file(path, *(column[number::shards] for column in pairs))
+        write_pairs_file(path, first[number::shards], second[number::shards], score[number::shards])
     return paths
 
 
