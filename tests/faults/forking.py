@@ -174,11 +174,12 @@ def run_command(request: dict[str, Any], moments: Moments) -> None:
 
 
 def workers_of(process: int) -> list[int]:
-    """The children of a process, in the order of their numbers."""
-    found = []
+    """The children that a process has forked to work for it, in the order of their numbers; not git, which it asks, too."""
+    found, own = [], Path("/proc/self/cmdline").read_bytes()
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
-            if int(path.read_text(errors="replace").rpartition(")")[2].split()[1]) == process:
+            parent = int(path.read_text(errors="replace").rpartition(")")[2].split()[1])
+            if parent == process and path.with_name("cmdline").read_bytes() == own:
                 found.append(int(path.parent.name))
     return sorted(found)
 
