@@ -1,5 +1,6 @@
 """match.py's searches: change the index, find copies, group them, write the results."""
 
+import hashlib
 import os
 import shlex
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from pathlib import Path
 from data.discovery import Discovered
 from data.errors import UserError
 from data.names import text_of
+from pipeline.run.provenance import describe_origin
 from pipeline.tools.match_groups import Grouped, Grouping, drop_flat, make_groups, read_facts
 from pipeline.tools.match_index import Added, add_pictures, forget_missing
 from pipeline.tools.match_leakage import report_folders, report_leakage
@@ -117,7 +119,9 @@ def search(model: Model, settings: SearchSettings, pictures: Pictures, output: O
         found, grouped = _find_and_group(model, settings, pictures, output)
         write_results(settings.folder, found.matches, grouped, settings.rule, output)
         known = None if settings.index is None else os.path.abspath(settings.index)  # noqa: PTH100 - its name, wherever it leads
-        write_notes(settings.folder, SearchNotes(known, settings.grouping.keep, found.matches.threshold))
+        involved = hashlib.sha256(b"".join(sorted(found.digests.values()))).hexdigest()
+        origin = describe_origin(descriptor=model.extractor.identity, pictures=[len(found.digests), involved])
+        write_notes(settings.folder, SearchNotes(known, settings.grouping.keep, found.matches.threshold, origin))
         if found.matches.decided and settings.within:
             _report_shares(settings, found, output)
     if found.matches.pairs:

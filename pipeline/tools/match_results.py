@@ -4,6 +4,7 @@ import json
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from data.errors import UserError
 from data.files import whole_file
@@ -25,11 +26,13 @@ class SearchNotes:
         index: absolute path of the index that was searched, where decisions are kept; None for the one in the results' folder.
         keep: by which rule the plan chose the files to keep.
         threshold: the lowest score of a copy; None where nothing decided it.
+        made_from: fingerprints of the descriptor and of the pictures involved, and versions; None from an older version.
     """
 
     index: str | None = None
     keep: KeepRule = "largest"
     threshold: float | None = None
+    made_from: dict[str, Any] | None = None
 
     def index_in(self, folder: Path) -> Path:
         """Return the index of the results in this folder."""

@@ -129,6 +129,8 @@ def test_the_command_writes_csv_and_gallery(
     table = pd.read_csv(pictures / "matches" / "matches.csv")
     assert list(table.columns) == ["query", "reference", "score", "expected_false_alarms"]
     assert np.all(np.diff(table["score"]) <= 0) and table["score"].iloc[0] == 0
+    origin = json.loads((pictures / "matches" / "search.json").read_text())["made_from"]
+    assert set(origin) == {"descriptor", "pictures", "code", "versions"} and origin["pictures"][0] > 0
     page = (pictures / "matches" / "gallery" / "index.html").read_text()
     assert "same &lt;b&gt;.jpg" in page and "<b>.jpg" not in page
     assert f"Queries lie in <b>{pictures / 'queries'}</b>" in page and "query<br>again.jpg<" in page
