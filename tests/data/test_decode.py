@@ -110,17 +110,19 @@ def test_a_large_image_converted_in_strips_is_the_same(mode: str, monkeypatch: p
 
 
 PEAK = """
-import resource, sys
+import sys
 from pathlib import Path
 from data.decode import decode_rgb
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-before = peak()
+def memory(key):  # ru_maxrss begins with the peak of the process that started this one
+    return next(int(line.split()[1]) for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(key))
+before = memory("VmRSS")
+Path("/proc/self/clear_refs").write_text("5")
 decode_rgb(Path(sys.argv[1]))
-print(peak() - before)
+print(memory("VmHWM") - before)
 """
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the peak from /proc")
 @pytest.mark.parametrize("mode", ["I;16", "RGBA"])
 def test_memory_for_a_large_image_is_bounded(tmp_path: Path, mode: str) -> None:
     """8 bytes per pixel and one strip; a 16-bit image once took over 30 bytes per pixel."""
@@ -130,7 +132,7 @@ def test_memory_for_a_large_image_is_bounded(tmp_path: Path, mode: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PEAK, str(tmp_path / "large.png")], capture_output=True, text=True, check=True, cwd=TOP
     )
-    assert int(done.stdout) * 1024 < 8 * side**2 + 24 * decode.PIXELS_PER_STRIP + 2**25
+    assert 3 * side**2 < int(done.stdout) * 1024 < 8 * side**2 + 24 * decode.PIXELS_PER_STRIP + 2**25
 
 
 @pytest.mark.parametrize("form", ["PNG", "JPEG2000"])

@@ -71,30 +71,34 @@ def test_candidates_are_what_all_vectors_at_once_give(tmp_path: Path) -> None:
 
 
 MEASURED = """
-import resource, sys
+import sys
 from pathlib import Path
 from data.ground_truth import GroundTruth
 from submissions.vectors.concatenated import open_concatenated
 from submissions.ensemble.selection import choose_variant
 from submissions.settings import EnsembleSettings, NormalizationSettings
 from submissions.ensemble.validation import project_validation
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def peak():  # in KiB; ru_maxrss begins with the peak of the process that started this one
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
 training, before = open_concatenated([Path(sys.argv[1]), Path(sys.argv[1])]), peak()
 synthetic = open_concatenated([Path(sys.argv[2]), Path(sys.argv[2])])
 candidates = project_validation(training, training.ids[:100], training.ids[:200], synthetic, 16, 2000, 0)
 truth = GroundTruth(synthetic.ids, frozenset(zip(synthetic.ids, training.ids[:100])))
 choose_variant(candidates, truth, EnsembleSettings(dimensions=[8, 16], eigen_power=[0, -0.5]), NormalizationSettings())
-print((peak() - before) * (1 if sys.platform == "darwin" else 1024))
+print((peak() - before) * 1024)
 """
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the peak from /proc")
 def test_several_candidates_never_hold_the_training_vectors(tmp_path: Path) -> None:
     block = np.random.default_rng(0).standard_normal((10_000, 256)).astype(np.float32)
     write_vectors(tmp_path / "t.h5", ids(200_000), [block] * 20)
     write_vectors(tmp_path / "s.h5", [f"Q{i}" for i in range(100)], [block[:100]])
     command = [sys.executable, "-c", MEASURED, str(tmp_path / "t.h5"), str(tmp_path / "s.h5")]
     done = subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 0.75 * 200_000 * 512 * 4  # blocks and a sample; all at once took more than twice the vectors
+    assert (
+        2**20 < int(done.stdout) < 0.75 * 200_000 * 512 * 4
+    )  # blocks and a sample; all at once took more than twice the vectors
 
 
 def test_real_queries_and_references_cannot_reach_the_choice(tmp_path: Path) -> None:
