@@ -7,6 +7,7 @@ import os
 import runpy
 import signal
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -122,6 +123,27 @@ class ObjectStore:
         for key, content in files.items():
             self.files.pipe_file(f"{name}/{key}", content)
         return f"s3://{name}"
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of an untrained network: 16 dimensions, of pictures of 32 pixels. Tests only read it."""
+    # imported here: most tests do without torch
+    from models.network.checkpoint import save_descriptor
+    from models.network.descriptor import Descriptor
+    from models.network.settings import DescriptorSettings
+
+    path = tmp_path_factory.mktemp("model") / "small.safetensors"
+    save_descriptor(path, Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16)), 32, {})
+    return path
+
+
+@pytest.fixture
+def own_desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The test's folder, in which the desktop's trash and the lock of all plans lie too: tests run side by side."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
 
 
 SMALL_RECIPE = """

@@ -1,9 +1,6 @@
 """The explorer as a person uses it: the script is started, headless Chromium uploads, edits and is sent hostile files."""
 
 import io
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -12,39 +9,24 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.end_to_end.pages import open_watched, run_explore
+
 if TYPE_CHECKING:
     from playwright import sync_api
 
 Scheme = Literal["light", "dark"]
-TOP = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def address(small_run: Path) -> Iterator[str]:
-    command = [sys.executable, str(TOP / "pipeline" / "explore.py"), "--run", str(small_run), "--port", "0"]
-    environment = os.environ | {"PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert "http://127.0.0.1:" in line
-        yield line.split(": ", 1)[1].split()[0]
-        process.terminate()
+    with run_explore("--run", small_run) as served:
+        yield served
 
 
 @pytest.fixture
 def page(browser: "sync_api.Browser", address: str) -> Iterator["sync_api.Page"]:
-    """The opened page; the test fails on any script error, and on any request that leaves the explorer."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    opened = context.new_page()
-    troubles: list[str] = []
-    opened.on("pageerror", lambda error: troubles.append(str(error)))
-    opened.on("dialog", lambda dialog: troubles.append(f"dialog {dialog.message}"))
-    opened.on("request", lambda r: troubles.extend([] if r.url.startswith((address, "data:")) else [f"request to {r.url}"]))
-    opened.goto(address)
-    opened.wait_for_selector("#picks button")
-    yield opened
-    context.close()
-    assert troubles == []
+    with open_watched(browser, address, "#picks button") as opened:
+        yield opened
 
 
 def png(image: Image.Image) -> bytes:

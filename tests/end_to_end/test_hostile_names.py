@@ -10,9 +10,6 @@ import pytest
 from PIL import Image
 
 from data.procedural.pictures import draw_picture
-from models.network.checkpoint import save_descriptor
-from models.network.descriptor import Descriptor
-from models.network.settings import DescriptorSettings
 from pipeline.match import main as match
 from pipeline.steps.compare import compare
 from pipeline.steps.embed import embed_folder
@@ -55,16 +52,9 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("network") / "n.safetensors"
-    save_descriptor(path, Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16)), 32, {})
-    return path
-
-
-@pytest.fixture(scope="module")
-def matched(pictures: Path, network: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def matched(pictures: Path, checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("matched") / "out"
-    arguments = ["--checkpoint", str(network), "--threshold", "-0.0001", "--queries", str(pictures), "--output", str(folder)]
+    arguments = ["--checkpoint", str(checkpoint), "--threshold", "-0.0001", "--queries", str(pictures), "--output", str(folder)]
     assert match([*arguments, "--quiet"]) == 0
     return folder
 
@@ -73,9 +63,9 @@ def files_below(folder: Path) -> set[str]:
     return {str(path) for path in folder.rglob("*")}
 
 
-def test_any_name_is_embedded_and_listed(pictures: Path, network: Path, tmp_path: Path) -> None:
+def test_any_name_is_embedded_and_listed(pictures: Path, checkpoint: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    embed_folder(network, pictures, tmp_path / "out" / "v.h5", workers=0)
+    embed_folder(checkpoint, pictures, tmp_path / "out" / "v.h5", workers=0)
     found = read_vectors(tmp_path / "out" / "v.h5")
     assert len(found) == 2 * len(NAMES) and not found.unreadable.any() and any("\\xe9\\xff" in each for each in found.ids)
     assert files_below(tmp_path) == {str(tmp_path / "out"), str(tmp_path / "out" / "v.h5")}

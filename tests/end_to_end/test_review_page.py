@@ -1,9 +1,6 @@
 """The review page as a person uses it: headless Chromium shows pairs and groups, decides by keys and buttons, and undoes."""
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -12,18 +9,18 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from submissions.copies.facts import picture_facts
-from submissions.copies.plan import plan_group, read_plan, write_plan
+from submissions.copies.plan import read_plan
 from submissions.index.decisions import read_decisions
-from submissions.index.matches import Match, Matches, write_matches_csv
-from submissions.index.store import Content, add_files, digest_of, open_known_store, open_store
+from submissions.index.matches import Match
+from submissions.index.store import open_known_store
 from submissions.verification.geometry import Evidence
+from tests.end_to_end.pages import open_watched, run_explore
+from tests.search_results import write_results
 
 if TYPE_CHECKING:
     from playwright import sync_api
 
 Scheme = Literal["light", "dark"]
-TOP = Path(__file__).parents[2]
 UNNAMED = """[...document.querySelectorAll("button, select, img, a")]
     .filter(each => each.checkVisibility() && !(each.ariaLabel || each.textContent.trim() || each.alt)).length"""
 HOSTILE = "<img src=x onerror=alert(1)>.png"
@@ -56,9 +53,6 @@ def results(tmp_path: Path) -> Path:
         (tmp_path / "album").mkdir(exist_ok=True)
         picture.save(tmp_path / "album" / name)
     large, small, hostile, other = (tmp_path / "album" / name for name in names)
-    digests = {path: digest_of(path) for path in (large, small, hostile, other)}
-    with open_store(folder / "index", "a network", 2) as store:
-        add_files(store, digests, [Content(digest, np.ones(2, np.float32)) for digest in digests.values()])
     evidence = Evidence(40, "", (0.1, 0.1, 0.9, 0.9), (0.0, 0.0, 1.0, 1.0))
     pairs = [
         Match(large, hostile, -0.1, 0.0001, evidence),
@@ -66,39 +60,20 @@ def results(tmp_path: Path) -> Path:
         Match(hostile, small, -0.3, 0.0003),
         Match(other, small, -0.4, 0.0004),
     ]
-    write_matches_csv(folder / "matches.csv", Matches(pairs, -0.5, 4, 4, [], verified=True))
-    facts = [picture_facts(path) for path in (large, small, hostile)]
-    rows = plan_group(1, facts, digests, "largest", [], lambda path: False, lambda one, two: -0.2)
-    write_plan(folder / "plan.csv", rows)
+    write_results(folder, pairs, [[large, small, hostile]])
     return folder
 
 
 @pytest.fixture
 def address(results: Path) -> Iterator[str]:
-    command = [sys.executable, str(TOP / "pipeline" / "explore.py"), "--matches", str(results), "--port", "0"]
-    environment = os.environ | {"PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert "http://127.0.0.1:" in line
-        yield line.split(": ", 1)[1].split()[0]
-        process.terminate()
+    with run_explore("--matches", results) as served:
+        yield served
 
 
 @pytest.fixture
 def page(browser: "sync_api.Browser", address: str) -> Iterator["sync_api.Page"]:
-    """The opened page; the test fails on any script error or dialog, and on any request that leaves the machine's page."""
-    with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
-        opened = context.new_page()
-        troubles: list[str] = []
-        opened.on("pageerror", lambda error: troubles.append(str(error)))
-        opened.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
-        opened.on("dialog", lambda dialog: troubles.append(f"dialog {dialog.message}"))
-        opened.on("request", lambda r: troubles.extend([] if r.url.startswith((address, "data:")) else [f"request to {r.url}"]))
-        opened.goto(address)
-        opened.wait_for_selector("#pair:not([hidden]) #left img")
+    with open_watched(browser, address, "#pair:not([hidden]) #left img", console=True) as opened:
         yield opened
-        assert troubles == []
 
 
 def said(results: Path) -> list[tuple[bool, set[str]]]:

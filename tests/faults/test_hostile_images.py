@@ -26,9 +26,6 @@ from data.errors import ImageError
 from data.formats import readable_formats
 from data.images import find_images
 from data.procedural.pictures import draw_picture
-from models.network.checkpoint import save_descriptor
-from models.network.descriptor import Descriptor
-from models.network.settings import DescriptorSettings
 from pipeline.match import main as match
 from pipeline.steps.embed import embed_folder
 from pipeline.tools.explorer.answers import open_folder_explorer
@@ -302,14 +299,6 @@ def test_a_few_mutated_pictures_of_every_format() -> None:
                 outcomes["refused"] += 1
         assert outcomes["pixels"], ending
     assert sum(outcomes.values()) == 5 * len(valid) and outcomes["refused"] > 10
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of an untrained network: what matters is which bytes come out."""
-    path = tmp_path_factory.mktemp("network") / "small.safetensors"
-    save_descriptor(path, Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16)), 32, {})
-    return path
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,9 @@ from data.errors import UserError
 from data.settings import Settings
 from pipeline.tools.explorer.guard import MAX_CONCURRENT_DECODES, guard
 from pipeline.tools.explorer.pages import add_page, send_picture
-from pipeline.tools.review.results import CHANGED, Results, Word, open_results
+from pipeline.tools.review.decisions import Word
+from pipeline.tools.review.plans import CHANGED
+from pipeline.tools.review.results import Results, open_results
 
 PAGE = Path(__file__).parent / "page"
 LONG_SIDES = {"small": 360, "large": 1400}  # pixels of the longer side

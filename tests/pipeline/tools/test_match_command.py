@@ -34,13 +34,6 @@ from submissions.index.store import digest_of, open_store, stored_files
 RULE = Rule(score=-0.05, tail=None, rate=0.001, most=5)
 
 
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("model") / "small.safetensors"
-    save_descriptor(path, Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16)), 32, {})
-    return path
-
-
 def below(folder: Path) -> list[Path]:
     return discover([folder]).paths
 

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,45 +15,30 @@ from PIL import Image, ImageOps
 
 from data.errors import UserError
 from data.procedural.sample import write_pictures
-from models.network.checkpoint import save_descriptor
-from models.network.descriptor import Descriptor
-from models.network.settings import DescriptorSettings
 from pipeline.match import main
 from pipeline.tools import match_index
 from pipeline.tools.extractor import Extractor
 from submissions.index import codes
 from submissions.index.store import Content
+from tests.folders import read_tree
 
 THRESHOLD = "-0.02"
 
 
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("model") / "small.safetensors"
-    save_descriptor(path, Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16)), 32, {})
-    return path
-
-
 @pytest.fixture
-def album(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def album(own_desk: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """album/a and album/b: six pictures, a smaller copy of the first, the second's very bytes, two blank pictures."""
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # the lock of all plans: tests run side by side
-    pictures = tmp_path / "album" / "a"
+    monkeypatch.chdir(own_desk)
+    pictures = own_desk / "album" / "a"
     list(write_pictures(pictures, "R", 6, seed=1, workers=1))
-    other = tmp_path / "album" / "b"
+    other = own_desk / "album" / "b"
     other.mkdir()
     with Image.open(pictures / "R000000.jpg") as image:
         image.resize((image.width * 3 // 4, image.height * 3 // 4)).save(other / "smaller.png")
     shutil.copy(pictures / "R000001.jpg", other / "same.jpg")
     for name, value in (("white.png", 255), ("white2.png", 254)):
         Image.fromarray(np.full((64, 64, 3), value, np.uint8)).save(other / name)
-    return tmp_path / "album"
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return own_desk / "album"
 
 
 def run_match(checkpoint: Path, *arguments: object) -> int:
@@ -67,7 +51,7 @@ def groups_of(folder: Path = Path("matches")) -> list[set[str]]:
 
 
 def test_groups_and_the_plan_say_what_to_keep_and_why(album: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = files(album)
+    before = read_tree(album)
     assert run_match(checkpoint, "--queries", "album") == 0
     found = groups_of()
     assert {"R000001.jpg", "same.jpg"} in found
@@ -80,23 +64,23 @@ def test_groups_and_the_plan_say_what_to_keep_and_why(album: Path, checkpoint: P
     assert "nothing has been touched" in printed and "pictures that show nothing, kept apart: 2" in printed
     page = Path("matches/gallery/index.html").read_text()
     assert "Group 1:" in page and "smaller.png" in page and "Pictures that show nothing" in page
-    assert files(album) == before
+    assert read_tree(album) == before
 
 
 @pytest.mark.parametrize("way", ["move", "hardlink", "symlink", "delete-to-trash"])
 def test_a_plan_is_applied_and_undone_by_the_command(album: Path, checkpoint: Path, way: str) -> None:
-    before = files(album)
+    before = read_tree(album)
     run_match(checkpoint, "--queries", "album")
     removed = pd.read_csv("matches/plan.csv").query("action == 'remove'")["file"].tolist()
     assert main(["--apply", way]) == 0
     for name in removed:
         gone = not os.path.lexists(name)
         assert gone == (way in ("move", "delete-to-trash"))
-    assert main(["--undo"]) == 0 and files(album) == before
+    assert main(["--undo"]) == 0 and read_tree(album) == before
 
 
 def test_protected_folders_are_kept_and_stay(album: Path, checkpoint: Path) -> None:
-    before = files(album / "b")
+    before = read_tree(album / "b")
     run_match(checkpoint, "--queries", "album/a", "--protect", "album/b")
     plan = pd.read_csv("matches/plan.csv")
     below_b = plan[plan["file"].str.contains("/album/b/")]
@@ -105,7 +89,7 @@ def test_protected_folders_are_kept_and_stay(album: Path, checkpoint: Path) -> N
     Path("matches/plan.csv").write_text(changed)
     with pytest.raises(UserError):
         main(["--apply", "move"])
-    assert files(album / "b") == before
+    assert read_tree(album / "b") == before
 
 
 def test_which_file_is_kept_follows_the_rule(album: Path, checkpoint: Path) -> None:
@@ -264,7 +248,7 @@ def test_wrong_decisions_and_sets_are_refused(album: Path, arguments: list[str],
 
 
 def test_leakage_between_sets_and_similar_folders(album: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = files(album)
+    before = read_tree(album)
     run_match(checkpoint, "--leakage", "album/a", "album/b")
     table = pd.read_csv("matches/leakage.csv")
     across = table[table["first"] != table["second"]].iloc[0]
@@ -274,7 +258,7 @@ def test_leakage_between_sets_and_similar_folders(album: Path, checkpoint: Path,
     assert len(Path("matches/clean-1-b.txt").read_text().splitlines()) == 4
     printed = capsys.readouterr().out
     assert "folders that hold the same pictures" in printed and "33%" in printed
-    assert len(pd.read_csv("matches/folders.csv")) == 1 and files(album) == before
+    assert len(pd.read_csv("matches/folders.csv")) == 1 and read_tree(album) == before
     page = Path("matches/leakage/index.html").read_text()
     assert "the worst pairs across sets: matches/leakage/index.html" in printed and page.count('class="pair"') == 2
     assert "same.jpg" in page and "smaller.png" in page and "white" not in page

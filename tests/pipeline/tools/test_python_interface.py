@@ -7,20 +7,15 @@ from pathlib import Path
 import pytest
 
 from data.procedural.sample import write_pictures
-from models.network.checkpoint import save_descriptor
-from models.network.descriptor import Descriptor
-from models.network.settings import DescriptorSettings
 
 DOCS = Path(__file__).parents[3] / "docs" / "matching.md"
 
 
 def test_the_example_finds_copies_and_groups(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    save_descriptor(
-        Path("network.safetensors"), Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16)), 32, {}
-    )
+    shutil.copy(checkpoint, "network.safetensors")
     list(write_pictures(Path("pictures"), "R", 4, seed=1, workers=1))
     Path("queries").mkdir()
     shutil.copy("pictures/R000002.jpg", "queries/copy.jpg")

@@ -4,7 +4,6 @@ import csv
 import io
 import os
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,13 @@ from pipeline.match import main
 from pipeline.tools.match_results import PLAN, SEARCH, SearchNotes, hold_results_folder, read_notes, write_notes
 from pipeline.tools.review.app import Review, make_review_app
 from pipeline.tools.review.results import open_results
-from submissions.copies.facts import picture_facts
-from submissions.copies.plan import plan_group, read_plan, write_plan
+from submissions.copies.plan import read_plan
 from submissions.index.decisions import read_decisions
-from submissions.index.matches import Match, Matches, read_matches_csv, write_matches_csv
-from submissions.index.store import Content, add_files, digest_of, open_known_store, open_store
+from submissions.index.matches import Match, read_matches_csv
+from submissions.index.store import open_known_store
 from submissions.verification.geometry import Evidence
+from tests.folders import read_tree
+from tests.search_results import write_results
 
 ODD = os.fsdecode(b"caf\xe9.png")
 
@@ -36,23 +36,18 @@ def write_picture(path: Path, number: int, side: int) -> Path:
 
 
 @pytest.fixture
-def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def results(own_desk: Path) -> Path:
     """album/: a large picture with two smaller copies and a third that matches one copy only; another pair beside them."""
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # the lock of all plans: tests run side by side
-    album = tmp_path / "album"
+    album = own_desk / "album"
     names = [("large.png", 0, 240), ("small.png", 0, 120), (ODD, 0, 90), ("half.png", 1, 120), ("x.png", 2, 60), ("y.png", 3, 90)]
     large, small, odd, half, x, y = (write_picture(album / name, number, side) for name, number, side in names)
-    write_search(tmp_path / "matches", [large, small, odd, half, x, y])
-    return tmp_path / "matches"
+    write_search(own_desk / "matches", [large, small, odd, half, x, y])
+    return own_desk / "matches"
 
 
 def write_search(folder: Path, paths: list[Path]) -> None:
     """As a search of match.py writes its results."""
     large, small, odd, half, x, y = paths
-    digests = {path: digest_of(path) for path in paths}
-    with open_store(folder / "index", "a network", 2) as store:
-        add_files(store, digests, [Content(digest, np.ones(2, np.float32)) for digest in digests.values()])
     evidence = Evidence(23, "mirrored", (0.0, 0.25, 0.5, 1.0), (0.1, 0.1, 0.9, 0.9))
     pairs = [
         Match(large, small, -0.01, 0.0, evidence),
@@ -60,32 +55,13 @@ def write_search(folder: Path, paths: list[Path]) -> None:
         Match(half, small, -0.3, 0.0005),
         Match(y, x, -0.4, None),
     ]
-    write_matches_csv(folder / "matches.csv", Matches(pairs, -0.5, 6, 6, [], verified=True))
-    scores = {frozenset((pair.query, pair.reference)): pair.score for pair in pairs}
-    rows = [
-        row
-        for number, members in enumerate(([large, small, odd, half], [x, y]), 1)
-        for row in plan_group(
-            number,
-            [picture_facts(path) for path in members],
-            digests,
-            "largest",
-            [],
-            lambda path: False,
-            lambda one, other: scores.get(frozenset((one, other))),
-        )
-    ]
-    write_plan(folder / PLAN, rows)
+    write_results(folder, pairs, [[large, small, odd, half], [x, y]])
     write_notes(folder, SearchNotes(threshold=-0.5))
 
 
 @pytest.fixture
 def client(results: Path) -> TestClient:
     return TestClient(make_review_app(Review(results, None)), base_url="http://127.0.0.1")
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def overview(client: TestClient) -> Any:
@@ -116,7 +92,7 @@ def decided(results: Path) -> list[tuple[bool, set[str]]]:
 
 
 def test_the_page_is_shown_what_the_search_found(client: TestClient, results: Path) -> None:
-    before = files(results.parent / "album")
+    before = read_tree(results.parent / "album")
     shown, at = overview(client), numbers(results)
     assert [tuple(pair) for pair in shown["pairs"]] == [
         (at["large.png"], at["small.png"], None),
@@ -137,7 +113,7 @@ def test_the_page_is_shown_what_the_search_found(client: TestClient, results: Pa
         assert answer.headers["content-type"] == "image/jpeg" and Image.open(io.BytesIO(answer.content)).width == width
     for page in ("/", "/style.css", "/page/review.js", "/page/review.css"):
         assert client.get(page).status_code == 200
-    assert files(results.parent / "album") == before
+    assert read_tree(results.parent / "album") == before
 
 
 def test_decisions_reach_the_index_and_the_plan_and_are_taken_back(client: TestClient, results: Path) -> None:
@@ -189,10 +165,10 @@ def test_another_file_is_kept_and_the_plan_is_carried_out(client: TestClient, re
         "x.png": "remove",
         "y.png": "keep",
     }
-    before = files(results.parent / "album")
+    before = read_tree(results.parent / "album")
     assert main(["--apply", "delete-to-trash", "--output", str(results)]) == 0
-    assert set(files(results.parent / "album")) == {"small.png", "y.png", ODD}
-    assert main(["--undo", "--output", str(results)]) == 0 and files(results.parent / "album") == before
+    assert set(read_tree(results.parent / "album")) == {"small.png", "y.png", ODD}
+    assert main(["--undo", "--output", str(results)]) == 0 and read_tree(results.parent / "album") == before
     assert client.post("/api/kept", json=question | {"file": at["large.png"]}).status_code == 200
     assert {name: action for name, (action, _) in planned(results).items()} == {
         row["file"].rsplit("/", 1)[1]: row["action"] for row in csv.DictReader(io.StringIO(os.fsdecode(plan)))
@@ -203,8 +179,8 @@ def test_what_is_called_no_copy_is_never_removed_by_an_older_plan(results: Path)
     album = results.parent / "album"
     main([str(album / "small.png"), str(album / "large.png"), "--decide", "not-a-copy", "--output", str(results)])
     assert main(["--apply", "delete-to-trash", "--output", str(results)]) == 1
-    assert set(files(album)) == {"large.png", "small.png", "half.png", "y.png"}
-    assert main(["--undo", "--output", str(results)]) == 0 and len(files(album)) == 6
+    assert set(read_tree(album)) == {"large.png", "small.png", "half.png", "y.png"}
+    assert main(["--undo", "--output", str(results)]) == 0 and len(read_tree(album)) == 6
 
 
 def test_lines_that_a_person_edited_stay_when_others_are_decided(client: TestClient, results: Path) -> None:
@@ -305,7 +281,7 @@ def test_results_that_cannot_be_reviewed_are_refused(results: Path) -> None:
     with pytest.raises(UserError, match=r"does not hold the values that match\.py writes"):
         open_results(results)
     (results / SEARCH).unlink()
-    assert read_notes(results) == SearchNotes() and open_results(results).rows  # written before there were notes
+    assert read_notes(results) == SearchNotes() and open_results(results).plan.groups  # written before there were notes
     (results / "matches.csv").write_text("a,b\n1,2\n")
     with pytest.raises(UserError, match=r"matches\.csv is not as match\.py writes it"):
         open_results(results)

@@ -16,9 +16,6 @@ from PIL import Image
 from data.discovery import discover
 from data.errors import UserError
 from data.procedural.sample import write_pictures
-from models.network.checkpoint import save_descriptor
-from models.network.descriptor import Descriptor
-from models.network.settings import DescriptorSettings
 from pipeline.explore import check, make_parser
 from pipeline.tools.explorer.answers import open_index_explorer
 from pipeline.tools.explorer.app import make_app
@@ -32,10 +29,8 @@ BYTES = {"content-type": "application/octet-stream"}
 
 
 @pytest.fixture(scope="module")
-def extractor(tmp_path_factory: pytest.TempPathFactory) -> Extractor:
-    path = tmp_path_factory.mktemp("model") / "small.safetensors"
-    save_descriptor(path, Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16)), 32, {})
-    return checkpoint_extractor(path)
+def extractor(checkpoint: Path) -> Extractor:
+    return checkpoint_extractor(checkpoint)
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from submissions.copies import acting, relocation
 from submissions.copies.acting import apply_plan, finish, undo
 from submissions.copies.journal import Journal, Way
 from submissions.copies.plan import PlanRow, read_plan, write_plan
+from tests.folders import read_tree
 
 WAYS: list[Way] = ["move", "hardlink", "symlink", "delete-to-trash"]
 
@@ -27,17 +28,6 @@ class Killed(BaseException):
 
 def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
-
-
-def tree(folder: Path) -> dict[str, tuple[str, bytes]]:
-    """Every file below the folder: what it is and holds."""
-    return {
-        str(path.relative_to(folder)): ("link", os.fsencode(path.readlink()))
-        if path.is_symlink()
-        else ("file", path.read_bytes())
-        for path in folder.rglob("*")
-        if path.is_symlink() or path.is_file()
-    }
 
 
 def contents(folder: Path) -> Counter[bytes]:
@@ -86,14 +76,14 @@ def undone(album: Path) -> acting.Outcome:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_plan_is_carried_out_and_undone(album: Path, way: Way) -> None:
-    before, all_contents = tree(album), contents(album.parent)
+    before, all_contents = read_tree(album), contents(album.parent)
     rows = plan_of(album)
     outcome = apply(album, rows, way)
     assert len(outcome.done) == 4 and not outcome.left
     assert contents(album.parent) == all_contents
     for row in rows:
         if row.action == "keep":
-            assert row.file.read_bytes() == before[str(row.file.relative_to(album))][1]
+            assert row.file.read_bytes() == before[str(row.file.relative_to(album))]
         elif way in ("move", "delete-to-trash"):
             assert not os.path.lexists(row.file)
         else:
@@ -103,7 +93,7 @@ def test_a_plan_is_carried_out_and_undone(album: Path, way: Way) -> None:
     again = apply(album, rows, way)
     assert not again.done and not again.left
     outcome = undone(album)
-    assert len(outcome.done) == 4 and not outcome.left and tree(album) == before
+    assert len(outcome.done) == 4 and not outcome.left and read_tree(album) == before
     assert not list((album.parent / "data").rglob("*.trashinfo")) and contents(album.parent) == all_contents
     assert undone(album).done == []
     assert len(apply(album, rows, way).done) == 4
@@ -142,7 +132,7 @@ def test_killed_at_any_moment_it_goes_on_or_back(
 ) -> None:
     if across_disks and way == "hardlink":
         pytest.skip("a hard link cannot cross disks")
-    before, all_contents, rows = tree(album), contents(album.parent), plan_of(album)
+    before, all_contents, rows = read_tree(album), contents(album.parent), plan_of(album)
     if across_disks:
         monkeypatch.setattr(relocation, "_link_or_copy", only_copies(relocation._link_or_copy))
     at = 0
@@ -160,7 +150,7 @@ def test_killed_at_any_moment_it_goes_on_or_back(
             apply(album, rows, way)
             assert all(not os.path.lexists(row.file) or row.file.samefile(row.kept) for row in rows if row.action == "remove")
         undone(album)
-        assert tree(album) == before and contents(album.parent) == all_contents, f"killed at change {at}"
+        assert read_tree(album) == before and contents(album.parent) == all_contents, f"killed at change {at}"
         for child in (album.parent / "journal.jsonl", album.parent / "data", album.parent / "moved"):
             shutil.rmtree(child) if child.is_dir() else child.unlink(missing_ok=True)
     assert at > 10
@@ -185,7 +175,7 @@ def only_copies(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def test_killed_while_undoing_it_can_be_undone_again(album: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before, rows = tree(album), plan_of(album)
+    before, rows = read_tree(album), plan_of(album)
     for way in WAYS:
         for at in range(1, 12):
             apply(album, rows, way)
@@ -194,7 +184,7 @@ def test_killed_while_undoing_it_can_be_undone_again(album: Path, monkeypatch: p
                 with pytest.raises(Killed):
                     undone(album)
             undone(album)
-            assert tree(album) == before, f"{way}, killed at change {at}"
+            assert read_tree(album) == before, f"{way}, killed at change {at}"
 
 
 def test_what_changed_since_the_plan_is_left_alone(album: Path) -> None:
@@ -202,10 +192,10 @@ def test_what_changed_since_the_plan_is_left_alone(album: Path) -> None:
     (album / "1" / "copy.jpg").write_bytes(b"edited meanwhile")
     (album / "1" / "small.jpg").unlink()
     (album / "2" / "keep.jpg").write_bytes(b"another picture")
-    before = tree(album)
+    before = read_tree(album)
     outcome = apply(album, rows, "delete-to-trash")
     reasons = [reason for _, reason in outcome.left]
-    assert not outcome.done and tree(album) == before
+    assert not outcome.done and read_tree(album) == before
     assert reasons[0] == "changed since the plan was made" and reasons[1] == "gone since the plan was made"
     assert all("has changed since" in reason for reason in reasons[2:])
 
@@ -217,9 +207,9 @@ def test_the_kept_file_must_be_there_and_be_another_file(album: Path) -> None:
     (album / "1" / "small.jpg").unlink()
     (album / "1" / "small.jpg").symlink_to("keep.jpg")
     (album / "2" / "keep.jpg").unlink()
-    before = tree(album)
+    before = read_tree(album)
     outcome = apply(album, rows, "move")
-    assert not outcome.done and tree(album) == before
+    assert not outcome.done and read_tree(album) == before
     assert [reason.split(",")[0] for _, reason in outcome.left] == [
         "the same file on the disk as the kept one",
         "a link",
@@ -229,15 +219,15 @@ def test_the_kept_file_must_be_there_and_be_another_file(album: Path) -> None:
 
 
 def test_protected_files_are_never_touched(album: Path) -> None:
-    before = tree(album)
+    before = read_tree(album)
     outcome = apply(album, plan_of(album), "delete-to-trash", is_protected=lambda path: (album / "1") in path.parents)
     assert len(outcome.done) == 2 and [reason for _, reason in outcome.left] == ["protected"] * 2
-    assert {name: value for name, value in before.items() if name.startswith("1/")}.items() <= tree(album).items()
+    assert {name: value for name, value in before.items() if name.startswith("1/")}.items() <= read_tree(album).items()
 
 
 @pytest.mark.parametrize("way", ["move", "delete-to-trash"])
 def test_a_full_disk_loses_nothing(album: Path, way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
-    before, all_contents, rows = tree(album), contents(album.parent), plan_of(album)
+    before, all_contents, rows = read_tree(album), contents(album.parent), plan_of(album)
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -247,15 +237,15 @@ def test_a_full_disk_loses_nothing(album: Path, way: Way, monkeypatch: pytest.Mo
         patched.setattr(shutil, "copyfileobj", full)
         with pytest.raises(UserError, match="disk is full"):
             apply(album, rows, way)
-    assert tree(album) == before and contents(album.parent) == all_contents and not list(album.parent.rglob("*.part"))
+    assert read_tree(album) == before and contents(album.parent) == all_contents and not list(album.parent.rglob("*.part"))
     assert len(apply(album, rows, way).done) == 4
     undone(album)
-    assert tree(album) == before
+    assert read_tree(album) == before
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_without_the_right_to_delete_everything_stays(album: Path, way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
-    before, unlink = tree(album), Path.unlink
+    before, unlink = read_tree(album), Path.unlink
 
     def denied(path: Path, missing_ok: bool = False) -> None:
         if path.name == "copy.jpg" and path.parent.parent == album:
@@ -268,7 +258,7 @@ def test_without_the_right_to_delete_everything_stays(album: Path, way: Way, mon
     assert [path.name for path in outcome.done] == ["small.jpg"] * 2
     assert [reason for _, reason in outcome.left] == ["no right to remove it from its folder (Permission denied)"] * 2
     undone(album)
-    assert tree(album) == before and len(list(album.parent.rglob("copy*.jpg"))) == 2
+    assert read_tree(album) == before and len(list(album.parent.rglob("copy*.jpg"))) == 2
 
 
 def test_moving_overwrites_nothing(album: Path) -> None:
@@ -300,10 +290,10 @@ def test_names_that_are_no_text_survive_plan_journal_and_undo(album: Path) -> No
         rows.append(PlanRow(1, "remove", path, kept, "a copy", -0.25, None, False, digest(path.read_bytes())))
     write_plan(album.parent / "plan.csv", rows)
     assert read_plan(album.parent / "plan.csv") == rows
-    before = tree(album)
+    before = read_tree(album)
     assert len(apply(album, read_plan(album.parent / "plan.csv"), "delete-to-trash").done) == 6
     undone(album)
-    assert tree(album) == before
+    assert read_tree(album) == before
 
 
 def test_a_journal_cut_short_by_a_kill_is_gone_on_with(album: Path) -> None:

@@ -1,0 +1,13 @@
+"""What a folder holds, to be compared before and after."""
+
+import os
+from pathlib import Path
+
+
+def read_tree(folder: Path) -> dict[str, bytes]:
+    """Return every file and link below a folder by its relative path: a file's bytes, and "-> " with where a link leads."""
+    return {
+        str(path.relative_to(folder)): b"-> " + os.fsencode(path.readlink()) if path.is_symlink() else path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_symlink() or path.is_file()
+    }

@@ -1,0 +1,37 @@
+"""A folder of results as a search of match.py writes it, without a network."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from submissions.copies.facts import picture_facts
+from submissions.copies.plan import plan_group, write_plan
+from submissions.index.matches import Match, Matches, write_matches_csv
+from submissions.index.store import Content, add_files, digest_of, open_store
+
+
+def write_results(folder: Path, pairs: Sequence[Match], groups: Sequence[Sequence[Path]]) -> None:
+    """Write an index of the pictures, the pairs, and a plan that keeps the largest picture of each group.
+
+    Args:
+        folder: The folder of the results.
+        pairs: The pairs, best first.
+        groups: The pictures of each group; of those that are no pair, nothing is planned.
+    """
+    pictures = sorted({path for pair in pairs for path in (pair.query, pair.reference)})
+    digests = {path: digest_of(path) for path in pictures}
+    with open_store(folder / "index", "a network", 2) as store:
+        add_files(store, digests, [Content(digest, np.ones(2, np.float32)) for digest in digests.values()])
+    write_matches_csv(folder / "matches.csv", Matches(list(pairs), -0.5, len(pictures), len(pictures), [], verified=True))
+    scores = {frozenset((pair.query, pair.reference)): pair.score for pair in pairs}
+
+    def score(one: Path, other: Path) -> float | None:
+        return scores.get(frozenset((one, other)))
+
+    rows = [
+        row
+        for number, group in enumerate(groups, 1)
+        for row in plan_group(number, [picture_facts(path) for path in group], digests, "largest", [], lambda path: False, score)
+    ]
+    write_plan(folder / "plan.csv", rows)
