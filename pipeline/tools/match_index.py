@@ -44,6 +44,11 @@ class Added:
 def add_pictures(store: Store, extractor: Extractor, paths: Sequence[Path]) -> Added:
     """Add pictures as references; only contents that are new to the index are embedded.
 
+    Args:
+        store: The open index.
+        extractor: The network that the index was made with.
+        paths: The pictures.
+
     Raises:
         UserError: when the index is damaged or cannot be written.
     """
@@ -76,6 +81,11 @@ def forget_missing(store: Store, paths: Iterable[Path]) -> None:
 
 def embed_queries(store: Store, extractor: Extractor, paths: Sequence[Path]) -> dict[Path, bytes]:
     """Embed the queries whose contents the index knows neither as references nor from an earlier search.
+
+    Args:
+        store: The open index.
+        extractor: The network that the index was made with.
+        paths: The queries.
 
     Returns:
         The SHA-256 of every query that can be opened, by path.

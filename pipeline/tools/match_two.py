@@ -77,7 +77,14 @@ def compare(model: Model, rule: Rule, first: Path, second: Path, verified: bool 
 
 
 def report(verdict: Verdict, first: Path, second: Path, output: Output) -> int:
-    """Print the verdict and return the exit code: 0 for copies, 1 otherwise."""
+    """Print the verdict and return the exit code: 0 for copies, 1 otherwise.
+
+    Args:
+        verdict: The verdict.
+        first: One picture.
+        second: The other.
+        output: Where it is printed.
+    """
     word = "copy" if verdict.copy else "no copy"
     output.record(
         "verdict",

@@ -18,7 +18,8 @@ from submissions.index.matches import Match
 
 PairScorer = Callable[[Sequence[tuple[bytes, bytes]]], NDArray[np.float64]]
 GROUP_COLUMNS = [
-    *("group", "file", "suggestion", "reason", "score", "width", "height", "bytes", "format", "taken", "sharpness"),
+    *("group", "file", "suggestion", "reason", "score", "width", "height", "bytes", "format", "taken"),
+    *("exif_entries", "sharpness"),
     *("weakest_score", "weakest_first", "weakest_second"),
 ]
 
@@ -170,6 +171,11 @@ def group_files(
 def write_groups_csv(path: Path, groups: Sequence[FileGroup], rows: Iterable[PlanRow]) -> None:
     """Write every group as CSV: its files, the suggestion for each, and the group's weakest link.
 
+    Args:
+        path: The file to write.
+        groups: The groups.
+        rows: The plan for their files; each row names its group by its number, from 1.
+
     Raises:
         UserError: when the disk is full.
     """
@@ -206,5 +212,5 @@ def write_hubs_csv(path: Path, hubs: Iterable[FileHub]) -> None:
 
 def _format_facts(facts: Facts | None) -> list[object]:
     if facts is None:
-        return [""] * 6
-    return [facts.width, facts.height, facts.size, facts.form, facts.taken, f"{facts.sharpness:.1f}"]
+        return [""] * 7
+    return [facts.width, facts.height, facts.size, facts.form, facts.taken, facts.tags, f"{facts.sharpness:.1f}"]

@@ -63,7 +63,19 @@ class Journal:
             ) from error
 
     def begin(self, way: Way, file: Path, place: Path, kept: Path, sha256: str, note: Path | None = None) -> Step:
-        """Record a step before it is done, and return it."""
+        """Record a step before it is done, and return it.
+
+        Args:
+            way: What will be done to the file.
+            file: Its old path.
+            place: Its new path.
+            kept: The file that is kept instead.
+            sha256: Hexadecimal SHA-256 of the file's bytes.
+            note: Path of the .trashinfo note with its old path; None for none.
+
+        Raises:
+            UserError: The disk is full.
+        """
         number = max(self.steps, default=0) + 1
         step = Step(number, way, os.fspath(file), os.fspath(place), os.fspath(kept), sha256, os.fspath(note or ""))
         self.steps[number] = step
@@ -72,7 +84,16 @@ class Journal:
         return step
 
     def end(self, step: Step, state: State, reason: str = "") -> None:
-        """Record how a step ended."""
+        """Record how a step ended.
+
+        Args:
+            step: The step.
+            state: "done", "left" (nothing was done) or "undone".
+            reason: Why the file was left alone; empty for none.
+
+        Raises:
+            UserError: The disk is full.
+        """
         self._write({"state": state, "number": step.number} | ({"reason": reason} if reason else {}))
         self.states[step.number] = state
 

@@ -18,7 +18,7 @@ Action = Literal["keep", "remove", "leave"]
 PairScore = Callable[[Path, Path], float | None]
 COLUMNS = [
     *("group", "action", "file", "kept", "reason", "score", "width", "height", "bytes", "format"),
-    *("taken", "modified_ns", "sharpness", "protected", "sha256"),
+    *("taken", "exif_entries", "modified_ns", "sharpness", "protected", "sha256"),
 ]
 
 
@@ -134,9 +134,12 @@ def write_plan(path: Path, rows: Iterable[PlanRow]) -> None:
         for row in rows:
             facts = row.facts
             shown = (
-                [facts.width, facts.height, facts.size, facts.form, facts.taken, facts.modified, f"{facts.sharpness:.1f}"]
+                [
+                    *(facts.width, facts.height, facts.size, facts.form, facts.taken, facts.tags, facts.modified),
+                    f"{facts.sharpness:.1f}",
+                ]
                 if facts
-                else [""] * 7
+                else [""] * 8
             )
             score = "" if row.score is None else f"{row.score:.6g}"
             protected = "yes" if row.protected else ""
@@ -200,12 +203,13 @@ def _parse_facts(file: Path, line: dict[str, str]) -> Facts | None:
     try:
         numbers = [int(line.get(name) or "") for name in ("width", "height", "bytes", "modified_ns")]
         sharpness = float(line.get("sharpness") or "")
+        tags = int(line.get("exif_entries") or 0)  # plans made before say nothing of them
     except ValueError:
         return None
     width, height, size, modified = numbers
     archived = not is_there(file) and find_archive(file) is not None
     taken, form = line.get("taken") or "", line.get("format") or ""
-    return Facts(file, width, height, size, modified, taken, 0, form, sharpness, False, is_link(file), archived)
+    return Facts(file, width, height, size, modified, taken, tags, form, sharpness, False, is_link(file), archived)
 
 
 def _check_rows(path: Path, rows: list[PlanRow]) -> None:

@@ -108,7 +108,8 @@ def _facts(row: PlanRow) -> str:
     if facts is None:
         return row.reason
     size = f"{facts.width} × {facts.height}, {facts.size / 1000:,.0f} kB {facts.form}, sharpness {facts.sharpness:.0f}"
-    return f"{size}{', taken ' + facts.taken if facts.taken else ''}; {row.reason}"
+    exif = f", {facts.tags} EXIF entries" if facts.tags else ", no EXIF"
+    return f"{size}{exif}{', taken ' + facts.taken if facts.taken else ''}; {row.reason}"
 
 
 def _make_thumbnails(folder: Path, paths: Collection[Path]) -> Thumbnails:

@@ -32,7 +32,17 @@ class SearchBackend(Protocol):
     def nearest(
         self, queries: NDArray[np.float32], references: NDArray[np.float32], count: int, metric: Metric
     ) -> tuple[NDArray[np.float32], Rows] | None:
-        """Find each query's nearest references; arguments and result as in `find_nearest`."""
+        """Find each query's nearest references.
+
+        Args:
+            queries: float32 [n, d].
+            references: float32 [m, d].
+            count: Number of neighbours k, 1…m.
+            metric: "cosine" or "distance", as in `find_nearest`.
+
+        Returns:
+            As `find_nearest`; None if the memory does not suffice.
+        """
 
 
 _handed_in: list[SearchBackend] = []
@@ -49,7 +59,16 @@ def use_backend(backend: SearchBackend) -> Iterator[None]:
 
 
 def find_candidates(queries: NDArray[np.float32], references: NDArray[np.float32], count: int) -> tuple[Rows, Rows] | None:
-    """Return `SearchBackend.candidates` of the backend in use; None without a backend, or if its memory does not suffice."""
+    """Find all pairs that may be among the nearest, with the backend in use.
+
+    Args:
+        queries: float32 [n, d].
+        references: float32 [m, d].
+        count: Number of nearest pairs, 1 … n · m.
+
+    Returns:
+        As `SearchBackend.candidates`; None without a backend, or if its memory does not suffice.
+    """
     return _handed_in[-1].candidates(queries, references, count) if _handed_in else None
 
 

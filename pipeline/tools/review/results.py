@@ -246,6 +246,7 @@ class Results:
             "bytes": facts.size,
             "format": facts.form,
             "taken": facts.taken,
+            "exif_entries": facts.tags,
             "modified": str(stamp) if facts.modified else "",
             "sharpness": facts.sharpness,
         }

@@ -7,6 +7,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from data.errors import UserError
 from submissions.copies import acting, relocation
 from submissions.copies.acting import apply_plan, finish, undo
+from submissions.copies.facts import Facts
 from submissions.copies.journal import Journal, Way
 from submissions.copies.plan import PlanRow, read_plan, write_plan
 from tests.folders import read_tree
@@ -279,6 +281,21 @@ def test_undo_leaves_alone_what_has_changed_meanwhile(album: Path) -> None:
     outcome = undone(album)
     assert len(outcome.done) == 2 and len(outcome.left) == 2
     assert (album / "1" / "copy.jpg").read_bytes() == b"a new picture" and moved.read_bytes() == b"edited in the trash"
+
+
+def test_facts_survive_the_plan_and_older_plans_are_read(album: Path) -> None:
+    rows, path = [replace(row, facts=facts_of(row.file)) for row in plan_of(album)], album.parent / "plan.csv"
+    write_plan(path, rows)
+    assert read_plan(path) == rows
+    older = "\n".join(",".join(cells[:11] + cells[12:]) for cells in (line.split(",") for line in path.read_text().splitlines()))
+    path.write_text(older)
+    assert "exif_entries" not in older and [row.facts for row in read_plan(path)] == [
+        replace(row.facts, tags=0) for row in rows if row.facts is not None
+    ]
+
+
+def facts_of(file: Path) -> Facts:
+    return Facts(file, 40, 30, 1000, 10**18, "2020-01-02 03:04:05", 12, "JPEG", 7.5, False, False, False)
 
 
 def test_names_that_are_no_text_survive_plan_journal_and_undo(album: Path) -> None:
