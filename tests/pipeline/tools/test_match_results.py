@@ -7,6 +7,7 @@ import subprocess
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -16,8 +17,9 @@ from PIL import Image, ImageOps
 from data.errors import UserError
 from data.procedural.sample import write_pictures
 from pipeline.match import main
-from pipeline.tools import match_index
+from pipeline.tools import match_groups, match_index
 from pipeline.tools.extractor import Extractor
+from submissions.copies.grouped import FileGroups, group_files
 from submissions.index import codes
 from submissions.index.store import Content
 from tests.folders import read_tree
@@ -293,12 +295,33 @@ def test_queries_are_embedded_once(album: Path, checkpoint: Path, monkeypatch: p
         (["--apply", "move"], "there is no plan"),
         (["a.jpg", "b.jpg", "--queries", "album"], "compared without --queries"),
         (["--queries", "album", "--group-size", "1"], "at least 2"),
+        (["--queries", "album", "--hub-matches", "1"], "at least 2"),
         (["--queries", "@none.txt"], "cannot be read"),
     ],
 )
 def test_wrong_options_are_refused(album: Path, arguments: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message):
         main(arguments)
+
+
+def test_without_a_journal_there_is_nothing_to_undo(album: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--undo", "--output", "mistyped"]) == 0 and not Path("mistyped").exists()
+    assert "nothing to undo: mistyped/journal.jsonl does not exist" in capsys.readouterr().out
+
+
+def test_from_how_many_matches_a_picture_is_a_hub_is_an_option(
+    album: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, original = list[int](), cast("Callable[..., FileGroups]", group_files)
+
+    def noted(*arguments: Any, least_of_hub: int, **options: Any) -> FileGroups:
+        asked.append(least_of_hub)
+        return original(*arguments, least_of_hub=least_of_hub, **options)
+
+    monkeypatch.setattr(match_groups, "group_files", noted)
+    run_match(checkpoint, "--queries", "album", "--hub-matches", "7")
+    run_match(checkpoint, "--queries", "album")
+    assert asked == [7, 50]
 
 
 def test_a_large_index_says_that_its_search_is_approximate_and_finds_the_same(
