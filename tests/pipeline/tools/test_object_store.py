@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from data.cache import cache_images
 from data.errors import StorageError, UserError
-from data.images import find_images
+from data.images import ImageSet, find_images
 from data.procedural.sample import write_pictures
 from data.remote import as_path
 from models.network.checkpoint import save_descriptor
@@ -18,8 +19,10 @@ from models.network.descriptor import Descriptor
 from models.network.settings import DescriptorSettings
 from models.settings import EmbeddingSettings
 from pipeline.match import main
+from pipeline.run.manifest import describe_state
+from pipeline.run.run import open_existing_run, open_run
 from pipeline.steps.embed import embed_to_file
-from submissions.vectors.files import read_vectors
+from submissions.vectors.files import read_vectors, write_vectors
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +104,40 @@ def test_shards_that_cannot_be_asked_for_are_not_taken_for_broken(
     forget_connections()
     with pytest.raises(StorageError, match=r"s3://unasked/.* the store cannot be reached"):
         embed_to_file(checkpoint, images, EmbeddingSettings(workers=0), as_path("s3://unasked/v.h5"))
+
+
+def test_a_network_that_goes_while_vectors_are_read_is_no_damaged_file(
+    object_store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    object_store.make_bucket("read", {})
+    path = as_path("s3://read/v.h5")
+    write_vectors(path, ["a", "b"], [np.ones((2, 4), np.float32)])
+    assert read_vectors(path).ids == ["a", "b"]
+
+    def fail(*_: Any) -> bytes:
+        raise ConnectionError("broken pipe")
+
+    monkeypatch.setattr("s3fs.S3File._fetch_range", fail)
+    with pytest.raises(StorageError, match=r"s3://read/v.h5 cannot be read: the store cannot be reached.*broken pipe"):
+        read_vectors(path)
+    path.unlink()
+    with pytest.raises(UserError, match=r"s3://read/v.h5: no such file"):
+        read_vectors(path)
+
+
+def test_a_run_remembers_its_data_set_on_a_store(object_store: Any, pictures: Path, tmp_path: Path) -> None:
+    url = upload(object_store, "isc", pictures).removesuffix("/in")
+    for part in ("training_images", "reference_images", "query_images"):
+        object_store.files.copy(f"{url}/in/P000003.jpg", f"{url}/{part}/{part[0]}.jpg")
+    run = open_run(tmp_path / "run", data=as_path(url))
+    assert run.training_images.ids == ["t"]
+    again = open_existing_run(tmp_path / "run")
+    assert again.data == as_path(url)
+    state = describe_state({"training": run.training_images, "data": run.data}, {})
+    assert state == describe_state({"training": again.training_images, "data": again.data}, {})
+    cached = cache_images(run.training_images, 32, tmp_path / "cache")
+    here = cache_images(ImageSet(["t"], [pictures / "P000003.jpg"]), 32, tmp_path / "cache")
+    assert np.array_equal(cached.pixels[0], here.pixels[0])
 
 
 def test_copies_are_found_between_stores_and_folders(
