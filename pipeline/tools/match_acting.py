@@ -56,10 +56,10 @@ def take_back(folder: Path, output: Output) -> int:
     Raises:
         UserError: when the journal is damaged, the disk is full, or another process is carrying out a plan.
     """
-    if not (folder / JOURNAL).exists():
-        output.say(f"nothing to undo: {folder / JOURNAL} does not exist; another folder of results is named with --output")
-        return 0
     with hold_lock_file(_lock(), BUSY_MESSAGE):
+        if not (folder / JOURNAL).exists():
+            output.say(f"nothing to undo: {folder / JOURNAL} does not exist; another folder of results is named with --output")
+            return 0
         journal = Journal(folder / JOURNAL)
         try:
             outcome = undo(journal)
