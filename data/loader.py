@@ -1,5 +1,7 @@
 """A data set of unedited images, and resizing."""
 
+from pathlib import Path
+
 import cv2
 import numpy as np
 import torch
@@ -7,8 +9,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from data.decode import decode_rgb
-from data.errors import ImageError
+from data.archives import read_bytes
+from data.decode import MAX_FILE_BYTES, decode_rgb
+from data.errors import ImageError, StorageError, UserError
 from data.images import ImageSet
 from data.pixels import as_uint8
 from data.remote import is_remote, map_ahead
@@ -21,7 +24,7 @@ class CleanImages(Dataset[tuple[Tensor, bool]]):
 
     Item i is (RGB uint8 [3, size, size], whether the image could be read); an unreadable image is all zero. Pixels stay uint8,
     a quarter of the traffic between processes; `augmentations.dataset.normalize_pixels` converts them on the network's device.
-    Images on an object store are read and decoded several at a time, because each answer takes a while.
+    Images on an object store are read several at a time, because each answer takes a while, and decoded one after the other.
 
     Args:
         images: The images.
@@ -35,15 +38,31 @@ class CleanImages(Dataset[tuple[Tensor, bool]]):
         return len(self.images)
 
     def __getitem__(self, index: int) -> tuple[Tensor, bool]:
+        return self._load(self.images.paths[index])
+
+    def _load(self, source: Path | bytes) -> tuple[Tensor, bool]:
         try:
-            pixels = decode_rgb(self.images.paths[index], short_side=self.size)
+            pixels = decode_rgb(source, short_side=self.size)
         except ImageError:
             return torch.zeros(3, self.size, self.size, dtype=torch.uint8), False
         return torch.from_numpy(resize_square(pixels, self.size)).permute(2, 0, 1), True
 
     def __getitems__(self, indices: list[int]) -> list[tuple[Tensor, bool]]:
         """Return several items; torch's loader asks for those of a batch at once."""
-        return list(map_ahead(self.__getitem__, indices, any(is_remote(self.images.paths[index]) for index in indices)))
+        paths = [self.images.paths[index] for index in indices]
+        if not any(map(is_remote, paths)):
+            return [self._load(path) for path in paths]
+        return [self._load(content) for content in map_ahead(_read_or_nothing, paths, wait=True)]
+
+
+def _read_or_nothing(path: Path) -> bytes:
+    """Return a file's bytes; none of a file that cannot be read, which is then as unreadable as an empty one."""
+    try:
+        return read_bytes(path, MAX_FILE_BYTES + 1)
+    except StorageError:
+        raise
+    except (OSError, UserError):
+        return b""
 
 
 def resize_square(pixels: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:

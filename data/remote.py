@@ -16,6 +16,7 @@ import shutil
 import stat
 import tempfile
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -326,14 +327,19 @@ def map_ahead(work: Callable[[Item], Result], items: Sequence[Item], wait: bool)
     Args:
         work: What is done.
         items: With what.
-        wait: Whether the work waits for a store: then `READERS` items are worked on at once.
+        wait: Whether the work waits for a store: then `READERS` items are worked on at once, and no more results are held.
     """
     if not wait or len(items) < 2:
         yield from map(work, items)
         return
     with ThreadPoolExecutor(READERS) as pool:
+        begun = deque(pool.submit(work, item) for item in items[:READERS])
         try:
-            yield from pool.map(work, items)
+            for item in items[READERS:]:
+                yield begun.popleft().result()
+                begun.append(pool.submit(work, item))
+            while begun:
+                yield begun.popleft().result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 

@@ -21,7 +21,7 @@ from data.files import read_json, whole_file, write_text
 from data.images import find_images
 from data.layout import open_isc_folder
 from data.loader import CleanImages
-from data.remote import RemotePath, as_path, is_remote, map_ahead, remove_folder
+from data.remote import READERS, RemotePath, as_path, is_remote, map_ahead, remove_folder
 from data.tables import read_table
 from data.unreadable import list_unreadable
 
@@ -224,6 +224,19 @@ def test_an_error_of_the_store_keeps_its_message_through_a_worker_of_torch() -> 
         "Caught StorageError in DataLoader worker process 0.\nOriginal Traceback:\ndata.errors.StorageError: s3://b is gone\n"
     )
     assert str(StorageError(wrapped)) == "s3://b is gone"
+
+
+def test_no_more_is_read_ahead_than_is_read_at_once() -> None:
+    begun: list[int] = []
+
+    def note(item: int) -> int:
+        begun.append(item)
+        return item
+
+    answers = map_ahead(note, range(10 * READERS), wait=True)
+    assert next(answers) == 0
+    assert len(begun) <= READERS
+    assert list(answers) == list(range(1, 10 * READERS))
 
 
 def test_answers_are_waited_for_together() -> None:
