@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from data.errors import UserError
+from data.errors import StorageError, UserError
 from data.images import ImageSet, find_images
 from data.layout import QUERY, REFERENCE
 from pipeline.run.run import Run
@@ -23,7 +23,7 @@ def require_no_tests(run: Run, images: ImageSet, purpose: str) -> None:
         UserError: when one is a query or a reference.
     """
     files = {identity: path for path in images.paths if (identity := _identify(path)) is not None}
-    others = {name: find_images(run.data / name) for name in (QUERY, REFERENCE)}
+    others = {name: _find_tests(run.data / name) for name in (QUERY, REFERENCE)}
     require_training_only(images.ids, {name.removesuffix("_images"): found.ids for name, found in others.items()})
     for name, found in others.items():
         for path in found.paths:
@@ -32,6 +32,16 @@ def require_no_tests(run: Run, images: ImageSet, purpose: str) -> None:
                     f"{purpose}: {files[identity]} is the same file as {path}. The rules allow fitting on training images only: "
                     f"take the images of {name}/ out of the folder, or name another one."
                 )
+
+
+def _find_tests(folder: Path) -> ImageSet:
+    """Return the images of a folder; none where it is missing or cannot be used, which the steps that need it report."""
+    try:
+        return find_images(folder)
+    except StorageError:  # nothing is known of it
+        raise
+    except UserError:
+        return ImageSet([], [])
 
 
 def _identify(path: Path) -> tuple[int, int] | None:

@@ -125,6 +125,17 @@ def test_the_pooling_exponent_refuses_tests(run: Run, method: str) -> None:
         choose_exponent(path, ExponentSearch(method=method), data=run.data / REFERENCE)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("left", [True, False])
+def test_a_training_set_without_tests_is_taken(run: Run, left: bool) -> None:
+    """Data sets of training images alone are fitted on, too; steps 02 and later say what they lack."""
+    for name in (QUERY, REFERENCE):
+        for path in (run.data / name).iterdir():
+            path.unlink()
+        if not left:
+            (run.data / name).rmdir()
+    require_no_tests(run, run.training_images, "a fit")
+
+
 def test_what_belongs_to_training_is_taken(run: Run) -> None:
     roles = assign_training_roles(run)
     for images in (roles.classes, roles.overlays, run.training_images):
