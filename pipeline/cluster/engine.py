@@ -21,7 +21,7 @@ from pipeline.cluster.connection import Connection
 from pipeline.cluster.identity import describe_code, describe_packages, digest_inputs
 
 MAX_LOSSES = 5  # of workers by the same shard, before it is blamed
-MAX_FAILED_STARTS = 10  # of workers one after the other, before the cluster is blamed
+MAX_FAILED_STARTS = 20  # of workers one after the other, before the cluster is blamed
 MAX_AHEAD = 256  # shards worked on or finished beyond the first unfinished one; bounds the results that wait in memory
 SLOW_FACTOR, SLOW_SECONDS = 3.0, 10.0  # a shard is given to an idle worker too once it takes longer than both
 LOOK_SECONDS = 0.5  # how often the driver looks at the progress, and for lost and slow workers
@@ -42,6 +42,7 @@ class _Worker:
         number: Shard that it has; −1 for none.
         began: When it got that shard.
         done: Items of that shard that it has done.
+        work: Number of the work that it opened last.
         asked: Reference of the call that asks for its progress; None if none is on its way.
     """
 
@@ -53,6 +54,7 @@ class _Worker:
     number: int = -1
     began: float = 0.0
     done: int = 0
+    work: int = 0
     asked: Any = None
 
 
@@ -216,6 +218,9 @@ class RayEngine:
             self._check_introduction(worker, answer)
             self._open(worker)
             return 0
+        if worker.work != self._works:  # it has opened, or failed to open, what the work before needed
+            self._open(worker)
+            return 0
         kind, value = answer
         if kind == "error":
             raise UserError(f"node {worker.node}: {value}" if doing == "work" else f"node {worker.node} {value}")
@@ -223,6 +228,7 @@ class RayEngine:
             raise RuntimeError(f"a worker on node {worker.node} failed:\n{value}")
         if doing == "open":
             self._check_inputs(worker, value)
+            self._failed_starts = 0
             return 0
         if kind == "absent":
             self._check_absent(worker, value)
@@ -325,7 +331,11 @@ class RayEngine:
         )
 
     def _open(self, worker: _Worker) -> None:
-        worker.doing, worker.call = "open", worker.actor.open.remote(self._key, self._opener, *self._opening)
+        worker.doing, worker.work, worker.call = (
+            "open",
+            self._works,
+            worker.actor.open.remote(self._key, self._opener, *self._opening),
+        )
 
     def _check_introduction(self, worker: _Worker, about: dict[str, Any]) -> None:
         """Refuse a node with other code or packages.

@@ -1,0 +1,113 @@
+"""Workers and nodes killed at random moments change nothing in the result, and leave no process behind."""
+
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data.images import find_images
+from data.procedural.sample import write_pictures
+from data.shards import use_engine
+from models.settings import EmbeddingSettings
+from tests.pipeline.cluster.conftest import STORE_BYTES
+
+pytestmark = pytest.mark.cluster
+KILLS, SHARDS, SHARD = 20, 40, 5
+
+
+def processes_below(roots: set[int]) -> dict[int, str]:
+    """Processes that descend from others, with the start of their command lines."""
+    parents, names = {}, {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            names[int(folder.name)] = (folder / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ")[:60]
+            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+    found, more = set(roots), True
+    while more:
+        new = {child for child, parent in parents.items() if parent in found} - found
+        found, more = found | new, bool(new)
+    return {process: names[process] for process in found - roots if process in names}
+
+
+class Killer(threading.Thread):
+    """Kills a worker or, each fifth time, a whole node, whenever the run has gone on since the last time."""
+
+    def __init__(self, cluster: Any, folder: Path) -> None:
+        super().__init__(daemon=True)
+        self.cluster, self.folder = cluster, folder
+        self.chance, self.over = random.Random(0), threading.Event()
+        self.seen: set[int] = set()
+        self.killed: list[str] = []
+
+    def run(self) -> None:
+        finished = -1
+        while len(self.killed) < KILLS and not self.over.is_set():
+            count = len(list(self.folder.glob(".v-shards-*/*.h5")))
+            workers = [process for process, name in processes_below({os.getpid()}).items() if name.startswith("ray::Worker")]
+            self.seen.update(workers)
+            if count <= finished or not workers:
+                self.over.wait(0.1)
+                continue
+            finished = count
+            self.over.wait(self.chance.random())
+            if len(self.killed) % 5 == 4:
+                node = self.chance.choice(self.cluster.list_all_nodes()[1:])
+                self.cluster.remove_node(node, allow_graceful=False)
+                self.cluster.add_node(num_cpus=1, object_store_memory=STORE_BYTES)
+                self.killed.append("node")
+            else:
+                with suppress(ProcessLookupError):
+                    os.kill(self.chance.choice(workers), signal.SIGKILL)
+                    self.killed.append("worker")
+
+
+@pytest.fixture
+def three_nodes() -> Iterator[Any]:
+    """A head without cores, and two nodes with one each."""
+    pytest.importorskip("ray", reason="Ray is not installed: python -m pip install -r requirements-cluster.txt")
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
+    from ray.cluster_utils import Cluster
+
+    head = {"num_cpus": 0, "object_store_memory": STORE_BYTES, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    for _ in range(2):
+        cluster.add_node(num_cpus=1, object_store_memory=STORE_BYTES)
+    yield cluster
+    cluster.shutdown()  # type: ignore[no-untyped-call]  # Ray's
+
+
+def test_kills_of_workers_and_nodes_change_nothing(three_nodes: Any, tmp_path: Path) -> None:
+    from models.shipped import SHIPPED
+    from pipeline.cluster.connection import Connection
+    from pipeline.cluster.engine import RayEngine
+    from pipeline.steps.embed import embed_to_file
+
+    list(write_pictures(tmp_path / "pictures", "T", SHARDS * SHARD, seed=1, workers=1))
+    images = find_images(tmp_path / "pictures")
+    settings = EmbeddingSettings(shard=SHARD, workers=0, image_size=320)
+    for name in ("alone", "together"):
+        (tmp_path / name).mkdir()
+    embed_to_file(SHIPPED, images, settings, tmp_path / "alone/v.h5")
+    killer, engine = Killer(three_nodes, tmp_path / "together"), RayEngine(Connection(three_nodes.address))
+    killer.start()
+    try:
+        with use_engine(engine):
+            embed_to_file(SHIPPED, images, settings, tmp_path / "together/v.h5")
+    finally:
+        killer.over.set()
+        killer.join()
+        engine.close()
+    assert (tmp_path / "together/v.h5").read_bytes() == (tmp_path / "alone/v.h5").read_bytes()
+    assert len(killer.killed) == KILLS and killer.killed.count("node") == KILLS // 5
+    assert sorted(path.name for path in (tmp_path / "together").iterdir()) == ["v.h5", "v.unreadable.txt"]
+    limit = time.monotonic() + 30
+    while (left := [process for process in killer.seen if Path(f"/proc/{process}").exists()]) and time.monotonic() < limit:
+        time.sleep(0.5)
+    assert not left
