@@ -13,11 +13,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from data.errors import StorageError, UserError
 from data.images import ImageSet, find_images
 from data.names import line_of
 from data.process import choose_workers, usable_cores
-from data.remote import remove_folder
 from data.shards import Place, ShardWork, run_shards
 from data.unreadable import list_unreadable
 from models.device import best_device, describe_device
@@ -25,7 +23,8 @@ from models.inference.embed import embed_images
 from models.network.checkpoint import Checkpoint, load_descriptor
 from models.settings import EmbeddingSettings
 from pipeline.run.manifest import fingerprint
-from submissions.vectors.files import describe_vectors, iterate_vectors, write_vectors
+from pipeline.steps.shard_files import is_whole, join_shards, make_shard_folder
+from submissions.vectors.files import write_vectors
 
 
 @dataclass(frozen=True)
@@ -55,10 +54,9 @@ def embed_to_file(checkpoint: Path, images: ImageSet, settings: EmbeddingSetting
     Raises:
         UserError: when the checkpoint cannot be loaded, or the disk is full.
     """
-    folder = output.absolute().parent / f".{output.stem}-shards-{_digest(checkpoint, images, settings)}"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = make_shard_folder(output, _digest(checkpoint, images, settings))
     shards = _divide(images, settings.shard, folder)
-    left = [shard for shard in shards if not _is_whole(shard.output)]
+    left = [shard for shard in shards if not is_whole(shard.output)]
     network = checkpoint.absolute()  # workers have other current folders
     work = ShardWork(
         name=f"embedding {output.stem}",
@@ -73,10 +71,7 @@ def embed_to_file(checkpoint: Path, images: ImageSet, settings: EmbeddingSetting
     )
     for _ in run_shards(work, left, len(images), len(images) - sum(map(_count_images, left))):
         pass  # the results are the files
-    unreadable = np.concatenate([describe_vectors(shard.output).unreadable for shard in shards])
-    blocks = (block for shard in shards for block in iterate_vectors(shard.output))
-    write_vectors(output, images.ids, blocks, unreadable)
-    remove_folder(folder)
+    unreadable = join_shards(output, images.ids, [shard.output for shard in shards])
     _report_unreadable(images, unreadable, output)
 
 
@@ -122,16 +117,6 @@ def _report_device(workers: int) -> None:
     """Print the device and the workers, once for all files of a step."""
     described = describe_device(best_device())
     print(f"  embedding on {described}; {workers} workers decode images, {usable_cores()} cores", flush=True)
-
-
-def _is_whole(shard: Path) -> bool:
-    """Whether a shard is complete; a truncated one is written again."""
-    try:
-        return bool(describe_vectors(shard).ids)
-    except StorageError:
-        raise
-    except UserError:
-        return False
 
 
 def _embed_shard(settings: EmbeddingSettings, loaded: Checkpoint, shard: EmbeddingShard, place: Place) -> None:

@@ -1,21 +1,30 @@
 """Step 03's work: choose the variant of the ensemble and project all sets with it, in blocks (ISC2021 paper, section 2.6)."""
 
+import hashlib
+import json
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from augmentations.query_set import read_families
 from data.errors import UserError, prefix_errors
 from data.ground_truth import GroundTruth, read_ground_truth
+from data.shards import Place, ShardWork, run_shards
+from pipeline.run.manifest import fingerprint
 from pipeline.run.paths import SETS
 from pipeline.run.recipe import refuse_pca_after_whitening
 from pipeline.run.run import Run
 from pipeline.run.training_roles import TrainingRoles, assign_training_roles
 from pipeline.steps.gpu_search import search_on_gpu
+from pipeline.steps.shard_files import is_whole, join_shards, make_shard_folder
 from submissions.ensemble.normalization import count_neighbours_needed
-from submissions.ensemble.projection import Projection, fit_projection, save_projection
+from submissions.ensemble.projection import Projection, fit_projection_on_rows, save_projection
 from submissions.ensemble.rules import require_training_only
 from submissions.ensemble.selection import (
     LEARNT_FAMILIES,
@@ -29,6 +38,8 @@ from submissions.ensemble.validation import ValidationVectors, project_validatio
 from submissions.ensemble.variant import Variant, write_choice
 from submissions.vectors.concatenated import ConcatenatedVectors, open_concatenated
 from submissions.vectors.files import describe_vectors, write_vectors
+
+ROWS_PER_SHARD = 49_152  # about 50,000, in whole blocks of ConcatenatedVectors
 
 
 @search_on_gpu()
@@ -46,14 +57,13 @@ def join_models(run: Run) -> None:
     require_training_only(training.ids, {name: open_joined(run, name).ids for name in ("reference", "query")})
     variant, table = _choose(run, training)
     weighted = training.weighted(variant.weights or (1.0,) * len(models))
-    sample = weighted.sample(recipe.ensemble.training_sample, recipe.seed)
+    rows = weighted.choose_rows(recipe.ensemble.training_sample, recipe.seed)
     with prefix_errors(training.name):
-        projection = fit_projection(sample, variant.dimensions).of_unweighted(weighted.weight_of_dimensions())
-    del sample  # larger than everything that follows
+        fitted = fit_projection_on_rows(weighted, rows, variant.dimensions)
+    projection = fitted.of_unweighted(weighted.weight_of_dimensions())
     paths.choice.unlink(missing_ok=True)  # written last: where it exists, the projected sets are consistent
     for name in SETS:
-        part = open_joined(run, name)
-        write_vectors(paths.projected(name), part.ids, _project_blocks(part, projection, variant), part.unreadable)
+        _project_set(open_joined(run, name), projection, variant, paths.projected(name))
     save_projection(paths.projection, projection)
     write_choice(paths.choice, table)
     print(
@@ -161,6 +171,70 @@ def project_candidates(
     return project_validation(training, roles.references.ids, held_out, synthetic, dimensions, sample, seed)
 
 
-def _project_blocks(part: ConcatenatedVectors, projection: Projection, variant: Variant) -> Iterator[NDArray[np.float32]]:
-    for block in part.blocks():
-        yield projection.apply(block, variant.dimensions, variant.eigen_power)
+def _project_set(part: ConcatenatedVectors, projection: Projection, variant: Variant, output: Path) -> None:
+    """Project all vectors of a set into one file, shard by shard."""
+    digest = hashlib.sha256(json.dumps([fingerprint(path) for path in part.paths]).encode())
+    digest.update(projection.mean.tobytes() + projection.axes.tobytes() + projection.eigenvalues.tobytes())
+    digest.update(json.dumps([variant.dimensions, variant.eigen_power, ROWS_PER_SHARD]).encode())
+    folder = make_shard_folder(output, digest.hexdigest()[:16])
+    shards = [
+        _ProjectionShard(
+            first,
+            part.ids[first : first + ROWS_PER_SHARD],
+            part.unreadable[first : first + ROWS_PER_SHARD],
+            folder / f"{number:06d}.h5",
+        )
+        for number, first in enumerate(range(0, len(part), ROWS_PER_SHARD))
+    ]
+    left = [shard for shard in shards if not is_whole(shard.output)]
+    work = ShardWork(
+        name=f"projecting {output.stem}",
+        unit="vector",
+        open=partial(_hold, (part.without_ids(), projection, variant)),
+        work=_project_shard,
+        size=len,
+        folder=folder,
+    )
+    for _ in run_shards(work, left, len(part), len(part) - sum(map(len, left))):
+        pass  # the results are the files
+    join_shards(output, part.ids, [shard.output for shard in shards])
+
+
+@dataclass(frozen=True)
+class _ProjectionShard:
+    """Consecutive vectors that are projected into a file of their own.
+
+    Attributes:
+        first: Row of the first one.
+        ids: Their ids.
+        unreadable: bool [n], their flags.
+        output: The shard's vectors file.
+    """
+
+    first: int
+    ids: list[str]
+    unreadable: NDArray[np.bool_]
+    output: Path
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+_Projected = tuple[ConcatenatedVectors, Projection, Variant]
+
+
+def _hold(projected: _Projected) -> _Projected:
+    return projected
+
+
+def _project_shard(projected: _Projected, shard: _ProjectionShard, place: Place) -> None:
+    """Project the vectors of a shard and write its file, with one thread: the last bits may depend on the number."""
+    part, projection, variant = projected
+
+    def blocks() -> Iterator[NDArray[np.float32]]:
+        for block in part.blocks(first=shard.first, last=shard.first + len(shard)):
+            with threadpool_limits(1, user_api="blas"):
+                yield projection.apply(block, variant.dimensions, variant.eigen_power)
+            place.advance(len(block))
+
+    write_vectors(shard.output, shard.ids, blocks(), shard.unreadable)

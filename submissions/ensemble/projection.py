@@ -3,13 +3,15 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import faiss
 import h5py
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from data.errors import UserError
 from data.files import open_regular, whole_file
+from submissions.ensemble.moments import Moments, sum_chosen, sum_vectors
+from submissions.vectors.concatenated import ConcatenatedVectors
 from submissions.vectors.hdf5 import HDF5_ERRORS, create_hdf5, describe_dataset_problem
 
 DATASET_NAMES = ("mean", "axes", "eigenvalues")
@@ -101,7 +103,17 @@ def fit_projection(training: NDArray[np.float32], needed: int = 1) -> Projection
     Raises:
         UserError: when there are fewer than two vectors, or min(n, D) is less than `needed`.
     """
-    count, dimensions = training.shape
+    _require_enough(len(training), training.shape[1], needed)
+    return _solve(sum_vectors(training))
+
+
+def fit_projection_on_rows(training: ConcatenatedVectors, rows: NDArray[np.int64], needed: int = 1) -> Projection:
+    """Fit a PCA on chosen rows of vectors files, int64 [n] ascending, summed shard by shard; see `fit_projection`."""
+    _require_enough(len(rows), training.dimensions, needed)
+    return _solve(sum_chosen(training, rows))
+
+
+def _require_enough(count: int, dimensions: int, needed: int) -> None:
     if count < 2:
         raise UserError(f"{count} training vectors are too few to fit a PCA; expected at least 2. Embed more training images.")
     most = min(dimensions, count)
@@ -111,11 +123,19 @@ def fit_projection(training: NDArray[np.float32], needed: int = 1) -> Projection
             f"needed. Lower ensemble.dimensions in the recipe to at most {most}, or "
             + ("add models or models of higher dimension." if dimensions < needed else "add training images.")
         )
-    pca = faiss.PCAMatrix(dimensions, most)
-    pca.train(np.ascontiguousarray(training, dtype=np.float32))
-    axes = faiss.vector_to_array(pca.PCAMat).reshape(-1, dimensions)
-    mean, eigenvalues = faiss.vector_to_array(pca.mean), faiss.vector_to_array(pca.eigenvalues)
-    return Projection(mean, axes, np.maximum(eigenvalues[: len(axes)], 0) / count)
+
+
+def _solve(moments: Moments) -> Projection:
+    """Return the eigenvectors of the covariance matrix, each with a positive largest component."""
+    with threadpool_limits(1, user_api="blas"):  # the last bits may depend on the number of threads
+        eigenvalues, vectors = np.linalg.eigh(moments.covariance)
+    most = min(len(eigenvalues), moments.count)
+    axes, eigenvalues = vectors[:, ::-1][:, :most].T, eigenvalues[::-1][:most]
+    largest = np.take_along_axis(axes, np.abs(axes).argmax(axis=1, keepdims=True), 1)
+    axes = np.where(largest < 0, -axes, axes)
+    return Projection(
+        moments.mean.astype(np.float32), np.ascontiguousarray(axes, np.float32), np.maximum(eigenvalues, 0).astype(np.float32)
+    )
 
 
 def save_projection(path: Path, projection: Projection) -> None:

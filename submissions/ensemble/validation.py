@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.errors import prefix_errors
-from submissions.ensemble.projection import Projection, fit_projection
+from submissions.ensemble.projection import Projection, fit_projection_on_rows
 from submissions.vectors.concatenated import ConcatenatedVectors
 from submissions.vectors.files import Vectors
 
@@ -66,10 +66,8 @@ def project_validation(
     kept = np.array([image_id not in outside for image_id in training.ids], dtype=bool)
     others = np.flatnonzero(kept & ~training.unreadable)
     name = f"{training.name} without the {len(outside)} validation images"
-    fitted_on = training.sample(sample, seed, among=others)
     with prefix_errors(name):
-        projection = fit_projection(fitted_on, dimensions)
-    del fitted_on  # may be as large as everything that is kept
+        projection = fit_projection_on_rows(training, training.choose_rows(sample, seed, among=others), dimensions)
     searched = np.sort(training.rows_of(references))
 
     def coordinates(part: ConcatenatedVectors, rows: NDArray[np.int64]) -> NDArray[np.float32]:

@@ -41,6 +41,11 @@ class ConcatenatedVectors:
         """Return the same vectors with other weights, one for each file."""
         return replace(self, weights=weights)
 
+    def without_ids(self) -> "ConcatenatedVectors":
+        """Return the same vectors for workers, who read ranges of rows only: without ids and flags, with absolute paths."""
+        paths = tuple(path.absolute() for path in self.paths)
+        return replace(self, paths=paths, ids=[], unreadable=np.zeros(0, bool))
+
     def weight_of_dimensions(self) -> NDArray[np.float32]:
         """Return the weights [Σ d] that the concatenated vectors are multiplied by."""
         return np.repeat(np.array(self.weights, np.float32), self.parts)
@@ -126,11 +131,15 @@ class ConcatenatedVectors:
         Raises:
             UserError: when a file is damaged or holds invalid vectors (see `iterate_vectors`).
         """
+        return self.rows(self.choose_rows(count, seed, among))
+
+    def choose_rows(self, count: int, seed: int = 0, among: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+        """Draw the row numbers of `sample`, int64 [m], ascending."""
         rows = np.arange(len(self)) if among is None else among
         rows = rows[~self.unreadable[rows]]
         if len(rows) > count:
             rows = np.sort(np.random.default_rng(seed).choice(rows, count, replace=False))
-        return self.rows(rows)
+        return rows
 
 
 def open_concatenated(paths: list[Path]) -> ConcatenatedVectors:
