@@ -8,6 +8,10 @@ from typing import Any
 
 import pytest
 
+from pipeline.steps import ensemble
+from submissions.ensemble import moments
+from submissions.search import exact, nearest
+
 RunCommand = Callable[..., subprocess.CompletedProcess[str]]
 pytestmark = pytest.mark.cluster
 
@@ -32,15 +36,49 @@ def two_runs(small_run: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple
     return copies[0], copies[1]
 
 
-@pytest.mark.parametrize(("step", "made"), [("02_embed", "embeddings")])
+@pytest.mark.parametrize(
+    ("step", "made"), [("02_embed", "embeddings"), ("03_ensemble", "ensemble"), ("04_normalize", "normalized")]
+)
 def test_a_step_makes_the_bytes_of_one_process(
-    step: str, made: str, two_runs: tuple[Path, Path], nodes: Any, tmp_path: Path, run_command: RunCommand
+    step: str,
+    made: str,
+    two_runs: tuple[Path, Path],
+    nodes: Any,
+    tmp_path: Path,
+    run_command: RunCommand,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(nearest, "REFERENCES_PER_SHARD", 13)
+    monkeypatch.setattr(moments, "ROWS_PER_SHARD", 11)
+    monkeypatch.setattr(ensemble, "ROWS_PER_SHARD", 16)
     done = run_command(tmp_path, step, "--run", two_runs[0])
     assert done.returncode == 0, done.stderr
     done = run_command(tmp_path, step, "--run", two_runs[1], "--ray", nodes.address)
     assert done.returncode == 0, done.stderr
-    assert "workers on 2 nodes" in done.stdout
+    assert step == "04_normalize" or "workers on" in done.stdout
     alone, together = (read_folder(run / made) for run in two_runs)
     assert alone.keys() == together.keys() and len(alone) > 0
     assert [name for name in alone if alone[name] != together[name]] == []
+
+
+def test_a_submission_is_scored_as_in_one_process(
+    small_run: Path, nodes: Any, tmp_path: Path, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step in ("04_normalize", "05_submit"):
+        assert run_command(tmp_path, step, "--run", small_run).returncode == 0
+    truth = tmp_path / "truth.csv"
+    truth.write_text("query_id,reference_id\n" + "".join(f"Q{n:06d},R{n:06d}\n" for n in range(9)))
+    monkeypatch.setattr(nearest, "REFERENCES_PER_SHARD", 4)
+    monkeypatch.setattr(exact, "REFERENCES_PER_SHARD", 4)
+    for name, more in (("one", ()), ("cluster", ("--ray", nodes.address))):
+        arguments = ("--submission", small_run / "submission.h5", "--ground-truth", truth, "--output", tmp_path / name)
+        done = run_command(tmp_path, "06_score", *arguments, *more)
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "cluster").read_bytes()
+
+
+def test_an_address_that_nobody_answers_and_a_service_that_is_none(tmp_path: Path, run_command: RunCommand) -> None:
+    arguments = ("02_embed", "--images", tmp_path, "--output", tmp_path / "v.h5", "--ray")
+    (tmp_path / "a.jpg").write_bytes(b"")
+    done = run_command(tmp_path, *arguments, "127.0.0.1:9")
+    assert done.returncode == 2 and "nobody answers there" in done.stderr

@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -36,17 +37,17 @@ def processes_below(roots: set[int]) -> dict[int, str]:
     return {process: names[process] for process in found - roots if process in names}
 
 
-class Killer(threading.Thread):
+class Killer:
     """Kills a worker or, each fifth time, a whole node, whenever the run has gone on since the last time."""
 
     def __init__(self, cluster: Any, folder: Path) -> None:
-        super().__init__(daemon=True)
         self.cluster, self.folder = cluster, folder
         self.chance, self.over = random.Random(0), threading.Event()
         self.seen: set[int] = set()
         self.killed: list[str] = []
 
-    def run(self) -> None:
+    def kill(self) -> None:
+        """Kill until there have been enough, or the run is over; in the main thread, which alone may start nodes."""
         finished = -1
         while len(self.killed) < KILLS and not self.over.is_set():
             count = len(list(self.folder.glob(".v-shards-*/*.h5")))
@@ -95,15 +96,21 @@ def test_kills_of_workers_and_nodes_change_nothing(three_nodes: Any, tmp_path: P
     for name in ("alone", "together"):
         (tmp_path / name).mkdir()
     embed_to_file(SHIPPED, images, settings, tmp_path / "alone/v.h5")
-    killer, engine = Killer(three_nodes, tmp_path / "together"), RayEngine(Connection(three_nodes.address))
-    killer.start()
-    try:
-        with use_engine(engine):
+    connection = Connection(three_nodes.address)
+    connection.connect()
+    killer, engine = Killer(three_nodes, tmp_path / "together"), RayEngine(connection)
+
+    def embed() -> None:
+        try:
             embed_to_file(SHIPPED, images, settings, tmp_path / "together/v.h5")
-    finally:
-        killer.over.set()
-        killer.join()
-        engine.close()
+        finally:
+            killer.over.set()
+
+    with use_engine(engine), ThreadPoolExecutor(1) as pool:
+        running = pool.submit(embed)
+        killer.kill()
+        running.result()
+    engine.close()
     assert (tmp_path / "together/v.h5").read_bytes() == (tmp_path / "alone/v.h5").read_bytes()
     assert len(killer.killed) == KILLS and killer.killed.count("node") == KILLS // 5
     assert sorted(path.name for path in (tmp_path / "together").iterdir()) == ["v.h5", "v.unreadable.txt"]
