@@ -81,7 +81,7 @@ def simulate(folder: Path) -> Simulated:
     ids = [f"t{row}" for row in range(TRAINING)]
     training = Vectors(ids, draw_unit_vectors(rng, TRAINING), np.zeros(TRAINING, bool))
     normalizer = Normalizer(training, Variant(DIMENSIONS, 0.0, "method2", 1.0), NormalizationSettings())
-    return Simulated([], EmbeddingSettings(), scale_to_unit_length, DIMENSIONS, "simulated", normalizer, None, by_name)
+    return Simulated([], EmbeddingSettings(), scale_to_unit_length, DIMENSIONS, "simulated", normalizer, by_name=by_name)
 
 
 def speed() -> None:

@@ -82,7 +82,9 @@ def uses_engine() -> bool:
     return bool(_handed_in)
 
 
-def run_shards(work: ShardWork[State, Shard, Result], shards: Iterable[Shard], total: int, done: int = 0) -> Iterator[Result]:
+def run_shards(
+    work: ShardWork[State, Shard, Result], shards: Iterable[Shard], total: int, done: int = 0, here: bool = False
+) -> Iterator[Result]:
     """Yield the result of every shard, in order, as they become available.
 
     Args:
@@ -90,11 +92,12 @@ def run_shards(work: ShardWork[State, Shard, Result], shards: Iterable[Shard], t
         shards: The shards; taken one by one, as there is room to work on them.
         total: Number of items in all shards, for the progress.
         done: How many of them were done before, and are not among `shards`.
+        here: Whether to work in this process in any case, because the work is too small to be sent elsewhere.
 
     Raises:
         UserError: when the work fails for a reason that the user can fix.
     """
-    if _handed_in:
+    if _handed_in and not here:
         yield from _handed_in[-1].run(work, shards, total, done)
         return
     state: State | None = None

@@ -14,6 +14,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from pipeline.cluster.options import use_ray
 from pipeline.run.cli import report_errors
 from pipeline.tools.match_options import check, make_parser
 from pipeline.tools.match_output import Output
@@ -29,7 +30,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     check(options)
     output = Output(options.json, options.quiet)
     done = _without_network(options, output)
-    return _with_network(options, output) if done is None else done
+    if done is not None:
+        return done
+    with use_ray(options.ray, options.ray_gpu):
+        return _with_network(options, output)
 
 
 def _without_network(options: argparse.Namespace, output: Output) -> int | None:

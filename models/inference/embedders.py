@@ -16,6 +16,7 @@ from data.loader import CleanImages
 from data.process import choose_workers
 from models.device import best_device
 from models.inference.embed import EmbeddedBlock, check_finite, embed_batch, image_sizes
+from models.inference.parallel import map_in_parallel
 from models.network.checkpoint import load_descriptor
 from models.settings import EmbeddingSettings
 
@@ -74,12 +75,16 @@ def embed_with_all(networks: list[Embedder], images: ImageSet, settings: Embeddi
     workers = choose_workers(settings.workers) if len(images) > MAX_IMAGES_WITHOUT_WORKERS else 0
     sizes = list_square_sizes(networks)
     loaders = [DataLoader(CleanImages(images, size), settings.batch_size, num_workers=workers) for size in sizes]
-    first = 0
-    for batches in zip(*loaders, strict=True):
+
+    def embed(batches: tuple[tuple[Tensor, Tensor], ...]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         squares = {size: batch for size, (batch, _) in zip(sizes, batches, strict=True)}
         unreadable = ~np.logical_and.reduce([readable.numpy() for _, readable in batches])
         vectors = np.concatenate([network.embed(squares) for network in networks], axis=1)
         vectors[unreadable] = 0
+        return vectors, unreadable
+
+    first = 0
+    for vectors, unreadable in map_in_parallel(embed, zip(*loaders, strict=True), best_device()):
         check_finite(vectors, images, first)
         yield EmbeddedBlock(first, vectors, unreadable)
         first += len(vectors)

@@ -3,8 +3,8 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,8 @@ class Extractor:
         identity: Digest of everything that a reference's vector depends on.
         normalizer: Query normalisation; None for a descriptor without one.
         tail: Tail of unrelated pairs' distances, if the descriptor's file contains it.
+        source: Opens the same extractor in another process; None if it cannot be opened there.
+        files: The files that it is opened from.
     """
 
     networks: list[Embedder]
@@ -93,6 +95,8 @@ class Extractor:
     identity: str
     normalizer: Normalizer | None = None
     tail: Tail | None = None
+    source: "Callable[[], Extractor] | None" = None
+    files: tuple[Path, ...] = ()
 
     def extract(self, images: ImageSet) -> Iterator[EmbeddedBlock]:
         """Yield vectors [m, dimensions] of files block by block; rows of unreadable images are zero and flagged."""
@@ -149,6 +153,8 @@ def run_extractor(run: Run) -> Extractor:
         dimensions=variant.dimensions,
         identity=_digest([*checkpoints, projection_file], made_from),
         normalizer=Normalizer(training, variant, run.recipe.normalization),
+        source=partial(run_extractor, replace(run, folder=run.folder.absolute(), data=run.data.absolute())),
+        files=tuple(path.absolute() for path in [*checkpoints, projection_file]),
     )
 
 
@@ -184,6 +190,8 @@ def checkpoint_extractor(checkpoint: Path) -> Extractor:
         identity=_digest([checkpoint], {}),
         normalizer=None if joined is None or not len(joined.background) else _make_normalizer(joined, loaded.notes),
         tail=None if joined is None else Tail(**loaded.notes["tail"]),
+        source=partial(checkpoint_extractor, checkpoint.absolute()),
+        files=(checkpoint.absolute(),),
     )
 
 

@@ -1,14 +1,15 @@
 """Filling an index of references: each content is embedded once, whatever its files are called."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import tee
 from pathlib import Path
-
-from tqdm import tqdm
 
 from data.errors import StorageError, UserError
 from data.images import ImageSet
 from data.remote import is_remote, map_ahead
+from data.shards import Place, ShardWork, run_shards, uses_engine
 from pipeline.tools.extractor import Extractor
 from submissions.index.store import (
     Content,
@@ -54,20 +55,24 @@ def add_pictures(store: Store, extractor: Extractor, paths: Sequence[Path]) -> A
     """
     embedded = 0
     closed: list[Path] = []
-    with tqdm(total=len(paths), desc="adding references", unit="image", leave=False) as bar:
-        for start in range(0, len(paths), IMAGES_PER_COMMIT):
-            part = paths[start : start + IMAGES_PER_COMMIT]
-            digests = _digest_all(part)
-            known = digests_of_files(store, part)
-            closed += [path for path, digest in digests.items() if digest is None]
+    found = _digest_parts(paths)
+
+    def choose() -> Iterator[_Part]:
+        chosen: set[bytes] = set()  # of earlier parts, which need not be in the index yet
+        for digests in found:
+            known = digests_of_files(store, digests)
+            closed.extend(path for path, digest in digests.items() if digest is None)
             new = {path: digest for path, digest in digests.items() if digest is not None and known.get(path) != digest}
-            lacking = set(new.values()) - contents_of(store, new.values()).keys()
+            lacking = set(new.values()) - contents_of(store, new.values()).keys() - chosen
             before = vectors_by_digest(store, lacking)  # embedded as queries
             first = {digest: path for path, digest in reversed(new.items()) if digest in lacking and digest not in before}
-            if new:
-                add_files(store, new, [*_contents(extractor, first), *(Content(*item) for item in before.items())])
-            embedded += len(first)
-            bar.update(len(part))
+            chosen |= lacking
+            yield _Part(len(digests), new, first, [Content(*item) for item in before.items()])
+
+    for part, contents in _embed_parts(extractor, choose(), len(paths), "adding references"):
+        if part.files:
+            add_files(store, part.files, [*contents, *part.known])
+        embedded += len(part.first)
     return Added(len(paths), embedded, closed)
 
 
@@ -94,17 +99,91 @@ def embed_queries(store: Store, extractor: Extractor, paths: Sequence[Path]) -> 
         UserError: when the index is damaged or cannot be written.
     """
     digests: dict[Path, bytes] = {}
-    with tqdm(total=len(paths), desc="embedding queries", unit="image", leave=False) as bar:
-        for start in range(0, len(paths), IMAGES_PER_COMMIT):
-            opened = _digest_all(paths[start : start + IMAGES_PER_COMMIT])
+    found = _digest_parts(paths)
+
+    def choose() -> Iterator[_Part]:
+        chosen: set[bytes] = set()
+        for opened in found:
             part = {path: digest for path, digest in opened.items() if digest is not None}
-            digests |= part
-            lacking = set(part.values()) - vectors_by_digest(store, set(part.values())).keys()
-            first = {digest: path for path, digest in reversed(part.items()) if digest in lacking}
-            if first:
-                keep_queries(store, list(_contents(extractor, first)))
-            bar.update(min(IMAGES_PER_COMMIT, len(paths) - start))
+            digests.update(part)
+            lacking = set(part.values()) - vectors_by_digest(store, set(part.values())).keys() - chosen
+            chosen.update(lacking)
+            yield _Part(len(opened), part, {digest: path for path, digest in reversed(part.items()) if digest in lacking}, [])
+
+    for part, contents in _embed_parts(extractor, choose(), len(paths), "embedding queries"):
+        if part.first:
+            keep_queries(store, contents)
     return digests
+
+
+@dataclass(frozen=True)
+class _Part:
+    """At most IMAGES_PER_COMMIT pictures, which enter the index together.
+
+    Attributes:
+        count: Number of pictures.
+        files: Digest of each picture to record, by its path.
+        first: Path of each content to embed, by its digest.
+        known: Contents that the index lacks, with vectors from an earlier search.
+    """
+
+    count: int
+    files: dict[Path, bytes]
+    first: dict[bytes, Path]
+    known: list[Content]
+
+
+def _digest_parts(paths: Sequence[Path]) -> Iterable[dict[Path, bytes | None]]:
+    """Return the digests of IMAGES_PER_COMMIT files at a time; on an engine all of them, before it embeds any."""
+    work = ShardWork("reading files", "image", _open_nothing, _digest_shard, len)
+    parts = [paths[start : start + IMAGES_PER_COMMIT] for start in range(0, len(paths), IMAGES_PER_COMMIT)]
+    digests = run_shards(work, parts, len(paths))
+    return list(digests) if uses_engine() else digests
+
+
+def _open_nothing() -> None:
+    return None
+
+
+def _digest_shard(_: None, paths: Sequence[Path], place: Place) -> dict[Path, bytes | None]:
+    digests = _digest_all(paths)
+    place.report_absent([path for path, digest in digests.items() if digest is None and not path.exists()])
+    place.advance(len(paths))
+    return digests
+
+
+def _embed_parts(extractor: Extractor, parts: Iterable[_Part], total: int, name: str) -> Iterator[tuple[_Part, list[Content]]]:
+    """Yield each part with its embedded contents; the next one is chosen then, or on an engine all before the first."""
+    elsewhere = uses_engine() and extractor.source is not None
+    work = ShardWork(
+        name=name,
+        unit="image",
+        open=extractor.source if elsewhere and extractor.source is not None else partial(_hold, extractor),
+        work=_embed_shard,
+        size=_count_pictures,
+        inputs=extractor.files if elsewhere else (),
+        opened_as=extractor.identity,
+        uses_gpu=True,
+    )
+    chosen, again = tee(list(parts) if elsewhere else parts)
+    yield from zip(chosen, run_shards(work, again, total, here=not elsewhere), strict=True)
+
+
+def _hold(extractor: Extractor) -> Extractor:
+    return extractor
+
+
+def _count_pictures(part: _Part) -> int:
+    return part.count
+
+
+def _embed_shard(extractor: Extractor, part: _Part, place: Place) -> list[Content]:
+    if place.decoders is not None:
+        extractor = replace(extractor, settings=extractor.settings.model_copy(update={"workers": place.decoders}))
+    contents = list(_contents(extractor, part.first))
+    place.report_absent([part.first[c.digest] for c in contents if c.vector is None and not part.first[c.digest].exists()])
+    place.advance(part.count)
+    return contents
 
 
 def _digest_all(paths: Sequence[Path]) -> dict[Path, bytes | None]:

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 from data.errors import UserError
+from pipeline.cluster.options import add_ray_options
 from pipeline.run.cli import add_data_option, named_path, named_place
 from submissions.copies.hubs import MIN_HUB_MATCHES
 from submissions.copies.keeping import KEEP_RULES
@@ -28,6 +29,7 @@ def make_parser(description: str | None) -> argparse.ArgumentParser:
     options.add_argument("--output", type=named_path, default=Path("matches"), metavar="DIR", help="default: matches")
     options.add_argument("--json", action="store_true", help="results as JSON lines; messages go to standard error")
     options.add_argument("--quiet", action="store_true", help="no messages")
+    add_ray_options(options)
     return options
 
 

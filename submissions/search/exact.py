@@ -12,6 +12,7 @@ from submissions.search.backend import find_candidates
 from submissions.vectors.rows import RowsShard, count_rows, divide_rows
 
 REFERENCES_PER_SHARD = 50_000
+PAIRS_WORTH_SENDING = 2**28  # a second of one core; with fewer, an engine would cost more than it saves
 REFERENCES_PER_BLOCK = 16_384
 QUERIES_PER_BLOCK = 1024
 PAIRS_PER_BLOCK = 65_536
@@ -65,8 +66,9 @@ def search_pairs(
         size=count_rows,
         uses_gpu=True,
     )
-    size = REFERENCES_PER_SHARD if uses_engine() else len(references)
-    parts = list(run_shards(work, divide_rows(references, size), len(references)))
+    here = not uses_engine() or len(queries) * len(references) < PAIRS_WORTH_SENDING
+    shards = divide_rows(references, len(references) if here else REFERENCES_PER_SHARD)
+    parts = list(run_shards(work, shards, len(references), here=here))
     if len(parts) == 1:
         return parts[0]
     query_rows, reference_rows = (np.concatenate(rows) for rows in zip(*((p.queries, p.references) for p in parts), strict=True))

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from data.shards import Place, ShardWork, run_shards
 from submissions.search.backend import Metric, Rows, find_nearest
+from submissions.search.exact import PAIRS_WORTH_SENDING
 from submissions.vectors.rows import FileRows, RowsShard, count_rows, divide_rows
 
 REFERENCES_PER_SHARD = 50_000
@@ -42,7 +43,8 @@ def search_nearest(
         uses_gpu=True,
     )
     near: Nearest | None = None
-    for found in run_shards(work, divide_rows(references, REFERENCES_PER_SHARD), len(references)):
+    here = not isinstance(references, FileRows) and len(queries) * len(references) < PAIRS_WORTH_SENDING
+    for found in run_shards(work, divide_rows(references, REFERENCES_PER_SHARD), len(references), here=here):
         near = found if near is None else _merge(near, found, count)
     if near is None:
         return np.zeros((len(queries), 0), np.float32), np.zeros((len(queries), 0), np.int64)

@@ -1,15 +1,21 @@
 """Commands on a Ray cluster of two nodes on this machine make the bytes that they make in one process."""
 
 import shutil
+import sqlite3
 import subprocess
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from data.procedural.sample import write_pictures
+from models.shipped import SHIPPED
 from pipeline.steps import ensemble
+from pipeline.tools import match_index
 from submissions.ensemble import moments
+from submissions.index.database import DATABASE
 from submissions.search import exact, nearest
 
 RunCommand = Callable[..., subprocess.CompletedProcess[str]]
@@ -70,6 +76,8 @@ def test_a_submission_is_scored_as_in_one_process(
     truth.write_text("query_id,reference_id\n" + "".join(f"Q{n:06d},R{n:06d}\n" for n in range(9)))
     monkeypatch.setattr(nearest, "REFERENCES_PER_SHARD", 4)
     monkeypatch.setattr(exact, "REFERENCES_PER_SHARD", 4)
+    monkeypatch.setattr(exact, "PAIRS_WORTH_SENDING", 0)
+    monkeypatch.setattr(nearest, "PAIRS_WORTH_SENDING", 0)
     for name, more in (("one", ()), ("cluster", ("--ray", nodes.address))):
         arguments = ("--submission", small_run / "submission.h5", "--ground-truth", truth, "--output", tmp_path / name)
         done = run_command(tmp_path, "06_score", *arguments, *more)
@@ -77,8 +85,26 @@ def test_a_submission_is_scored_as_in_one_process(
     assert (tmp_path / "one").read_bytes() == (tmp_path / "cluster").read_bytes()
 
 
-def test_an_address_that_nobody_answers_and_a_service_that_is_none(tmp_path: Path, run_command: RunCommand) -> None:
+def test_an_address_that_nobody_answers(tmp_path: Path, run_command: RunCommand) -> None:
     arguments = ("02_embed", "--images", tmp_path, "--output", tmp_path / "v.h5", "--ray")
     (tmp_path / "a.jpg").write_bytes(b"")
     done = run_command(tmp_path, *arguments, "127.0.0.1:9")
     assert done.returncode == 2 and "nobody answers there" in done.stderr
+
+
+def test_an_index_holds_what_one_process_puts_into_it(
+    nodes: Any, tmp_path: Path, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(match_index, "IMAGES_PER_COMMIT", 8)
+    list(write_pictures(tmp_path / "pictures", "R", 30, seed=1, workers=1))
+    shutil.copy(tmp_path / "pictures/R000002.jpg", tmp_path / "pictures/again.jpg")
+    (tmp_path / "pictures/broken.jpg").write_bytes(b"no picture")
+    held, matched = [], []
+    for name, more in (("one", ()), ("cluster", ("--ray", nodes.address))):
+        for arguments in (("--add", "pictures"), ("--queries", "pictures", "--output", name)):
+            done = run_command(tmp_path, "match", "--index", f"index-{name}", "--checkpoint", SHIPPED, *arguments, *more)
+            assert done.returncode == 0, done.stderr
+        with closing(sqlite3.connect(tmp_path / f"index-{name}" / DATABASE)) as database:
+            held.append([database.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall() for table in ("contents", "files")])
+        matched.append([(tmp_path / name / file).read_bytes() for file in ("matches.csv", "groups.csv")])
+    assert held[0] == held[1] and len(held[0][0]) == 31 and matched[0] == matched[1]

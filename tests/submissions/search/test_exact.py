@@ -42,6 +42,7 @@ def test_shards_merge_to_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     queries, references = (rng.integers(0, 4, (n, 5)).astype(np.float32) for n in (30, 101))
     whole = search_pairs(queries, references, 400)
     monkeypatch.setattr(search, "REFERENCES_PER_SHARD", 13)
+    monkeypatch.setattr(search, "PAIRS_WORTH_SENDING", 0)
     with use_engine(Elsewhere()) as _:
         merged = search_pairs(queries, references, 400)
     assert merged.distances.tobytes() == whole.distances.tobytes()
