@@ -159,10 +159,11 @@ def rank_file(path: Path, truth: GroundTruth) -> tuple[Scores, RankedPairs]:
     if path.suffix.lower() == ".csv":
         return evaluate_matches(path, truth)
     queries, references = read_submission(path)
+    with prefix_errors(path):
+        result = evaluate(queries, references, truth)
     for oddity in describe_oddities(queries, references):
         print(f"warning: {path}: {oddity}", file=sys.stderr)
-    with prefix_errors(path):
-        return evaluate(queries, references, truth)
+    return result
 
 
 def write_details(folder: Path, ranked: RankedPairs, truth: GroundTruth, edits_file: Path | None) -> None:
