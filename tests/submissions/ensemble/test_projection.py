@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import faiss
 import numpy as np
 import pytest
 from sklearn.decomposition import PCA
@@ -21,6 +22,16 @@ def test_equals_scikit_learn_up_to_signs(power: float) -> None:
     theirs = scale_to_unit_length(reference.transform(training[:50]) * reference.explained_variance_**power)
     np.testing.assert_allclose(np.abs(ours), np.abs(theirs), atol=2e-3)
     np.testing.assert_allclose(np.linalg.norm(ours, axis=1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("power", [0.0, -0.5])
+def test_equals_faiss_up_to_signs(power: float) -> None:
+    """The paper's PCA is Faiss's; ours is made from sums, which shards can add up."""
+    training = correlated(300, 12)
+    faiss_pca = faiss.PCAMatrix(12, 8, power)
+    faiss_pca.train(training)
+    theirs = scale_to_unit_length(faiss_pca.apply(training[:50]))
+    np.testing.assert_allclose(np.abs(fit_projection(training).apply(training[:50], 8, power)), np.abs(theirs), atol=2e-3)
 
 
 def test_saved_projection_gives_the_same_vectors(tmp_path: Path) -> None:
