@@ -33,7 +33,7 @@ EDITS: dict[str, Callable[[Image.Image], Image.Image]] = {
     "pale": lambda image: ImageEnhance.Contrast(image).enhance(0.6),
     "grey": lambda image: ImageOps.grayscale(image).convert("RGB"),
 }
-FORMATS = {"webp": "WEBP", "avif": "AVIF", "jp2": "JPEG2000", "ppm": "PPM", "jxl": "JXL", "tiff": "TIFF"}
+FORMATS = {"webp": "WEBP", "avif": "AVIF", "jp2": "JPEG2000", "ppm": "PPM", "jxl": "JXL", "tiff": "TIFF", "bmp": "BMP"}
 FILES_PER_EDIT, FILES_PER_FORMAT = 50, 20
 IDENTICAL_FILES, COLLAGES, BLANK_FILES = 80, 60, 20
 
