@@ -3,7 +3,7 @@
     python benchmarks/verification.py DATA --checkpoint FILE      a data set in the ISC2021 layout with its ground truth
     python benchmarks/verification.py DATA --run DIR
 
-µAP and recall at 90 % precision of each query's ten nearest references, as in the matching track: ranked by distance alone, and
+µAP and recall at 90 % precision of each query's K nearest references, as in the matching track: ranked by distance alone, and
 with the pairs first whose features agree. Pairs per second include reading every picture and computing its features once.
 """
 
@@ -23,7 +23,6 @@ from pipeline.tools.match_verify import THREADS, verify_matches
 from submissions.index.matches import Match
 from submissions.search.exact import compute_exact_distances
 
-NEAREST = 10  # references per query
 CONSOLE = Console(width=120)
 
 
@@ -54,16 +53,17 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--checkpoint", type=Path)
     parser.add_argument("--run", type=Path)
+    parser.add_argument("--nearest", type=int, default=10, metavar="K", help="references per query (default: 10)")
     options = parser.parse_args()
     truth = read_ground_truth(options.data / "public_ground_truth.csv")
     extractor = open_model(options.run, None, options.checkpoint, None).extractor
-    alone = find_nearest_pairs(extractor, options.data, NEAREST)
+    alone = find_nearest_pairs(extractor, options.data, options.nearest)
     start = time.perf_counter()
     verified = verify_matches(alone)
     seconds = time.perf_counter() - start
     confirmed = [match for match in verified if match.evidence]
     right = sum((match.query.stem, match.reference.stem) in truth.pairs for match in confirmed)
-    table = Table("ranking", "µAP", "recall at P90", title=f"{len(alone):,} pairs, the {NEAREST} nearest of every query")
+    table = Table("ranking", "µAP", "recall at P90", title=f"{len(alone):,} pairs, the {options.nearest} nearest of every query")
     for name, pairs in (("descriptor alone", alone), ("with --verify", verified)):
         table.add_row(name, *(f"{value:.3f}" for value in compute_scores(pairs, truth)))
     CONSOLE.print(table)
