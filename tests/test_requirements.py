@@ -60,7 +60,8 @@ def _imported(*folders: str) -> Iterator[tuple[str, str]]:
             else:
                 modules = [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
             for module in {module.partition(".")[0] for module in modules} - sys.stdlib_module_names - ours - PEERS:
-                yield from ((str(path.relative_to(TOP)), canonicalize_name(name)) for name in distributions[module])
+                found = distributions.get(module, [module])  # an extra that is not installed has its module's name
+                yield from ((str(path.relative_to(TOP)), canonicalize_name(name)) for name in found)
 
 
 def test_every_requirement_names_one_version_and_so_does_what_it_brings() -> None:

@@ -77,7 +77,7 @@ class SearchService:
     rule: Rule
     _asked: SimpleQueue[_Request | None] = field(default_factory=SimpleQueue)
     _searching: threading.Thread | None = None
-    _opened: tuple[int, SearchIndex] | None = None
+    _opened: tuple[tuple[int, int, int], SearchIndex] | None = None
     _network: threading.Lock = field(default_factory=threading.Lock)
     _decoding: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(MAX_CONCURRENT_DECODES))
     _opening: threading.Lock = field(default_factory=threading.Lock)
@@ -183,7 +183,7 @@ class SearchService:
     def _search_index(self, store: Store) -> SearchIndex:
         """The index of the store's present state; opened again when another process has changed it."""
         with self._opening:
-            state = count_changes(store)
+            state = (*_identify_file(self.index), count_changes(store))  # one made again may count the same changes
             if self._opened is None or self._opened[0] != state:
                 self._opened = state, open_search(store)
             return self._opened[1]

@@ -20,7 +20,7 @@ from models.settings import EmbeddingSettings
 from tests.pipeline.cluster.conftest import STORE_BYTES
 
 pytestmark = pytest.mark.cluster
-KILLS, SHARDS, SHARD = 20, 40, 5
+KILLS, SHARDS, SHARD = 20, 40, 10
 
 
 def processes_below(roots: set[int]) -> dict[int, str]:
@@ -57,7 +57,7 @@ class Killer:
                 self.over.wait(0.1)
                 continue
             finished = count
-            self.over.wait(self.chance.random())
+            self.over.wait(0.3 * self.chance.random())
             if len(self.killed) % 5 == 4:
                 node = self.chance.choice(self.cluster.list_all_nodes()[1:])
                 self.cluster.remove_node(node, allow_graceful=False)
