@@ -20,7 +20,7 @@ from models.settings import EmbeddingSettings
 from tests.pipeline.cluster.conftest import STORE_BYTES
 
 pytestmark = pytest.mark.cluster
-KILLS, SHARDS, SHARD = 20, 40, 10
+KILLS, SHARDS, SHARD = 20, 40, 15
 
 
 def processes_below(roots: set[int]) -> dict[int, str]:
