@@ -63,7 +63,7 @@ run_step() {
   [ "$code" -eq 0 ] || exit "$code"
 }
 
-kind=collection
+default=collection
 if [ -n "$photos" ]; then
   [ -d "$photos" ] || fail "$photos is not a folder. Give a folder of pictures."
   name=$(basename "$(cd "$photos" && pwd)")
@@ -72,12 +72,12 @@ if [ -n "$photos" ]; then
 elif [ -z "$data" ] && [ -n "$run" ] && [ -f "$run/run.json" ]; then
   :  # an existing run records its data set
 elif [ -z "$data" ]; then
-  data=runs/data/sample kind=sample
+  data=runs/data/sample default=sample
   run_step make_data --output "$data"
 fi
 [ -n "$run" ] || run=runs/$(basename "$data")
 
-if [ -z "$recipe" ] && [ ! -f "$run/run.json" ]; then recipe=$here/recipes/$kind.yaml; fi
+if [ -z "$recipe" ] && [ ! -f "$run/run.json" ]; then recipe=$here/recipes/$default.yaml; fi
 
 run_step 00_augment ${data:+--data "$data"} --run "$run" ${recipe:+--recipe "$recipe"} ${scale:+--scale "$scale"}
 for name in 01_train 02_embed 03_ensemble 04_normalize 05_submit 06_score; do

@@ -7,9 +7,8 @@ from pydantic import Field, model_validator
 
 from augmentations.settings import AugmentationSettings, EditFamily, Table
 from data.settings import Settings
-from models.network.settings import MAX_IMAGE_SIZE, MIN_IMAGE_SIZE, DescriptorSettings, HandmadeSettings, weights_path
+from models.network.settings import MAX_IMAGE_SIZE, MIN_IMAGE_SIZE, DescriptorSettings, HandmadeSettings, find_file, weights_path
 from models.objectives.settings import PAIRWISE, ArcFaceSettings, KoleoSettings, ObjectiveChoice, SvmaxSettings
-from models.shipped import SHIPPED
 
 MIXABLE = ("arcface", "softmax", "infonce")  # objectives that images of two classes at once go with
 
@@ -250,7 +249,7 @@ class FileModelSettings(Settings):
     @property
     def weights_file(self) -> Path:
         """The file itself."""
-        return SHIPPED if self.file == Path("shipped") else self.file
+        return find_file(self.file)
 
     def what_trains(self) -> dict[str, Any]:
         """The settings that its checkpoint depends on, beside the file's content."""

@@ -110,8 +110,13 @@ def weights_path(weights: str) -> tuple[Path | None, str | None]:
     if is_local(weights):  # whose name may hold a "#" itself
         return Path(weights), None
     name, _, member = weights.rpartition("#")
-    path = SHIPPED if name == "shipped" else Path(name)
+    path = find_file(Path(name))
     return (path, member) if is_local(path.name) else (None, None)
+
+
+def find_file(file: Path) -> Path:
+    """The file that a recipe names: "shipped" is the descriptor that ships with the project."""
+    return SHIPPED if file == Path("shipped") else file
 
 
 def is_local(weights: str) -> bool:

@@ -22,7 +22,11 @@ def read_yaml(path: Path) -> Any:
     if len(text) > MAX_FILE_BYTES:
         raise yaml.YAMLError(f"it is larger than {MAX_FILE_BYTES // 2**10} KiB")
     _check_size(yaml.parse(text, yaml.SafeLoader))
-    return yaml.load(text, _Loader)
+    loader = _Loader(text)  # a SafeLoader: plain values only, no Python objects
+    try:
+        return loader.get_single_data()
+    finally:
+        loader.dispose()
 
 
 def _check_size(events: Iterator[yaml.Event]) -> None:

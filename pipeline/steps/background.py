@@ -19,7 +19,7 @@ def append_background(checkpoint: Path, vectors: Path) -> None:
 
     Args:
         checkpoint: The descriptor, whose `background` [m, d] is appended.
-        vectors: The vectors file of the training images [n, d], which is written anew with n + m rows.
+        vectors: The vectors file of the training images [n, d], which is replaced by one of n + m rows.
 
     Raises:
         UserError: The descriptor has no background.

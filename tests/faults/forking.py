@@ -1,4 +1,4 @@
-"""A process that has imported everything and forks a child for each command, which it kills when it is told to.
+"""A process that imports everything once, then forks a child for each command and kills it at the requested moment.
 
 Started by `harness.py`, one request and one answer a line, as JSON. A child is a command of the project as a user runs it, but
 for the imports, which it has already; it leads a process group of its own, so that its workers die with it.
@@ -42,7 +42,7 @@ def import_everything() -> None:
 
 
 class Moments:
-    """Counts what a command does to files, in all of its processes, and kills them all before the change that it is told."""
+    """Counts the changes that a command makes to files, in all of its processes, and kills them before a given change."""
 
     def __init__(self) -> None:
         self._count = mmap.mmap(-1, 8)  # shared with forked workers
@@ -109,7 +109,7 @@ def log_losses() -> None:
 
 
 def fork_workers() -> None:
-    """Workers that edit or draw are forked, not started anew: they need not import everything again."""
+    """Fork the workers that edit or draw, so that they need not import everything again."""
     replace("data.cores", get_context=lambda _: multiprocessing.get_context("fork"), FEW=4)
 
 

@@ -241,7 +241,7 @@ from data.formats import readable_formats
 def memory(key):  # the peak that the system reports elsewhere, ru_maxrss, is that of the process that started this one
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(key)) / 2**20
 for line in sys.stdin:
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     started, before = time.process_time(), memory("VmRSS")
     try:
         outcome = hashlib.sha256(decode_rgb(Path(line[:-1]), short_side=64).tobytes()).hexdigest()

@@ -77,7 +77,7 @@ def test_what_lies_elsewhere_or_nowhere_is_refused(tmp_path: Path, change: Calla
     write(tmp_path / "other.h5", lambda file: None)
     path = write(tmp_path / "v.h5", change)
     if sys.platform == "linux":
-        Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     before = peak_memory()
     with pytest.raises(UserError, match=problem):
         read_vectors(path)
