@@ -10,7 +10,6 @@ which one thing is changed. Results are kept in a file: a stopped benchmark goes
 """
 
 import argparse
-import copy
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -19,22 +18,20 @@ from typing import Any
 
 import numpy as np
 from claim_rows.store import Store, open_store
+from drip import read_truth, score
 from rich.console import Console
 from rich.table import Table
 
-from data.ground_truth import GroundTruth, read_ground_truth
-from data.images import ImageSet
-from data.layout import IscFolder, open_isc_folder
-from models.inference.embed import embed_images
-from models.network.checkpoint import Checkpoint, load_descriptor
-from models.network.descriptor import Descriptor
-from models.settings import EmbeddingSettings, ModelSettings
+from data.ground_truth import GroundTruth
+from data.layout import open_isc_folder
+from models.network.checkpoint import load_descriptor, require_trained_network
+from models.settings import ModelSettings
 from models.training.trainer import train_model
 from pipeline.run.cli import report_errors
 from pipeline.run.run import Run, open_existing_run
 from submissions.ensemble.normalization import normalize_by_variant
 from submissions.ensemble.projection import fit_projection
-from submissions.ensemble.variant import Variant, read_choice
+from submissions.ensemble.variant import Variant, read_choice, tabulate_variant
 from submissions.scoring.metrics import evaluate
 from submissions.vectors.files import Vectors, read_vectors
 
@@ -43,6 +40,7 @@ LEARNT = 8000  # training images, each a class
 STEPS = 1600  # of every training, whatever its stages
 STAGES = ((500, 0.3, 40, 300), (2000, 0.5, 48, 500), (8000, 0.6, 48, 800))  # classes, intensity, pixels, steps
 ITERATIONS = 50  # steps of an epoch
+FIGURES = {"µAP": False, "µAP with mirror images": True}  # whether the mirror image is embedded too
 PAIRS = {"kind": "repeated", "copies": 2}
 Change = Callable[[dict[str, Any]], None]
 
@@ -130,43 +128,23 @@ def measure_trainings(store: Store, root: Path, seeds: int, only: Sequence[str],
     drawn = [data.training.ids[row] for row in np.random.default_rng(0).permutation(len(data.training))[: LEARNT + OVERLAYS]]
     classes, overlays = data.training.select(drawn[:-OVERLAYS]), data.training.select(drawn[-OVERLAYS:])
     with tempfile.TemporaryDirectory() as folder:
-        for name, change in list_trainings(teacher).items():
+        for number, (name, change) in enumerate(list_trainings(teacher).items()):
             if only and name not in only:
                 continue
-            model = copy.deepcopy(describe_base())
+            model = describe_base()
             change(model)
             about = {"part": "training", "data": root.name, "model": model}
 
-            def work(seed: int, model: dict[str, Any] = model, name: str = name) -> dict[str, float]:
+            def work(seed: int, model: dict[str, Any] = model, name: str = name, number: int = number) -> dict[str, float]:
                 print(f"{name}, seed {seed}", flush=True)
-                place = Path(folder) / f"{abs(hash(name))}-{seed}"
+                place = Path(folder) / f"{number}-{seed}"
                 settings = ModelSettings.model_validate(model)
                 path = train_model(settings, classes, overlays, place, Path(folder) / "cache", seed, None, name="ablation")
                 loaded = load_descriptor(path)
-                assert isinstance(loaded.descriptor, Descriptor)
-                return score(data, loaded)
+                network = require_trained_network(loaded, path)
+                return {figure: score(data, network, loaded.image_size, flip) for figure, flip in FIGURES.items()}
 
             store.measure(name, about, range(seeds), work)
-
-
-def score(data: IscFolder, loaded: Checkpoint) -> dict[str, float]:
-    """The data set's queries, as they are, with and without mirror images."""
-    truth, figures = read_truth(data), {}
-    for name, flip in (("", False), (" with mirror images", True)):
-        queries, references = (_embed(loaded, images, flip) for images in (data.query, data.reference))
-        figures[f"µAP{name}"] = evaluate(queries, references, truth)[0].micro_average_precision
-    return figures
-
-
-def read_truth(data: IscFolder) -> GroundTruth:
-    if data.ground_truth is None:
-        raise SystemExit(f"{data.root} has no public_ground_truth.csv to score against")
-    return read_ground_truth(data.ground_truth)
-
-
-def _embed(loaded: Checkpoint, images: ImageSet, flip: bool) -> Vectors:
-    blocks = list(embed_images(loaded, images, EmbeddingSettings(flip=flip, workers=1)))
-    return Vectors(images.ids, np.concatenate([b.vectors for b in blocks]), np.concatenate([b.unreadable for b in blocks]))
 
 
 def measure_run(store: Store, folder: Path) -> None:
@@ -174,12 +152,8 @@ def measure_run(store: Store, folder: Path) -> None:
     truth = read_truth(open_isc_folder(run.data))
     chosen, _ = read_choice(run.paths.choice)
     for name, variant in list_variants(chosen, list(run.recipe.models)).items():
-        about = {"part": "ensemble", "data": run.data.name, "variant": tuple_of(variant)}
+        about = {"part": "ensemble", "data": run.data.name, "variant": tabulate_variant(variant)}
         store.measure(name, about, [run.recipe.seed], lambda _, variant=variant: score_variant(run, variant, truth))  # type: ignore[misc]
-
-
-def tuple_of(variant: Variant) -> list[Any]:
-    return [variant.dimensions, variant.eigen_power, variant.method, variant.beta, list(variant.weights)]
 
 
 def list_variants(chosen: Variant, models: Sequence[str]) -> dict[str, Variant]:

@@ -17,7 +17,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from data.ground_truth import read_ground_truth
+from data.ground_truth import GroundTruth, read_ground_truth
 from data.images import ImageSet
 from data.layout import IscFolder, open_isc_folder
 from models.inference.embed import embed_images
@@ -71,16 +71,21 @@ def train_and_validate(data: IscFolder, model: ModelSettings, folder: Path, cach
     return points
 
 
-def score(data: IscFolder, descriptor: Descriptor, size: int) -> float:
-    """Return µAP 0…1 of the data set's queries."""
+def score(data: IscFolder, descriptor: Descriptor, size: int, flip: bool = False) -> float:
+    """Return µAP 0…1 of the data set's queries, of vectors with or without the mirror image's."""
+    truth = read_truth(data)
+    queries, references = (embed_all(descriptor, size, images, flip) for images in (data.query, data.reference))
+    return evaluate(queries, references, truth)[0].micro_average_precision
+
+
+def read_truth(data: IscFolder) -> GroundTruth:
     if data.ground_truth is None:
         raise SystemExit(f"{data.root} has no public_ground_truth.csv to score against")
-    queries, references = (embed_all(descriptor, size, images) for images in (data.query, data.reference))
-    return evaluate(queries, references, read_ground_truth(data.ground_truth))[0].micro_average_precision
+    return read_ground_truth(data.ground_truth)
 
 
-def embed_all(descriptor: Descriptor, size: int, images: ImageSet) -> Vectors:
-    blocks = list(embed_images(Checkpoint(descriptor, size, {}), images, EmbeddingSettings()))
+def embed_all(descriptor: Descriptor, size: int, images: ImageSet, flip: bool = False) -> Vectors:
+    blocks = list(embed_images(Checkpoint(descriptor, size, {}), images, EmbeddingSettings(flip=flip)))
     return Vectors(images.ids, np.concatenate([b.vectors for b in blocks]), np.concatenate([b.unreadable for b in blocks]))
 
 

@@ -51,36 +51,40 @@ def rows(bench: Bench) -> list[Row]:
 def _training_helps(bench: Bench, measured: Measured) -> list[Row]:
     """Claims 2 and 3: repeated augmentations, and the margin loss on top."""
     top1 = _values(measured, "top1")
+
+    def compare(number: str, claim: str, paper: str, worse: str, better: str, steps: str, cause: str) -> Row:
+        ran = f"{bench.about}{steps}; top-1 on held-out images"
+        sides = format_sides({name: top1[name] for name in (worse, better)})
+        difference = subtract_runs(top1[better], top1[worse])
+        return Row(number, claim, paper, ran, sides, difference, **_of_classes(bench, measured), cause=cause)
+
     return [
-        Row(
+        compare(
             "2",
             "repeated augmentations help at equal steps",
             "76.2 → 76.8 % top-1",
-            f"{bench.about}; top-1 on held-out images",
-            format_sides({name: top1[name] for name in (UNIFORM, PLAIN)}),
-            subtract_runs(top1[PLAIN], top1[UNIFORM]),
-            **_of_classes(bench, measured),
-            cause="each batch holds a third of the images; so short a training has not made up for it",
+            UNIFORM,
+            PLAIN,
+            "",
+            "each batch holds a third of the images; so short a training has not made up for it",
         ),
-        Row(
+        compare(
             "2, cause",
             "repeated augmentations help at equal epochs",
             "76.2 → 76.8 % top-1 at equal steps",
-            f"{bench.about}, 3 × the steps with repeated augmentations: as many different images; top-1 on held-out images",
-            format_sides({name: top1[name] for name in (UNIFORM, TRIPLED)}),
-            subtract_runs(top1[TRIPLED], top1[UNIFORM]),
-            **_of_classes(bench, measured),
-            cause="copies teach less than other images, however many there are",
+            UNIFORM,
+            TRIPLED,
+            ", 3 × the steps with repeated augmentations: as many different images",
+            "copies teach less than other images, however many there are",
         ),
-        Row(
+        compare(
             "3",
             "the margin loss on top helps",
             "76.8 → 77.0 % top-1, 77.4 % at p = 3",
-            f"{bench.about}; top-1 on held-out images",
-            format_sides({name: top1[name] for name in (PLAIN, JOINT)}),
-            subtract_runs(top1[JOINT], top1[PLAIN]),
-            **_of_classes(bench, measured),
-            cause="the margin loss takes half of the gradient from few steps",
+            PLAIN,
+            JOINT,
+            "",
+            "the margin loss takes half of the gradient from few steps",
         ),
     ]
 
