@@ -65,7 +65,7 @@ def main() -> None:
                 together.append(time_embedding(images, EmbeddingSettings(shard=options.shard, workers=2), two))
         same = one.read_bytes() == two.read_bytes()
     engine.close()
-    cluster.shutdown()  # type: ignore[no-untyped-call]  # Ray's
+    cluster.shutdown()
 
     table = Table("what", "measured")
     table.add_row("start of Ray on this machine (--ray local)", f"{start:.1f} s")

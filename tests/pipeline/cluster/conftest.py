@@ -21,4 +21,4 @@ def nodes() -> Iterator[Any]:
     )
     cluster.add_node(num_cpus=1, object_store_memory=STORE_BYTES)
     yield cluster
-    cluster.shutdown()  # type: ignore[no-untyped-call]  # Ray's
+    cluster.shutdown()

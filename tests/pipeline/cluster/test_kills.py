@@ -81,7 +81,7 @@ def three_nodes() -> Iterator[Any]:
     for _ in range(2):
         cluster.add_node(num_cpus=1, object_store_memory=STORE_BYTES)
     yield cluster
-    cluster.shutdown()  # type: ignore[no-untyped-call]  # Ray's
+    cluster.shutdown()
 
 
 def test_kills_of_workers_and_nodes_change_nothing(three_nodes: Any, tmp_path: Path) -> None:
