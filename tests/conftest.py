@@ -95,7 +95,10 @@ def object_store() -> Iterator["ObjectStore"]:
 
 @pytest.fixture
 def forget_connections(object_store: "ObjectStore") -> Iterator[Callable[[], None]]:
-    """Let the next access to the server connect anew, with the variables as they are then; so it is after the test."""
+    """A function that drops all connections to the server: the next access opens one with the variables as they are then.
+
+    They are dropped after the test too.
+    """
     yield _forget_connections
     _forget_connections()
 

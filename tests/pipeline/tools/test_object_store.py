@@ -14,22 +14,12 @@ from data.errors import StorageError, UserError
 from data.images import ImageSet, find_images
 from data.procedural.sample import write_pictures
 from data.remote import as_path
-from models.network.checkpoint import save_descriptor
-from models.network.descriptor import Descriptor
-from models.network.settings import DescriptorSettings
 from models.settings import EmbeddingSettings
 from pipeline.match import main
 from pipeline.run.manifest import describe_state
 from pipeline.run.run import open_existing_run, open_run
 from pipeline.steps.embed import embed_to_file
 from submissions.vectors.files import read_vectors, write_vectors
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("model") / "small.safetensors"
-    save_descriptor(path, Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16)), 32, {})
-    return path
 
 
 @pytest.fixture
