@@ -8,6 +8,8 @@ of the pairs is in memory at a time.
    with the higher of its scores; with `mutual`, only if it was found from both sides.
 2. The pairs that are kept are joined into components, and distributed over files by component.
 3. Components are grouped file by file. Hubs (`hubs.py`) are left out, as match.py does.
+
+No command uses this yet: `benchmarks/groups_of_shards.py` measures it, and match.py groups all pairs in memory with `grouped.py`.
 """
 
 import tempfile

@@ -4,6 +4,8 @@ Each vectors file (a shard) is encoded once, into a file of its own; the codes o
 disk. A search reads candidates from the lists and computes their distances again from the stored vectors (a second look), so that
 distances are exact and only neighbours that are not among the candidates can be missed. Neither vectors nor codes need fit into
 memory, a stopped build continues with the shards that lack codes, and a shard that is added is the only one to be encoded.
+
+No command uses this yet: `benchmarks/ten_million.py` measures it, and match.py searches its index with `submissions/index/`.
 """
 
 import hashlib
