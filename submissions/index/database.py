@@ -43,18 +43,10 @@ ADDED_TABLES = (  # tables that indexes made before lack
 def open_database(folder: Path, identity: str, dimensions: int, replace: bool, new: bool) -> Iterator[sqlite3.Connection]:
     """Open the database of an index, bringing its tables up to date, or make a new one.
 
-    Args:
-        folder: The index folder.
-        identity: Digest of everything that determines the vectors (`Extractor.identity`).
-        dimensions: Number d of dimensions of the vectors.
-        replace: Empty the index if it was made with another extractor.
-        new: Create the index if there is none.
+    Arguments and errors are those of `submissions.index.store.open_store`, which is how others open an index.
 
     Yields:
         The connection; statements are committed at once, apart from transactions.
-
-    Raises:
-        UserError: The index cannot be used, is missing, or was made with another extractor; or the disk is full.
     """
     path = folder / DATABASE
     try:
