@@ -57,6 +57,11 @@ class ShardWork(Generic[State, Shard, Result]):
     uses_gpu: bool = False
 
 
+def hold(state: State) -> State:
+    """Return what all shards need as it is: partial(hold, state) is `open` of a work whose state is small enough to be sent."""
+    return state
+
+
 class Engine(Protocol):
     """Works on shards elsewhere."""
 

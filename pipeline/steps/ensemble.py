@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 from augmentations.query_set import read_families
 from data.errors import UserError, prefix_errors
 from data.ground_truth import GroundTruth, read_ground_truth
-from data.shards import Place, ShardWork, run_shards
+from data.shards import Place, ShardWork, hold, run_shards
 from pipeline.run.manifest import fingerprint
 from pipeline.run.paths import SETS
 from pipeline.run.recipe import refuse_pca_after_whitening
@@ -190,7 +190,7 @@ def _project_set(part: ConcatenatedVectors, projection: Projection, variant: Var
     work = ShardWork(
         name=f"projecting {output.stem}",
         unit="vector",
-        open=partial(_hold, (part.without_ids(), projection, variant)),
+        open=partial(hold, (part.without_ids(), projection, variant)),
         work=_project_shard,
         size=len,
         folder=folder,
@@ -221,10 +221,6 @@ class _ProjectionShard:
 
 
 _Projected = tuple[ConcatenatedVectors, Projection, Variant]
-
-
-def _hold(projected: _Projected) -> _Projected:
-    return projected
 
 
 def _project_shard(projected: _Projected, shard: _ProjectionShard, place: Place) -> None:

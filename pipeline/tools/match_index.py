@@ -9,7 +9,7 @@ from pathlib import Path
 from data.errors import StorageError, UserError
 from data.images import ImageSet
 from data.remote import is_remote, map_ahead
-from data.shards import Place, ShardWork, run_shards, uses_engine
+from data.shards import Place, ShardWork, hold, run_shards, uses_engine
 from pipeline.tools.extractor import Extractor
 from submissions.index.store import (
     Content,
@@ -158,7 +158,7 @@ def _embed_parts(extractor: Extractor, parts: Iterable[_Part], total: int, name:
     work = ShardWork(
         name=name,
         unit="image",
-        open=extractor.source if elsewhere and extractor.source is not None else partial(_hold, extractor),
+        open=extractor.source if elsewhere and extractor.source is not None else partial(hold, extractor),
         work=_embed_shard,
         size=_count_pictures,
         inputs=extractor.files if elsewhere else (),
@@ -167,10 +167,6 @@ def _embed_parts(extractor: Extractor, parts: Iterable[_Part], total: int, name:
     )
     chosen, again = tee(list(parts) if elsewhere else parts)
     yield from zip(chosen, run_shards(work, again, total, here=not elsewhere), strict=True)
-
-
-def _hold(extractor: Extractor) -> Extractor:
-    return extractor
 
 
 def _count_pictures(part: _Part) -> int:

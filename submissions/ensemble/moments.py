@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from data.shards import Place, ShardWork, run_shards
+from data.shards import Place, ShardWork, hold, run_shards
 from submissions.vectors.concatenated import ConcatenatedVectors
 
 ROWS_PER_SHARD = 8192  # of the chosen ones
@@ -66,17 +66,13 @@ def sum_chosen(vectors: ConcatenatedVectors, rows: NDArray[np.int64]) -> Moments
     work = ShardWork(
         name="summing for the PCA",
         unit="vector",
-        open=partial(_hold, vectors.without_ids()),
+        open=partial(hold, vectors.without_ids()),
         work=_sum_shard,
         size=len,
     )
     shards = [rows[start : start + ROWS_PER_SHARD] for start in range(0, len(rows), ROWS_PER_SHARD)]
     first, *others = run_shards(work, shards, len(rows))
     return sum(others, first)
-
-
-def _hold(vectors: ConcatenatedVectors) -> ConcatenatedVectors:
-    return vectors
 
 
 def _sum_shard(vectors: ConcatenatedVectors, rows: NDArray[np.int64], place: Place) -> Moments:

@@ -7,12 +7,11 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from data.shards import Place, ShardWork, run_shards, uses_engine
+from data.shards import Place
 from submissions.search.backend import find_candidates
-from submissions.vectors.rows import RowsShard, count_rows, divide_rows
+from submissions.search.references import search_references
+from submissions.vectors.rows import RowsShard
 
-REFERENCES_PER_SHARD = 50_000
-PAIRS_WORTH_SENDING = 2**28  # a second of one core; with fewer, an engine would cost more than it saves
 REFERENCES_PER_BLOCK = 16_384
 QUERIES_PER_BLOCK = 1024
 PAIRS_PER_BLOCK = 65_536
@@ -58,25 +57,12 @@ def search_pairs(
     if count == 0:
         nothing = np.zeros(0, np.int64)
         return ScoredPairs(nothing, nothing, np.zeros(0))
-    work = ShardWork(
-        name="searching pairs",
-        unit="reference",
-        open=partial(_hold, np.ascontiguousarray(queries)),
-        work=partial(_search_shard, count, block),
-        size=count_rows,
-        uses_gpu=True,
-    )
-    here = not uses_engine() or len(queries) * len(references) < PAIRS_WORTH_SENDING
-    shards = divide_rows(references, len(references) if here else REFERENCES_PER_SHARD)
-    parts = list(run_shards(work, shards, len(references), here=here))
+    search = partial(_search_shard, count, block)
+    parts = list(search_references("searching pairs", queries, references, search, divide_here=False))
     if len(parts) == 1:
         return parts[0]
     query_rows, reference_rows = (np.concatenate(rows) for rows in zip(*((p.queries, p.references) for p in parts), strict=True))
     return _rank_pairs(query_rows, reference_rows, np.concatenate([part.distances for part in parts]), count)
-
-
-def _hold(queries: NDArray[np.float32]) -> NDArray[np.float32]:
-    return queries
 
 
 def _search_shard(count: int, block: int, queries: NDArray[np.float32], shard: RowsShard, place: Place) -> ScoredPairs:

@@ -5,12 +5,11 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from data.shards import Place, ShardWork, run_shards
+from data.shards import Place
 from submissions.search.backend import Metric, Rows, find_nearest
-from submissions.search.exact import PAIRS_WORTH_SENDING
-from submissions.vectors.rows import FileRows, RowsShard, count_rows, divide_rows
+from submissions.search.references import search_references
+from submissions.vectors.rows import FileRows, RowsShard
 
-REFERENCES_PER_SHARD = 50_000
 SPARE = 8  # further neighbours that are searched in float32, so that exact values decide which are the nearest
 PAIRS_PER_BLOCK = 65_536
 
@@ -34,25 +33,13 @@ def search_nearest(
     Returns:
         Inner products, highest first, or squared distances, lowest first, float32 [n, k]; and row numbers int64 [n, k].
     """
-    work = ShardWork(
-        name="searching neighbours",
-        unit="reference",
-        open=partial(_hold, np.ascontiguousarray(queries)),
-        work=partial(_search_shard, count, metric),
-        size=count_rows,
-        uses_gpu=True,
-    )
+    search = partial(_search_shard, count, metric)
     near: Nearest | None = None
-    here = not isinstance(references, FileRows) and len(queries) * len(references) < PAIRS_WORTH_SENDING
-    for found in run_shards(work, divide_rows(references, REFERENCES_PER_SHARD), len(references), here=here):
+    for found in search_references("searching neighbours", queries, references, search, divide_here=True):
         near = found if near is None else _merge(near, found, count)
     if near is None:
         return np.zeros((len(queries), 0), np.float32), np.zeros((len(queries), 0), np.int64)
     return (-near[0] if metric == "cosine" else near[0]).astype(np.float32), near[1]
-
-
-def _hold(queries: NDArray[np.float32]) -> NDArray[np.float32]:
-    return queries
 
 
 def _search_shard(count: int, metric: Metric, queries: NDArray[np.float32], shard: RowsShard, place: Place) -> Nearest:

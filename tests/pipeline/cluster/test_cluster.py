@@ -16,7 +16,6 @@ from pipeline.steps import ensemble
 from pipeline.tools import match_index
 from submissions.ensemble import moments
 from submissions.index.database import DATABASE
-from submissions.search import exact, nearest
 
 RunCommand = Callable[..., subprocess.CompletedProcess[str]]
 pytestmark = pytest.mark.cluster
@@ -54,7 +53,7 @@ def test_a_step_makes_the_bytes_of_one_process(
     run_command: RunCommand,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(nearest, "REFERENCES_PER_SHARD", 13)
+    monkeypatch.setattr("submissions.search.references.REFERENCES_PER_SHARD", 13)
     monkeypatch.setattr(moments, "ROWS_PER_SHARD", 11)
     monkeypatch.setattr(ensemble, "ROWS_PER_SHARD", 16)
     done = run_command(tmp_path, step, "--run", two_runs[0])
@@ -74,10 +73,8 @@ def test_a_submission_is_scored_as_in_one_process(
         assert run_command(tmp_path, step, "--run", small_run).returncode == 0
     truth = tmp_path / "truth.csv"
     truth.write_text("query_id,reference_id\n" + "".join(f"Q{n:06d},R{n:06d}\n" for n in range(9)))
-    monkeypatch.setattr(nearest, "REFERENCES_PER_SHARD", 4)
-    monkeypatch.setattr(exact, "REFERENCES_PER_SHARD", 4)
-    monkeypatch.setattr(exact, "PAIRS_WORTH_SENDING", 0)
-    monkeypatch.setattr(nearest, "PAIRS_WORTH_SENDING", 0)
+    monkeypatch.setattr("submissions.search.references.REFERENCES_PER_SHARD", 4)
+    monkeypatch.setattr("submissions.search.references.PAIRS_WORTH_SENDING", 0)
     for name, more in (("one", ()), ("cluster", ("--ray", nodes.address))):
         arguments = ("--submission", small_run / "submission.h5", "--ground-truth", truth, "--output", tmp_path / name)
         done = run_command(tmp_path, "06_score", *arguments, *more)

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data.shards import Place, ShardWork, use_engine
-from submissions.search import exact as search
-from submissions.search.exact import search_pairs
+from submissions.search.exact import _Candidates, search_pairs
 
 
 @settings(deadline=None, max_examples=60)
@@ -41,8 +40,8 @@ def test_shards_merge_to_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(2)
     queries, references = (rng.integers(0, 4, (n, 5)).astype(np.float32) for n in (30, 101))
     whole = search_pairs(queries, references, 400)
-    monkeypatch.setattr(search, "REFERENCES_PER_SHARD", 13)
-    monkeypatch.setattr(search, "PAIRS_WORTH_SENDING", 0)
+    monkeypatch.setattr("submissions.search.references.REFERENCES_PER_SHARD", 13)
+    monkeypatch.setattr("submissions.search.references.PAIRS_WORTH_SENDING", 0)
     with use_engine(Elsewhere()) as _:
         merged = search_pairs(queries, references, 400)
     assert merged.distances.tobytes() == whole.distances.tobytes()
@@ -77,13 +76,13 @@ def test_a_far_vector_changes_neither_the_result_nor_the_memory(monkeypatch: pyt
     queries[7], references[11] = 0, 0
     queries[7, 0], references[11, 0] = 1000, -1000
     held = []
-    add = search._Candidates.add
+    add = _Candidates.add
 
-    def counted(self: search._Candidates, *block: Any) -> None:
+    def counted(self: _Candidates, *block: Any) -> None:
         add(self, *block)
         held.append(self._held)
 
-    monkeypatch.setattr(search._Candidates, "add", counted)
+    monkeypatch.setattr(_Candidates, "add", counted)
     found = search_pairs(queries, references, 500, 300)
     exact = ((queries[:, None].astype(np.float64) - references[None]) ** 2).sum(axis=2)
     np.testing.assert_allclose(found.distances, np.sort(exact.ravel())[:500], atol=1e-12)
