@@ -1,66 +1,105 @@
 """A folder of 12-megapixel pictures from first byte to groups: the share that decoding takes, and imagededup on the same folder.
 
-    python benchmarks/large_pictures.py PHOTOS [--pictures 300]    PHOTOS: at least half as many pictures, no copies of each other
+    python benchmarks/large_pictures.py PHOTOS [PHOTOS …] [--pictures 300]
 
-Half of the pictures are photographs enlarged to 4000 × 3000, the other half edited copies of them of about that size. imagededup
-takes part where it can be imported (it is none of the project's dependencies): its perceptual hash, and its CNN method with the
-descriptor of this project. What is found is ranked by each method's own score: the share of copies found at 90 % precision.
+Half of the pictures are photographs enlarged to 12 megapixels, the other half a copy of each with edits drawn as for synthetic
+queries (at 384 pixels; none that paste another picture), enlarged too. Of PHOTOS, folders of pictures that are no copies of each
+other, the first give two halves each where there are too few. imagededup takes part where it can be imported (it is none of the
+project's dependencies): its perceptual hash, and its CNN method with the descriptor of this project. What is found is ranked by
+each method's own score: the share of copies found at 90 % precision.
 """
 
 import argparse
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import cv2
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
+from tqdm import tqdm
 
+from augmentations.composition import Record, draw_record, replay
+from augmentations.edits.registry import TUNED_SIDE
+from augmentations.settings import AugmentationSettings
+from data.cores import map_on_cores
 from data.decode import decode_rgb
 from data.images import find_images
-from data.loader import resize_square
+from data.loader import resize_square, shrink
+from data.process import usable_cores
 from models.shipped import SHIPPED
 from pipeline.match import main as match
 from pipeline.tools.extractor import Extractor, checkpoint_extractor
-from pipeline.tools.match_search import PairScores
-from submissions.index.store import open_store, stored_files
 
-WIDTH, HEIGHT, QUALITY = 4000, 3000, 90
+PIXELS, QUALITY = 12_000_000, 90
+EDITS = AugmentationSettings(family="query", intensity=0.7, extra=True)
+DECODED = 1000  # pictures at most that are decoded for comparison
+# Pairs below these scores are not listed: there are far more false than true ones above them already.
+LOWEST_SCORE, LOWEST_COSINE, LARGEST_HAMMING_DISTANCE = -2.8, 0.3, 20
 
 Pair = frozenset[str]
-EDITS: tuple[Callable[[Any], Any], ...] = (
-    lambda image: image[300:2700, 400:3600],
-    lambda image: np.ascontiguousarray(image[:, ::-1]),
-    lambda image: (image * 0.6 + 40).astype(np.uint8),
-    lambda image: cv2.GaussianBlur(image, (0, 0), 12),
-    lambda image: cv2.copyMakeBorder(image, 400, 400, 400, 400, cv2.BORDER_CONSTANT, value=(255, 255, 255)),
-    lambda image: cv2.cvtColor(cv2.cvtColor(image, cv2.COLOR_BGR2GRAY), cv2.COLOR_GRAY2BGR),
-    lambda image: cv2.warpAffine(image, cv2.getRotationMatrix2D((WIDTH / 2, HEIGHT / 2), 10, 1.0), (WIDTH, HEIGHT)),
-)
+Image = NDArray[np.uint8]
+Source = tuple[Path, int | None]  # a photo, or its first or second half
 CONSOLE = Console(width=120)
 T = TypeVar("T")
 
 
-def make_pictures(photos: Path, folder: Path, count: int) -> set[Pair]:
+def list_sources(photos: Sequence[Path], count: int) -> list[Source]:
+    """Choose the photos, and the halves of photos, that are to be copied."""
+    paths = [path for folder in photos for path in find_images(folder, naming="file").paths]
+    if 2 * len(paths) < count:
+        raise SystemExit(f"the folders hold {len(paths)} pictures; at least {(count + 1) // 2} are needed")
+    halved = max(count - len(paths), 0)
+    return [(path, half) for path in paths[:halved] for half in (0, 1)] + [
+        (path, None) for path in paths[halved : count - halved]
+    ]
+
+
+def make_pictures(photos: Sequence[Path], folder: Path, count: int) -> set[Pair]:
     """Write the pictures and return the pairs of names that are copies."""
-    sources = find_images(photos, naming="file").paths[: count // 2]
-    if len(sources) < count // 2:
-        raise SystemExit(f"{photos} holds {len(sources)} pictures; {count // 2} are needed")
-    rng, pairs = np.random.default_rng(0), set()
-    for number, path in enumerate(sources):
-        small = cv2.cvtColor(decode_rgb(path), cv2.COLOR_RGB2BGR)
-        image = cv2.resize(small, (WIDTH, HEIGHT), interpolation=cv2.INTER_CUBIC)
-        grain = rng.integers(-8, 9, (500, 500, 1), np.int16)  # so that a file is as large as a camera's
-        image = np.clip(image + np.tile(grain, (HEIGHT // 500, WIDTH // 500, 1)), 0, 255).astype(np.uint8)
-        names = f"{number:04d}.jpg", f"{number:04d}-copy.jpg"
-        for name, pixels in zip(names, (image, EDITS[number % len(EDITS)](image)), strict=True):
-            cv2.imwrite(str(folder / name), pixels, [cv2.IMWRITE_JPEG_QUALITY, QUALITY])
-        pairs.add(frozenset(names))
-    return pairs
+    sources = list_sources(photos, count // 2)
+    made = map_on_cores(partial(write_copy, folder), list(enumerate(sources)))
+    return {frozenset(names) for names in tqdm(made, total=len(sources), desc="making pictures", unit="pair", leave=False)}
+
+
+def write_copy(folder: Path, task: tuple[int, Source]) -> tuple[str, str]:
+    """Write a picture of 12 megapixels and an edited copy; return their names."""
+    cv2.setNumThreads(1)
+    number, (path, half) = task
+    image = decode_rgb(path)
+    if half is not None:
+        longer = int(image.shape[1] > image.shape[0])
+        image = np.ascontiguousarray(np.array_split(image, 2, axis=longer)[half])
+    names = f"{number:05d}.jpg", f"{number:05d}-copy.jpg"
+    for name, pixels in zip(names, (image, edit_picture(image, number)), strict=True):
+        cv2.imwrite(str(folder / name), enlarge(pixels, number), [cv2.IMWRITE_JPEG_QUALITY, QUALITY])
+    return names
+
+
+def edit_picture(image: Image, number: int) -> Image:
+    """Apply the first edits drawn for this number."""
+    rng = np.random.default_rng(number)
+    record: Record = []
+    while not record:
+        record = draw_record(EDITS, rng, ())
+    return replay(shrink(image, TUNED_SIDE), record)
+
+
+def enlarge(image: Image, number: int) -> NDArray[Any]:
+    """Enlarge RGB pixels to 12 megapixels, BGR, with grain, so that a file is as large as a camera's."""
+    scale = (PIXELS / (image.shape[0] * image.shape[1])) ** 0.5
+    height, width = (min(round(side * scale), 30_000) for side in image.shape[:2])
+    large = cv2.resize(cv2.cvtColor(image, cv2.COLOR_RGB2BGR), (width, height), interpolation=cv2.INTER_LINEAR)
+    grain = np.random.default_rng(number).integers(0, 17, (500, 500), np.uint8)
+    tiled = np.tile(grain, (height // 500 + 1, width // 500 + 1))[:height, :width]
+    return cv2.add(large, cv2.merge([tiled] * 3))
 
 
 def recall_at_90(scored: Iterable[tuple[float, Pair]], true: set[Pair]) -> float:
@@ -71,14 +110,12 @@ def recall_at_90(scored: Iterable[tuple[float, Pair]], true: set[Pair]) -> float
     return float((np.cumsum(hits) / len(true))[precision >= 0.9].max(initial=0))
 
 
-def own_scores(index: Path, extractor: Extractor) -> list[tuple[float, Pair]]:
-    """Scores of all pairs of the pictures that a search has left in its index."""
-    with open_store(index, extractor.identity, extractor.dimensions, new=False) as store:
-        files = sorted(stored_files(store).items())
-        rows, columns = np.triu_indices(len(files), 1)
-        pairs = [(files[a], files[b]) for a, b in zip(rows.tolist(), columns.tolist(), strict=True)]
-        scores = PairScores(store, extractor).scores([(one[1], other[1]) for one, other in pairs])
-    return [(score, frozenset((one[0].name, other[0].name))) for score, (one, other) in zip(scores.tolist(), pairs, strict=True)]
+def own_scores(arguments: Sequence[str], output: Path) -> list[tuple[float, Pair]]:
+    """Scores of the pairs that match.py finds when it is asked for all above a low threshold; the vectors are there."""
+    match([*arguments, "--output", str(output), "--threshold", str(LOWEST_SCORE)])
+    table = pd.read_csv(output / "matches.csv")
+    pairs = zip(table["score"].tolist(), table["query"].tolist(), table["reference"].tolist(), strict=True)
+    return [(score, frozenset((Path(query).name, Path(reference).name))) for score, query, reference in pairs]
 
 
 def listed_scores(found: dict[str, list[tuple[str, Any]]], sign: float) -> list[tuple[float, Pair]]:
@@ -114,13 +151,16 @@ def imagededup_methods(extractor: Extractor) -> dict[str, Callable[[Path], list[
             return torch.from_numpy(resize_square(np.asarray(image.convert("RGB")), size)).permute(2, 0, 1)
 
         method = CNN(verbose=False, model_config=CustomModel(name="descriptor", model=Network(), transform=pixels))
-        encoded = method.encode_images(image_dir=str(folder))
-        return listed_scores(method.find_duplicates(encoding_map=encoded, min_similarity_threshold=-1.0, scores=True), 1.0)
+        encoded = method.encode_images(image_dir=str(folder), num_enc_workers=usable_cores())
+        return listed_scores(
+            method.find_duplicates(encoding_map=encoded, min_similarity_threshold=LOWEST_COSINE, scores=True), 1.0
+        )
 
     def phash(folder: Path) -> list[tuple[float, Pair]]:
         method = PHash(verbose=False)
-        encoded = method.encode_images(image_dir=str(folder))
-        return listed_scores(method.find_duplicates(encoding_map=encoded, max_distance_threshold=64, scores=True), -1.0)
+        encoded = method.encode_images(image_dir=str(folder), num_enc_workers=usable_cores())
+        found = method.find_duplicates(encoding_map=encoded, max_distance_threshold=LARGEST_HAMMING_DISTANCE, scores=True)
+        return listed_scores(found, -1.0)
 
     return {"imagededup CNN, the same network": cnn, "imagededup PHash": phash}
 
@@ -128,18 +168,20 @@ def imagededup_methods(extractor: Extractor) -> dict[str, Callable[[Path], list[
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("photos", type=Path)
+    parser.add_argument("photos", type=Path, nargs="+", metavar="PHOTOS")
     parser.add_argument("--pictures", type=int, default=300)
     options = parser.parse_args()
-    table = Table("", "seconds", "processor seconds", "pictures per processor second", "copies found at P90")
+    table = Table("", "pictures", "seconds", "processor seconds", "pictures per processor second", "copies found at P90")
 
-    def timed(name: str, work: Callable[[], T], found: Callable[[T], float] | None = None) -> float:
+    def timed(name: str, work: Callable[[], T], found: Callable[[T], float] | None = None, count: int | None = None) -> float:
         wall, used = time.perf_counter(), processor_seconds()
         result = work()
         wall, used = time.perf_counter() - wall, processor_seconds() - used
         recall = "" if found is None else f"{found(result):.3f}"
-        table.add_row(name, f"{wall:.1f}", f"{used:.1f}", f"{len(paths) / used:.1f}", recall)
-        return used
+        pictures = len(paths) if count is None else count
+        table.add_row(name, f"{pictures:,}", f"{wall:,.1f}", f"{used:,.1f}", f"{pictures / used:.1f}", recall)
+        CONSOLE.print(f"{name}: {wall:,.1f} s, {used:,.1f} processor seconds {recall}")
+        return used / pictures
 
     with tempfile.TemporaryDirectory() as name:
         folder, results = Path(name) / "pictures", Path(name) / "matches"
@@ -147,16 +189,21 @@ def main() -> None:
         true = make_pictures(options.photos, folder, options.pictures)
         paths = sorted(folder.iterdir())
         size = sum(path.stat().st_size for path in paths) / len(paths) / 1e6
-        table.title = f"{len(paths)} pictures of about 12 megapixels, {size:.1f} MB each"
+        table.title = f"{len(paths):,} pictures of about 12 megapixels, {size:.1f} MB each"
         extractor = checkpoint_extractor(SHIPPED)
         side = max(size for network in extractor.networks for size in network.sizes)
-        decoding = timed(f"decode as the network needs it ({side} px)", lambda: [decode_rgb(path, side).shape for path in paths])
-        timed("decode whole", lambda: [decode_rgb(path).shape for path in paths])
+        some = paths[:: -(-len(paths) // DECODED)]
+        decoding = timed(
+            f"decode as the network needs it ({side} px)",
+            lambda: [decode_rgb(path, side).shape for path in some],
+            count=len(some),
+        )
+        timed("decode whole", lambda: [decode_rgb(path).shape for path in some], count=len(some))
         arguments = ["--checkpoint", str(SHIPPED), "--queries", str(folder), "--output", str(results), "--quiet"]
         everything = timed(
             "match.py, from first byte to groups",
             lambda: match(arguments),
-            lambda _: recall_at_90(own_scores(results / "index", extractor), true),
+            lambda _: recall_at_90(own_scores(arguments, results), true),
         )
         peers = imagededup_methods(extractor)
         for method, search in peers.items():
