@@ -89,11 +89,12 @@ def open_run(folder: Path | None = None, recipe: Path | None = None, data: Path 
         raise UserError(f"{paths.description} does not name a data folder and a scale. Delete it and give --data DIR again.")
     if data is None and "data" not in known:
         raise UserError(f"{folder} is not a run yet: add --data DIR (in the ISC2021 layout), or start with: bash run_all.sh")
-    data = data.resolve() if data is not None else as_path(known["data"])
+    given, data = data, as_path(known["data"]) if data is None else data.resolve()
     if not data.is_dir():
-        raise UserError(
-            f"{data}, the data set of {folder}, is not a folder. If it has been moved, name its new place: --data DIR."
+        remedy = (
+            "Give the folder of a data set" if given else f"{folder} was made from it; if it has been moved, name its new place"
         )
+        raise UserError(f"{data} is not a folder. {remedy}: --data DIR.")
     source = recipe or (paths.recipe if paths.recipe.is_file() else DEFAULT_RECIPE)
     share = known.get("scale", 1.0) if scale is None else scale
     if not 0 < share <= 1:

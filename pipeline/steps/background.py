@@ -7,22 +7,25 @@ import numpy as np
 from data.errors import UserError
 from models.network.checkpoint import load_descriptor
 from models.network.joined import JoinedDescriptor
-from submissions.vectors.files import read_vectors, write_vectors
+from submissions.vectors.files import write_vectors
 
 BACKGROUND_ID = "background/{}"  # no image has such an id: ids of a data set are file names
 
 
-def append_background(checkpoint: Path, vectors: Path) -> None:
-    """Append the background of a joined descriptor to the vectors of the training images.
+def write_background(checkpoint: Path, output: Path) -> list[str]:
+    """Write the background of a joined descriptor to a vectors file of its own, to be joined with those of the training images.
 
     With a few hundred training images of one's own, PCA and query normalisation have thousands of vectors to go by.
 
     Args:
-        checkpoint: The descriptor, whose `background` [m, d] is appended.
-        vectors: The vectors file of the training images [n, d], which is replaced by one of n + m rows.
+        checkpoint: The descriptor with a `background` [m, d].
+        output: The vectors file to write.
+
+    Returns:
+        Their ids [m].
 
     Raises:
-        UserError: The descriptor has no background.
+        UserError: The descriptor has no background, or the disk is full.
     """
     descriptor = load_descriptor(checkpoint).descriptor
     if not isinstance(descriptor, JoinedDescriptor) or not len(descriptor.background):
@@ -30,7 +33,7 @@ def append_background(checkpoint: Path, vectors: Path) -> None:
             f"{checkpoint} brings no background vectors. Remove `background: true` from the recipe, or name a descriptor that "
             "export.py joined from a run with a query normalisation."
         )
-    own, background = read_vectors(vectors), descriptor.background.float().numpy()
-    ids = [*own.ids, *(BACKGROUND_ID.format(row) for row in range(len(background)))]
-    unreadable = np.concatenate([own.unreadable, np.zeros(len(background), bool)])
-    write_vectors(vectors, ids, [own.vectors, background], unreadable)
+    vectors = descriptor.background.float().numpy()
+    ids = [BACKGROUND_ID.format(row) for row in range(len(vectors))]
+    write_vectors(output, ids, [vectors], np.zeros(len(vectors), bool))
+    return ids

@@ -118,14 +118,10 @@ def _embed_set(run: Run, model: str, part: str, sets: Callable[[], dict[str, Ima
         from pipeline.steps.embed import embed_to_file
 
         vectors = run.paths.embeddings(model, part)
-        embed_to_file(run.checkpoint(model), sets()[part], run.embedding(model), vectors)
-        if part == "training" and has_background:
-            from pipeline.steps.background import append_background
-
-            append_background(run.checkpoint(model), vectors)
+        embed_to_file(run.checkpoint(model), sets()[part], run.embedding(model), vectors, has_background)
 
     settings = run.recipe.models[model]
-    has_background = isinstance(settings, FileModelSettings) and settings.background
+    has_background = part == "training" and isinstance(settings, FileModelSettings) and settings.background
     parameters = run.embedding(model).what_makes_vectors()
 
     return Product(
@@ -133,7 +129,7 @@ def _embed_set(run: Run, model: str, part: str, sets: Callable[[], dict[str, Ima
         inputs=lambda: {"checkpoint": run.require(run.checkpoint(model)), "images": sets()[part]},
         images=lambda: {"images": sets()[part]},
         outputs=[run.paths.embeddings(model, part)],
-        parameters=parameters | ({"background": True} if part == "training" and has_background else {}),
+        parameters=parameters | ({"background": True} if has_background else {}),
         work=work,
     )
 

@@ -23,6 +23,7 @@ from models.inference.embed import embed_images
 from models.network.checkpoint import Checkpoint, load_descriptor
 from models.settings import EmbeddingSettings
 from pipeline.run.manifest import fingerprint
+from pipeline.steps.background import write_background
 from pipeline.steps.shard_files import is_whole, join_shards, make_shard_folder
 from submissions.vectors.files import write_vectors
 
@@ -40,7 +41,9 @@ class EmbeddingShard:
     output: Path
 
 
-def embed_to_file(checkpoint: Path, images: ImageSet, settings: EmbeddingSettings, output: Path) -> None:
+def embed_to_file(
+    checkpoint: Path, images: ImageSet, settings: EmbeddingSettings, output: Path, background: bool = False
+) -> None:
     """Embed all images into `output`; unreadable ones are reported and listed with their reasons in `<output>.unreadable.txt`.
 
     Shards have fixed bounds, so that the file is bit-identical whoever makes them (`data/shards.py`).
@@ -50,13 +53,18 @@ def embed_to_file(checkpoint: Path, images: ImageSet, settings: EmbeddingSetting
         images: The images to embed.
         settings: How they are embedded.
         output: The vectors file to write.
+        background: Whether the vectors that the checkpoint brings along follow those of the images.
 
     Raises:
-        UserError: when the checkpoint cannot be loaded, or the disk is full.
+        UserError: when the checkpoint cannot be loaded or brings no background that is asked for, or the disk is full.
     """
     folder = make_shard_folder(output, _digest(checkpoint, images, settings))
     shards = _divide(images, settings.shard, folder)
     left = [shard for shard in shards if not is_whole(shard.output)]
+    ids, files = images.ids, [shard.output for shard in shards]
+    if background:
+        files.append(folder / "background.h5")
+        ids = [*ids, *write_background(checkpoint, files[-1])]
     network = checkpoint.absolute()  # workers have other current folders
     work = ShardWork(
         name=f"embedding {output.stem}",
@@ -71,8 +79,8 @@ def embed_to_file(checkpoint: Path, images: ImageSet, settings: EmbeddingSetting
     )
     for _ in run_shards(work, left, len(images), len(images) - sum(map(_count_images, left))):
         pass  # the results are the files
-    unreadable = join_shards(output, images.ids, [shard.output for shard in shards])
-    _report_unreadable(images, unreadable, output)
+    unreadable = join_shards(output, ids, files)
+    _report_unreadable(images, unreadable[: len(images)], output)
 
 
 def embed_folder(checkpoint: Path, folder: Path, output: Path, workers: int | None = None) -> None:

@@ -13,17 +13,18 @@ from models.network.checkpoint import load_descriptor, save_descriptor
 from models.network.handmade import HandmadeDescriptor
 from models.network.joined import JoinedDescriptor
 from models.network.settings import HandmadeSettings, JoinedSettings, MemberSettings
+from models.settings import EmbeddingSettings
 from models.shipped import SHIPPED
 from pipeline.run.recipe import read_recipe
 from pipeline.run.run import DEFAULT_RECIPE, open_existing_run
 from pipeline.run.training_roles import assign_training_roles
-from pipeline.steps.background import append_background
 from pipeline.steps.definitions import EMBED, ENSEMBLE, TRAIN, run_step
+from pipeline.steps.embed import embed_to_file
 from pipeline.steps.train import train
 from pipeline.tools.export_checkpoint import export_joined
 from pipeline.tools.extractor import checkpoint_extractor, run_extractor
 from submissions.ensemble.variant import read_choice
-from submissions.vectors.files import read_vectors, write_vectors
+from submissions.vectors.files import read_vectors
 
 
 def test_it_is_whitened_embedded_weighted_and_exported(small_run: Path, tmp_path: Path) -> None:
@@ -77,14 +78,16 @@ def test_a_joined_files_background_stands_beside_the_training_images(small_run: 
     joined = JoinedDescriptor(JoinedSettings(members=members, dimensions=12, background=3), [HandmadeDescriptor(gabor)])
     joined.background.copy_(torch.eye(3, 12))
     save_descriptor(tmp_path / "joined.safetensors", joined, 32, {})
-    ids = ["a", "b"]
-    write_vectors(tmp_path / "training.h5", ids, [np.eye(2, 12, dtype=np.float32)], np.array([False, True]))
-    append_background(tmp_path / "joined.safetensors", tmp_path / "training.h5")
-    found = read_vectors(tmp_path / "training.h5")
-    assert found.ids == [*ids, "background/0", "background/1", "background/2"]
-    assert np.array_equal(found.vectors[2:], np.eye(3, 12)) and found.unreadable.tolist() == [False, True, False, False, False]
+    run, settings = open_existing_run(small_run), EmbeddingSettings(shard=5)
+    images = find_images(run.data / "query_images")
+    embed_to_file(tmp_path / "joined.safetensors", images, settings, tmp_path / "alone.h5")
+    embed_to_file(tmp_path / "joined.safetensors", images, settings, tmp_path / "training.h5", background=True)
+    alone, found = read_vectors(tmp_path / "alone.h5"), read_vectors(tmp_path / "training.h5")
+    assert found.ids == [*images.ids, "background/0", "background/1", "background/2"]
+    assert np.array_equal(found.vectors, np.concatenate([alone.vectors, np.eye(3, 12)]))
+    assert found.unreadable.tolist() == [*alone.unreadable.tolist(), False, False, False]
     with pytest.raises(UserError, match="brings no background vectors"):
-        append_background(open_existing_run(small_run).checkpoint("one"), tmp_path / "training.h5")
+        embed_to_file(run.checkpoint("one"), images, settings, tmp_path / "training.h5", background=True)
 
 
 def test_a_background_goes_with_one_model_only(tmp_path: Path) -> None:
