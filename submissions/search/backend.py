@@ -12,6 +12,7 @@ from data.process import process_rank_on_machine
 
 Metric = Literal["cosine", "distance"]  # inner product, highest first; squared distance, lowest first
 Rows = NDArray[np.int64]
+OUT_OF_MEMORY_PHRASES = ("out of memory", "cudamalloc", "bad_alloc")  # in Faiss's errors, whatever runs out
 
 
 class SearchBackend(Protocol):
@@ -75,7 +76,10 @@ def find_candidates(queries: NDArray[np.float32], references: NDArray[np.float32
 def find_nearest(
     queries: NDArray[np.float32], references: NDArray[np.float32], count: int, metric: Metric
 ) -> tuple[NDArray[np.float32], Rows]:
-    """Find each query's nearest references: with the backend, else with Faiss on a GPU if its build has one, else on the CPU.
+    """Find each query's nearest references, with the backend in use or with Faiss.
+
+    Faiss searches on the GPU of this process if its build can, unless a backend has found the GPU's memory too small; where its
+    own memory there does not suffice, it searches on the CPU.
 
     Args:
         queries: float32 [n, d].
@@ -88,13 +92,28 @@ def find_nearest(
         Inner products or squared distances, float32 [n, k], and row numbers of the references, int64 [n, k].
     """
     queries, references = np.ascontiguousarray(queries), np.ascontiguousarray(references)
-    found = _handed_in[-1].nearest(queries, references, count, metric) if _handed_in else None
-    if found is not None:
-        return found
     kind = faiss.METRIC_INNER_PRODUCT if metric == "cosine" else faiss.METRIC_L2
-    if hasattr(faiss, "knn_gpu") and (gpus := faiss.get_num_gpus()):
+    if _handed_in:
+        found = _handed_in[-1].nearest(queries, references, count, metric)
+    else:
+        found = _find_on_gpu(queries, references, count, kind)
+    if found is None:
+        values, rows = faiss.knn(queries, references, count, metric=kind)
+        return values, rows
+    return found
+
+
+def _find_on_gpu(
+    queries: NDArray[np.float32], references: NDArray[np.float32], count: int, kind: int
+) -> tuple[NDArray[np.float32], Rows] | None:
+    """Search with Faiss on this process's GPU; None without such a build or GPU, or if memory runs out."""
+    if not hasattr(faiss, "knn_gpu") or not (gpus := faiss.get_num_gpus()):
+        return None
+    try:
         resources, own = faiss.StandardGpuResources(), process_rank_on_machine() % gpus
         values, rows = faiss.knn_gpu(resources, queries, references, count, metric=kind, device=own)
-    else:
-        values, rows = faiss.knn(queries, references, count, metric=kind)
-    return values, rows
+        return values, rows
+    except RuntimeError as error:
+        if not any(words in str(error).lower() for words in OUT_OF_MEMORY_PHRASES):
+            raise
+        return None

@@ -21,6 +21,7 @@ from submissions.ensemble.normalization import (
 from submissions.ensemble.projection import scale_to_unit_length
 from submissions.ensemble.selection import apply_normalizations
 from submissions.ensemble.variant import Variant
+from submissions.search.backend import use_backend
 from submissions.settings import Method, NormalizationSettings
 
 
@@ -122,3 +123,30 @@ def test_each_process_of_a_machine_searches_on_its_own_gpu(monkeypatch: pytest.M
     vectors = scale_to_unit_length(np.random.default_rng(0).standard_normal((20, 8), dtype=np.float32))
     assert (find_neighbours(vectors, vectors, 1).rows[:, 0] == np.arange(20)).all()
     assert used == [3]
+
+
+def test_a_card_that_is_full_leaves_neighbours_to_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither Faiss's lack of memory nor a backend's ends the search, and after a backend's Faiss does not try that card."""
+    tried: list[str] = []
+
+    def full(*_: object, **__: object) -> Any:
+        tried.append("faiss")
+        raise RuntimeError("Error: 'err == cudaSuccess' failed: cudaMalloc error out of memory [2]")
+
+    class Full:
+        def nearest(self, *_: object) -> None:
+            tried.append("backend")
+
+        candidates = nearest
+
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 1, raising=False)
+    monkeypatch.setattr(faiss, "StandardGpuResources", object, raising=False)
+    monkeypatch.setattr(faiss, "knn_gpu", full, raising=False)
+    vectors = scale_to_unit_length(np.random.default_rng(0).standard_normal((20, 8), dtype=np.float32))
+    assert (find_neighbours(vectors, vectors, 1).rows[:, 0] == np.arange(20)).all()
+    with use_backend(Full()):
+        assert (find_neighbours(vectors, vectors, 1).rows[:, 0] == np.arange(20)).all()
+    assert tried == ["faiss", "backend"]
+    monkeypatch.setattr(faiss, "knn_gpu", lambda *_, **__: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        find_neighbours(vectors, vectors, 1)
