@@ -45,10 +45,15 @@ def gather_rows(local: Tensor) -> Tensor:
     The loss computed from the result is assumed to be the same on every process. Backward returns its gradient for this process's
     own rows, times the number of processes: averaging over processes, as data parallelism does, then yields the exact gradient.
     """
+    return gather_together(local)[0]
+
+
+def gather_together(*locals_: Tensor) -> tuple[Tensor, ...]:
+    """Gather several tensors with as many rows each as `gather_rows` does; a GPU is waited for once, for the numbers of rows."""
     if group_size() == 1:
-        return local
-    rows: Tensor = _Gather.apply(local)  # type: ignore[no-untyped-call]  # torch's apply has no types
-    return rows
+        return locals_
+    lengths = _exchange_lengths(len(locals_[0]), locals_[0].device)
+    return tuple(_Gather.apply(local, lengths) for local in locals_)  # type: ignore[no-untyped-call]  # torch's apply has no types
 
 
 def sum_over_processes(local: Tensor) -> Tensor:
@@ -99,12 +104,17 @@ def share_buffers(module: nn.Module) -> None:
             distributed.broadcast(buffer, 0)
 
 
+def _exchange_lengths(own: int, device: torch.device) -> list[int]:
+    """Return how many rows each process has, in rank order."""
+    counts = torch.empty(group_size(), dtype=torch.long, device=device)
+    distributed.all_gather_into_tensor(counts, torch.full((1,), own, dtype=torch.long, device=device))
+    lengths: list[int] = counts.tolist()
+    return lengths
+
+
 class _Gather(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, local: Tensor) -> Tensor:
-        counts = [torch.zeros(1, dtype=torch.long, device=local.device) for _ in range(group_size())]
-        distributed.all_gather(counts, torch.tensor([len(local)], device=local.device))
-        lengths = [int(count) for count in counts]
+    def forward(ctx: Any, local: Tensor, lengths: list[int]) -> Tensor:
         padded = local.new_zeros((max(lengths), *local.shape[1:]))
         padded[: len(local)] = local
         parts = [torch.empty_like(padded) for _ in lengths]
@@ -114,6 +124,5 @@ class _Gather(torch.autograd.Function):
         return torch.cat([part[:length] for part, length in zip(parts, lengths, strict=True)])
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        own: Tensor = gradients[0][ctx.own] * group_size()
-        return own
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return gradients[0][ctx.own] * group_size(), None

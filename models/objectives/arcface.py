@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.distributed import gather_rows, group_rank, group_size, log_sum_over_processes, shard_rows, sum_over_processes
+from models.distributed import gather_together, group_rank, group_size, log_sum_over_processes, shard_rows, sum_over_processes
 from models.objectives.base import ClassMatrix, Objective, ObjectiveOutput, seeded_generator
 
 WEIGHT_RANGE = 4096.0  # largest softmax weight in half precision: far below float16's end at 65,504, small ones above its start
@@ -24,8 +24,9 @@ class ArcFace(Objective):
     """Cross-entropy over all classes with an additive angular margin (J. Deng et al., ArcFace, 2019).
 
     Each process passes its own embeddings and labels; the loss, the mean over the images of all processes, is the same on each.
-    Its gradient for the embeddings is scaled for data parallelism (see `gather_rows`); that for the process's own part of the
-    matrix is exact. Under autocast, products of embeddings and matrix are computed in half precision and summed in float32.
+    Its gradient for the embeddings is scaled for data parallelism (`models.distributed.gather_rows`); that for the process's own
+    part of the matrix is exact. Under autocast, products of embeddings and matrix are computed in half precision and summed in
+    float32.
 
     With `negatives`, each step compares with a random subset of the classes besides the batch's own (X. An et al., Partial FC,
     2021): an approximation without correction for the classes left out, so the loss is lower than the exact one. The logs then
@@ -67,8 +68,8 @@ class ArcFace(Objective):
         self, embeddings: Tensor, labels: Tensor, instances: Tensor, product_dtype: torch.dtype | None
     ) -> ObjectiveOutput:
         """Compute the mean cross-entropy over the batch of all processes; logs the mean cosine to the own class's prototype."""
-        unit = gather_rows(functional.normalize(embeddings))
-        own_part = gather_rows(labels) - self.rows.start  # outside 0…len(matrix)−1: another process holds the class
+        unit, labels = gather_together(functional.normalize(embeddings), labels)
+        own_part = labels - self.rows.start  # outside 0…len(matrix)−1: another process holds the class
         matrix, own_part = self._sample(own_part) if self.negatives else (self.matrix, own_part)
         logs = {"share_of_classes": len(matrix) / max(1, len(self.matrix))} if self.negatives else {}
         sums = _ClassSums.apply(  # type: ignore[no-untyped-call]  # torch's apply has no types

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.distributed import gather_rows, group_rank
+from models.distributed import gather_together, group_rank
 from models.objectives.base import Objective, ObjectiveOutput, seeded_generator
 from models.objectives.pairs import find_positive_pairs
 
@@ -62,9 +62,7 @@ class MarginLoss(Objective):
         """
         if self.training:
             self.step += 1
-        rows = gather_rows(embeddings)
-        processes = gather_rows(torch.full_like(labels, group_rank()))
-        labels = gather_rows(labels)
+        rows, processes, labels = gather_together(embeddings, torch.full_like(labels, group_rank()), labels)
         unit = functional.normalize(rows)
         distances = (2 - 2 * unit @ unit.T).clamp(min=1e-8).sqrt()  # √0 has no finite gradient
         anchors, positives = find_positive_pairs(labels)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.distributed import gather_rows
+from models.distributed import gather_together
 from models.objectives.base import Objective, ObjectiveOutput
 from models.objectives.margin import MarginLoss
 
@@ -65,7 +65,7 @@ class MultiGrain(Objective):
         loss = embeddings.new_zeros(())
         logs: dict[str, Tensor | float] = {}
         if self.softmax is not None:
-            of_classes = self.softmax(gather_rows(embeddings), gather_rows(labels))
+            of_classes = self.softmax(*gather_together(embeddings, labels))
             loss, logs = loss + self.weight * of_classes.loss, logs | of_classes.logs
         if self.weight < 1:
             of_copies = self.margin(embeddings, labels=instances, instances=instances)

@@ -14,7 +14,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from augmentations.dataset import normalize_pixels
 from augmentations.domains import DOMAINS, rotate_to_domains
 from data.errors import UserError
-from models.distributed import gather_rows, sum_over_processes
+from models.distributed import gather_together, sum_over_processes
 from models.network.descriptor import Descriptor
 from models.objectives.base import Objective, ObjectiveOutput
 from models.objectives.domains import sum_over_domains
@@ -118,8 +118,8 @@ class Learner:
         """The loss of all processes' embeddings; these [n, d], or with domains [4, n, d / 4], are this process's part."""
         with self.fabric.autocast():
             if not self.objective.takes_local_batch:
-                embeddings = gather_rows(embeddings.transpose(0, -2)).transpose(0, -2)  # [n, d] or, with domains, [4, n, d / 4]
-                labels, instances = gather_rows(labels), gather_rows(instances)
+                rows, labels, instances = gather_together(embeddings.transpose(0, -2), labels, instances)
+                embeddings = rows.transpose(0, -2)  # [n, d] or, with domains, [4, n, d / 4]
             if self.descriptor.settings.domains:
                 return sum_over_domains(self.objective, embeddings, labels, instances)
             return self.objective(embeddings, labels, instances)

@@ -245,8 +245,7 @@ def test_negatives_come_from_the_anchors_own_process(monkeypatch: pytest.MonkeyP
     first, second = torch.randn(4, 8), torch.randn(4, 8)
     labels = torch.tensor([0, 0, 1, 1])
     parts = {4: torch.cat([first, second]), 0: torch.cat([labels, labels + 2]), 1: torch.tensor([0] * 4 + [1] * 4)}
-    gathered = [parts[4], parts[1], parts[0]]
-    monkeypatch.setattr("models.objectives.margin.gather_rows", lambda local: gathered.pop(0))
+    monkeypatch.setattr("models.objectives.margin.gather_together", lambda *_: (parts[4], parts[1], parts[0]))
     seen: list[Tensor] = []
 
     def watched(distances: Tensor, others: Tensor, *rest: Any, **caps: Any) -> Tensor:
