@@ -57,18 +57,35 @@ class MultiGrain(Objective):
     def compute_loss(
         self, embeddings: Tensor, labels: Tensor, instances: Tensor, product_dtype: torch.dtype | None
     ) -> ObjectiveOutput:
-        """Compute the weighted sum; logs both terms.
+        """Compute the weighted sum; logs both terms, and `class_gradient`, the share of the classes in the gradient.
 
         Raises:
             UserError: λ < 1 and no two embeddings of the batch share an instance.
         """
-        loss = embeddings.new_zeros(())
+        terms: list[Tensor] = []
         logs: dict[str, Tensor | float] = {}
         if self.softmax is not None:
             of_classes = self.softmax(*gather_together(embeddings, labels))
-            loss, logs = loss + self.weight * of_classes.loss, logs | of_classes.logs
+            terms.append(self.weight * of_classes.loss)
+            logs |= of_classes.logs
         if self.weight < 1:
             of_copies = self.margin(embeddings, labels=instances, instances=instances)
-            loss = loss + (1 - self.weight) * of_copies.loss
-            logs = logs | of_copies.logs | {"margin_loss": of_copies.loss.detach()}
-        return ObjectiveOutput(loss, logs)
+            terms.append((1 - self.weight) * of_copies.loss)
+            logs |= of_copies.logs | {"margin_loss": of_copies.loss.detach()}
+        if len(terms) == 2 and self.measures and embeddings.requires_grad:
+            logs["class_gradient"] = _compute_class_gradient_share(terms[0], terms[1], embeddings)
+        return ObjectiveOutput(torch.stack(terms).sum(), logs)
+
+
+def _compute_class_gradient_share(of_classes: Tensor, of_copies: Tensor, embeddings: Tensor) -> Tensor:
+    """Compute ‖g_class‖ / (‖g_class‖ + ‖g_copies‖) of the weighted terms (MultiGrain, ICLR submission, figure C.1).
+
+    g is the gradient that a term sends back into the network, that of the embeddings; with several processes, of this one's.
+
+    Returns:
+        Scalar, 0…1; 0.5 where neither term has a gradient.
+    """
+    classes, copies = (torch.autograd.grad(term, embeddings, retain_graph=True)[0].norm() for term in (of_classes, of_copies))
+    tiny = torch.finfo(embeddings.dtype).tiny
+    share: Tensor = (classes + tiny) / (classes + copies + 2 * tiny)
+    return share

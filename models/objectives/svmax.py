@@ -39,6 +39,7 @@ class Svmax(RegularizedObjective):
         Raises:
             UserError: The batch has one image, or the embeddings have one dimension.
         """
+        self.objective.measures = self.measures
         if self.settings is None and not self.measures:  # not worth an eigenvalue problem
             return self.objective.compute_loss(embeddings, labels, instances, product_dtype)
         rows = self.gather(embeddings)

@@ -282,6 +282,24 @@ def test_multigrain_joins_its_two_losses_by_its_weight(vectors: Tensor) -> None:
         assert set(joint.parameter_rates()) <= {name for name, _ in joint.named_parameters()}
 
 
+def test_multigrain_logs_the_share_of_the_classes_in_the_gradient(vectors: Tensor) -> None:
+    """‖g_class‖ / (‖g_class‖ + ‖g_copies‖) of the weighted terms, in the batches whose figures are measured."""
+    joint, rows = MultiGrainSettings(weight=0.3).build(8, 6, 5), vectors.clone().requires_grad_()
+    assert joint.softmax is not None
+    output = joint(rows, LABELS, INSTANCES)
+    of_copies = 0.7 * MarginSettings().build(8, 6, 5)(rows, INSTANCES).loss
+    norms = [
+        torch.autograd.grad(loss, rows)[0].norm().item()
+        for loss in (0.3 * joint.softmax(rows, LABELS, INSTANCES).loss, of_copies)
+    ]
+    assert float(output.logs["class_gradient"]) == pytest.approx(norms[0] / sum(norms), rel=1e-5)
+    output.loss.backward()
+    assert rows.grad is not None and rows.grad.isfinite().all()
+    joint.measures = False
+    assert "class_gradient" not in joint(rows, LABELS, INSTANCES).logs
+    assert "class_gradient" not in MultiGrainSettings(weight=1.0).build(8, 6, 5)(rows, LABELS, INSTANCES).logs
+
+
 @pytest.mark.parametrize("settings", ALL, ids=lambda settings: settings.kind)
 def test_every_objective_is_float32_under_autocast_and_has_finite_gradients(
     settings: AnyObjectiveSettings, vectors: Tensor
