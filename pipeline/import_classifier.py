@@ -1,0 +1,40 @@
+"""Write one of timm's classifiers as a checkpoint with its classifier, to choose p* for larger images (ICLR submission, appendix G).
+
+import_classifier.py --model legacy_senet154 --output senet154     timm's weights; or --weights FILE of the same model
+choose_exponent.py --checkpoint senet154/stage-1.safetensors --method sgd --sizes 450 --data TRAIN
+evaluate.py --checkpoint senet154/stage-1.safetensors --set class_folders --root VAL --image-size 450 --pooling-exponent 1.6
+
+TRAIN and VAL have a folder for each class, in the order of the model's classes by name, as ImageNet's have.
+"""
+
+import argparse
+
+from pipeline.run.cli import named_path, report_errors
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--model", metavar="NAME", required=True, help="timm's name of a classifier that ends in ReLU")
+    options.add_argument(
+        "--weights", metavar="FILE", default="pretrained", help="the whole model's weights (default: timm's, from the network)"
+    )
+    options.add_argument("--output", type=named_path, metavar="DIR", required=True, help="folder for stage-1.safetensors")
+    return options
+
+
+if __name__ == "__main__":
+    arguments = make_parser().parse_args()
+    with report_errors():
+        # imported here: --help must answer at once
+        from models.network.checkpoint import save_descriptor
+        from models.network.off_the_shelf import build_off_the_shelf
+        from models.training.classifier import save_classifier
+        from models.training.files import stage_checkpoint
+
+        descriptor, classifier, side = build_off_the_shelf(arguments.model, arguments.weights)
+        arguments.output.mkdir(parents=True, exist_ok=True)
+        checkpoint = stage_checkpoint(arguments.output, 1)
+        save_classifier(arguments.output, classifier)
+        save_descriptor(checkpoint, descriptor, side, {"classifier": arguments.model})
+        print(f"{checkpoint}: {arguments.model}, {classifier.out_features} classes, trained at {side} px with average pooling")
