@@ -1,4 +1,4 @@
-"""Write one of timm's classifiers as a checkpoint with its classifier, to choose p* for larger images (ICLR submission, appendix G).
+"""Write a classifier of timm as a checkpoint with its classifier, to choose p* for larger images (ICLR submission, appendix G).
 
 import_classifier.py --model legacy_senet154 --output senet154     timm's weights; or --weights FILE of the same model
 choose_exponent.py --checkpoint senet154/stage-1.safetensors --method sgd --sizes 450 --data TRAIN
