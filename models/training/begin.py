@@ -1,0 +1,148 @@
+"""What the stages of a training share, as it begins or is taken up again: the network, the images, the saved state."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from lightning_fabric import Fabric
+from numpy.typing import NDArray
+
+from augmentations.composition import check_probabilities
+from augmentations.randomness import derived_seed
+from data.images import ImageSet
+from data.process import choose_workers
+from models.network.descriptor import Descriptor, check_image_sizes
+from models.settings import ModelSettings
+from models.training.class_counts import check_class_counts
+from models.training.curve import remove_curve
+from models.training.final_whitening import check_whitening, choose_whitening_images
+from models.training.launch import launch_fabric
+from models.training.learner import set_up_network
+from models.training.state import DRAWN_FOR, Identity, Progress, identify_training, load_state, restore_identity
+
+Validate = Callable[[Descriptor, int], float]
+
+
+@dataclass(frozen=True)
+class Training:
+    """What the stages of a training share.
+
+    Attributes:
+        settings: Settings of the model.
+        fabric: Processes, device and precision.
+        descriptor: The network that learns.
+        network: The same, as the processes train it.
+        classes: The images to learn from.
+        overlays: Images that edits paste into others.
+        class_of: Class of each image to learn from.
+        labelled: Whether the classes come from labels.
+        folder: Where the training keeps its files.
+        cache: Folder of resized images.
+        seed: Of everything that is drawn.
+        identity: What the training learns from and how.
+        workers: Processes that edit images.
+        validate: µAP of the descriptor at an image size, on the first process.
+    """
+
+    settings: ModelSettings
+    fabric: Fabric
+    descriptor: Descriptor
+    network: Any
+    classes: ImageSet
+    overlays: ImageSet
+    class_of: list[int]
+    labelled: bool
+    folder: Path
+    cache: Path
+    seed: int
+    identity: Identity
+    workers: int
+    validate: Callable[[int], float | None]
+
+
+def begin_training(
+    settings: ModelSettings,
+    classes: ImageSet,
+    overlays: ImageSet,
+    folder: Path,
+    cache: Path,
+    seed: int,
+    validate: Validate | None,
+    labels: NDArray[np.int64] | None,
+    name: str,
+) -> tuple[Training, Progress, dict[str, Any]]:
+    """Build the network of a new training, or of one that is taken up again. The arguments are those of `train_model`.
+
+    Returns:
+        What the stages share; where the training stands; and its saved state, {} of a new one.
+
+    Raises:
+        UserError: Too few classes, an image size that the backbone cannot take, or a state that cannot be read.
+    """
+    fabric = launch_fabric(settings.precision)
+    class_of = list(range(len(classes))) if labels is None else [int(label) for label in labels]
+    check_class_counts(settings, len(set(class_of)), fabric.print)
+    for stage in settings.stages:
+        check_probabilities(settings.edits_of(stage, stage.intensity))
+    wanted = identify_training(settings, classes, overlays, None if labels is None else class_of, seed, name)
+    identity = restore_identity(folder, wanted, settings.aspect)
+    saved = load_state(folder, identity, fabric)
+    progress, state = saved or (Progress(), {})
+    if not saved:
+        identity = wanted
+    torch.manual_seed(derived_seed(seed, identity[DRAWN_FOR]) if DRAWN_FOR in identity else seed)
+    descriptor = Descriptor(settings.descriptor, load_weights=not state)  # whose file may have gone since
+    if not state and fabric.global_rank == 0:
+        remove_curve(folder)
+    if state:
+        descriptor.load_state_dict(state["descriptor"])
+    check_image_sizes(descriptor, (stage.image_size for stage in settings.stages))
+    training = Training(
+        settings=settings,
+        fabric=fabric,
+        descriptor=descriptor,
+        network=set_up_network(fabric, descriptor, settings.compile),
+        classes=classes,
+        overlays=overlays,
+        class_of=class_of,
+        labelled=labels is not None,
+        folder=folder,
+        cache=cache,
+        seed=seed,
+        identity=identity,
+        workers=choose_workers(settings.workers),
+        validate=partial(_validate, fabric, validate, descriptor),
+    )
+    return training, progress, state
+
+
+def find_unlabelled(training: Training) -> ImageSet:
+    """Return the images that a whitening is fitted on, enough of them; none where the descriptor does not whiten."""
+    settings, classes = training.settings, training.classes
+    if not settings.descriptor.whiten:
+        return ImageSet([], [])
+    learnt_last = settings.stages[-1].classes or len(training.class_of)
+    learnt = classes.select([classes.ids[row] for row, label in enumerate(training.class_of) if label < learnt_last])
+    unlabelled = choose_whitening_images(settings, training.seed, training.overlays, learnt)
+    check_whitening(training.descriptor, len(unlabelled))
+    return unlabelled
+
+
+def _validate(fabric: Fabric, validate: Validate | None, descriptor: Descriptor, image_size: int) -> float | None:
+    """The first process scores while the others wait; None, with a message, where that fails: training does not depend on it."""
+    score = None
+    if validate and fabric.global_rank == 0:
+        try:
+            score = validate(descriptor, image_size)
+        except Exception as error:  # whatever a search or a full card raises
+            reason = (str(error).splitlines() or [""])[0]
+            fabric.print(f"  the validation failed, training goes on without it: {type(error).__name__}: {reason}", flush=True)
+        if fabric.device.type == "cuda":
+            torch.cuda.empty_cache()  # of other batch sizes than the training's
+    descriptor.train()
+    fabric.barrier()
+    return score

@@ -1,0 +1,114 @@
+"""What a stage is set up from: the images it learns from and their edits, its objective, its seeds."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from augmentations.dataset import EditedImages, normalize_pixels, overlay_material
+from augmentations.domains import DOMAINS
+from augmentations.randomness import derived_seed
+from augmentations.schedule import IntensitySchedule
+from augmentations.settings import AugmentationSettings
+from data.cache import CachedImages
+from data.errors import UserError
+from models.network.descriptor import Descriptor
+from models.objectives.base import Objective
+from models.objectives.koleo import Koleo
+from models.objectives.svmax import Svmax
+from models.settings import ModelSettings, StageSettings
+from models.training.begin import Training
+from models.training.curve import read_rows, record_validation
+from models.training.modes import LEAST_AGREEMENT, measure_agreement
+from models.training.stage_end import start_row
+from models.training.state import DRAWN_FOR, Identity
+
+
+def choose_rows(stage: StageSettings, squares: CachedImages, class_of: list[int]) -> list[int]:
+    """Return the rows of the images that a stage learns from: those of its first classes that can be read.
+
+    Raises:
+        UserError: They are of fewer than two classes.
+    """
+    count = stage.classes or len(squares)
+    rows = [row for row in squares.readable_rows() if class_of[row] < count]
+    if len({class_of[row] for row in rows}) < 2:
+        raise UserError(
+            f"the stage's {min(count, 1 + max(class_of))} classes have {len(rows)} training images that can be read; "
+            "training needs two classes at least."
+        )
+    return rows
+
+
+def build_edited_images(
+    settings: ModelSettings,
+    stage: StageSettings,
+    squares: CachedImages,
+    others: CachedImages,
+    rows: list[int],
+    labelled: bool,
+    seed: int,
+) -> EditedImages:
+    """Return the images of a stage with their edits.
+
+    Args:
+        settings: Settings of the model.
+        stage: The stage, whose intensity may rise from epoch to epoch.
+        squares: The images to learn from.
+        others: Images that edits paste into others, beside those that the stage does not learn from.
+        rows: Those that the stage learns from.
+        labelled: Whether classes come from labels: then no image to learn from is pasted.
+        seed: Of the edits.
+    """
+    edits = settings.edits_of(stage, stage.intensity)
+    end = stage.intensity if stage.last_intensity is None else stage.last_intensity
+    rising = IntensitySchedule(stage.intensity, end, stage.epochs)
+    material = overlay_material(squares, others, len(squares) if labelled else rows[-1] + 1)
+    return EditedImages(squares, edits, stage.image_size, seed, material, rising, bool(settings.sampling.clean))
+
+
+def build_objective(settings: ModelSettings, descriptor: Descriptor, classes: int, seed: int) -> Objective:
+    """Build the recipe's objective with what stands beside it; s of SVMax is logged with every one."""
+    dimensions = descriptor.dimensions // (len(DOMAINS) if settings.descriptor.domains else 1)
+    objective = Svmax(settings.objective.build(dimensions, classes, seed), settings.svmax)
+    return objective if settings.koleo is None else Koleo(objective, settings.koleo.weight)
+
+
+def derive_seeds(identity: Identity, seed: int, stage: int) -> tuple[int, int]:
+    """Return the seeds of a stage: of the images' order and of their edits.
+
+    A training that began without DRAWN_FOR has the same edits in all stages.
+    """
+    if DRAWN_FOR not in identity:
+        return seed + stage, seed
+    own = derived_seed(seed, identity[DRAWN_FOR], stage)
+    return own, own
+
+
+def check_modes(training: Training, squares: CachedImages, rows: list[int], image_size: int) -> None:
+    """Warn where the weights that training starts from embed otherwise than they learn."""
+    descriptor, device = training.descriptor, training.fabric.device
+    clean = EditedImages(squares, AugmentationSettings(family="none"), image_size, training.seed)
+    pixels = torch.stack([clean[0, row, 0][0] for row in rows[:64]])
+    cosine = measure_agreement(descriptor, normalize_pixels(pixels.to(device), descriptor.mean, descriptor.std))
+    if cosine >= LEAST_AGREEMENT:
+        return
+    trouble = (
+        f"the start's vectors while it learns and when it embeds disagree (mean cosine {cosine:.2f}): the statistics of its "
+        "batch normalisations are not those of its weights, as where they were folded into the convolutions. Take other "
+        "weights, or train with descriptor.frozen_statistics: true."
+    )
+    training.fabric.print(f"  warning: {trouble}", flush=True)
+    started = read_rows(training.folder)
+    if started and training.fabric.global_rank == 0:
+        record_validation(training.folder, start_row(float(started[0]["validation"]), image_size, trouble))
+
+
+def report_unreadable(squares: CachedImages, report: Callable[..., Any]) -> None:
+    """Report how many training images cannot be read, and the first of them with its reason."""
+    if squares.problems:
+        image_id, problem = next(iter(squares.problems.items()))
+        report(
+            f"  {len(squares.problems)} of {len(squares)} training images are left out, the first: {image_id} {problem}",
+            flush=True,
+        )
