@@ -18,6 +18,7 @@ from data.process import choose_workers
 from models.device import autocast, best_device, report_lack_of_memory
 from models.inference.parallel import map_in_parallel
 from models.network.checkpoint import Checkpoint
+from models.network.memory_format import choose_memory_format
 from models.settings import EmbeddingSettings
 
 
@@ -48,7 +49,8 @@ def embed_images(checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSe
         UserError: A vector is not finite, memory runs out, or there are more processes than GPUs.
     """
     device = best_device()
-    descriptor = checkpoint.descriptor.eval().to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
+    descriptor = checkpoint.descriptor.eval().to(device)
+    descriptor.arrange(descriptor.memory_format)
     sizes = image_sizes(settings, checkpoint.image_size)
     dataset = CleanImages(images, max(sizes))
     loader = DataLoader(
@@ -79,6 +81,13 @@ def embed_images(checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSe
             check_finite(vectors, images, first)
             yield EmbeddedBlock(first, vectors, unreadable)
             first += len(vectors)
+
+
+def measure_memory_format(checkpoint: Checkpoint, settings: EmbeddingSettings) -> None:
+    """Arrange a network that is going to embed in the memory format in which it does so faster on the best device."""
+    device, size = best_device(), max(image_sizes(settings, checkpoint.image_size))
+    chosen = choose_memory_format(checkpoint.descriptor, device, size, settings.batch_size, settings.precision, learns=False)
+    checkpoint.descriptor.arrange(chosen)
 
 
 def check_finite(vectors: NDArray[np.float32], images: ImageSet, first: int) -> None:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader
@@ -15,7 +14,7 @@ from data.images import ImageSet
 from data.loader import CleanImages
 from data.process import choose_workers
 from models.device import best_device
-from models.inference.embed import EmbeddedBlock, check_finite, embed_batch, image_sizes
+from models.inference.embed import EmbeddedBlock, check_finite, embed_batch, image_sizes, measure_memory_format
 from models.inference.parallel import map_in_parallel
 from models.network.checkpoint import load_descriptor
 from models.settings import EmbeddingSettings
@@ -51,7 +50,8 @@ def load_embedder(checkpoint: Path, settings: EmbeddingSettings) -> Embedder:
     """
     loaded = load_descriptor(checkpoint)
     device = best_device()
-    descriptor = loaded.descriptor.eval().to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
+    measure_memory_format(loaded, settings)
+    descriptor = loaded.descriptor.eval().to(device)
     descriptor.pool_with(settings.pooling_exponent)
     descriptor.whiten_with(settings.whiten)
     sizes = image_sizes(settings, loaded.image_size)

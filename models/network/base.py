@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
+import torch
 from torch import Tensor, nn
 
 from data.settings import Settings
@@ -17,6 +18,7 @@ class ImageDescriptor(nn.Module):
         mean: Mean per colour channel, for pixels in 0…1.
         std: Standard deviation per colour channel, for pixels in 0…1.
         whitens: Whether the whitening, if there is one, is applied.
+        memory_format: Memory format of weights and images, as `arrange` was last called with.
     """
 
     settings: Settings
@@ -24,6 +26,14 @@ class ImageDescriptor(nn.Module):
     mean: tuple[float, ...] = (0.0, 0.0, 0.0)
     std: tuple[float, ...] = (1.0, 1.0, 1.0)
     whitens: bool = True
+    memory_format: torch.memory_format = torch.channels_last
+
+    def arrange(self, memory_format: torch.memory_format) -> None:
+        """Arrange the weights in a memory format, and from now on the images that reach the convolutions."""
+        self.to(memory_format=memory_format)  # type: ignore[call-overload]  # torch's types lack memory_format
+        for module in self.modules():
+            if isinstance(module, ImageDescriptor):
+                module.memory_format = memory_format
 
     def pool_with(self, exponent: float | None) -> None:
         """Set GeM's exponent p permanently; None, or a descriptor without GeM, changes nothing."""

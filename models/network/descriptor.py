@@ -91,6 +91,8 @@ class Descriptor(ImageDescriptor):
 
     def features(self, images: Tensor) -> Tensor:
         """Return the backbone's feature maps of images [n, 3, h, w]: [n, c, h', w'] or tokens [n, t, c]; with domains 4 n."""
+        if self.memory_format is torch.contiguous_format:  # pixels are normalised in channels_last
+            images = images.contiguous()
         if not self.settings.domains:
             return self._compute_maps(images)
         if images.shape[2] == images.shape[3]:

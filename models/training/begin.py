@@ -16,6 +16,7 @@ from augmentations.randomness import derived_seed
 from data.images import ImageSet
 from data.process import choose_workers
 from models.network.descriptor import Descriptor, check_image_sizes
+from models.network.memory_format import choose_memory_format
 from models.settings import ModelSettings
 from models.training.class_counts import check_class_counts
 from models.training.curve import remove_curve
@@ -105,7 +106,7 @@ def begin_training(
         settings=settings,
         fabric=fabric,
         descriptor=descriptor,
-        network=set_up_network(fabric, descriptor, settings.compile),
+        network=set_up_network(fabric, descriptor, settings.compile, _choose_memory_format(settings, fabric, descriptor, state)),
         classes=classes,
         overlays=overlays,
         class_of=class_of,
@@ -118,6 +119,22 @@ def begin_training(
         validate=partial(_validate, fabric, validate, descriptor),
     )
     return training, progress, state
+
+
+def _choose_memory_format(
+    settings: ModelSettings, fabric: Fabric, descriptor: Descriptor, state: dict[str, Any]
+) -> torch.memory_format:
+    """The memory format of a stage that goes on; else what the first process measures, or the same in every run if it must be."""
+    if settings.deterministic:
+        return torch.channels_last
+    if "memory_format" in state:
+        return torch.contiguous_format if state["memory_format"] == str(torch.contiguous_format) else torch.channels_last
+    contiguous, stage = False, settings.stages[0]
+    if fabric.global_rank == 0:
+        batch = max(2, stage.batch_size // fabric.world_size)
+        chosen = choose_memory_format(descriptor, fabric.device, stage.image_size, batch, settings.precision, learns=True)
+        contiguous = chosen is torch.contiguous_format
+    return torch.contiguous_format if fabric.broadcast(contiguous) else torch.channels_last
 
 
 def find_unlabelled(training: Training) -> ImageSet:

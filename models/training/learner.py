@@ -62,6 +62,7 @@ class Learner:
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
             "schedule": self.schedule.state_dict(),
             "precision": self.fabric.strategy.precision.state_dict(),
+            "memory_format": str(self.descriptor.memory_format),
             "random": [torch.get_rng_state()] + ([torch.cuda.get_rng_state()] if torch.cuda.is_available() else []),
         } | ({} if self.average is None else {"average": self.average.state()})
 
@@ -188,11 +189,14 @@ def _arrange_like_parameters(optimizer: torch.optim.Optimizer) -> None:
                 state[name] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
 
 
-def set_up_network(fabric: Fabric, descriptor: Descriptor, compiled: bool) -> Any:
+def set_up_network(
+    fabric: Fabric, descriptor: Descriptor, compiled: bool, memory_format: torch.memory_format = torch.channels_last
+) -> Any:
     """Wrap the descriptor with Fabric, and on several GPUs with synchronised batch normalisation."""
     if fabric.world_size > 1 and fabric.device.type == "cuda":
         descriptor.backbone = convert_sync_batchnorm(descriptor.backbone)
-    descriptor.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
+    fabric.to_device(descriptor)
+    descriptor.arrange(memory_format)
     return fabric.setup_module(torch.compile(descriptor) if compiled else descriptor)  # type: ignore[arg-type]  # what torch.compile returns is typed as any callable
 
 

@@ -25,6 +25,7 @@ from data.loader import resize_square
 from data.process import choose_workers, usable_cores
 from models.device import autocast, best_device, report_lack_of_memory
 from models.network.descriptor import Descriptor, check_image_sizes
+from models.network.memory_format import choose_memory_format
 from models.objectives.base import Objective
 from models.settings import ModelSettings, SamplingSettings, StageSettings
 from models.training.class_counts import repeats_stage_before
@@ -120,8 +121,12 @@ def plan_model(
     """
     device = best_device()
     processors = processes if device.type == "cuda" else 1
-    descriptor = Descriptor(settings.descriptor, load_weights=False).to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
+    descriptor = Descriptor(settings.descriptor, load_weights=False).to(device)
     check_image_sizes(descriptor, (stage.image_size for stage in settings.stages))
+    first = settings.stages[0]
+    descriptor.arrange(
+        choose_memory_format(descriptor, device, first.image_size, first.batch_size, settings.precision, learns=True)
+    )
     sizes = np.ones(images, np.int64) if labels is None else np.bincount(labels)  # of the classes
     measured: dict[tuple[int, int], _Step] = {}
     workers = choose_workers(settings.workers) * processes
@@ -196,7 +201,7 @@ def _measure_step(settings: ModelSettings, descriptor: Descriptor, stage: StageS
     together = CALIBRATION_PIXELS[device.type] // stage.image_size**2
     count = max(2, min(stage.batch_size, together))
     images = torch.randn(count, 3, stage.image_size, stage.image_size, device=device).contiguous(
-        memory_format=torch.channels_last
+        memory_format=descriptor.memory_format
     )
     work = f"while a step of {count} images of {stage.image_size} px was measured (batch_size {stage.batch_size})"
     descriptor.train()

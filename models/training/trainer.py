@@ -108,8 +108,10 @@ def train_model(
         elif progress.stage < len(stages):
             device = describe_device(fabric.device)
             threads = f", {torch.get_num_threads()} threads compute" if fabric.device.type == "cpu" else ""
+            arranged = f" ({descriptor.memory_format})".replace("torch.", "") if fabric.device.type == "cuda" else ""
             fabric.print(
-                f"  trains on {device}; {training.workers} workers edit images{threads}, {usable_cores()} cores", flush=True
+                f"  trains on {device}{arranged}; {training.workers} workers edit images{threads}, {usable_cores()} cores",
+                flush=True,
             )
         while progress.stage < len(stages):
             if not (progress.epoch or progress.batch) and repeats_stage_before(stages, progress.stage, available):

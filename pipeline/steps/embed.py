@@ -19,7 +19,7 @@ from data.process import choose_workers, usable_cores
 from data.shards import Place, ShardWork, run_shards
 from data.unreadable import list_unreadable
 from models.device import best_device, describe_device
-from models.inference.embed import embed_images
+from models.inference.embed import embed_images, measure_memory_format
 from models.network.checkpoint import Checkpoint, load_descriptor
 from models.settings import EmbeddingSettings
 from pipeline.run.manifest import fingerprint
@@ -69,12 +69,12 @@ def embed_to_file(
     work = ShardWork(
         name=f"embedding {output.stem}",
         unit="image",
-        open=partial(_open_network, network, settings.workers),
+        open=partial(_open_network, network, settings),
         work=partial(_embed_shard, settings),
         size=_count_images,
         inputs=(network,),
         folder=folder,
-        opened_as=f"{network} {fingerprint(checkpoint)}",
+        opened_as=f"{network} {fingerprint(checkpoint)} {settings.what_makes_shards()}",
         uses_gpu=True,
     )
     for _ in run_shards(work, left, len(images), len(images) - sum(map(_count_images, left))):
@@ -115,9 +115,11 @@ def _count_images(shard: EmbeddingShard) -> int:
     return len(shard.images)
 
 
-def _open_network(checkpoint: Path, workers: int | None) -> Checkpoint:
-    _report_device(choose_workers(workers))
-    return load_descriptor(checkpoint)
+def _open_network(checkpoint: Path, settings: EmbeddingSettings) -> Checkpoint:
+    _report_device(choose_workers(settings.workers))
+    loaded = load_descriptor(checkpoint)
+    measure_memory_format(loaded, settings)
+    return loaded
 
 
 @cache

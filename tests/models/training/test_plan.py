@@ -7,6 +7,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from models.network.base import ImageDescriptor
 from models.settings import ModelSettings
 from models.training.plan import _Step, describe_machine, plan_model
 
@@ -115,7 +116,7 @@ def played(_: torch.device) -> Iterator[list[float]]:
 def test_edits_are_made_beside_a_gpu_and_by_its_cores(
     monkeypatch: pytest.MonkeyPatch, device: str, workers: int, seconds: float
 ) -> None:
-    class Moved(torch.nn.Module):  # a descriptor that may go to a GPU that is not there
+    class Moved(ImageDescriptor):  # a descriptor that may go to a GPU that is not there
         dimensions = 16
 
         def __init__(self, *_: object, **__: object) -> None:
@@ -126,6 +127,7 @@ def test_edits_are_made_beside_a_gpu_and_by_its_cores(
 
     monkeypatch.setattr("models.training.plan.Descriptor", Moved)
     monkeypatch.setattr("models.training.plan.check_image_sizes", lambda *_: None)
+    monkeypatch.setattr("models.training.plan.choose_memory_format", lambda *_, **__: torch.channels_last)
     monkeypatch.setattr("models.training.plan.best_device", lambda: torch.device(device))
     monkeypatch.setattr("models.training.plan.usable_cores", lambda: 8)
     monkeypatch.setattr("models.training.plan._measure_step", lambda *_: _Step(1.0, 0.0, 1000, seconds_per_edit=0.2))

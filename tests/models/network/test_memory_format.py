@@ -1,0 +1,122 @@
+"""The memory format that a network runs in: measured on a GPU, whose times stand-ins give here."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from data.images import find_images
+from data.procedural.sample import write_pictures
+from models.inference.embed import embed_images
+from models.network import memory_format
+from models.network.checkpoint import Checkpoint
+from models.network.descriptor import Descriptor
+from models.network.memory_format import choose_memory_format, measure_memory_formats
+from models.network.settings import DescriptorSettings
+from models.settings import EmbeddingSettings, ModelSettings
+from models.training import begin
+from models.training.learner import Learner
+from models.training.trainer import train_model
+
+SETTINGS = DescriptorSettings(backbone="test_efficientnet", dimensions=16)
+GPU, CPU = torch.device("cuda"), torch.device("cpu")
+
+
+def build(seed: int = 0) -> Descriptor:
+    torch.manual_seed(seed)
+    return Descriptor(SETTINGS).eval()
+
+
+@pytest.mark.parametrize(
+    ("last", "contiguous", "chosen"),
+    [(1.0, 0.4, torch.contiguous_format), (1.0, 0.95, torch.channels_last), (0.4, 1.0, torch.channels_last)],
+)
+def test_the_clearly_faster_one_is_chosen(
+    monkeypatch: pytest.MonkeyPatch, last: float, contiguous: float, chosen: torch.memory_format
+) -> None:
+    monkeypatch.setattr(memory_format, "measure_memory_formats", lambda *_: (last, contiguous))
+    assert choose_memory_format(build(), GPU, 32, 4, "32", learns=True) is chosen
+    assert choose_memory_format(build(), CPU, 32, 4, "32", learns=True) is torch.channels_last
+
+
+def test_a_card_without_room_for_a_measurement_keeps_channels_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    monkeypatch.setattr(memory_format, "measure_memory_formats", full)
+    assert choose_memory_format(build(), GPU, 32, 4, "32", learns=True) is torch.channels_last
+
+
+@pytest.mark.parametrize("learns", [True, False])
+def test_measuring_changes_neither_network_nor_random_numbers(learns: bool) -> None:
+    descriptor = build().train()
+    before, drawn = copy.deepcopy(descriptor.state_dict()), torch.get_rng_state()
+    seconds = measure_memory_formats(descriptor, CPU, 32, 2, "32", learns)
+    assert min(seconds) > 0 and torch.equal(torch.get_rng_state(), drawn)
+    assert descriptor.training and all(torch.equal(value, before[name]) for name, value in descriptor.state_dict().items())
+    assert all(parameter.grad is None for parameter in descriptor.parameters())
+
+
+def formats_of_convolutions(descriptor: Descriptor) -> set[bool]:
+    """Whether the images that reach the convolutions, and their weights, are in channels_last."""
+    seen = set[bool]()
+
+    def note(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        seen.add(inputs[0].is_contiguous(memory_format=torch.channels_last))
+        seen.add(module.weight.is_contiguous(memory_format=torch.channels_last))  # type: ignore[operator]
+
+    first = next(module for module in descriptor.backbone.modules() if isinstance(module, nn.Conv2d))
+    first.register_forward_pre_hook(note)
+    return seen
+
+
+@pytest.mark.parametrize("chosen", [torch.channels_last, torch.contiguous_format])
+def test_embedding_keeps_to_the_format(tmp_path: Path, chosen: torch.memory_format) -> None:
+    """Pixels are normalised in channels_last: a convolution would otherwise take that from its input."""
+    list(write_pictures(tmp_path, "T", 3, seed=0, workers=1))
+    descriptor, images = build(), find_images(tmp_path)
+    descriptor.arrange(chosen)
+    seen = formats_of_convolutions(descriptor)
+    (block,) = embed_images(Checkpoint(descriptor, 32, {}), images, EmbeddingSettings(workers=0))
+    assert seen == {chosen is torch.channels_last}
+    (expected,) = embed_images(Checkpoint(build(), 32, {}), images, EmbeddingSettings(workers=0))
+    assert torch.allclose(torch.from_numpy(block.vectors), torch.from_numpy(expected.vectors), atol=1e-5)
+
+
+def test_a_resumed_stage_keeps_its_format_and_a_deterministic_one_is_not_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    list(write_pictures(tmp_path / "pictures", "T", 8, seed=0, workers=1))
+    images, measured, used = find_images(tmp_path / "pictures"), list[int](), list[torch.memory_format]()
+    stage = {"image_size": 32, "batch_size": 4, "epochs": 2}
+    settings = ModelSettings.model_validate({"descriptor": SETTINGS.model_dump(), "workers": 0, "stages": [stage]})
+
+    def choose(*_: object, **__: object) -> torch.memory_format:
+        measured.append(1)
+        return torch.contiguous_format if len(measured) == 1 else torch.channels_last
+
+    learn = Learner.learn
+
+    def killed(self: Learner, *arguments: Any) -> Any:
+        used.append(self.descriptor.memory_format)
+        if len(used) == 2:
+            raise KeyboardInterrupt
+        return learn(self, *arguments)
+
+    monkeypatch.setattr(begin, "choose_memory_format", choose)
+    monkeypatch.setattr(Learner, "learn", killed)
+    for name, value in (("SAVE_INTERVAL_SECONDS", 0.0), ("MAX_SAVING_SHARE", 1e9), ("STEPS_PER_CHECK", 1)):
+        monkeypatch.setattr(f"models.training.stage.{name}", value)
+
+    def train(chosen: ModelSettings, folder: str) -> None:
+        train_model(chosen, images, images, tmp_path / folder, tmp_path / "cache", seed=0)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(settings, "one")
+    train(settings, "one")
+    assert set(used) == {torch.contiguous_format} and measured == [1] and len(used) == 5
+    train(settings.model_copy(update={"deterministic": True}), "two")
+    assert measured == [1] and used[-1] is torch.channels_last
