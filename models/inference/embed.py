@@ -21,6 +21,8 @@ from models.network.checkpoint import Checkpoint
 from models.network.memory_format import choose_memory_format
 from models.settings import EmbeddingSettings
 
+MEMORY_REMEDY = "Lower batch_size (of `embedding` in the recipe), image_size or scales, or stop other programs that use memory."
+
 
 @dataclass(frozen=True)
 class EmbeddedBlock:
@@ -60,12 +62,10 @@ def embed_images(checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSe
         pin_memory=device.type == "cuda",
         worker_init_fn=_lower_priority,
     )
-    work = f"while a batch of {settings.batch_size} images of {max(sizes)} px was embedded"
-    remedy = "Lower batch_size (of `embedding` in the recipe), image_size or scales, or stop other programs that use memory."
 
     def embed(loaded: tuple[Tensor, Tensor]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         pixels, readable = loaded
-        with report_lack_of_memory(work, remedy):
+        with report_lack_of_memory(describe_batch(len(pixels), max(sizes)), MEMORY_REMEDY):
             batch = normalize_pixels(pixels.to(device, non_blocking=True), descriptor.mean, descriptor.std)
             vectors = embed_batch(descriptor, batch, sizes, settings.flip, settings.precision).float().cpu().numpy()
         unreadable = ~readable.numpy()
@@ -88,6 +88,11 @@ def measure_memory_format(checkpoint: Checkpoint, settings: EmbeddingSettings) -
     device, size = best_device(), max(image_sizes(settings, checkpoint.image_size))
     chosen = choose_memory_format(checkpoint.descriptor, device, size, settings.batch_size, settings.precision, learns=False)
     checkpoint.descriptor.arrange(chosen)
+
+
+def describe_batch(images: int, size: int) -> str:
+    """Describe what was being done when memory ran out, for `report_lack_of_memory`; size in pixels."""
+    return f"while a batch of {images} images of {size} px was embedded"
 
 
 def check_finite(vectors: NDArray[np.float32], images: ImageSet, first: int) -> None:

@@ -13,8 +13,16 @@ from augmentations.dataset import normalize_pixels
 from data.images import ImageSet
 from data.loader import CleanImages
 from data.process import choose_workers
-from models.device import best_device
-from models.inference.embed import EmbeddedBlock, check_finite, embed_batch, image_sizes, measure_memory_format
+from models.device import best_device, report_lack_of_memory
+from models.inference.embed import (
+    MEMORY_REMEDY,
+    EmbeddedBlock,
+    check_finite,
+    describe_batch,
+    embed_batch,
+    image_sizes,
+    measure_memory_format,
+)
 from models.inference.parallel import map_in_parallel
 from models.network.checkpoint import load_descriptor
 from models.settings import EmbeddingSettings
@@ -58,8 +66,9 @@ def load_embedder(checkpoint: Path, settings: EmbeddingSettings) -> Embedder:
     size = max(sizes)
 
     def embed(squares: Squares) -> NDArray[np.float32]:
-        batch = normalize_pixels(squares[size].to(device), descriptor.mean, descriptor.std)
-        return embed_batch(descriptor, batch, sizes, settings.flip, settings.precision).float().cpu().numpy()
+        with report_lack_of_memory(describe_batch(len(squares[size]), size), MEMORY_REMEDY):
+            batch = normalize_pixels(squares[size].to(device), descriptor.mean, descriptor.std)
+            return embed_batch(descriptor, batch, sizes, settings.flip, settings.precision).float().cpu().numpy()
 
     return Embedder((size,), descriptor.dimensions, embed)
 

@@ -11,10 +11,12 @@ from data.errors import UserError
 from data.images import ImageSet, find_images
 from data.loader import CleanImages
 from data.process import choose_workers
+from models.device import report_lack_of_memory
 from models.network.descriptor import Descriptor
 from models.network.whitening import fit_whitening
 from models.settings import EmbeddingSettings, ModelSettings
 
+BATCH_SIZE = 64  # images
 WHITENING_IMAGES = 20_000  # the paper takes 20,000 of YFCC100M (MultiGrain, section 4.1)
 
 
@@ -73,8 +75,15 @@ def learn_whitening(
     descriptor.eval()
     found: list[Tensor] = []
     some = ImageSet(images.ids[:WHITENING_IMAGES], images.paths[:WHITENING_IMAGES])
-    loader = DataLoader(CleanImages(some, embedding.image_size or trained_at), 64, num_workers=choose_workers(workers))
-    with descriptor.use_exponent(embedding.pooling_exponent):
+    size = embedding.image_size or trained_at
+    loader = DataLoader(CleanImages(some, size), BATCH_SIZE, num_workers=choose_workers(workers))
+    remedy = (
+        "Lower embedding.image_size, or stop other programs that use memory; the same command goes on from the last saved state."
+    )
+    with (
+        descriptor.use_exponent(embedding.pooling_exponent),
+        report_lack_of_memory(f"while the whitening was fitted on batches of {BATCH_SIZE} images of {size} px", remedy),
+    ):
         for pixels, readable in tqdm(loader, desc="whitening", unit="batch", leave=False):
             if readable.any():
                 shown = normalize_pixels(pixels[readable].to(device), descriptor.mean, descriptor.std)

@@ -1,15 +1,23 @@
 """Devices and lack of memory, with stand-ins for the GPUs that no test has."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import distributed
 
 from data.errors import UserError
+from data.images import find_images
+from data.procedural.sample import write_pictures
 from models.device import best_device, describe_device, report_lack_of_memory
 from models.distributed import report_lost_process
+from models.inference.embed import embed_images
+from models.inference.embedders import embed_with_all, load_embedder
+from models.network.checkpoint import Checkpoint, save_descriptor
 from models.network.descriptor import Descriptor, check_image_sizes
 from models.network.settings import DescriptorSettings
-from models.settings import ModelSettings
+from models.settings import EmbeddingSettings, ModelSettings
+from models.training.final_whitening import learn_whitening
 from models.training.plan import plan_model
 
 
@@ -93,6 +101,28 @@ def test_the_plan_names_batch_and_size_when_memory_runs_out(monkeypatch: pytest.
     monkeypatch.setattr(Descriptor, "forward", full)
     with pytest.raises(UserError, match=r"24 images of 64 px .*batch_size 24.* Lower batch_size"):
         list(plan_model(settings, 8))
+
+
+def test_embedding_and_whitening_name_batch_and_size_when_memory_runs_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = DescriptorSettings(backbone="test_efficientnet", dimensions=2, whiten=True)
+    checkpoint, path = Checkpoint(Descriptor(settings), 32, {}), tmp_path / "one.safetensors"
+    save_descriptor(path, checkpoint.descriptor, 32, {})
+    list(write_pictures(tmp_path / "pictures", "T", 3, seed=0, workers=1))
+    images, embedding = find_images(tmp_path / "pictures"), EmbeddingSettings(workers=0)
+    embedder = load_embedder(path, embedding)
+
+    def full(*_: object, **__: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    monkeypatch.setattr(Descriptor, "forward", full)
+    with pytest.raises(UserError, match=r"batch of 3 images of 32 px was embedded.* Lower batch_size"):
+        list(embed_images(checkpoint, images, embedding))
+    with pytest.raises(UserError, match=r"batch of 3 images of 32 px was embedded.* Lower batch_size"):
+        list(embed_with_all([embedder], images, embedding))
+    with pytest.raises(UserError, match=r"whitening was fitted on batches of 64 images of 32 px.* Lower embedding.image_size"):
+        learn_whitening(Descriptor(settings), images, 0, embedding, 32)
 
 
 def test_a_lost_process_is_reported_whatever_the_backend_says(monkeypatch: pytest.MonkeyPatch) -> None:
