@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from index_growth import watch_memory
 
-from submissions.copies.sharded import group_shards, write_pairs_file
+from submissions.copies.sharded import PAIR, group_shards, write_pairs_file
 
 PAIRS_PER_SHARD = 250_000
 LARGEST_FAMILY = 6
@@ -55,7 +55,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         paths, contents = write_shards(options.pairs, Path(name))
         stored = sum(path.stat().st_size for path in paths)
-        print(f"{stored // 20:,} pairs of {contents:,} contents in {len(paths)} files, {stored / 2**20:,.0f} MiB", flush=True)
+        print(
+            f"{stored // PAIR.itemsize:,} pairs of {contents:,} contents in {len(paths)} files, {stored / 2**20:,.0f} MiB",
+            flush=True,
+        )
         for mutual in (False, True):
             with watch_memory() as memory:
                 wall, processor = time.perf_counter(), time.process_time()

@@ -18,7 +18,7 @@ SIZES = (1e6, 1e7, 1e8, 1e9)  # images
 CORES, MEMORY = 16, 64  # of a node: cores, GiB
 DIMENSIONS, CODE_BYTES = 256, 72  # of a vector; a code with its number
 PAIRS_PER_IMAGE = 1.0  # that a search reports, counted from both sides
-PAIR_BYTES, SCRATCH_COPIES = 20, 3  # of a pair in a file; how often grouping writes it before it is done
+PAIR_BYTES, SCRATCH_COPIES = 24, 3  # of a pair in a file; how often grouping writes it before it is done
 
 # per core-second
 SMALL_PICTURES = 718 / 2  # images: mobilenetv3_small_100 at 160 px, on two cores (benchmarks/full_size.py --parts embed)

@@ -17,6 +17,7 @@ from submissions.copies.groups import MAX_GROUP_SIZE
 from submissions.copies.hubs import MIN_HUB_MATCHES
 from submissions.copies.keeping import KeepRule
 from submissions.copies.plan import PlanRow, plan_group, write_plan
+from submissions.copies.sharded import MAX_COMPONENT_PAIRS
 from submissions.index.matches import Match
 
 READER_THREADS = 2
@@ -158,6 +159,11 @@ def write_grouped(folder: Path, grouped: Grouped, output: Output) -> None:
     if grouped.groups.flat:
         first = grouped.groups.flat[0]
         output.say(f"pictures that show nothing, kept apart: {len(grouped.groups.flat)}, the first is {first}")
+    if grouped.groups.dropped:
+        output.say(
+            f"{grouped.groups.dropped:,} of the lowest-scoring pairs were not considered: more than {MAX_COMPONENT_PAIRS:,} are "
+            "connected with each other, as a loose threshold does. A stricter --threshold separates them"
+        )
     if hubs := grouped.groups.hubs:
         for hub in hubs:
             output.record("hub", {"files": hub.files, "matches": hub.matches, "related_share": hub.related})

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from data.files import whole_file
 from submissions.copies.facts import Facts
-from submissions.copies.groups import Cut, Link, group_copies
-from submissions.copies.hubs import MIN_HUB_MATCHES, find_hubs
+from submissions.copies.groups import Cut, Link
+from submissions.copies.hubs import MIN_HUB_MATCHES
 from submissions.copies.plan import PlanRow
+from submissions.copies.sharded import group_pairs, pack_pairs
 from submissions.index.matches import Match
 
 PairScorer = Callable[[Sequence[tuple[bytes, bytes]]], NDArray[np.float64]]
@@ -93,12 +94,14 @@ class FileGroups:
         cuts: The links that merged nothing.
         flat: Pictures without content: a single colour or a plain gradient.
         hubs: Pictures that match many others which do not match each other.
+        dropped: Number of pairs that were not considered, because too many are connected with each other (`sharded.py`).
     """
 
     groups: list[FileGroup]
     cuts: list[FileCut]
     flat: list[Path]
     hubs: list[FileHub] = field(default_factory=list)
+    dropped: int = 0
 
 
 def group_files(
@@ -133,11 +136,12 @@ def group_files(
     files: dict[int, list[Path]] = defaultdict(list)
     for path, digest in digests.items():
         files[names[digest]].append(path)
-    links = []
+    links: dict[tuple[int, int], Link] = {}  # the best one of each pair, whichever of both was the query
     for match in pairs:
         one, other = digests.get(match.query), digests.get(match.reference)
         if one is not None and other is not None and one != other and not {one, other} & empty:
-            links.append(Link(names[one], names[other], match.score))
+            link = Link(names[one], names[other], match.score)
+            links[_pair_of(link)] = min(link, links.get(_pair_of(link), link), key=lambda link: (-link.score, link.first))
 
     def matching(asked: Sequence[tuple[int, int]]) -> list[bool]:
         named = [(by_number[first], by_number[second]) for first, second in asked]
@@ -148,24 +152,32 @@ def group_files(
         ]
 
     def named_link(link: Link) -> FileLink:
+        link = links[_pair_of(link)]
         return FileLink(min(files[link.first]), min(files[link.second]), link.score)
 
     def named_cut(cut: Cut) -> FileCut:
         return FileCut(named_link(cut.link), cut.matching, cut.compared, cut.reason)
 
-    hubs = find_hubs(links, matching, least_of_hub)
-    apart = {hub.content for hub in hubs}
-    grouping = group_copies([link for link in links if not {link.first, link.second} & apart], matching, bound)
-    joined = [
-        FileGroup(sorted(path for member in group.members for path in files[member]), named_link(group.weakest))
-        for group in grouping.groups
-        if group.weakest is not None
-    ]
-    placed = {member for group in grouping.groups for member in group.members}
+    table = np.array([(link.first, link.second, link.score) for link in links.values()], np.float64).reshape(-1, 3)
+    block = pack_pairs(table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2])
+    found = group_pairs([block], len(block), len(names), bound=bound, matching=matching, least_of_hub=least_of_hub)
+    joined = (
+        [
+            FileGroup(sorted(path for member in members.tolist() for path in files[member]), named_link(Link(*weakest)))
+            for members, weakest in zip(np.split(found.members, found.firsts[1:-1]), found.weakest.tolist(), strict=True)
+        ]
+        if len(found.weakest)
+        else []
+    )
+    placed = set(found.members.tolist())
     same_bytes = [FileGroup(sorted(paths), None) for number, paths in files.items() if len(paths) > 1 and number not in placed]
     groups = sorted(joined + same_bytes, key=lambda group: (-len(group.files), group.files))
-    named_hubs = [FileHub(sorted(files[hub.content]), hub.matches, hub.related) for hub in hubs]
-    return FileGroups(groups, [named_cut(cut) for cut in grouping.cuts], flat, named_hubs)
+    named_hubs = [FileHub(sorted(files[hub.content]), hub.matches, hub.related) for hub in found.hubs]
+    return FileGroups(groups, [named_cut(cut) for cut in found.cuts], flat, named_hubs, found.dropped)
+
+
+def _pair_of(link: Link) -> tuple[int, int]:
+    return min(link.first, link.second), max(link.first, link.second)
 
 
 def write_groups_csv(path: Path, groups: Sequence[FileGroup], rows: Iterable[PlanRow]) -> None:

@@ -1,4 +1,4 @@
-"""Groups of copies from pairs in many files, on one machine and in bounded memory.
+"""Groups of copies from pairs in any number of files or in memory, on one machine and in bounded memory.
 
 The rule is that of `groups.py`. It never looks beyond the contents that pairs connect, directly or through others: it can be
 applied to one connected component after the other. A union-find over all pairs takes 16 bytes for each content, and only a part
@@ -7,9 +7,9 @@ of the pairs is in memory at a time.
 1. The pairs are distributed over files by their two contents, so that both directions of a pair meet. Each pair is kept once,
    with the higher of its scores; with `mutual`, only if it was found from both sides.
 2. The pairs that are kept are joined into components, and distributed over files by component.
-3. Components are grouped file by file. Hubs (`hubs.py`) are left out, as match.py does.
+3. Components are grouped file by file. Hubs (`hubs.py`) belong to no group.
 
-No command uses this yet: `benchmarks/groups_of_shards.py` measures it, and match.py groups all pairs in memory with `grouped.py`.
+match.py groups what it found in this way (`grouped.py`).
 """
 
 import tempfile
@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from data.errors import UserError
 from data.files import whole_file
-from submissions.copies.groups import MAX_GROUP_SIZE, Link, Matching, group_copies
-from submissions.copies.hubs import MIN_HUB_MATCHES, find_hubs
+from submissions.copies.groups import MAX_GROUP_SIZE, Cut, Link, Matching, group_copies
+from submissions.copies.hubs import MIN_HUB_MATCHES, Hub, find_hubs
 
-PAIR = np.dtype([("first", "<i8"), ("second", "<i8"), ("score", "<f4")])
+PAIR = np.dtype([("first", "<i8"), ("second", "<i8"), ("score", "<f8")])
 PAIRS_PER_PART = 2**20  # pairs that are in memory at a time, on average
 MAX_COMPONENT_PAIRS = 2**18  # of a larger component, only the pairs with the highest scores are considered
 Pairs = NDArray[np.void]  # of type PAIR
@@ -39,8 +39,9 @@ class ShardedGrouping:
         members: int64 [m], the contents of all groups, group after group, ascending within each.
         firsts: int64 [groups + 1], where each group starts in `members`, and m.
         weakest: PAIR [groups], the pair with the lowest score of those that merged each group.
-        cuts: PAIR [c], the highest-scoring pair of any two groups that it did not merge.
-        hubs: int64 [h], contents that match many others which do not match each other; they are in no group.
+        cuts: The highest-scoring pair of any two groups that it did not merge, highest score first.
+        hubs: Contents that match many others which do not match each other, the one with the most matches first; they are in no
+            group.
         pairs: Number of different pairs that were considered.
         dropped: Number of pairs that were not, because their component has more than MAX_COMPONENT_PAIRS.
     """
@@ -48,22 +49,27 @@ class ShardedGrouping:
     members: NDArray[np.int64]
     firsts: NDArray[np.int64]
     weakest: Pairs
-    cuts: Pairs
-    hubs: NDArray[np.int64]
+    cuts: list[Cut]
+    hubs: list[Hub]
     pairs: int
     dropped: int
 
 
-def write_pairs_file(path: Path, first: NDArray[np.int64], second: NDArray[np.int64], score: NDArray[np.float32]) -> None:
+def pack_pairs(first: NDArray[np.int64], second: NDArray[np.int64], score: NDArray[np.floating]) -> Pairs:
+    """Return pairs PAIR [n] of two contents' numbers [n] and scores −‖q − r‖² [n]."""
+    pairs = np.empty(len(first), PAIR)
+    pairs["first"], pairs["second"], pairs["score"] = first, second, score
+    return pairs
+
+
+def write_pairs_file(path: Path, first: NDArray[np.int64], second: NDArray[np.int64], score: NDArray[np.floating]) -> None:
     """Write the pairs that a shard's search found: two contents' numbers [n] and scores −‖q − r‖² [n].
 
     Raises:
         UserError: the disk is full.
     """
-    pairs = np.empty(len(first), PAIR)
-    pairs["first"], pairs["second"], pairs["score"] = first, second, score
     with whole_file(path) as temporary, temporary.open("wb") as file:
-        np.save(file, pairs)
+        np.save(file, pack_pairs(first, second, score))
 
 
 def group_shards(
@@ -75,24 +81,50 @@ def group_shards(
     least_of_hub: int = MIN_HUB_MATCHES,
     scratch: Path | None = None,
 ) -> ShardedGrouping:
-    """Group the contents that the pairs of many files connect, as `group_copies` does with all of them at once.
+    """Group the contents that the pairs of many files connect; see `group_pairs`.
 
     Args:
         paths: Files that `write_pairs_file` wrote.
+        contents: As the further arguments, as in `group_pairs`.
+        mutual: See there.
+        bound: See there.
+        matching: See there.
+        least_of_hub: See there.
+        scratch: See there.
+
+    Raises:
+        UserError: a file is damaged, or names contents that there are not.
+    """
+    count = sum(_open_pairs(path).size for path in paths)
+    return group_pairs(_read_files(paths, contents), count, contents, mutual, bound, matching, least_of_hub, scratch)
+
+
+def group_pairs(
+    blocks: Iterable[Pairs],
+    count: int,
+    contents: int,
+    mutual: bool = False,
+    bound: int = MAX_GROUP_SIZE,
+    matching: Matching | None = None,
+    least_of_hub: int = MIN_HUB_MATCHES,
+    scratch: Path | None = None,
+) -> ShardedGrouping:
+    """Group the contents that pairs connect, as `group_copies` does with all of them at once.
+
+    Args:
+        blocks: The pairs, PAIR [n], of two different contents each.
+        count: Number of pairs in all blocks.
         contents: Number of contents; those of the pairs are numbered from 0.
         mutual: Consider only pairs that were found from both sides.
         bound: Maximum number of contents in a group.
         matching: Tells which other pairs match; None if only the listed ones do.
         least_of_hub: Contents that a hub matches at least.
-        scratch: Folder for 40 bytes per pair while it works; None for the system's.
-
-    Raises:
-        UserError: a file is damaged, or names contents that there are not.
+        scratch: Folder for 48 bytes per pair while it works; None for the system's.
     """
-    parts = max(1, -(-sum(_open_pairs(path).size for path in paths) // PAIRS_PER_PART))
+    parts = max(1, -(-count // PAIRS_PER_PART))
     with tempfile.TemporaryDirectory(prefix="groups-", dir=scratch) as name:
         folder = Path(name)
-        met = _distribute(_read_files(paths, contents), lambda pairs: _mix(*_order(pairs)) % parts, parts, folder, "met")
+        met = _distribute(blocks, lambda pairs: _mix(*_order(pairs)) % parts, parts, folder, "met")
         parent = np.arange(contents)
         kept = [folder / f"kept-{part}" for part in range(parts)]
         for source, target in zip(met, kept, strict=True):
@@ -123,8 +155,8 @@ class _Groups:
         self._members: list[NDArray[np.int64]] = []
         self._sizes: list[NDArray[np.int64]] = []
         self._weakest: list[Pairs] = []
-        self._cuts: list[Pairs] = []
-        self._hubs: list[int] = []
+        self._cuts: list[Cut] = []
+        self._hubs: list[Hub] = []
         self._pairs = self._dropped = 0
 
     def add(self, pairs: Pairs, roots: NDArray[np.int64], bound: int, matching: Matching, least_of_hub: int) -> None:
@@ -146,16 +178,16 @@ class _Groups:
             pairs = pairs[best]
         links = [Link(*pair) for pair in pairs.tolist()]
         if len(pairs) >= least_of_hub:
-            hubs = {hub.content for hub in find_hubs(links, matching, least_of_hub)}
-            self._hubs += sorted(hubs)
-            links = [link for link in links if not {link.first, link.second} & hubs]
+            hubs = find_hubs(links, matching, least_of_hub)
+            apart = {hub.content for hub in hubs}
+            self._hubs += hubs
+            links = [link for link in links if not {link.first, link.second} & apart]
         grouping = group_copies(links, matching, bound)
         if grouping.groups:
             members = np.concatenate([np.array(group.members, np.int64) for group in grouping.groups])
             weakest = [group.weakest for group in grouping.groups if group.weakest is not None]
             self._append(members, np.array([len(group.members) for group in grouping.groups]), _pack(weakest))
-        if grouping.cuts:
-            self._cuts.append(_pack(cut.link for cut in grouping.cuts))
+        self._cuts += grouping.cuts
 
     def _append(self, members: NDArray[np.int64], sizes: NDArray[np.int64], weakest: Pairs) -> None:
         self._members.append(members)
@@ -171,13 +203,12 @@ class _Groups:
         begins = (np.cumsum(sizes) - sizes)[order]
         firsts = np.concatenate([[0], np.cumsum(sizes[order])])
         within = np.arange(len(members)) - np.repeat(firsts[:-1], sizes[order])
-        cuts = np.concatenate([np.empty(0, PAIR), *self._cuts])
         return ShardedGrouping(
             members[np.repeat(begins, sizes[order]) + within],
             firsts,
             weakest[order],
-            np.sort(cuts, order=["first", "second"]),
-            np.array(sorted(self._hubs), np.int64),
+            sorted(self._cuts, key=lambda cut: (-cut.link.score, cut.link.first, cut.link.second)),
+            sorted(self._hubs, key=lambda hub: (-hub.matches, hub.content)),
             self._pairs,
             self._dropped,
         )
