@@ -4,9 +4,10 @@ The driver keeps the book: which shards are left, which worker has which, and wh
 in the order of the shards. Losing a worker or a node costs the shards that it had.
 """
 
+import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import suppress
 from dataclasses import dataclass, field
 from statistics import median
@@ -122,10 +123,11 @@ class RayEngine:
     Args:
         connection: How to reach the cluster; connected when the first shard is worked on.
         gpu_share: Share of a GPU that a worker with a network takes; 0 for workers on CPUs only.
+        say: Called with each line about what has been done.
     """
 
-    def __init__(self, connection: Connection, gpu_share: float = 1.0) -> None:
-        self._connection, self._gpu_share = connection, gpu_share
+    def __init__(self, connection: Connection, gpu_share: float = 1.0, say: Callable[[str], None] = print) -> None:
+        self._connection, self._gpu_share, self._say = connection, gpu_share, say
         self._workers: list[_Worker] = []
         self._on_gpu = False
         self._failed_starts = 0
@@ -299,9 +301,8 @@ class RayEngine:
             self._last_seen = time.monotonic()
         elif time.monotonic() - self._last_seen > WAIT_SECONDS and all(worker.doing == "start" for worker in self._workers):
             self._last_seen = time.monotonic()
-            tqdm.write(
-                f"  waiting for a free {'GPU' if self._on_gpu else 'core'} of the cluster: others use them, or nodes are gone"
-            )
+            lacking = "GPU" if self._on_gpu else "core"
+            tqdm.write(f"  waiting for a free {lacking} of the cluster: others use them, or nodes are gone", file=sys.stderr)
         if bar.disable or not bar.fp.isatty():
             return
         for worker in busy:
@@ -318,16 +319,15 @@ class RayEngine:
         bar.set_postfix_str(f"{len(busy)} workers on {len({worker.node_id for worker in busy})} nodes", refresh=True)
 
     def _report(self, work: ShardWork[Any, Any, Any], book: _Book, items: int, seconds: float) -> None:
-        """Print one line about the whole work, unless it was short and left nothing behind."""
+        """Say one line about the whole work, unless it was short and left nothing behind."""
         if work.folder is None and seconds < SHORT_SECONDS:
             return
         hired = [worker for worker in self._workers if worker.doing != "start"]
         nodes = {worker.node_id for worker in hired}
         lost = sum(book.losses.values())
-        print(
+        self._say(
             f"  {work.name}: {items:,} {work.unit}s in {book.taken} shards by {len(hired)} workers on {len(nodes)} nodes, "
-            f"{items / max(seconds, 1e-9):,.0f} a second" + (f"; {lost} lost workers replaced" if lost else ""),
-            flush=True,
+            f"{items / max(seconds, 1e-9):,.0f} a second" + (f"; {lost} lost workers replaced" if lost else "")
         )
 
     def _open(self, worker: _Worker) -> None:

@@ -1,7 +1,7 @@
 """The options of commands that can work on a cluster."""
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from data.errors import UserError
@@ -23,12 +23,13 @@ def add_ray_options(parser: argparse._ActionsContainer) -> None:
 
 
 @contextmanager
-def use_ray(where: str | None, gpu_share: float = 1.0) -> Iterator[None]:
+def use_ray(where: str | None, gpu_share: float = 1.0, say: Callable[[str], None] = print) -> Iterator[None]:
     """Work on shards on a cluster inside the `with` block; it is reached, or started, when there is work.
 
     Args:
         where: As the option --ray; None for this process.
         gpu_share: As the option --ray-gpu, 0…1.
+        say: Called with each line about what has been done.
 
     Raises:
         UserError: when several processes were started by torchrun, `gpu_share` is out of range, Ray is not installed, or the
@@ -49,7 +50,7 @@ def use_ray(where: str | None, gpu_share: float = 1.0) -> Iterator[None]:
     from pipeline.cluster.engine import RayEngine
 
     import_ray()
-    engine = RayEngine(Connection(where), gpu_share)
+    engine = RayEngine(Connection(where), gpu_share, say)
     try:
         with use_engine(engine):
             yield

@@ -10,6 +10,7 @@ from data.images import ImageSet
 from pipeline.run.run import Run
 from pipeline.run.training_roles import assign_training_roles
 from pipeline.tools.extractor import Extractor, Normalizer
+from pipeline.tools.match_index import embed_pictures
 from submissions.index.calibration import Tail, fit_tail
 from submissions.vectors.files import Vectors, read_vectors
 
@@ -47,7 +48,7 @@ def calibrate_on_images(extractor: Extractor, images: ImageSet) -> Tail:
     Raises:
         UserError: when there are too few pairs.
     """
-    vectors = extractor.extract_all(images)
+    vectors = embed_pictures(extractor, images, "embedding unrelated pictures")
     rows = np.arange(len(vectors))
     queries = Vectors(vectors.ids, extractor.normalize(vectors.vectors), vectors.unreadable)
     return fit_tail_of_readable(queries, vectors, rows)

@@ -6,6 +6,8 @@ from functools import partial
 from itertools import tee
 from pathlib import Path
 
+import numpy as np
+
 from data.errors import StorageError, UserError
 from data.images import ImageSet
 from data.remote import is_remote, map_ahead
@@ -23,6 +25,7 @@ from submissions.index.store import (
     stored_files,
     vectors_by_digest,
 )
+from submissions.vectors.files import Vectors
 
 IMAGES_PER_COMMIT = 1024  # the most that a kill can lose
 
@@ -114,6 +117,31 @@ def embed_queries(store: Store, extractor: Extractor, paths: Sequence[Path]) -> 
         if part.first:
             keep_queries(store, contents)
     return digests
+
+
+def embed_pictures(extractor: Extractor, images: ImageSet, name: str) -> Vectors:
+    """Return the vectors of pictures that no index needs to know, embedded in the same parts as those of an index.
+
+    Args:
+        extractor: The network.
+        images: The pictures.
+        name: What is being done, for the line of progress.
+    """
+    vectors, unreadable = np.zeros((len(images), extractor.dimensions), np.float32), np.zeros(len(images), bool)
+    named = {b"%d" % row: path for row, path in enumerate(images.paths)}
+    keys = list(named)
+    parts = [
+        _Part(len(own), {}, {key: named[key] for key in own}, [])
+        for first in range(0, len(keys), IMAGES_PER_COMMIT)
+        if (own := keys[first : first + IMAGES_PER_COMMIT])
+    ]
+    for _, contents in _embed_parts(extractor, parts, len(images), name):
+        for content in contents:
+            if content.vector is None:
+                unreadable[int(content.digest)] = True
+            else:
+                vectors[int(content.digest)] = content.vector
+    return Vectors(images.ids, vectors, unreadable)
 
 
 @dataclass(frozen=True)

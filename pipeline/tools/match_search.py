@@ -3,16 +3,18 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from data.shards import uses_engine
 from pipeline.tools.extractor import Extractor
 from pipeline.tools.match_index import IMAGES_PER_COMMIT, embed_queries
 from submissions.index.matches import Match, Matches, Rule
-from submissions.index.search import SearchIndex, content_numbers, find_nearest, open_search, vectors_of
+from submissions.index.search import SearchIndex, content_numbers, find_nearest_of_blocks, open_search, vectors_of
 from submissions.index.store import (
     Store,
     digest_of_content,
@@ -24,6 +26,7 @@ from submissions.index.store import (
 )
 
 QUERIES_PER_BLOCK = IMAGES_PER_COMMIT
+BLOCKS_PER_ROUND = 64  # blocks of queries that an engine searches at once
 MAX_EXAMINED_REFERENCES = 2000  # references examined for one query where the nearest ones are excluded
 T = TypeVar("T")
 Hit = tuple[int, float]  # number of a content and the squared distance
@@ -66,6 +69,19 @@ class Found:
     matches: Matches
     digests: dict[Path, bytes]
     candidates: Sequence[Match] = ()
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Queries that are searched together.
+
+    Attributes:
+        queries: Path and digest of each.
+        vectors: float32 [n, d], before query normalisation.
+    """
+
+    queries: list[tuple[Path, bytes]]
+    vectors: NDArray[np.float32]
 
 
 @dataclass
@@ -113,16 +129,17 @@ class Search:
         digests = embed_queries(self.store, self.extractor, paths)
         unreadable = [path for path in paths if path not in digests]
         pairs: list[Match] = []
-        for part in _split_into_blocks([path for path in paths if path in digests]):
-            vectors = vectors_by_digest(self.store, {digests[path] for path in part})
-            unreadable += [path for path in part if vectors[digests[path]] is None]
-            readable = [(path, vector) for path in part if (vector := vectors[digests[path]]) is not None]
-            if not readable:
-                continue
-            searched = self.extractor.normalize(np.stack([vector for _, vector in readable]))
-            allowed = [self._make_filter(path, digests[path]) for path, _ in readable]
-            for (path, _), hits in zip(readable, self._find_hits(searched, allowed), strict=True):
-                pairs += self._make_matches(path, digests[path], hits)[: self.wanted]
+
+        def choose() -> Iterator[_Block]:
+            for part in _split_into_blocks([path for path in paths if path in digests]):
+                vectors = vectors_by_digest(self.store, {digests[path] for path in part})
+                unreadable.extend(path for path in part if vectors[digests[path]] is None)
+                readable = [(path, vector) for path in part if (vector := vectors[digests[path]]) is not None]
+                if readable:
+                    yield _Block([(path, digests[path]) for path, _ in readable], np.stack([vector for _, vector in readable]))
+
+        for path, digest, hits in self._search_blocks(choose()):
+            pairs += self._make_matches(path, digest, hits)[: self.wanted]
         known = digests_of_files(self.store, {match.reference for match in pairs})
         missing = unreadable + [path for path in unreadable_files(self.store) if path not in unreadable]
         return Found(self._collect_matches(pairs, len(paths), missing), known | digests)
@@ -138,7 +155,7 @@ class Search:
             The matches of each vector, best first.
         """
         query = Path("<picture>")
-        hits = self._find_hits(self.extractor.normalize(vectors), [lambda content: True] * len(vectors))
+        (hits,) = self._find_hits([self.extractor.normalize(vectors)], [[lambda content: True] * len(vectors)])
         return [self._make_matches(query, digest, found)[: self.wanted] for digest, found in zip(digests, hits, strict=True)]
 
     def within(self) -> Found:
@@ -148,18 +165,21 @@ class Search:
             UserError: when the index is damaged, or there are too few training vectors to normalise against.
         """
         best: dict[tuple[Path, Path], Match] = {}
-        for part in _split_into_blocks(content_numbers(self.index).tolist()):
-            chosen = [(number, path) for number in part for path in self._representatives(number)]
-            if not chosen:
-                continue  # removed by another process meanwhile
-            digests = {number: digest_of_content(self.store, number) or b"" for number in part}
-            vectors = vectors_of(self.index, np.array([number for number, _ in chosen]))
-            allowed = [self._make_filter(path, digests[number]) for number, path in chosen]
-            for (number, path), hits in zip(chosen, self._find_hits(self.extractor.normalize(vectors), allowed), strict=True):
-                for match in self._make_matches(path, digests[number], hits):
-                    pair = min(match.query, match.reference), max(match.query, match.reference)
-                    if pair not in best or best[pair].score < match.score:
-                        best[pair] = match
+
+        def choose() -> Iterator[_Block]:
+            for part in _split_into_blocks(content_numbers(self.index).tolist()):
+                chosen = [(number, path) for number in part for path in self._representatives(number)]
+                if not chosen:
+                    continue  # removed by another process meanwhile
+                digests = {number: digest_of_content(self.store, number) or b"" for number in part}
+                vectors = vectors_of(self.index, np.array([number for number, _ in chosen]))
+                yield _Block([(path, digests[number]) for number, path in chosen], vectors)
+
+        for path, digest, hits in self._search_blocks(choose()):
+            for match in self._make_matches(path, digest, hits):
+                pair = min(match.query, match.reference), max(match.query, match.reference)
+                if pair not in best or best[pair].score < match.score:
+                    best[pair] = match
         files = stored_files(self.store)
         return Found(self._collect_matches(best.values(), len(files), unreadable_files(self.store)), files)
 
@@ -188,23 +208,38 @@ class Search:
 
         return allowed
 
-    def _find_hits(self, queries: NDArray[np.float32], allowed: Sequence[Callable[[int], bool]]) -> list[list[Hit]]:
-        """Return the nearest allowed contents of each query [n, d]; searches deeper where the nearest ones are excluded."""
+    def _search_blocks(self, blocks: Iterator["_Block"]) -> Iterator[tuple[Path, bytes, list[Hit]]]:
+        """Yield the path, the digest and the nearest allowed contents of each query; an engine searches many blocks at once."""
+        while together := list(islice(blocks, BLOCKS_PER_ROUND if uses_engine() else 1)):
+            normalized = self.extractor.normalize(np.concatenate([block.vectors for block in together]))
+            bounds = np.cumsum([len(block.vectors) for block in together])[:-1]
+            allowed = [[self._make_filter(path, digest) for path, digest in block.queries] for block in together]
+            for block, found in zip(together, self._find_hits(np.split(normalized, bounds), allowed), strict=True):
+                for (path, digest), hits in zip(block.queries, found, strict=True):
+                    yield path, digest, hits
+
+    def _find_hits(
+        self, blocks: Sequence[NDArray[np.float32]], allowed: Sequence[Sequence[Callable[[int], bool]]]
+    ) -> list[list[list[Hit]]]:
+        """Return the nearest allowed contents of the queries [n, d] of each block; deeper where the nearest ones are excluded."""
         limit = np.inf if self.threshold is None or self.candidates else -self.threshold
         wanted, depth = self.wanted, self.wanted + 1  # a query may find itself
-        result: list[list[Hit]] = [[] for _ in queries]
-        rows = np.arange(len(queries))
-        while len(rows):
-            found = find_nearest(self.index, queries[rows], depth)
-            deeper = []
-            for row, contents, distances in zip(rows.tolist(), found.contents.tolist(), found.distances.tolist(), strict=True):
-                near = [(content, distance) for content, distance in zip(contents, distances, strict=True) if distance <= limit]
-                result[row] = [hit for hit in near if allowed[row](hit[0])][:wanted]
-                if len(result[row]) < wanted and len(near) == depth:
-                    deeper.append(row)
+        result: list[list[list[Hit]]] = [[[] for _ in block] for block in blocks]
+        rows = [np.arange(len(block)) for block in blocks]
+        while any(map(len, rows)):
+            found = find_nearest_of_blocks(self.index, [block[own] for block, own in zip(blocks, rows, strict=True)], depth)
+            for number, nearest in enumerate(found):
+                deeper = []
+                columns = rows[number].tolist(), nearest.contents.tolist(), nearest.distances.tolist()
+                for row, contents, distances in zip(*columns, strict=True):
+                    near = [hit for hit in zip(contents, distances, strict=True) if hit[1] <= limit]
+                    result[number][row] = [hit for hit in near if allowed[number][row](hit[0])][:wanted]
+                    if len(result[number][row]) < wanted and len(near) == depth:
+                        deeper.append(row)
+                rows[number] = np.array(deeper, np.int64)
             if depth >= min(self.index.ntotal, MAX_EXAMINED_REFERENCES):
                 break
-            rows, depth = np.array(deeper, np.int64), min(4 * depth, self.index.ntotal, MAX_EXAMINED_REFERENCES)
+            depth = min(4 * depth, self.index.ntotal, MAX_EXAMINED_REFERENCES)
         return result
 
     def _make_matches(self, query: Path, digest: bytes, hits: list[Hit]) -> list[Match]:

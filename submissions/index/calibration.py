@@ -9,12 +9,15 @@ exponential tail overestimates it, and the threshold is stricter than stated.
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from data.errors import UserError
-from submissions.search.exact import compute_exact_distances
+from data.shards import Place, ShardWork, hold, run_shards
+from submissions.search.exact import RELATIVE_ROUNDING, compute_exact_distances
+from submissions.search.references import PAIRS_WORTH_SENDING
 
 TAIL_PAIR_SHARE = 0.005  # share of all pairs that the tail is fitted on: the nearest ones,
 MIN_TAIL_PAIRS = 100  # but at least this number of pairs
@@ -100,17 +103,38 @@ def fit_tail(queries: NDArray[np.float32], references: NDArray[np.float32], own:
 def _find_nearest_distances(
     queries: NDArray[np.float32], references: NDArray[np.float32], own: NDArray[np.int64], count: int
 ) -> NDArray[np.float64]:
-    """Return the `count` smallest squared distances of unrelated pairs, float64 [count], ascending."""
-    columns = np.arange(len(references))
+    """Return the `count` smallest squared distances of unrelated pairs, float64 [count], ascending; blocks are shards."""
+    work = ShardWork(
+        name="calibrating the threshold",
+        unit="query",
+        open=partial(hold, np.ascontiguousarray(references)),
+        work=partial(_find_nearest_of_block, count),
+        size=_count_queries,
+    )
+    starts = range(0, len(queries), QUERIES_PER_BLOCK)
+    blocks = [(queries[first : first + QUERIES_PER_BLOCK], own[first : first + QUERIES_PER_BLOCK]) for first in starts]
     best = np.zeros(0)
-    for first in range(0, len(queries), QUERIES_PER_BLOCK):
-        block, related = queries[first : first + QUERIES_PER_BLOCK], own[first : first + QUERIES_PER_BLOCK]
-        squares = np.einsum("nd,nd->n", block, block)[:, None] + np.einsum("md,md->m", references, references)
-        near = squares - 2 * (block @ references.T)
-        near[related[:, None] == columns] = np.inf
-        depth = min(count, near.size) - 1
-        rows, found = np.nonzero(near <= np.partition(near, depth, axis=None)[depth])
-        candidates = near[rows, found] < np.inf
-        distances = compute_exact_distances(block, references, rows[candidates], found[candidates])
+    for distances in run_shards(work, blocks, len(queries), here=len(queries) * len(references) < PAIRS_WORTH_SENDING):
         best = np.sort(np.concatenate([best, distances]))[:count]
     return best
+
+
+_Queries = tuple[NDArray[np.float32], NDArray[np.int64]]  # vectors [n, d]; row of the reference that each is related to, or −1
+
+
+def _count_queries(block: _Queries) -> int:
+    return len(block[0])
+
+
+def _find_nearest_of_block(count: int, references: NDArray[np.float32], block: _Queries, place: Place) -> NDArray[np.float64]:
+    """Return the `count` smallest squared distances of a block's unrelated pairs, or slightly more, in any order."""
+    queries, own = block
+    squares = np.einsum("nd,nd->n", queries, queries)[:, None] + np.einsum("md,md->m", references, references)
+    near = squares - 2 * (queries @ references.T)
+    near[own[:, None] == np.arange(len(references))] = np.inf
+    depth = min(count, near.size) - 1
+    bound = np.partition(near, depth, axis=None)[depth] + 2 * RELATIVE_ROUNDING * squares.max()  # float32 rounds the products
+    rows, found = np.nonzero(near <= bound)
+    candidates = near[rows, found] < np.inf
+    place.advance(len(queries))
+    return compute_exact_distances(queries, references, rows[candidates], found[candidates])

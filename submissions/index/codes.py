@@ -12,15 +12,23 @@ N. Le Scouarnec: Cache locality is not enough: high-performance nearest neighbor
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import faiss
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
-from submissions.index.segments import Segment, forget_files, open_intact_index, write_index
+from data.shards import Place, ShardWork, run_shards
+from submissions.index.segments import (
+    Segment,
+    forget_files,
+    open_intact_index,
+    open_segment_file,
+    require_index,
+    write_index,
+)
 
 MIN_CODED_CONTENTS = 500_000  # below this, no codes: one query's exact search takes less than 0.05 s
 MAX_LISTS = 512  # inverted lists; fewer where there are too few vectors to train them
@@ -38,32 +46,59 @@ class Quantizer:
 
     Attributes:
         digest: First 16 hexadecimal digits of the SHA-256 of its file.
+        path: Its file.
         index: The Faiss index, trained and without vectors.
     """
 
     digest: str
+    path: Path
     index: faiss.Index
 
 
-def open_codes(folder: Path, segments: Sequence[Segment]) -> list[faiss.Index | None]:
-    """Open the codes of every segment; missing, damaged and stale ones are computed again and written.
+@dataclass(frozen=True)
+class Codes:
+    """The codes of one segment.
+
+    Attributes:
+        path: Their file.
+        index: The Faiss index, ready to search.
+    """
+
+    path: Path
+    index: faiss.Index
+
+
+def open_codes(folder: Path, segments: Sequence[Segment]) -> list[Codes | None]:
+    """Open the codes of every segment; missing, damaged and stale ones are computed again and written, each as a shard.
 
     Args:
         folder: The index folder.
         segments: The segments of the store's present state, at least one.
 
     Returns:
-        For each segment, the Faiss index of its codes; None for a segment that is in memory only.
+        For each segment its codes; None for a segment that is in memory only.
 
     Raises:
         UserError: The disk is full.
     """
     count = sum(segment.ntotal for segment in segments)
     quantizer = _open_quantizer(folder, count) or _train_quantizer(folder, segments, count)
-    codes = [
-        _open_segment_codes(folder, segment, quantizer) if segment.digest else None
-        for segment in tqdm(segments, "codes", leave=False)
+    codes = [_find_codes(folder, segment, quantizer) for segment in segments]
+    lacking = [number for number, segment in enumerate(segments) if segment.path is not None and codes[number] is None]
+    work = ShardWork(
+        name="encoding vectors",
+        unit="vector",
+        open=partial(require_index, quantizer.path.absolute()),
+        work=_encode_segment,
+        size=_count_vectors,
+        folder=folder.absolute(),
+        opened_as=f"quantizer {quantizer.digest}",
+    )
+    shards = [
+        _Uncoded(path.absolute(), quantizer.digest, len(segments[n].numbers)) for n in lacking if (path := segments[n].path)
     ]
+    for number, path in zip(lacking, run_shards(work, shards, sum(map(_count_vectors, shards))), strict=True):
+        codes[number] = Codes(path, open_codes_file(path))
     forget_files(folder, "quantizer-*.faiss", {quantizer.digest})
     kept = {f"codes-{segment.digest}-{quantizer.digest}" for segment in segments}
     stale = [path for path in folder.glob("codes-*.faiss") if path.stem.rpartition("-")[0] not in kept]
@@ -77,7 +112,7 @@ def _open_quantizer(folder: Path, count: int) -> Quantizer | None:
     for path in sorted(folder.glob("quantizer-*.faiss")):
         match = QUANTIZER_NAME.fullmatch(path.name)
         if match and count <= MAX_GROWTH * int(match[1]) and (index := open_intact_index(path)) is not None:
-            return Quantizer(match[2], index)
+            return Quantizer(match[2], path, index)
     return None
 
 
@@ -88,7 +123,8 @@ def _train_quantizer(folder: Path, segments: Sequence[Segment], count: int) -> Q
     index: Any = faiss.index_factory(dimensions, f"IVF{lists},PQ{dimensions}x4fs")  # 4 bits a coordinate
     index.cp.niter, index.cp.max_points_per_centroid, index.pq.cp.niter = KMEANS_ROUNDS, TRAINING_VECTORS_PER_LIST, KMEANS_ROUNDS
     index.train(_sample_vectors(segments, TRAINING_VECTORS_PER_LIST * lists))
-    return Quantizer(write_index(index, folder, f"quantizer-{count}"), index)
+    digest = write_index(index, folder, f"quantizer-{count}")
+    return Quantizer(digest, folder / f"quantizer-{count}-{digest}.faiss", index)
 
 
 def _sample_vectors(segments: Sequence[Segment], count: int) -> NDArray[np.float32]:
@@ -103,15 +139,56 @@ def _sample_vectors(segments: Sequence[Segment], count: int) -> NDArray[np.float
     return np.concatenate(parts)
 
 
-def _open_segment_codes(folder: Path, segment: Segment, quantizer: Quantizer) -> Any:
-    """Open the codes of one segment, or compute and write them; return the Faiss index, ready to search."""
-    name = f"codes-{segment.digest}-{quantizer.digest}"
-    index: Any = next((found for path in folder.glob(f"{name}-*.faiss") if (found := open_intact_index(path)) is not None), None)
-    if index is None or index.ntotal != len(segment.numbers):
-        index = faiss.clone_index(quantizer.index)
-        vectors = segment.vectors()
-        for first in range(0, len(vectors), VECTORS_PER_BLOCK):
-            index.add(vectors[first : first + VECTORS_PER_BLOCK])
-        write_index(index, folder, name)
+def _find_codes(folder: Path, segment: Segment, quantizer: Quantizer) -> Codes | None:
+    """Open the codes of one segment; None if there are no intact ones."""
+    for path in folder.glob(f"codes-{segment.digest}-{quantizer.digest}-*.faiss") if segment.digest else ():
+        index = open_intact_index(path)
+        if index is not None and index.ntotal == len(segment.numbers):
+            return Codes(path, _set_probes(index))
+    return None
+
+
+def open_codes_file(path: Path) -> faiss.Index:
+    """Open a file of codes, ready to search.
+
+    Raises:
+        UserError: It is missing or damaged.
+    """
+    return _set_probes(require_index(path))
+
+
+@dataclass(frozen=True)
+class _Uncoded:
+    """A segment that has no codes.
+
+    Attributes:
+        path: Its file.
+        quantizer: Digest of the quantiser.
+        count: Number of its vectors.
+    """
+
+    path: Path
+    quantizer: str
+    count: int
+
+
+def _count_vectors(segment: _Uncoded) -> int:
+    return segment.count
+
+
+def _encode_segment(quantizer: faiss.Index, segment: _Uncoded, place: Place) -> Path:
+    """Compute the codes of a segment, write them beside it and return their file."""
+    index: Any = faiss.clone_index(quantizer)
+    stored = open_segment_file(segment.path, np.zeros(0, np.int64))
+    vectors = stored.vectors()
+    for first in range(0, len(vectors), VECTORS_PER_BLOCK):
+        index.add(vectors[first : first + VECTORS_PER_BLOCK])
+        place.advance(len(vectors[first : first + VECTORS_PER_BLOCK]))
+    name = f"codes-{stored.digest}-{segment.quantizer}"
+    return segment.path.parent / f"{name}-{write_index(index, segment.path.parent, name)}.faiss"
+
+
+def _set_probes(index: Any) -> faiss.Index:
     index.nprobe = max(1, round(PROBED_LIST_SHARE * index.nlist))
-    return index
+    found: faiss.Index = index
+    return found

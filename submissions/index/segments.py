@@ -40,6 +40,7 @@ class Segment:
         index: Faiss index of the vectors, with content numbers as ids.
         numbers: int64 [n], numbers of the contents, ascending.
         gone: int64 [g], rows 0…n − 1 of the contents that have been removed since, ascending.
+        path: Its file; None for a segment that is in memory only.
     """
 
     digest: str
@@ -48,6 +49,7 @@ class Segment:
     index: faiss.Index
     numbers: NDArray[np.int64]
     gone: NDArray[np.int64]
+    path: Path | None = None
 
     @property
     def ntotal(self) -> int:
@@ -71,10 +73,6 @@ class Segment:
     def kept_numbers(self) -> NDArray[np.int64]:
         """Return the numbers of the contents that have not been removed, ascending."""
         return np.delete(self.numbers, self.gone)
-
-    def search(self, queries: NDArray[np.float32], count: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Find the `count` nearest contents of each query exactly; see `search_remaining`."""
-        return search_remaining(self, self.flat, queries, count)
 
 
 def search_remaining(
@@ -198,6 +196,42 @@ def open_intact_index(path: Path) -> faiss.Index | None:
         return None  # another process has removed it, having made a newer one: the database has everything
 
 
+def require_index(path: Path) -> faiss.Index:
+    """Map a Faiss index that is there, or was a moment ago.
+
+    Raises:
+        UserError: It is missing or damaged.
+    """
+    index = open_intact_index(path)
+    if index is None:
+        raise UserError(
+            f"{path} is missing or damaged. All nodes must share the index, under the same path; if another process has changed "
+            "it meanwhile, repeat the command."
+        )
+    return index
+
+
+def open_segment_file(path: Path, gone: NDArray[np.int64]) -> Segment:
+    """Open the file of a segment of which these rows have been removed, int64 [g] ascending.
+
+    Raises:
+        UserError: It is missing or damaged.
+    """
+    return _read_segment(path, require_index(path), gone)
+
+
+def _read_segment(path: Path, mapped: faiss.Index, gone: NDArray[np.int64]) -> Segment:
+    _, first, last, digest = path.stem.rsplit("-", 3)
+    return Segment(digest, int(first) - 1, int(last), mapped, _read_numbers(mapped), gone, path)
+
+
+def load_segment(vectors: NDArray[np.float32], numbers: NDArray[np.int64]) -> Segment:
+    """Return a segment of vectors [n, d] and content numbers int64 [n], ascending, that is in memory only."""
+    index: Any = faiss.IndexIDMap(faiss.IndexFlatL2(vectors.shape[1]))
+    index.add_with_ids(vectors, numbers)
+    return Segment("", int(numbers[0]) - 1, int(numbers[-1]), index, numbers, np.zeros(0, np.int64))
+
+
 def _shorten(digest: bytes) -> str:
     return digest.hex()[:16]
 
@@ -217,14 +251,13 @@ def _find_files_after(named: Sequence[tuple[int, int, Path]], after: int) -> lis
 def _open_segment(path: Path, removed: NDArray[np.int64], dimensions: int) -> Segment | None:
     """Open a file as a segment; None if it is damaged or too many of its contents have been removed."""
     mapped = open_intact_index(path)
-    match = FILE_NAME.fullmatch(path.name)
-    if mapped is None or match is None or mapped.d != dimensions:
+    if mapped is None or mapped.d != dimensions:
         return None
     numbers = _read_numbers(mapped)
     gone = np.flatnonzero(np.isin(numbers, removed, assume_unique=True))
     if len(gone) > max(MIN_CHANGED_CONTENTS, MAX_REMOVED_SHARE * len(numbers)) or len(gone) == len(numbers):
         return None
-    return Segment(match[4], int(match[2]) - 1, int(match[3]), mapped, numbers, gone)
+    return _read_segment(path, mapped, gone)
 
 
 def _write_segments(store: Store, after: int, until: int | None) -> list[Segment]:

@@ -1,5 +1,6 @@
 """Commands on a Ray cluster of two nodes on this machine make the bytes that they make in one process."""
 
+import json
 import shutil
 import sqlite3
 import subprocess
@@ -9,21 +10,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from data.procedural.sample import write_pictures
 from models.shipped import SHIPPED
+from pipeline.cluster import engine
 from pipeline.steps import ensemble
-from pipeline.tools import match_index
+from pipeline.tools import match_index, match_search
 from submissions.ensemble import moments
+from submissions.index import calibration, codes, search, segments
 from submissions.index.database import DATABASE
 
 RunCommand = Callable[..., subprocess.CompletedProcess[str]]
 pytestmark = pytest.mark.cluster
 
 
-def read_folder(folder: Path) -> dict[str, bytes]:
+def read_folder(folder: Path, pattern: str = "*") -> dict[str, bytes]:
     """What a folder holds, by relative path."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob(pattern)) if path.is_file()}
 
 
 @pytest.fixture(scope="module")
@@ -89,19 +93,53 @@ def test_an_address_that_nobody_answers(tmp_path: Path, run_command: RunCommand)
     assert done.returncode == 2 and "nobody answers there" in done.stderr
 
 
-def test_an_index_holds_what_one_process_puts_into_it(
-    nodes: Any, tmp_path: Path, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("coded", [False, True])
+def test_an_index_holds_and_finds_what_one_process_does(
+    nodes: Any, tmp_path: Path, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch, coded: bool
 ) -> None:
-    monkeypatch.setattr(match_index, "IMAGES_PER_COMMIT", 8)
+    for module, name, value in (
+        *((match_index, "IMAGES_PER_COMMIT", 8), (match_search, "QUERIES_PER_BLOCK", 8), (match_search, "BLOCKS_PER_ROUND", 3)),
+        *((segments, "MAX_SEGMENT_CONTENTS", 12), (segments, "MIN_CHANGED_CONTENTS", 4)),
+        *((codes, "MIN_CODED_CONTENTS", 20 if coded else 1000), (codes, "TRAINING_VECTORS_PER_LIST", 16)),
+        *((search, "PAIRS_WORTH_SENDING", 0), (calibration, "PAIRS_WORTH_SENDING", 0)),
+        (calibration, "QUERIES_PER_BLOCK", 7),
+    ):
+        monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(engine, "SHORT_SECONDS", 0)
     list(write_pictures(tmp_path / "pictures", "R", 30, seed=1, workers=1))
+    list(write_pictures(tmp_path / "unrelated", "U", 25, seed=2, workers=1))
     shutil.copy(tmp_path / "pictures/R000002.jpg", tmp_path / "pictures/again.jpg")
+    for number in (3, 5, 17):
+        with Image.open(tmp_path / f"pictures/R{number:06d}.jpg") as picture:
+            picture.save(tmp_path / f"pictures/copy-{number}.jpg", quality=30)
     (tmp_path / "pictures/broken.jpg").write_bytes(b"no picture")
-    held, matched = [], []
+    held, derived, matched = [], [], []
     for name, more in (("one", ()), ("cluster", ("--ray", nodes.address))):
-        for arguments in (("--add", "pictures"), ("--queries", "pictures", "--output", name)):
-            done = run_command(tmp_path, "match", "--index", f"index-{name}", "--checkpoint", SHIPPED, *arguments, *more)
+        for output, arguments in (
+            ("", ("--index", f"index-{name}", "--add", "pictures")),
+            ("known", ("--index", f"index-{name}", "--queries", "pictures", "--unrelated", "unrelated")),
+            ("within", ("--queries", "pictures", "--threshold", "-0.5")),
+        ):
+            where = ("--output", tmp_path / name / output) if output else ()
+            done = run_command(tmp_path, "match", "--checkpoint", SHIPPED, *arguments, *where, *more, "--json")
             assert done.returncode == 0, done.stderr
+            assert all(line.startswith("{") for line in done.stdout.splitlines())
+            for work in ("searching the index", *(["calibrating the threshold"] if output == "known" else [])) if output else ():
+                assert (f"  {work}: " in done.stderr) == bool(more), done.stderr
+            assert ("encoding vectors: " in done.stderr) == (coded and bool(more and output)), done.stderr
         with closing(sqlite3.connect(tmp_path / f"index-{name}" / DATABASE)) as database:
             held.append([database.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall() for table in ("contents", "files")])
-        matched.append([(tmp_path / name / file).read_bytes() for file in ("matches.csv", "groups.csv")])
-    assert held[0] == held[1] and len(held[0][0]) == 31 and matched[0] == matched[1]
+        derived.append(read_folder(tmp_path / f"index-{name}", "*.faiss"))
+        files = (
+            "known/matches.csv",
+            "within/matches.csv",
+            "within/groups.csv",
+            "within/plan.csv",
+            "within/cuts.csv",
+        )
+        matched.append([(tmp_path / name / file).read_text() for file in files])
+        matched[-1].append(str(json.loads((tmp_path / name / "known/search.json").read_text())["threshold"]))
+    assert held[0] == held[1] and len(held[0][0]) == 34
+    assert derived[0] == derived[1] and len(derived[0]) == (7 if coded else 3)
+    assert [one for one, other in zip(*matched, strict=True) if one != other] == []
+    assert all(f"copy-{number}.jpg" in matched[0][3] for number in (3, 5, 17))

@@ -1,16 +1,19 @@
 """Vectors in files of bounded size, and approximate search by their codes: nothing is lost, nothing is rewritten without need."""
 
-from collections.abc import Iterator
+import pickle
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from data.errors import UserError
+from data.shards import Place, use_engine
 from submissions.ensemble.projection import scale_to_unit_length
 from submissions.index import codes, segments
-from submissions.index.search import content_numbers, find_nearest, open_search, vectors_of
+from submissions.index.search import content_numbers, find_nearest, find_nearest_of_blocks, open_search, vectors_of
 from submissions.index.store import Content, Store, add_files, open_store, remove_files
 
 DIMENSIONS, COUNT = 16, 3000
@@ -156,6 +159,49 @@ def test_the_quantizer_is_trained_again_when_the_index_has_grown(store: Store) -
 def test_a_small_index_is_searched_exactly(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codes, "MIN_CODED_CONTENTS", COUNT + 1)
     assert open_search(store).exact and not names(store, "codes-*")
+
+
+class SentElsewhere:
+    """An engine that works here, on what another process would get: pickled."""
+
+    def __init__(self) -> None:
+        self.works: list[str] = []
+
+    def run(self, work: Any, shards: Iterable[Any], total: int, done: int) -> Iterator[Any]:
+        self.works.append(work.name)
+        sent = pickle.loads(pickle.dumps(work))
+        state, place = sent.open(), Place(lambda count: None, lambda paths: None)
+        for shard in shards:
+            yield pickle.loads(pickle.dumps(sent.work(state, pickle.loads(pickle.dumps(shard)), place)))
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_an_engine_finds_the_same_in_every_file_by_itself(store: Store, exact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("submissions.index.search.PAIRS_WORTH_SENDING", 0)
+    open_search(store, exact)
+    add(store, range(COUNT, COUNT + 30), scale_to_unit_length(draw(COUNT)))  # in memory only
+    remove_files(store, [Path(f"/a/{row}.jpg") for row in range(40)])
+    blocks = [QUERIES[:40], QUERIES[40:40], QUERIES[40:]]
+    alone = [find_nearest(open_search(store, exact), block, 12) for block in blocks]
+    engine = SentElsewhere()
+    with use_engine(engine):
+        for path in store.folder.glob("codes-*"):
+            path.unlink()
+        index = open_search(store, exact)
+        together = find_nearest_of_blocks(index, blocks, 12)
+    assert len(index.segments) == 4 and index.exact == exact
+    assert engine.works == ([] if exact else ["encoding vectors"]) + ["searching the index"]
+    for one, other in zip(alone, together, strict=True):
+        assert np.array_equal(one.contents, other.contents) and np.array_equal(one.distances, other.distances)
+
+
+def test_a_node_that_does_not_see_the_index_says_so(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("submissions.index.search.PAIRS_WORTH_SENDING", 0)
+    index = open_search(store, exact=True)
+    for path in store.folder.glob("vectors-*"):
+        path.unlink()
+    with use_engine(SentElsewhere()), pytest.raises(UserError, match=r"vectors-.* is missing or damaged\. All nodes must share"):
+        find_nearest(index, QUERIES, 3)
 
 
 def test_vectors_that_are_not_finite_are_refused(store: Store) -> None:
