@@ -10,6 +10,7 @@ from augmentations.edits.registry import Image, edit
 from data.pixels import as_uint8
 
 MIN_SIDE_PIXELS = 8
+SMALL_BLUR = 4.0  # pixels; a blur wider than twice this is computed on a smaller image
 
 
 @edit("geometry")
@@ -120,8 +121,7 @@ def letterbox(image: Image, width: float, height: float, colour: list[int] | Non
     tall, wide = image.shape[:2]
     size = max(wide, round(wide * width)), max(tall, round(tall * height))
     if colour is None:
-        blur = max(1.0, 0.06 * max(size))
-        canvas = as_uint8(cv2.GaussianBlur(cv2.resize(image, size, interpolation=cv2.INTER_LINEAR), (0, 0), blur))
+        canvas = _enlarge_blurred(image, size, max(1.0, 0.06 * max(size)))
     else:
         canvas = np.full((size[1], size[0], 3), colour, np.uint8)
     left, top = (size[0] - wide) // 2, (size[1] - tall) // 2
@@ -183,6 +183,21 @@ def _largest_upright(width: int, height: int, degrees: float) -> tuple[float, fl
         return (half / sine, half / cosine) if width >= height else (half / cosine, half / sine)
     double = cosine * cosine - sine * sine
     return (width * cosine - height * sine) / double, (height * cosine - width * sine) / double
+
+
+def _enlarge_blurred(image: Image, size: tuple[int, int], blur: float) -> Image:
+    """Resize to `size` (width, height) with a Gaussian blur of deviation `blur` in pixels, computed at a smaller size.
+
+    As if blurred at its whole size, to a few grey levels: a blur leaves nothing that the smaller one lacks, and the time of a
+    direct one grows with the third power of the side.
+    """
+    factor = max(1, int(blur // SMALL_BLUR))
+    small = max(1, round(size[0] / factor)), max(1, round(size[1] / factor))
+    resized = cv2.resize(image, small, interpolation=cv2.INTER_AREA if factor > 1 else cv2.INTER_LINEAR)
+    deviations = blur * small[0] / size[0], blur * small[1] / size[1]
+    border = cv2.BORDER_REFLECT if factor > 1 else cv2.BORDER_REFLECT_101
+    blurred = cv2.GaussianBlur(resized, (0, 0), sigmaX=deviations[0], sigmaY=deviations[1], borderType=border)
+    return as_uint8(blurred if factor == 1 else cv2.resize(blurred, size, interpolation=cv2.INTER_LINEAR))
 
 
 def _resize(image: Image, width: int, height: int) -> Image:

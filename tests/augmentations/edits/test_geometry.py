@@ -1,8 +1,15 @@
 """Edits that put the whole image on a larger canvas."""
 
+from typing import Any
+
+import cv2
 import numpy as np
+import pytest
 
 from augmentations.edits.geometry import letterbox, rotate_whole
+from augmentations.edits.registry import Image
+from data.loader import resize_square
+from data.procedural.pictures import draw_picture
 
 PICTURE = np.full((20, 40, 3), 200, np.uint8)
 
@@ -31,3 +38,24 @@ def test_a_letterbox_without_a_colour_is_filled_with_the_blurred_image() -> None
     boxed = letterbox(image, 1.0, 2.0, None)
     assert (boxed[10:30] == image).all()
     assert boxed[2, :5].max() < 40 and boxed[2, -5:].min() > 215 and 0 < boxed[2, 20, 0] < 255
+
+
+@pytest.mark.parametrize("side", [64, 96, 240])
+def test_a_letterbox_is_blurred_as_if_at_its_whole_size_in_a_fraction_of_the_work(
+    side: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image, size = resize_square(draw_picture(np.random.default_rng(5), 256), side), (round(1.6 * side), side)
+    blur = 0.06 * size[0]
+    expected = cv2.GaussianBlur(cv2.resize(image, size, interpolation=cv2.INTER_LINEAR), (0, 0), blur)
+    direct, blurred = cv2.GaussianBlur, list[int]()
+
+    def noted(pixels: Image, *arguments: Any, **how: Any) -> Any:
+        blurred.append(pixels.shape[0] * pixels.shape[1])
+        return direct(pixels, *arguments, **how)
+
+    monkeypatch.setattr(cv2, "GaussianBlur", noted)
+    boxed = letterbox(image, 1.6, 1.0, None)
+    border = np.r_[0 : (size[0] - side) // 2, (size[0] + side) // 2 : size[0]]  # the image itself is in the middle
+    apart = np.abs(boxed[:, border].astype(int) - expected[:, border])
+    assert apart.max() <= 8 and apart.mean() <= 0.5
+    assert blurred == [size[0] * side] if blur < 8 else blurred[0] <= size[0] * side / 3.5
