@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 from zipfile import BadZipFile
 
 import cv2
@@ -24,6 +24,7 @@ from data.pixels import as_uint8
 
 IMAGES_PER_BLOCK = 2048
 
+Made = TypeVar("Made")
 Resize = Callable[[NDArray[np.uint8], int], NDArray[np.uint8]]
 Written = tuple[NDArray[np.int64], NDArray[np.int64], dict[str, str]]  # ends [n], shapes [n, 2], problems by id
 
@@ -57,6 +58,19 @@ class CachedImages:
         return [row for row, image_id in enumerate(self.ids) if image_id not in self.problems]
 
 
+@dataclass(frozen=True)
+class _Packed:
+    """An image on its way into a cache.
+
+    Attributes:
+        content: Its bytes.
+        shape: Its height and width.
+    """
+
+    content: bytes
+    shape: tuple[int, int]
+
+
 def cache_images(
     images: ImageSet,
     size: int,
@@ -87,13 +101,13 @@ def cache_images(
     pixels_file, about_file = folder / f"{name}.{form}", folder / f"{name}.npz"
     cached = _open_cache(images, size, pixels_file, about_file, aspect)
     if cached is None:
-        resized = _resize_images(images, size, resize_own_aspect if aspect == "own" else resize_square, max(1, workers))
-        if form == "jpeg":
-            ends, shapes, problems = _write_packed(images, resized, _encode_jpeg, pixels_file)
-        elif aspect == "own":
-            ends, shapes, problems = _write_packed(images, resized, _get_bytes, pixels_file)
+        resize = partial(_read_resized, size, resize_own_aspect if aspect == "own" else resize_square)
+        if form == "pixels" and aspect == "square":
+            squares = _make_in_threads(images, size, resize, max(1, workers))
+            ends, shapes, problems = _write_squares(images, size, squares, pixels_file)
         else:
-            ends, shapes, problems = _write_squares(images, size, resized, pixels_file)
+            pack = partial(_pack, resize, _encode_jpeg if form == "jpeg" else _get_bytes)
+            ends, shapes, problems = _write_packed(images, _make_in_threads(images, size, pack, max(1, workers)), pixels_file)
         with whole_file(about_file) as temporary, temporary.open("wb") as file:
             np.savez(file, ends=ends, shapes=shapes, problems=np.frombuffer(json.dumps(problems).encode(), np.uint8))
         cached = _open_cache(images, size, pixels_file, about_file, aspect)
@@ -161,22 +175,17 @@ def _write_squares(images: ImageSet, size: int, resized: Iterator[NDArray[np.uin
     return np.zeros(0, np.int64), np.zeros((0, 2), np.int64), problems
 
 
-def _write_packed(
-    images: ImageSet,
-    resized: Iterator[NDArray[np.uint8] | str],
-    encode: Callable[[NDArray[np.uint8]], bytes],
-    target: Path,
-) -> Written:
+def _write_packed(images: ImageSet, packed: Iterator[_Packed | str], target: Path) -> Written:
     """Write the images one after the other, an unreadable one without bytes; return where each ends, its shape, and problems."""
     problems: dict[str, str] = {}
     ends, shapes = np.zeros(len(images), np.int64), np.zeros((len(images), 2), np.int64)
     with whole_file(target) as temporary, temporary.open("wb") as file:
-        for row, pixels in enumerate(resized):
-            if isinstance(pixels, str):
-                problems[images.ids[row]] = pixels
+        for row, made in enumerate(packed):
+            if isinstance(made, str):
+                problems[images.ids[row]] = made
             else:
-                file.write(encode(pixels))
-                shapes[row] = pixels.shape[:2]
+                file.write(made.content)
+                shapes[row] = made.shape
             ends[row] = file.tell()
     return ends, shapes, problems
 
@@ -189,16 +198,16 @@ def _get_bytes(pixels: NDArray[np.uint8]) -> bytes:
     return pixels.tobytes()
 
 
-def _resize_images(images: ImageSet, size: int, resize: Resize, workers: int) -> Iterator[NDArray[np.uint8] | str]:
-    """Yield, in order, each image or the reason why it could not be read; at most `IMAGES_PER_BLOCK` are in memory."""
+def _make_in_threads(images: ImageSet, size: int, make: Callable[[Path], Made | str], workers: int) -> Iterator[Made | str]:
+    """Yield, in order, what is made of each image or the reason why it could not be read; IMAGES_PER_BLOCK at most wait."""
     with (
-        ThreadPoolExecutor(workers) as pool,  # threads: decoding and resizing release the GIL
+        ThreadPoolExecutor(workers) as pool,  # threads: decoding, resizing and encoding release the GIL
         tqdm(total=len(images), desc=f"caching {size} px", unit="image", leave=False) as bar,
     ):
         for start in range(0, len(images), IMAGES_PER_BLOCK):
-            for pixels in pool.map(partial(_read_resized, size, resize), images.paths[start : start + IMAGES_PER_BLOCK]):
+            for made in pool.map(make, images.paths[start : start + IMAGES_PER_BLOCK]):
                 bar.update()
-                yield pixels
+                yield made
 
 
 def _read_resized(size: int, resize: Resize, path: Path) -> NDArray[np.uint8] | str:
@@ -206,3 +215,11 @@ def _read_resized(size: int, resize: Resize, path: Path) -> NDArray[np.uint8] | 
         return resize(decode_rgb(path, short_side=size), size)
     except ImageError as error:
         return error.problem
+
+
+def _pack(
+    read: Callable[[Path], NDArray[np.uint8] | str], encode: Callable[[NDArray[np.uint8]], bytes], path: Path
+) -> _Packed | str:
+    """Read and encode one image; or return the reason why it could not be read."""
+    pixels = read(path)
+    return pixels if isinstance(pixels, str) else _Packed(encode(pixels), pixels.shape[:2])
