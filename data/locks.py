@@ -58,17 +58,18 @@ class _Holder:
 
 
 @contextmanager
-def hold_lock_file(path: Path, busy: str) -> Iterator[None]:
+def hold_lock_file(path: Path, busy: str, wait: float = 0.0) -> Iterator[None]:
     """Hold a lock file while the block runs.
 
     Args:
         path: The lock file; created if missing, never removed.
         busy: Message of the error if another process holds the lock.
+        wait: Seconds to wait for it.
 
     Raises:
         UserError: when another process holds the lock, or the file cannot be written.
     """
-    with closing(_connect(path, 0)) as database:
+    with closing(_connect(path, wait)) as database:
         try:
             database.execute("BEGIN IMMEDIATE")
         except sqlite3.DatabaseError as error:
