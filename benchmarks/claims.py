@@ -1,86 +1,131 @@
 """The papers' claims, one row each: what was run here, what came out, and the verdict.
 
-    python benchmarks/claims.py [--quick] [--only 7 9] [--seeds 5] [--steps N] [--data FOLDER]
-        [--results FILE.json] [--plot FILE.png]
+    python benchmarks/claims.py [--quick] [--only 7 9d] [--seeds 5] [--plan] [--data FOLDER]
+        [--photographs FOLDER [--weights FILE]] [--results FILE.json] [--docs] [--plot FILE.png]
 
 --data: a folder in the ISC2021 layout for claims 10 to 12; default `tiny` of the folder that COPYSETS names, otherwise the
-built-in sample. Claims 2 to 9 use procedural shapes, drawn into a temporary folder.
+built-in sample. Claims 2 to 9 use procedural shapes, drawn into a temporary folder. With --photographs, a folder of class
+folders, the claims about classes have further rows on them, with a network that starts from --weights, such as ImageNet's.
 
-Every figure is kept in the results file as soon as it is measured: a stopped run goes on, and more --seeds join those that are
-there. A claim holds when the 95 % interval of the mean difference lies above zero, is contradicted when it lies below, and is
-undecided otherwise, with the number of further seeds that would decide. The smallest effect that matters is stated with the
-claim, before anything is run. `--only` without numbers prints the table of the file. --plot draws MultiGrain's trade-off from it.
+Every figure is kept in the results file as soon as it is measured: a stopped run goes on, more --seeds join those that are there,
+and several commands with other --only may share the file. A claim holds when the 95 % interval of the mean difference lies above
+zero, is contradicted when it lies below, and is undecided otherwise, with the number of further seeds that would decide. The
+smallest effect that matters is stated with the claim, before anything is run. `--only` without numbers prints the table of the
+file. --plan says how long each claim will take on one core. --docs writes the table into docs/papers.md.
 """
 
 import argparse
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from claim_rows import copies, ideal, multigrain, svmax, toy
+from claim_rows.claim import Claim
 from claim_rows.curves import collect_tradeoff, plot_tradeoff
-from claim_rows.row import MIN_DECIDING_RUNS, Row
+from claim_rows.document import DOCUMENT, write_table
+from claim_rows.plan import print_plan
+from claim_rows.row import MIN_DECIDING_RUNS
 from claim_rows.store import Store, as_markdown, open_store
-from claim_rows.training import Bench, draw_shapes
-from drip import find_data
+from claim_rows.training import Bench
 from rich.console import Console
 
-from data.layout import open_isc_folder
+STEPS, PHOTOGRAPH_STEPS, COPY_STEPS = 300, 100, 600  # of each training of claims 2 to 9, on shapes and photographs; of 10 to 12
+QUICK_STEPS, QUICK_SEEDS = 20, 1
+QUICK_EXPECTED = Path(__file__).parent / "claims-quick.json"  # of a --quick run
+SHAPES: dict[str, Any] = {"descriptor": {"backbone": "test_efficientnet"}, "side": 48, "batch": 48}
+PHOTOGRAPHS: dict[str, Any] = {"side": 64, "batch": 32}
+PHOTOGRAPH_BACKBONE = {"backbone": "mobilenetv2_100", "model_args": {"pad_type": "same"}, "mean": [0.5] * 3, "std": [0.5] * 3}
 
-STEPS, MINUTES = 300, 1.5  # of each training of claims 2 to 9; of each network of claims 10 to 12
-QUICK_STEPS, QUICK_MINUTES, QUICK_SEEDS = 40, 0.2, 2
-CLAIMS = tuple(str(number) for number in range(1, 13))
+
+def list_claims(folder: Path, options: argparse.Namespace, seeds: int) -> list[Claim]:
+    """Return the claims that the options ask for, in the order of their numbers.
+
+    Args:
+        folder: Where images and trainings are written.
+        options: The command line.
+        seeds: Number of runs.
+    """
+
+    def budget(steps: int) -> int:
+        return options.steps or (QUICK_STEPS if options.quick else steps)
+
+    benches = [Bench(folder, budget(STEPS), seeds, None, **SHAPES)]
+    if options.photographs is not None:
+        start = {"weights": str(options.weights)} if options.weights is not None else {}
+        descriptor = PHOTOGRAPH_BACKBONE | start
+        place = folder / "photographs"
+        benches.append(Bench(place, budget(PHOTOGRAPH_STEPS), seeds, options.photographs, descriptor=descriptor, **PHOTOGRAPHS))
+    claims = toy.list_claims()
+    for bench in benches:
+        for group in (multigrain, svmax, ideal):
+            claims += group.list_claims(bench)
+    if options.only is None or any(asked.startswith(("10", "11", "12")) for asked in options.only):
+        claims += copies.list_claims(copies.CopyBench(folder, options.data, budget(COPY_STEPS), seeds))
+    chosen = claims if options.only is None else [claim for claim in claims if is_asked_for(claim.number, options.only)]
+    return sorted(chosen, key=lambda claim: (read_number(claim.number), claim.number))
 
 
-def measure_claims(store: Store, wanted: set[str], seeds: int, steps: int, minutes: float, data: Path | None) -> None:
-    """Measure what the file lacks of the wanted claims, print each row, and keep the rows in the file."""
+def read_number(number: str) -> int:
+    """Return 9 for "9d, cause"."""
+    return int("".join(filter(str.isdecimal, number)))
+
+
+def is_asked_for(number: str, only: Sequence[str]) -> bool:
+    """Whether a claim is named: "9" names all rows of claim 9, "9d" those of 9d, "photographs" all of those."""
+    return any(
+        asked in (str(read_number(number)), number.split(",")[0], number.split(", ")[-1], number.replace(", ", ","))
+        for asked in only
+    )
+
+
+def measure_claims(store: Store, claims: Sequence[Claim], seeds: int) -> None:
+    """Measure what the file lacks of the claims, print each row, and keep the rows in the file."""
     console = Console()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        groups: list[tuple[set[str], Callable[[], Sequence[Row]]]] = [({"1"}, toy.rows)]
-        if wanted & set("23456789"):
-            bench = Bench(folder, steps, range(seeds), draw_shapes(folder / "shapes"), store)
-            groups += [(set("23456"), lambda: multigrain.rows(bench)), (set("78"), lambda: svmax.rows(bench))]
-            groups += [({"9"}, lambda: ideal.rows(bench))]
-        if wanted & {"10", "11", "12"}:
-            images = open_isc_folder(find_data(data, folder))
-            groups += [({"10", "11", "12"}, lambda: copies.rows(images, folder, minutes, range(seeds), store))]
-        for numbers, work in groups:
-            if numbers & wanted:
-                found = work()
-                store.put(found)
-                for row in found:
-                    console.print(
-                        f"{row.number}: {row.claim}: {row.measured} ({row.mean:+.3f} ± {row.margin:.3f}): {row.verdict}"
-                    )
+    for claim in claims:
+        row = claim.measure(store, range(seeds))
+        console.print(f"{row.number}: {row.claim}: {row.measured} ({row.difference}): {row.verdict}", markup=False)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK_STEPS} steps a training, one seed, beside expected figures")
+    parser.add_argument("--only", nargs="*", metavar="N", help="claims (9) or rows (9d); photographs: all rows on them")
+    parser.add_argument("--seeds", type=int, help=f"default: {MIN_DECIDING_RUNS}")
+    parser.add_argument("--steps", type=int, help="of each training")
+    parser.add_argument("--data", type=Path, metavar="FOLDER")
+    parser.add_argument("--photographs", type=Path, metavar="FOLDER", help="class folders of photographs")
+    parser.add_argument("--weights", type=Path, metavar="FILE", help=f"of {PHOTOGRAPH_BACKBONE['backbone']}, for --photographs")
+    parser.add_argument("--plan", action="store_true", help="measure nothing, say how long it would take")
+    parser.add_argument("--results", type=Path, metavar="FILE.json", help="default: runs/claims.json, or claims-quick.json")
+    parser.add_argument("--merge", type=Path, nargs="+", default=[], metavar="FILE.json", help="add what other files have")
+    parser.add_argument("--table", type=Path, metavar="FILE.md", help="also write the table there")
+    parser.add_argument("--docs", action="store_true", help="also write the table into docs/papers.md")
+    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="MultiGrain's figures 5 and C.1 (ICLR), by λ")
+    return parser
 
 
 def main() -> None:
     """Parse the command line, measure, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK_STEPS} steps a training, {QUICK_SEEDS} seeds: does it run?")
-    parser.add_argument("--only", nargs="*", metavar="N", help="numbers of claims; those measured together come together")
-    parser.add_argument("--seeds", type=int, help=f"default: {MIN_DECIDING_RUNS}")
-    parser.add_argument("--steps", type=int, help="of each training of claims 2 to 9")
-    parser.add_argument("--minutes", type=float, help="of each network of claims 10 to 12")
-    parser.add_argument("--data", type=Path, metavar="FOLDER")
-    parser.add_argument("--results", type=Path, metavar="FILE.json", help="default: runs/claims.json, or claims-quick.json")
-    parser.add_argument("--table", type=Path, metavar="FILE.md", help="also write the table there")
-    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="top-1 and copies found by λ, as in MultiGrain's figure 5")
-    options = parser.parse_args()
+    options = make_parser().parse_args()
     store = open_store(options.results or Path("runs") / ("claims-quick.json" if options.quick else "claims.json"))
-    measure_claims(
-        store,
-        wanted=set(CLAIMS if options.only is None else options.only),
-        seeds=options.seeds or (QUICK_SEEDS if options.quick else MIN_DECIDING_RUNS),
-        steps=options.steps or (QUICK_STEPS if options.quick else STEPS),
-        minutes=options.minutes or (QUICK_MINUTES if options.quick else MINUTES),
-        data=options.data,
-    )
-    table = as_markdown(store)
+    for other in options.merge:
+        store.merge(open_store(other))
+    seeds = options.seeds or (QUICK_SEEDS if options.quick else MIN_DECIDING_RUNS)
+    with tempfile.TemporaryDirectory() as name:
+        if options.only is None or options.only:
+            claims = list_claims(Path(name), options, seeds)
+            if options.plan:
+                print_plan(store, claims, range(seeds))
+                return
+            measure_claims(store, claims, seeds)
+    table = as_markdown(store, open_store(QUICK_EXPECTED) if options.quick else None)
     print(table)
     if options.table:
         options.table.write_text(table + "\n", encoding="utf-8")
+    if options.docs:
+        write_table(DOCUMENT, as_markdown(store))
     if options.plot:
         plot_tradeoff(collect_tradeoff(store), options.plot)
 

@@ -1,16 +1,18 @@
 """Claims 10 to 12: drip against direct training, the ensemble against its members, query normalisation."""
 
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from claim_rows.row import Row, format_sides, subtract_runs
-from claim_rows.store import Figures, Store
+from claim_rows.claim import Arm, Claim, Comparison, Side
+from claim_rows.store import Figures
+from drip import find_data
 from numpy.typing import NDArray
 
 from data.ground_truth import GroundTruth, read_ground_truth
 from data.images import ImageSet
-from data.layout import IscFolder
+from data.layout import IscFolder, open_isc_folder
 from models.inference.embed import embed_images
 from models.network.checkpoint import load_descriptor
 from models.settings import EmbeddingSettings, ModelSettings
@@ -21,98 +23,144 @@ from submissions.scoring.metrics import evaluate
 from submissions.settings import NormalizationSettings
 from submissions.vectors.files import Vectors
 
-CLASSES, OVERLAYS, IMAGE_SIDE = 2000, 300, 48
+CLASSES, OVERLAYS, IMAGE_SIDE, BATCH_SIZE = 2000, 300, 48, 96
 QUERIES, COPIES, REFERENCES, TRAINING = 1500, 300, 1500, 2000  # four distractors for each copy
-DRIP_STAGES = ((0.1, 0.2), (0.35, 0.3), (1.0, 0.5))  # share of the classes, share of the minutes
+DRIP_STAGES = ((0.1, 0.2), (0.35, 0.3), (1.0, 0.5))  # share of the classes, share of the steps
+BACKBONES = {"drip": "test_efficientnet", "direct": "test_efficientnet", "nfnet": "test_nfnet", "twin": "test_efficientnet"}
 BETA, NEIGHBOURS = 1.0, 100
+SMALLEST, CHANCE = 0.01, 0.02  # of µAP: the smallest effect that matters, and more than untrained networks reach
 Sets = dict[str, NDArray[np.float32]]
 
 
-def rows(data: IscFolder, folder: Path, minutes: float, seeds: range, store: Store) -> list[Row]:
-    """Both members, the direct training and the normalisations of each seed."""
-    chosen, truth = _choose_parts(data)
+@dataclass(frozen=True)
+class CopyBench:
+    """What the trainings of these claims share.
+
+    Attributes:
+        folder: Where trainings are written, and data are unpacked or drawn.
+        given: A folder in the ISC2021 layout; None for the unpacked tiny set, or a sample.
+        steps: Steps of each network, over all its stages.
+        seeds: Number of runs, in words only.
+    """
+
+    folder: Path
+    given: Path | None
+    steps: int
+    seeds: int
+
+    @cached_property
+    def data(self) -> IscFolder:
+        """The data set, unpacked or drawn when it is first needed."""
+        return open_isc_folder(find_data(self.given, self.folder))
+
+
+def list_claims(bench: CopyBench) -> list[Claim]:
+    """Both members, the direct training, the ensembles and the normalisations of each seed."""
+    data = bench.data
     about = {
         "data": [data.root.name, len(data.training.ids)],
-        "minutes": minutes,
+        "steps": bench.steps,
+        "batch": BATCH_SIZE,
         "classes": CLASSES,
         "size": IMAGE_SIDE,
         "beta": BETA,
-        "members": 4,
+        "members": len(BACKBONES),
     }
-    runs = store.measure("copies", about, seeds, lambda seed: _measure(data, folder, minutes, seed, chosen, truth))
-    score = {figure: [run[figure] for run in runs] for figure in runs[0]}
-    best = [max(pair) for pair in zip(score["drip"], score["nfnet"], strict=True)]
+    images = len(BACKBONES) * bench.steps * BATCH_SIZE
+    arm = Arm("copies", about, lambda seed: _measure(bench, seed), images, ("test_efficientnet", IMAGE_SIDE))
     ran = (
-        f"{data.root.name}: {IMAGE_SIDE} px, {CLASSES} classes, {minutes:g} minutes a network, {len(seeds)} seeds; µAP of "
-        f"{QUERIES} queries, {COPIES} of them copies"
+        f"{data.root.name}: {IMAGE_SIDE} px, {CLASSES} classes, {bench.steps} steps of {BATCH_SIZE} for each network, "
+        f"{bench.seeds} seeds; µAP of {QUERIES} queries, {COPIES} of them copies"
     )
-    rest: dict[str, Any] = {"smallest": 0.01, "learnt": (max(float(np.mean(side)) for side in score.values()), 0.02, "best µAP")}
+    few = "few training images near the queries"
+
+    def compare(
+        number: str, claim: str, paper: str, note: str, better: str, worse: str, cause: str, beside: tuple[str, ...] = ()
+    ) -> Claim:
+        named = {figure: Side(FIGURES.get(figure, figure), arm, figure) for figure in (better, worse, *beside)}
+        skill = tuple(Side(figure, arm, figure) for figure in ("drip", "none"))
+        return Comparison(
+            number,
+            claim,
+            paper,
+            ran + note,
+            named[better],
+            named[worse],
+            SMALLEST,
+            (CHANCE, "best µAP"),
+            skill,
+            tuple(named[figure] for figure in beside),
+            cause=cause,
+        ).as_claim()
+
     return [
-        Row(
+        compare(
             "10",
-            "drip training beats all classes at once",
+            "drip training beats all classes at once, at equal steps",
             "ISC2021 paper, section 2.5.1: no figure",
-            ran,
-            format_sides({k: score[k] for k in ("drip", "direct")}),
-            subtract_runs(score["drip"], score["direct"]),
-            **rest,
-            cause=f"{CLASSES} classes are few enough to start with; see benchmarks/drip.py for more",
+            "",
+            "drip",
+            "direct",
+            f"{CLASSES} classes are few enough to start with; see benchmarks/drip.py for more",
         ),
-        Row(
+        compare(
             "11",
             "the ensemble beats its best member",
             "best member .664 (ISC2021 paper, table 1) → .6857 (the authors' repository)",
-            ran + "; efficientnet and nfnet, PCA to 256",
-            format_sides({"ensemble": score["none"], "efficientnet": score["drip"], "nfnet": score["nfnet"]}),
-            subtract_runs(score["none"], best),
-            **rest,
-            cause="one member is far weaker",
+            "; efficientnet and nfnet, PCA to 256",
+            "none",
+            "best_member",
+            "one member is far weaker",
+            ("drip", "nfnet"),
         ),
-        Row(
+        compare(
             "11, cause",
             "an ensemble of members of equal strength beats its best member",
             "best member .664 (ISC2021 paper, table 1) → .6857 (the authors' repository)",
-            ran + "; efficientnet twice, from other weights with other edits, PCA to 256",
-            format_sides({"ensemble": score["twins"], "first": score["drip"], "second": score["twin"]}),
-            subtract_runs(score["twins"], [max(pair) for pair in zip(score["drip"], score["twin"], strict=True)]),
-            **rest,
-            cause="members of one architecture make the same mistakes",
+            "; efficientnet twice, from other weights with other edits, PCA to 256",
+            "twins",
+            "best_twin",
+            "members of one architecture make the same mistakes",
+            ("drip", "twin"),
         ),
-        Row(
+        compare(
             "12a",
             "method 1 beats none under many distractors",
             "ISC2021 paper, section 2.7.1: no figure",
-            ran + f"; β {BETA:g}",
-            format_sides({k: score[k] for k in ("method1", "none")}),
-            subtract_runs(score["method1"], score["none"]),
-            **rest,
-            cause="few training images near the queries",
+            f"; β {BETA:g}",
+            "method1",
+            "none",
+            few,
         ),
-        Row(
+        compare(
             "12b",
             "method 2 beats method 1 under many distractors",
             "none .6857 → method 2 .7267 (the authors' repository); phase 2: .53 → .59 (ISC2021 paper, section 2.7.2)",
-            ran + f"; β {BETA:g}, 100 neighbours",
-            format_sides({k: score[k] for k in ("method2", "method1")}),
-            subtract_runs(score["method2"], score["method1"]),
-            **rest,
-            cause="few training images near the queries",
+            f"; β {BETA:g}, {NEIGHBOURS} neighbours",
+            "method2",
+            "method1",
+            few,
         ),
     ]
 
 
-def _measure(
-    data: IscFolder, folder: Path, minutes: float, seed: int, chosen: dict[str, ImageSet], truth: GroundTruth
-) -> Figures:
+FIGURES = {
+    "none": "ensemble",
+    "best_member": "the better one",
+    "twins": "ensemble",
+    "best_twin": "the better one",
+    "twin": "efficientnet again",
+    "method1": "method 1",
+    "method2": "method 2",
+}
+
+
+def _measure(bench: CopyBench, seed: int) -> Figures:
+    chosen, truth = _choose_parts(bench.data)
     score: Figures = {}
     members: dict[str, Sets] = {}
-    for name, backbone, drip in (
-        ("drip", "test_efficientnet", True),
-        ("direct", "test_efficientnet", False),
-        ("nfnet", "test_nfnet", True),
-        ("twin", "test_efficientnet", True),
-    ):
-        path = _train(data, name, folder, seed, backbone, minutes, drip)
+    for name in BACKBONES:
+        path = _train(bench, name, seed)
         members[name] = {part: _vectors(path, images) for part, images in chosen.items()}
         score[name] = _score(members[name]["query"], members[name]["reference"], chosen, truth)
     twins = _join(members["drip"], members["twin"])
@@ -123,7 +171,7 @@ def _measure(
     for method in settings.methods:
         queries = normalize_queries(sets["query"], sets["training"], near, method, BETA, settings)
         score[method] = _score(queries, sets["reference"], chosen, truth)
-    return score
+    return score | {"best_member": max(score["drip"], score["nfnet"]), "best_twin": max(score["drip"], score["twin"])}
 
 
 def _join(first: Sets, second: Sets) -> Sets:
@@ -153,32 +201,33 @@ def _choose_parts(data: IscFolder) -> tuple[dict[str, ImageSet], GroundTruth]:
     return sets, GroundTruth(sorted(copies + others), pairs)
 
 
-def _train(data: IscFolder, name: str, folder: Path, seed: int, backbone: str, minutes: float, drip: bool) -> Path:
+def _train(bench: CopyBench, name: str, seed: int) -> Path:
     """Train a member; those of another name begin with other weights and see other edits."""
+    data = bench.data
     ids = data.training.ids
-    growth = DRIP_STAGES if drip else ((1.0, 1.0),)
     classes = min(CLASSES, len(ids) - OVERLAYS)
     stages = [
         {
             "classes": int(share * classes),
-            "minutes": part * minutes,
+            "iterations": max(1, round(part * bench.steps)),
             "intensity": 0.5,
             "image_size": IMAGE_SIDE,
-            "batch_size": 96,
-            "epochs": 100_000,
+            "batch_size": BATCH_SIZE,
+            "epochs": 1,
         }
-        for share, part in growth
+        for share, part in (((1.0, 1.0),) if name == "direct" else DRIP_STAGES)
     ]
     model = ModelSettings.model_validate(
         {
-            "descriptor": {"backbone": backbone, "dimensions": 256},
+            "descriptor": {"backbone": BACKBONES[name], "dimensions": 256},
             "stages": stages,
             "optimizer": {"learning_rate": 2e-3, "class_learning_rate": 1e-2},
             "scheduler": {"kind": "constant"},
+            "workers": 0,
         }
     )
     learnt, overlays = data.training.select(ids[:classes]), data.training.select(ids[-OVERLAYS:])
-    return train_model(model, learnt, overlays, folder / f"{name}-{seed}", folder / "cache", seed, name=name)
+    return train_model(model, learnt, overlays, bench.folder / f"{name}-{seed}", bench.folder / "cache", seed, name=name)
 
 
 def _vectors(path: Path, images: ImageSet) -> NDArray[np.float32]:

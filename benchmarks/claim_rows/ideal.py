@@ -4,9 +4,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from claim_rows.row import Row, format_sides, subtract_runs
+from claim_rows.claim import Arm, Claim, Comparison, Side
 from claim_rows.store import Figures
-from claim_rows.training import BACKBONE, BATCH_SIZE, VERSION, Bench, Shapes, Trained, train, vectors_of
+from claim_rows.training import DIMENSIONS, Bench, Sets, Trained, train, vectors_of
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -15,15 +15,13 @@ from data.decode import decode_rgb
 from data.images import ImageSet
 from submissions.scoring.retrieval import recall_at
 
-DIMENSIONS = 64
-DESCRIPTOR: dict[str, Any] = {"backbone": BACKBONE, "dimensions": DIMENSIONS}
+POOLED: dict[str, Any] = {"pooling_exponent": 1.0}
 STEPS_FACTOR = 4  # times as many steps: as many images for each of four split heads as for a shared one
 LOSSES = {"contrastive": "75.8 → 81.2", "triplet": "75.5 → 80.2"}
-Side = tuple[str, str, str]  # what it is called, its arm, and its figure
-Arm = dict[str, list[float]]  # run by run: "domain", R@1 as the mean over the domains; "joined", of all; "upright"
+Named = tuple[str, str, str]  # what it is called, its arm, and its figure: "domain", R@1 as the mean over the domains, …
 
 
-class Claim(NamedTuple):
+class Printed(NamedTuple):
     """A claim of tables 1 and 2, which compares two arms.
 
     Attributes:
@@ -39,17 +37,18 @@ class Claim(NamedTuple):
     number: str
     claim: str
     paper: str
-    better: Side
-    worse: Side
+    better: Named
+    worse: Named
     note: str = ""
     cause: str = ""
 
 
+ON_PHOTOGRAPHS = ("9a", "9b", "9c", "9d", "9e", "9f")
 WHOLE = ("IDEAL", "split", "joined")
 EACH = "; each step shows IDEAL four rotations of every image"
 HEADS = "each split head learns from a quarter of the images, a shared one from all, in a short training from scratch"
-CLAIMS = (
-    Claim(
+PRINTED = (
+    Printed(
         "9a",
         "IDEAL beats rotation as augmentation, mean over the domains",
         "78.5, 76.5, 77.8, 76.1 → 84.0, 80.2, 82.8, 80.5 R@1 (Cars, table 1)",
@@ -58,14 +57,14 @@ CLAIMS = (
         f", mean over domains{EACH}",
         HEADS,
     ),
-    Claim(
+    Printed(
         "9b",
         "the ensemble of rotations adds to IDEAL",
         "84.0 → 87.1 R@1 (Cars, table 1)",
         ("four domains joined", "split", "joined"),
         ("upright only", "split", "upright"),
     ),
-    Claim(
+    Printed(
         "9c",
         "IDEAL's ensemble beats that of rotation as augmentation",
         "84.3 → 87.1 R@1 (Cars, table 1)",
@@ -73,7 +72,7 @@ CLAIMS = (
         ("augmentation", "augmentation", "joined"),
         cause=HEADS,
     ),
-    Claim(
+    Printed(
         "9d",
         "split heads beat a shared one",
         "2 % higher (Cars, table 2)",
@@ -81,7 +80,7 @@ CLAIMS = (
         ("shared", "shared", "joined"),
         cause=HEADS,
     ),
-    Claim(
+    Printed(
         "9d, cause",
         "split heads beat a shared one if each head learns from as many images",
         "2 % higher (Cars, table 2)",
@@ -90,7 +89,7 @@ CLAIMS = (
         f"; {STEPS_FACTOR} × the steps for the split heads, so also for their backbone",
         "a shared head is better here, however long split ones learn",
     ),
-    Claim(
+    Printed(
         "9e",
         "IDEAL's ensemble beats that of the plain loss",
         "80.5 → 87.1 R@1 (Cars, table 1)",
@@ -98,7 +97,7 @@ CLAIMS = (
         ("plain", "plain", "joined"),
         EACH,
     ),
-    Claim(
+    Printed(
         "9f",
         "IDEAL beats the plain loss on upright images",
         "83.1 → 84.0 R@1 (Cars, table 1)",
@@ -107,7 +106,7 @@ CLAIMS = (
         EACH,
         "a head of a quarter of the dimensions against all of them",
     ),
-    Claim(
+    Printed(
         "9g",
         "one model for each domain, joined, beats IDEAL's one",
         "87.1 → 89.9 R@1 (Cars, table 1)",
@@ -119,58 +118,65 @@ CLAIMS = (
 )
 
 
-def rows(bench: Bench) -> list[Row]:
-    """Tables 1 to 3: domains, rotation as augmentation, the plain loss, a model for each domain, a shared head, other losses."""
-    arms = {name: _arm(bench, name) for name in ("augmentation", "split", "shared", "plain")}
-    arms["longer"] = _arm(replace(bench, steps=STEPS_FACTOR * bench.steps), "split")
-    arms["models"] = _models_of_domains(bench)
-    learnt = _learnt(bench, arms["split"])
+def list_claims(bench: Bench) -> list[Claim]:
+    """Tables 1 to 3: domains, rotation as augmentation, the plain loss, a model for each domain, a shared head, other losses.
+
+    On photographs: the claims of ON_PHOTOGRAPHS.
+    """
+    arms = {name: _train(bench, name) for name in ("augmentation", "split", "shared", "plain")}
+    if bench.photographs is not None:
+        return [_compare(bench, printed, arms) for printed in PRINTED if printed.number in ON_PHOTOGRAPHS]
+    arms |= {"longer": _train(bench, "split", factor=STEPS_FACTOR), "models": _train_model_of_each_domain(bench)}
     return [
-        *(_compare(bench, claim, arms, learnt) for claim in CLAIMS),
-        *(_of_loss(bench, kind, paper) for kind, paper in LOSSES.items()),
+        *(_compare(bench, printed, arms) for printed in PRINTED),
+        *(_compare_loss(bench, kind, paper) for kind, paper in LOSSES.items()),
     ]
 
 
-def _compare(bench: Bench, claim: Claim, arms: dict[str, Arm], learnt: tuple[float, float, str]) -> Row:
-    """The row of a claim about two arms."""
-    sides = {name: arms[arm][figure] for name, arm, figure in (claim.better, claim.worse)}
-    first, second = sides.values()
+def _compare(bench: Bench, printed: Printed, arms: dict[str, Arm]) -> Claim:
+    """The claim about two arms."""
+    better, worse = (Side(label, arms[arm], figure) for label, arm, figure in (printed.better, printed.worse))
     ran = f"{bench.about}, multi-similarity, 4 of a class, {DIMENSIONS} dimensions ({DIMENSIONS // 4} a head)"
-    return Row(
-        claim.number,
-        claim.claim,
-        claim.paper,
-        f"{ran}; R@1 on unseen classes{claim.note}",
-        format_sides(sides),
-        subtract_runs(first, second),
+    return Comparison(
+        printed.number + bench.suffix,
+        printed.claim,
+        printed.paper,
+        f"{ran}; R@1 on unseen classes{printed.note}",
+        better,
+        worse,
         smallest=0.02,
-        learnt=learnt,
-        cause=claim.cause,
-    )
+        chance=_chance(bench),
+        cause=printed.cause,
+    ).as_claim()
 
 
-def _of_loss(bench: Bench, kind: str, paper: str) -> Row:
+def _compare_loss(bench: Bench, kind: str, paper: str) -> Claim:
     """Table 3: another loss within the domains, against the same loss on upright images."""
-    split, plain = (_arm(bench, name, kind) for name in ("split", "plain"))
-    return Row(
+    return Comparison(
         "9h" if kind == "contrastive" else "9i",
         f"IDEAL with the {kind} loss beats that loss",
         f"{paper} R@1 (Cars, table 3)",
         f"{bench.about}, {kind}, 4 of a class, {DIMENSIONS} dimensions; R@1 on unseen classes; IDEAL's four domains joined",
-        format_sides({"IDEAL": split["joined"], "plain": plain["upright"]}),
-        subtract_runs(split["joined"], plain["upright"]),
+        Side("IDEAL", _train(bench, "split", kind), "joined"),
+        Side("plain", _train(bench, "plain", kind), "upright"),
         smallest=0.02,
-        learnt=_learnt(bench, split),
-    )
+        chance=_chance(bench),
+    ).as_claim()
 
 
-def _arm(bench: Bench, name: str, kind: str = "multi_similarity") -> Arm:
+def _train(bench: Bench, name: str, kind: str = "multi_similarity", factor: int = 1) -> Arm:
     """Train with "split" or "shared" domains, with rotation as "augmentation", or on upright images ("plain")."""
-    descriptor = DESCRIPTOR | ({"domains": name} if name in ("split", "shared") else {})
+    domains = name in ("split", "shared")
     changed: dict[str, Any] = {"turn": True} if name == "augmentation" else {}
     prefix = "ideal" if kind == "multi_similarity" else f"ideal {kind}"
-    return bench.figures(
-        f"{prefix} {name}", lambda trained: _measure(bench, trained), descriptor=descriptor, **_settings(kind), **changed
+    return bench.arm(
+        f"{prefix} {name}" + ("" if factor == 1 else f" {factor} × the steps"),
+        _measure,
+        factor=factor,
+        views=len(DOMAINS) if domains else 1,
+        descriptor=POOLED | ({"domains": name} if domains else {}),
+        **_settings(kind),
+        **changed,
     )
 
 
@@ -183,50 +189,49 @@ def _settings(kind: str) -> dict[str, Any]:
     }
 
 
-def _models_of_domains(bench: Bench) -> Arm:
+def _train_model_of_each_domain(bench: Bench) -> Arm:
     """Train a model on the images of each domain alone; each embeds the test images of its domain."""
+    settings = _settings("multi_similarity") | {"descriptor": POOLED}
 
     def measure(seed: int) -> Figures:
         parts = []
         for turn in range(len(DOMAINS)):
-            turned = replace(bench, shapes=_turned(bench, turn))
-            trained = train(turned, f"ideal-of-domain-{turn}", seed, descriptor=DESCRIPTOR, **_settings("multi_similarity"))
-            parts.append(vectors_of(trained.descriptor, bench.shapes.unseen.images, turns=turn))
+            trained = train(bench, _turn(bench, turn), f"ideal-of-domain-{turn}", seed, bench.steps, bench.batch, **settings)
+            parts.append(vectors_of(trained.descriptor, bench.sets.unseen.images, bench.side, turns=turn))
         return _recalls(bench, np.stack(parts))
 
-    settings = {"descriptor": DESCRIPTOR, **_settings("multi_similarity")}
-    about = {"steps": bench.steps, "batch": BATCH_SIZE, "bench": VERSION, "settings": settings}
-    runs = bench.store.measure("ideal one model for each domain", about, bench.seeds, measure)
-    return {figure: [run[figure] for run in runs] for figure in runs[0]}
+    about = bench.describe(bench.steps, bench.batch, settings)
+    images = len(DOMAINS) * bench.steps * bench.batch
+    return Arm("ideal one model for each domain" + bench.suffix, about, measure, images, bench.image_network)
 
 
-def _turned(bench: Bench, turn: int) -> Shapes:
+def _turn(bench: Bench, turn: int) -> Sets:
     """Write the training images rotated by so many quarter turns."""
-    train_images, folder = bench.shapes.train.images, bench.folder / f"turned-{turn}"
+    train_images, folder = bench.sets.train.images, bench.folder / f"turned-{turn}"
     folder.mkdir(exist_ok=True)
     paths = [folder / f"{image_id}.png" for image_id in train_images.ids]
     for source, target in zip(train_images.paths, paths, strict=True):
         if not target.exists():
             Image.fromarray(rotate_to_domain(decode_rgb(source), turn)).save(target)
-    return replace(bench.shapes, train=replace(bench.shapes.train, images=ImageSet(train_images.ids, paths)))
+    return replace(bench.sets, train=replace(bench.sets.train, images=ImageSet(train_images.ids, paths)))
 
 
-def _learnt(bench: Bench, split: Arm) -> tuple[float, float, str]:
-    return float(np.mean(split["joined"])), 1 / len(bench.shapes.unseen.names), "R@1 of IDEAL"
+def _chance(bench: Bench) -> tuple[float, str]:
+    return 1 / bench.classes[1], "R@1 of the better side"
 
 
 def _measure(bench: Bench, trained: Trained) -> Figures:
-    images = bench.shapes.unseen.images
+    images = bench.sets.unseen.images
     if trained.descriptor.settings.domains is None:
-        parts = np.stack([vectors_of(trained.descriptor, images, turns=turn) for turn in range(4)])
+        parts = np.stack([vectors_of(trained.descriptor, images, bench.side, turns=turn) for turn in range(len(DOMAINS))])
     else:
-        parts = vectors_of(trained.descriptor, images, raw=True)
+        parts = vectors_of(trained.descriptor, images, bench.side, raw=True)
     return _recalls(bench, parts)
 
 
 def _recalls(bench: Bench, parts: NDArray[np.float32]) -> Figures:
     """Return R@1 of the domains' vectors [4, n, d]: their mean, that of all joined, and that of upright images."""
-    labels = bench.shapes.unseen.labels
+    labels = bench.sets.unseen.labels
     parts = parts / np.linalg.norm(parts, axis=2, keepdims=True)
     each = [recall_at(part, labels, (1,))[1] for part in parts]
     together = recall_at(np.concatenate(list(parts), axis=1), labels, (1,))[1]

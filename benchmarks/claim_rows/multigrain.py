@@ -1,13 +1,13 @@
 """Claims 2 to 6: repeated augmentations, margin loss, p* at larger input, the trade-off of λ, one embedding for all."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
-from claim_rows.row import Row, format_sides, subtract_runs
+from claim_rows.claim import Arm, Claim, Comparison, Measured, Side
+from claim_rows.row import Row, format_sides
 from claim_rows.store import Figures
-from claim_rows.training import IMAGE_SIDE, Bench, Trained, vectors_of
+from claim_rows.training import COPIED_IMAGES, COPIES, Bench, Trained, vectors_at_exponents, vectors_of
 from numpy.typing import NDArray
 
 from models.network.whitening import compute_folded_logits
@@ -16,228 +16,277 @@ from models.training.files import stage_checkpoint
 from submissions.scoring.retrieval import in_aug_accuracy, recall_at
 
 REPEATED: dict[str, Any] = {"kind": "repeated", "copies": 3}
-WHITENED = {"backbone": "test_efficientnet", "dimensions": 64, "train_pooling_exponent": False, "whiten": True}
-LARGER_SIDE = 2 * IMAGE_SIDE
+LARGER = 2  # times the side of the input
+EXPONENTS = tuple(range(1, 11))  # among which p* is chosen
 SWEPT_WEIGHTS = (0.05, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)  # λ (MultiGrain, section 4.3: six of them)
+SHOWN_WEIGHTS = (0.1, 0.5, 1.0)  # of them, on photographs
 MIN_SPECIALIST_SHARE = 0.9  # of the specialist's figure counts as serving a task
-Measured = dict[str, dict[str, list[float]]]  # by arm and figure, run by run
+CLASS_EFFECT, COPY_EFFECT = 0.02, 0.1  # smallest effects that matter: of top-1, and of copies found of 5
 
 
-def _arm(weight: float) -> str:
+def name_weight(weight: float) -> str:
+    """Return the name of the arm with repeated augmentations at a weight λ."""
     return f"repeated, λ {weight:g}"
 
 
-TRIPLED = "repeated, λ 1, 3 × the steps"
-AVERAGE = "off the shelf, p 1"
-UNIFORM, PLAIN, JOINT, COPIES = "uniform", _arm(1.0), _arm(0.5), _arm(0.1)
+def list_claims(bench: Bench) -> list[Claim]:
+    """Uniform sampling, and repeated augmentations at each λ of the sweep; on photographs at three of them."""
+    arms = {weight: _train_repeated(bench, weight) for weight in (SWEPT_WEIGHTS if bench.photographs is None else SHOWN_WEIGHTS)}
+    uniform = bench.arm("uniform", _measure, descriptor={"whiten": True}, objective={"kind": "softmax"})
+    claims = [*_training_helps(bench, uniform, arms), *_weights(bench, arms), _one(bench, arms), _larger_for_classes(bench, arms)]
+    if bench.photographs is None:
+        claims += [_larger_for_copies(bench, arms), _larger_for_average(bench), *_gradients(bench, arms)]
+    return claims
 
 
-def rows(bench: Bench) -> list[Row]:
-    """Uniform sampling, and repeated augmentations at each λ of the sweep."""
-    arms: dict[str, dict[str, Any]] = {UNIFORM: {"objective": {"kind": "softmax"}}}
-    for weight in SWEPT_WEIGHTS:
-        arms[_arm(weight)] = {"objective": {"kind": "multigrain", "weight": weight}, "sampling": REPEATED}
-    measured = {
-        name: bench.figures(name, lambda trained: _measure(bench, trained), descriptor=WHITENED, **arm)
-        for name, arm in arms.items()
-    }
-    tripled = replace(bench, steps=REPEATED["copies"] * bench.steps)  # as many different images as in uniform batches
-    measured[TRIPLED] = tripled.figures(TRIPLED, lambda trained: _measure(bench, trained), descriptor=WHITENED, **arms[PLAIN])
-    average = WHITENED | {"pooling_exponent": 1.0}
-    measured[AVERAGE] = bench.figures(AVERAGE, lambda trained: _measure(bench, trained), descriptor=average, **arms[UNIFORM])
-    return [*_training_helps(bench, measured), *_larger_input(bench, measured), *_weights(bench, measured), _one(bench, measured)]
+def _train_repeated(bench: Bench, weight: float, factor: int = 1) -> Arm:
+    name = name_weight(weight) + ("" if factor == 1 else f", {factor} × the steps")
+    objective = {"kind": "multigrain", "weight": weight}
+    return bench.arm(name, _measure, factor=factor, descriptor={"whiten": True}, objective=objective, sampling=REPEATED)
 
 
-def _training_helps(bench: Bench, measured: Measured) -> list[Row]:
+def _training_helps(bench: Bench, uniform: Arm, arms: dict[float, Arm]) -> list[Claim]:
     """Claims 2 and 3: repeated augmentations, and the margin loss on top."""
-    top1 = _values(measured, "top1")
-
-    def compare(number: str, claim: str, paper: str, worse: str, better: str, steps: str, cause: str) -> Row:
-        ran = f"{bench.about}{steps}; top-1 on held-out images"
-        sides = format_sides({name: top1[name] for name in (worse, better)})
-        difference = subtract_runs(top1[better], top1[worse])
-        return Row(number, claim, paper, ran, sides, difference, **_of_classes(bench, measured), cause=cause)
-
-    return [
-        compare(
-            "2",
+    ran = f"{bench.about}; top-1 on held-out images"
+    plain, joint = (Side(arms[weight].name, arms[weight], "top1") for weight in (1.0, 0.5))
+    compared = [
+        Comparison(
+            "2" + bench.suffix,
             "repeated augmentations help at equal steps",
             "76.2 → 76.8 % top-1",
-            UNIFORM,
-            PLAIN,
-            "",
-            "each batch holds a third of the images; so short a training has not made up for it",
+            ran,
+            plain,
+            Side("uniform", uniform, "top1"),
+            CLASS_EFFECT,
+            _of_classes(bench),
+            cause="each batch holds a third of the images; so short a training has not made up for it",
         ),
-        compare(
-            "2, cause",
-            "repeated augmentations help at equal epochs",
-            "76.2 → 76.8 % top-1 at equal steps",
-            UNIFORM,
-            TRIPLED,
-            ", 3 × the steps with repeated augmentations: as many different images",
-            "copies teach less than other images, however many there are",
-        ),
-        compare(
-            "3",
+        Comparison(
+            "3" + bench.suffix,
             "the margin loss on top helps",
             "76.8 → 77.0 % top-1, 77.4 % at p = 3",
-            PLAIN,
-            JOINT,
-            "",
-            "the margin loss takes half of the gradient from few steps",
+            ran,
+            joint,
+            plain,
+            CLASS_EFFECT,
+            _of_classes(bench),
+            cause="the margin loss takes half of the gradient from few steps",
         ),
     ]
+    if bench.photographs is None:
+        tripled = _train_repeated(bench, 1.0, REPEATED["copies"])  # as many different images as in uniform batches
+        compared.append(
+            Comparison(
+                "2, cause",
+                "repeated augmentations help at equal epochs",
+                "76.2 → 76.8 % top-1 at equal steps",
+                f"{bench.about}, 3 × the steps with repeated augmentations: as many different images; top-1 on held-out images",
+                Side(tripled.name, tripled, "top1"),
+                Side("uniform", uniform, "top1"),
+                CLASS_EFFECT,
+                _of_classes(bench),
+                cause="copies teach less than other images, however many there are",
+            )
+        )
+    return [comparison.as_claim() for comparison in compared]
 
 
-def _larger_input(bench: Bench, measured: Measured) -> list[Row]:
-    """Claims 4a to 4c: another pooling exponent at a larger input, for copies, for classes, and for average pooling."""
-    joint, average = measured[JOINT], measured[AVERAGE]
-    return [
-        Row(
-            "4a",
-            f"p* > p helps at larger input ({LARGER_SIDE} px for {IMAGE_SIDE})",
-            "figure 4c, a plot of IN-aug accuracy; p* 4 at 500 and 5 at 800 px for λ .5 (ICLR, section 3.5)",
-            f"{bench.about}; p* among 1 … 10 on copies of training images, scored on copies of held-out ones; λ .5",
-            f"p* {', '.join(str(int(p)) for p in joint['best_p'])}; copies of 5: "
-            + format_sides({"p*": joint["larger_best"], "p 3": joint["larger_3"]}),
-            subtract_runs(joint["larger_best"], joint["larger_3"]),
-            **_of_copies(bench, measured),
-            cause="at so small a size the smallest p is best for the training copies, and no better for others",
-        ),
-        Row(
-            "4b",
-            f"p* > p helps top-1 at larger input ({LARGER_SIDE} px for {IMAGE_SIDE})",
-            "78.0 → 78.6 % top-1 at 500 px (MultiGrain, section 4.4)",
-            f"{bench.about}; p* among 1 … 10 on copies of training images; top-1 on held-out images; λ .5",
-            format_sides({"p*": joint["top1_best_p"], "p 3": joint["top1_3"]}),
-            subtract_runs(joint["top1_best_p"], joint["top1_3"]),
-            **_of_classes(bench, measured),
-            cause="at so small a size the smallest p is best for the training copies",
-        ),
-        Row(
-            "4c",
-            f"p* > p helps a classifier with average pooling at larger input ({LARGER_SIDE} px for {IMAGE_SIDE})",
-            "81.3 → 83.1 % top-1 of SENet154 at 450 px, p* 1.6 (ICLR, table E.1 of appendix G)",
-            f"{bench.about}; uniform batches, cross entropy, p 1; p* among 1 … 10 on copies of training images; "
-            "top-1 on held-out images",
-            f"p* {', '.join(str(int(p)) for p in average['best_p'])}; "
-            + format_sides({"p*": average["top1_best_p"], "p 1": average["top1_own_p"]}),
-            subtract_runs(average["top1_best_p"], average["top1_own_p"]),
-            **_of_classes(bench, measured),
-            cause="a classifier trained with average pooling is best with it",
-        ),
-    ]
+def _larger_for_classes(bench: Bench, arms: dict[float, Arm]) -> Claim:
+    return Comparison(
+        "4b" + bench.suffix,
+        f"p* > p helps top-1 at larger input ({LARGER * bench.side} px for {bench.side})",
+        "78.0 → 78.6 % top-1 at 500 px (MultiGrain, section 4.4)",
+        f"{bench.about}; p* among 1 … 10 on copies of training images; top-1 on held-out images; λ .5",
+        Side("p*", arms[0.5], "top1_best_p"),
+        Side("p 3", arms[0.5], "top1_3"),
+        CLASS_EFFECT,
+        _of_classes(bench),
+        note=lambda measured: _list_exponents(measured, arms[0.5]),
+        cause="at so small a size the smallest p is best for the training copies",
+    ).as_claim()
 
 
-def _weights(bench: Bench, measured: Measured) -> list[Row]:
+def _larger_for_copies(bench: Bench, arms: dict[float, Arm]) -> Claim:
+    return Comparison(
+        "4a",
+        f"p* > p helps at larger input ({LARGER * bench.side} px for {bench.side})",
+        "figure 4c, a plot of IN-aug accuracy; p* 4 at 500 and 5 at 800 px for λ .5 (ICLR, section 3.5)",
+        f"{bench.about}; p* among 1 … 10 on copies of training images, copies of 5 found among those of held-out ones; λ .5",
+        Side("p*", arms[0.5], "larger_best"),
+        Side("p 3", arms[0.5], "larger_3"),
+        COPY_EFFECT,
+        _of_copies(),
+        note=lambda measured: _list_exponents(measured, arms[0.5]),
+        cause="at so small a size the smallest p is best for the training copies, and no better for others",
+    ).as_claim()
+
+
+def _larger_for_average(bench: Bench) -> Claim:
+    average = bench.arm(
+        "off the shelf, p 1", _measure, descriptor={"whiten": True, "pooling_exponent": 1.0}, objective={"kind": "softmax"}
+    )
+    return Comparison(
+        "4c",
+        f"p* > p helps a classifier with average pooling at larger input ({LARGER * bench.side} px for {bench.side})",
+        "81.3 → 83.1 % top-1 of SENet154 at 450 px, p* 1.6 (ICLR, table E.1 of appendix G)",
+        f"{bench.about}; uniform batches, cross entropy, p 1; p* among 1 … 10 on copies of training images; "
+        "top-1 on held-out images",
+        Side("p*", average, "top1_best_p"),
+        Side("p 1", average, "top1_own_p"),
+        CLASS_EFFECT,
+        _of_classes(bench),
+        note=lambda measured: _list_exponents(measured, average),
+        cause="a classifier trained with average pooling is best with it",
+    ).as_claim()
+
+
+def _list_exponents(measured: Measured, arm: Arm) -> str:
+    return f"p* {', '.join(str(int(p)) for p in measured[arm.name]['best_p'])}"
+
+
+def _weights(bench: Bench, arms: dict[float, Arm]) -> list[Claim]:
     """Claims 5a and 5b: which λ is better for copies, and which for classes."""
-    sweep = [_arm(weight) for weight in SWEPT_WEIGHTS]
-    copies, top1 = _values(measured, "copies"), _values(measured, "top1")
+    copies, top1 = ({weight: Side(arm.name, arm, figure) for weight, arm in arms.items()} for figure in ("copies", "top1"))
+    between = [weight for weight in arms if weight not in (0.1, 1.0)]
     return [
-        Row(
-            "5a",
+        Comparison(
+            "5a" + bench.suffix,
             "a small λ is better for copies",
             "figure 5, a plot: best at λ = .1",
             f"{bench.about}; copies of 5 found, held-out images",
-            format_sides({name: copies[name] for name in sweep}),
-            subtract_runs(copies[COPIES], copies[PLAIN]),
-            **_of_copies(bench, measured),
-        ),
-        Row(
-            "5b",
+            copies[0.1],
+            copies[1.0],
+            COPY_EFFECT,
+            _of_copies(),
+            beside=tuple(copies[weight] for weight in between),
+        ).as_claim(),
+        Comparison(
+            "5b" + bench.suffix,
             "a large λ is better for classes",
             "figure 5, a plot: lowest at λ = .1; 77.4 % top-1 at .5, 76.9 % at 1",
             f"{bench.about}; top-1 on held-out images",
-            format_sides({name: top1[name] for name in sweep}),
-            subtract_runs(top1[PLAIN], top1[COPIES]),
-            **_of_classes(bench, measured),
+            top1[1.0],
+            top1[0.1],
+            CLASS_EFFECT,
+            _of_classes(bench),
+            beside=tuple(top1[weight] for weight in between),
             cause="from scratch the margin loss teaches the classes too, as in claim 3",
-        ),
+        ).as_claim(),
     ]
 
 
-def _one(bench: Bench, measured: Measured) -> Row:
+def _gradients(bench: Bench, arms: dict[float, Arm]) -> list[Claim]:
+    """Claims 5c and 5d: the share of the classes in the gradient, at the beginning and at the end (figure C.1)."""
+    joint, between = arms[0.5], [arm for weight, arm in arms.items() if weight not in (0.5, 1.0)]
+    ran = f"{bench.about}; ‖g_class‖ / (‖g_class‖ + ‖g_copies‖), mean of the first and of the last tenth of the steps"
+    chance = 1 / bench.classes[0], "top-1"
+
+    def judge_beginning(measured: Measured) -> Row:
+        shares = {arm.name: measured[arm.name]["gradient_first"] for arm in (joint, *between)}
+        return Row(
+            "5d",
+            "at λ .5 the classes have slightly more weight than the copies at the beginning",
+            "figure C.1, a plot (ICLR, appendix C)",
+            ran,
+            f"share at the beginning: {format_sides(shares)}",
+            tuple(share - 0.5 for share in shares[joint.name]),
+            0.02,
+            cause="the terms' gradients depend on the number of classes and on the network's first weights",
+        )
+
+    return [
+        Comparison(
+            "5c",
+            "the classes become dominant in the gradient during training (λ .5)",
+            "figure C.1, a plot (ICLR, appendix C)",
+            ran,
+            Side("end", joint, "gradient_last"),
+            Side("beginning", joint, "gradient_first"),
+            0.02,
+            chance,
+            skill=(Side("top-1", joint, "top1"),),
+            beside=tuple(Side(f"end, {arm.name}", arm, "gradient_last") for arm in between),
+            cause="so short a training has not learnt to cancel the edits",
+        ).as_claim(),
+        Claim("5d", "at λ .5 the classes have slightly more weight", (joint, *between), judge_beginning),
+    ]
+
+
+def _one(bench: Bench, arms: dict[float, Arm]) -> Claim:
     """Claim 6: one embedding for classes, instances and copies, against a specialist of each."""
-    specialists = {
-        "top-1": ("whitened_top1", measured[PLAIN]["top1"]),
-        "class R@1": ("whitened_recall", measured[PLAIN]["recall"]),
-        "copies": ("whitened_copies", measured[COPIES]["copies"]),
-    }
-    ratios = {
-        task: [ours / best for ours, best in zip(measured[JOINT][figure], specialist, strict=True)]
-        for task, (figure, specialist) in specialists.items()
-    }
-    worst = np.min(list(ratios.values()), axis=0)
-    return Row(
-        "6",
-        f"one whitened embedding serves class, instance and copy (within {1 - MIN_SPECIALIST_SHARE:.0%} of each specialist)",
-        "tables 2 and 3: on a par with specialised networks",
-        f"{bench.about}; λ .5 whitened and folded, against λ 1 (top-1, class R@1) and λ .1 (copies)",
-        "share of the specialist: " + format_sides(ratios),
-        tuple(float(ratio - MIN_SPECIALIST_SHARE) for ratio in worst),
-        smallest=0.05,
-        cause="one of the three tasks lost more",
-    )
+    plain, joint, copies = arms[1.0], arms[0.5], arms[0.1]
+    text = f"one whitened embedding serves class, instance and copy (within {1 - MIN_SPECIALIST_SHARE:.0%} of each specialist)"
+
+    def judge(measured: Measured) -> Row:
+        specialists = {
+            "top-1": ("whitened_top1", measured[plain.name]["top1"]),
+            "class R@1": ("whitened_recall", measured[plain.name]["recall"]),
+            "copies": ("whitened_copies", measured[copies.name]["copies"]),
+        }
+        ratios = {
+            task: [ours / best for ours, best in zip(measured[joint.name][figure], specialist, strict=True)]
+            for task, (figure, specialist) in specialists.items()
+        }
+        return Row(
+            "6" + bench.suffix,
+            text,
+            "tables 2 and 3: on a par with specialised networks",
+            f"{bench.about}; λ .5 whitened and folded, against λ 1 (top-1, class R@1) and λ .1 (copies)",
+            "share of the specialist: " + format_sides(ratios),
+            tuple(float(ratio - MIN_SPECIALIST_SHARE) for ratio in np.min(list(ratios.values()), axis=0)),
+            smallest=0.05,
+            learnt=(float(np.mean(measured[plain.name]["top1"])), 1 / bench.classes[0], "top-1 of the specialist"),
+            cause="one of the three tasks lost more",
+        )
+
+    return Claim("6" + bench.suffix, text, (plain, joint, copies), judge)
 
 
-def _of_classes(bench: Bench, measured: Measured) -> dict[str, Any]:
-    """What a claim about top-1 needs to be decided."""
-    best = max(float(np.mean(runs)) for runs in _values(measured, "top1").values())
-    return {"smallest": 0.02, "learnt": (best, 1 / len(bench.shapes.train.names), "top-1 of the best side")}
+def _of_classes(bench: Bench) -> tuple[float, str]:
+    """The top-1 of a network that has learnt nothing."""
+    return 1 / bench.classes[0], "top-1 of the best side"
 
 
-def _of_copies(bench: Bench, measured: Measured) -> dict[str, Any]:
-    """What a claim about copies found needs to be decided."""
-    copies = bench.shapes.test_copies
-    best = max(float(np.mean(runs)) for runs in _values(measured, "copies").values())
-    chance = copies.copies**2 / len(copies.groups)  # of 5 drawn among all copies
-    return {"smallest": 0.1, "learnt": (best, chance, "copies of 5 of the best side")}
-
-
-def _values(measured: Measured, figure: str) -> dict[str, list[float]]:
-    """One figure of every arm."""
-    return {name: figures[figure] for name, figures in measured.items()}
+def _of_copies() -> tuple[float, str]:
+    """The copies of 5 that a network that has learnt nothing finds."""
+    return COPIES**2 / (COPIES * COPIED_IMAGES), "copies of 5 of the best side"
 
 
 def _measure(bench: Bench, trained: Trained) -> Figures:
-    shapes, descriptor = bench.shapes, trained.descriptor
+    sets, descriptor, side = bench.sets, trained.descriptor, bench.side
     weight, bias = load_classifier(stage_checkpoint(trained.folder, 1))
-    raw = torch.from_numpy(vectors_of(descriptor, shapes.held_out.images, raw=True))
     whitening = descriptor.whitening()
     if whitening is None:
         raise RuntimeError("the training left no whitening")
-    labels = torch.from_numpy(shapes.held_out.labels)
-    copies = vectors_of(descriptor, shapes.test_copies, raw=True)
-    scores = {
-        p: in_aug_accuracy(
-            _unit(vectors_of(descriptor, shapes.train_copies, LARGER_SIDE, p, raw=True)), shapes.train_copies.groups
-        )
-        for p in range(1, 11)
-    }
-    best = max(scores, key=lambda p: scores[p])
-    larger = {
-        p: in_aug_accuracy(_unit(vectors_of(descriptor, shapes.test_copies, LARGER_SIDE, p, raw=True)), shapes.test_copies.groups)
-        for p in {best, 3}
-    }
-    own = round(descriptor.settings.pooling_exponent)
-    at_larger = {
-        p: torch.from_numpy(vectors_of(descriptor, shapes.held_out.images, LARGER_SIDE, p, raw=True)) for p in {best, 3, own}
-    }
-    top1 = {p: float(((found @ weight.T + bias).argmax(1) == labels).float().mean()) for p, found in at_larger.items()}
+    labels = torch.from_numpy(sets.held_out.labels)
+
+    def score_classes(logits: torch.Tensor) -> float:
+        return float((logits.argmax(1) == labels).float().mean())
+
+    of_training = vectors_at_exponents(descriptor, sets.train_copies, LARGER * side, EXPONENTS)
+    scores = {p: in_aug_accuracy(_unit(found), sets.train_copies.groups) for p, found in of_training.items()}
+    best, own = max(scores, key=lambda p: scores[p]), float(round(descriptor.settings.pooling_exponent))
+    of_copies = vectors_at_exponents(descriptor, sets.test_copies, LARGER * side, sorted({best, 3.0}))
+    larger = {p: in_aug_accuracy(_unit(found), sets.test_copies.groups) for p, found in of_copies.items()}
+    of_held_out = vectors_at_exponents(descriptor, sets.held_out.images, LARGER * side, sorted({best, 3.0, own}))
+    top1 = {p: score_classes(torch.from_numpy(found) @ weight.T + bias) for p, found in of_held_out.items()}
+    raw = torch.from_numpy(vectors_of(descriptor, sets.held_out.images, side, raw=True))
+    copies = vectors_of(descriptor, sets.test_copies, side, raw=True)
+    shares = [float(row["class_gradient"]) for row in trained.curve if row.get("class_gradient")]
     return {
         "top1_best_p": top1[best],
-        "top1_3": top1[3],
+        "top1_3": top1[3.0],
         "top1_own_p": top1[own],
-        "top1": float(((raw @ weight.T + bias).argmax(1) == labels).float().mean()),
-        "recall": recall_at(_unit(raw.numpy()), shapes.held_out.labels, (1,))[1],
-        "copies": in_aug_accuracy(_unit(copies), shapes.test_copies.groups),
-        "whitened_top1": float((compute_folded_logits(raw, whitening, weight, bias).argmax(1) == labels).float().mean()),
-        "whitened_recall": recall_at(vectors_of(descriptor, shapes.held_out.images), shapes.held_out.labels, (1,))[1],
-        "whitened_copies": in_aug_accuracy(vectors_of(descriptor, shapes.test_copies), shapes.test_copies.groups),
+        "top1": score_classes(raw @ weight.T + bias),
+        "recall": recall_at(_unit(raw.numpy()), sets.held_out.labels, (1,))[1],
+        "copies": in_aug_accuracy(_unit(copies), sets.test_copies.groups),
+        "whitened_top1": score_classes(compute_folded_logits(raw, whitening, weight, bias)),
+        "whitened_recall": recall_at(vectors_of(descriptor, sets.held_out.images, side), sets.held_out.labels, (1,))[1],
+        "whitened_copies": in_aug_accuracy(vectors_of(descriptor, sets.test_copies, side), sets.test_copies.groups),
         "best_p": float(best),
         "larger_best": larger[best],
-        "larger_3": larger[3],
-    }
+        "larger_3": larger[3.0],
+    } | ({"gradient_first": shares[0], "gradient_last": shares[-1]} if shares else {})
 
 
 def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:

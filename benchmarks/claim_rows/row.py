@@ -50,6 +50,11 @@ class Row:
         return compute_half_width(self._spread(), len(self.differences))
 
     @property
+    def difference(self) -> str:
+        """The mean of the differences with its margin, as text."""
+        return f"{self.mean:+.3f} ± {self.margin:.3f}" if math.isfinite(self.margin) else f"{self.mean:+.3f}, one run"
+
+    @property
     def verdict(self) -> str:
         """What the interval says of the claim.
 
@@ -128,10 +133,11 @@ def count_runs_needed(spread: float, effect: float) -> int:
 def format_sides(values: dict[str, list[float]]) -> str:
     """Return the mean and the standard deviation over the runs of each side, as text."""
     return ", ".join(
-        f"{name} {np.mean(runs):.3f} ± {np.std(runs, ddof=1) if len(runs) > 1 else math.nan:.3f}" for name, runs in values.items()
+        f"{name} {np.mean(runs):.3f}" + (f" ± {np.std(runs, ddof=1):.3f}" if len(runs) > 1 else "")
+        for name, runs in values.items()
     )
 
 
 def subtract_runs(better: list[float], worse: list[float]) -> tuple[float, ...]:
     """Return the differences of two sides, run by run."""
-    return tuple(float(a - b) for a, b in zip(better, worse, strict=True))
+    return tuple(round(float(a - b), 6) for a, b in zip(better, worse, strict=True))

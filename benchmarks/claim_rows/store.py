@@ -1,8 +1,12 @@
-"""What was measured, kept in a file after each training: a stopped benchmark goes on, and further seeds join the ones before."""
+"""What was measured, kept in a file after each training: a stopped benchmark goes on, and further seeds join the ones before.
+
+Several commands may share the file: each reads it again, under a lock, before it measures and before it writes.
+"""
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count, product
 from pathlib import Path
@@ -13,8 +17,11 @@ from claim_rows.row import Row
 
 from data.errors import UserError
 from data.files import write_text
+from data.locks import hold_lock_file
 
 Figures = dict[str, float]
+MAX_WAIT_SECONDS = 60.0  # for another command that writes the file, which takes milliseconds
+DIGITS = 6  # of a figure in the file
 
 
 @dataclass
@@ -40,62 +47,104 @@ class Store:
             seeds: Seeds to measure.
             work: Measures the figures of one seed.
         """
-        key = json.loads(json.dumps({"name": name, "about": about}))
-        found = {entry["seed"]: entry["figures"] for entry in self.measurements if key.items() <= entry.items()}
         for seed in seeds:
-            if seed not in found:
+            self.read()  # another command may have measured it
+            if seed not in self.find(name, about):
                 started = time.monotonic()
-                found[seed] = {figure: float(value) for figure, value in work(seed).items()}
+                figures = {figure: round(float(value), DIGITS) for figure, value in work(seed).items()}
                 seconds = round(time.monotonic() - started, 1)
-                self.measurements.append(key | {"seed": seed, "figures": found[seed], "seconds": seconds})
-                self.save()
-        return [found[seed] for seed in seeds]
+                self._add([{"name": name, "about": about, "seed": seed, "figures": figures, "seconds": seconds}], [])
+        found = self.find(name, about)
+        return [found[seed]["figures"] for seed in seeds]
+
+    def find(self, name: str, about: dict[str, Any]) -> dict[int, dict[str, Any]]:
+        """Return the measurements of this name and budget by seed."""
+        key = json.loads(json.dumps({"name": name, "about": about}))
+        return {entry["seed"]: entry for entry in self.measurements if key.items() <= entry.items()}
 
     def put(self, rows: Sequence[Row]) -> None:
         """Keep computed rows in the file, in place of those of the same claim."""
-        claims = {(row.number, row.claim) for row in rows}
-        self.rows = [row for row in self.rows if (row.number, row.claim) not in claims] + list(rows)
-        self.rows.sort(key=lambda row: (int("".join(filter(str.isdecimal, row.number))), row.number))
-        self.save()
+        self._add([], rows)
+
+    def merge(self, other: "Store") -> None:
+        """Add what another file has: its measurements, and its rows of more runs than those here."""
+        runs = {(row.number, row.claim): len(row.differences) for row in self.rows}
+        rows = [row for row in other.rows if len(row.differences) > runs.get((row.number, row.claim), 0)]
+        self._add(other.measurements, rows)
 
     @property
     def seconds(self) -> float:
         """Duration of all measurements in the file, in seconds."""
         return float(sum(entry["seconds"] for entry in self.measurements))
 
-    def save(self) -> None:
-        """Write the file, whole or not at all."""
-        content = {"rows": [row.as_json() for row in self.rows], "measurements": self.measurements}
+    def read(self) -> None:
+        """Read what the file holds now.
+
+        Raises:
+            UserError: The file is not a results file of the claims.
+        """
+        if not self.path.is_file():
+            return
+        try:
+            content = json.loads(self.path.read_text(encoding="utf-8"))
+            self.measurements = list(content["measurements"])
+            self.rows = [Row.from_json(row) for row in content["rows"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(
+                f"{self.path} is not a results file of the claims ({error}). Name another one with --results."
+            ) from error
+
+    def _add(self, measurements: Sequence[dict[str, Any]], rows: Sequence[Row]) -> None:
+        """Write the file with what is new, whole or not at all."""
+        with self._hold():
+            self.read()
+            for entry in json.loads(json.dumps(list(measurements))):
+                if entry["seed"] not in self.find(entry["name"], entry["about"]):
+                    self.measurements.append(entry)
+            claims = {(row.number, row.claim) for row in rows}
+            self.rows = [row for row in self.rows if (row.number, row.claim) not in claims] + list(rows)
+            self.rows.sort(key=lambda row: (int("".join(filter(str.isdecimal, row.number))), row.number, row.claim))
+            content = {"rows": [row.as_json() for row in self.rows], "measurements": self.measurements}
+            write_text(self.path, json.dumps(content, indent=1, ensure_ascii=False))
+
+    @contextmanager
+    def _hold(self) -> Iterator[None]:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(self.path, json.dumps(content, indent=1, ensure_ascii=False))
+        busy = f"{self.path} is locked by another command for over {MAX_WAIT_SECONDS:g} s. End that one, and repeat this one."
+        with hold_lock_file(self.path.with_name(f".{self.path.name}.lock"), busy, MAX_WAIT_SECONDS):
+            yield
 
 
 def open_store(path: Path) -> Store:
     """Open the results file; it is empty if there is none yet.
 
     Raises:
-        UserError: when the file is not a results file of the claims.
+        UserError: The file is not a results file of the claims.
     """
-    if not path.is_file():
-        return Store(path)
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return Store(path, list(content["measurements"]), [Row.from_json(row) for row in content["rows"]])
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path} is not a results file of the claims ({error}). Name another one with --results.") from error
+    store = Store(path)
+    store.read()
+    return store
 
 
-def as_markdown(store: Store) -> str:
-    """Return the table of the file; below it stands what was run, once for all rows that share it."""
+def as_markdown(store: Store, expected: Store | None = None) -> str:
+    """Return the table of the file; below it stands what was run, once for all rows that share it.
+
+    Args:
+        store: The results.
+        expected: Results whose differences are to stand beside these; None for none.
+    """
     names = ("".join(letters) for length in count(1) for letters in product(ascii_lowercase, repeat=length))  # a … z, aa, ab …
     letters = dict(zip(dict.fromkeys(row.ran for row in store.rows), names, strict=False))
-    lines = [
-        "| # | claim | the paper's figure | run | measured here | difference | least that matters | verdict |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    heads = ["#", "claim", "the paper's figure", "run", "measured here", "difference", "least that matters", "verdict"]
+    before = {(row.number, row.claim): f"{row.mean:+.3f}" for row in expected.rows} if expected is not None else {}
+    if expected is not None:
+        heads.insert(6, "expected")
+    lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
     for row in store.rows:
-        difference = f"{row.mean:+.3f} ± {row.margin:.3f}"
-        cells = (row.number, row.claim, row.paper, letters[row.ran], row.measured, difference, f"{row.smallest:g}", row.verdict)
+        cells = [row.number, row.claim, row.paper, letters[row.ran], row.measured, row.difference]
+        cells += [f"{row.smallest:g}", row.verdict]
+        if expected is not None:
+            cells.insert(6, before.get((row.number, row.claim), "none"))
         lines.append(f"| {' | '.join(cells)} |")
     lines += ["", *(f"- {letter}: {ran}" for ran, letter in letters.items())]
     spread = "± after a side: standard deviation over the runs; after a difference: half the 95 % interval of its mean."

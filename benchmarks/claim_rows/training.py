@@ -1,13 +1,15 @@
-"""Trainings on procedural shapes through the project's own trainer, and vectors of test images."""
+"""Trainings of the claims through the project's own trainer, on shapes or photographs, and vectors of test images."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from claim_rows.store import Figures, Store
+from claim_rows.claim import Arm
+from claim_rows.store import Figures
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
@@ -15,7 +17,7 @@ from torch.utils.data import DataLoader, Dataset
 from augmentations.dataset import normalize_pixels
 from augmentations.in_aug import InAug, InAugImages, choose_in_aug
 from data.images import ImageSet
-from data.labels import LabelledImages
+from data.labels import LabelledImages, read_class_folders
 from data.loader import CleanImages
 from data.procedural.shapes import write_disjoint_shapes
 from models.network.checkpoint import load_descriptor, require_trained_network
@@ -24,19 +26,18 @@ from models.settings import ModelSettings
 from models.training.curve import read_rows
 from models.training.trainer import train_model
 
-IMAGE_SIDE, BATCH_SIZE, BACKBONE = 48, 48, "test_efficientnet"
-VERSION = 2  # of the images and figures below: what was measured with another one is measured again
-CLASSES, TRAINING_PER_CLASS, HELD_OUT_PER_CLASS, COPIED_IMAGES = (
-    24,
-    16,
-    12,
-    60,
-)  # of each kind; training and held-out images per class; images copied for IN-aug
+VERSION = 3  # of the images and figures below: what was measured with another one is measured again
+CLASSES, TRAINING_PER_CLASS, HELD_OUT_PER_CLASS = 24, 16, 12  # of the shapes; as many classes again are unseen
+COPIED_IMAGES, COPIES = 60, 5  # images copied for IN-aug, at most, and copies of each
+TRAINING_SHARE = 2 / 3  # of each known class of photographs; the others are held out
+OVERLAYS = 8  # images that edits may paste
+EPOCHS = 10  # rows of a training's curve, all of as many steps
+DIMENSIONS = 64
 
 
 @dataclass(frozen=True)
-class Shapes:
-    """Procedural images with classes.
+class Sets:
+    """Images with classes.
 
     Attributes:
         train: Training images.
@@ -72,74 +73,149 @@ class Trained:
 
 @dataclass(frozen=True)
 class Bench:
-    """What all trainings share.
+    """What all trainings on the same images share.
 
     Attributes:
-        folder: Where trainings are written.
+        folder: Where images and trainings are written.
         steps: Steps of each training.
-        seeds: Seeds, one training each.
-        shapes: The images.
-        store: The results file that keeps the figures.
+        seeds: Number of runs, in words only.
+        photographs: Folder of photographs in class folders; None for shapes.
+        descriptor: Backbone, and what it starts from.
+        side: Side of the input in pixels.
+        batch: Images in a batch.
     """
 
     folder: Path
     steps: int
-    seeds: range
-    shapes: Shapes
-    store: Store
+    seeds: int
+    photographs: Path | None
+    descriptor: dict[str, Any]
+    side: int
+    batch: int
 
-    def figures(
-        self, name: str, work: Callable[[Trained], Figures], batch: int | None = None, **changed: Any
-    ) -> dict[str, list[float]]:
-        """Train once per seed with the settings `changed`, unless the file has the figures; return them by figure, run by run."""
-        batch = BATCH_SIZE if batch is None else batch
-        about = {"steps": self.steps, "batch": batch, "bench": VERSION, "settings": changed}
-        runs = self.store.measure(
-            name, about, self.seeds, lambda seed: work(train(self, name.replace(" ", "-"), seed, batch, **changed))
-        )
-        return {figure: [run[figure] for run in runs] for figure in runs[0]}
+    @cached_property
+    def sets(self) -> Sets:
+        """The images, drawn or listed when they are first needed."""
+        return draw_shapes(self.folder / "shapes") if self.photographs is None else split_photographs(self.photographs)
+
+    @cached_property
+    def classes(self) -> tuple[int, int]:
+        """Numbers of known and of unseen classes."""
+        if self.photographs is None:
+            return CLASSES, CLASSES
+        return len(self.sets.train.names), len(self.sets.unseen.names)
 
     @property
     def about(self) -> str:
-        """What was run, in words."""
-        return f"shapes, {BACKBONE} at {IMAGE_SIDE} px, {self.steps} steps of {BATCH_SIZE}, {len(self.seeds)} seeds"
+        """What is run, in words."""
+        if self.photographs is None:
+            images, start = "shapes", ""
+        else:
+            images = f"photographs, {self.classes[0]} classes with {len(self.sets.train)} training images"
+            start = " from given weights" if self.descriptor.get("weights") else ""
+        network = f"{self.descriptor['backbone']}{start} at {self.side} px"
+        return f"{images}, {network}, {self.steps} steps of {self.batch}, {self.seeds} seeds"
+
+    @property
+    def suffix(self) -> str:
+        """What is appended to the number of a claim on these images."""
+        return "" if self.photographs is None else ", photographs"
+
+    @property
+    def image_network(self) -> tuple[str, int]:
+        """As in Arm.network."""
+        return self.descriptor["backbone"], self.side
+
+    def describe(self, steps: int, batch: int, settings: dict[str, Any]) -> dict[str, Any]:
+        """Return what tells a measurement from another one, for the results file."""
+        images: Any = "shapes" if self.photographs is None else [len(self.sets.train), len(self.sets.unseen), *self.classes]
+        settings = settings | {"descriptor": self.descriptor | {"weights": "none"} | settings.get("descriptor", {})}
+        start = "weights" if self.descriptor.get("weights") else "none"  # without its path
+        about = {"bench": VERSION, "images": images, "start": start, "side": self.side}
+        return about | {"steps": steps, "batch": batch, "settings": settings}
+
+    def arm(
+        self,
+        name: str,
+        measure: Callable[["Bench", Trained], Figures],
+        *,
+        factor: int = 1,
+        views: int = 1,
+        batch: int | None = None,
+        **changed: Any,
+    ) -> Arm:
+        """Return an arm that trains once for each seed.
+
+        Args:
+            name: Name of the arm, the same on all images.
+            measure: Measures the trained network.
+            factor: Times as many steps as the bench has.
+            views: Passes of an image through the network in a step, four with domains.
+            batch: Images in a batch; None for the bench's.
+            **changed: Keys of ModelSettings; those of `descriptor` are added to the bench's.
+        """
+        batch, steps = batch or self.batch, factor * self.steps
+        full = name + self.suffix
+
+        def work(seed: int) -> Figures:
+            return measure(self, train(self, self.sets, full.replace(" ", "-").replace(",", ""), seed, steps, batch, **changed))
+
+        return Arm(full, self.describe(steps, batch, changed), work, steps * batch * views, self.image_network)
 
 
-def draw_shapes(folder: Path) -> Shapes:
-    """Draw the images of claims 2 to 9 into a folder."""
+def draw_shapes(folder: Path) -> Sets:
+    """Draw procedural images into a folder: known and unseen classes."""
     known, unseen = write_disjoint_shapes(folder, CLASSES, CLASSES, TRAINING_PER_CLASS + HELD_OUT_PER_CLASS, seed=0, size=96)
     place = np.array([int(image_id.rsplit("-", 1)[1]) for image_id in known.images.ids])
-    train, held_out = _part(known, place < TRAINING_PER_CLASS), _part(known, place >= TRAINING_PER_CLASS)
-    overlays = unseen.images.select(unseen.images.ids[-8:])
-    unseen = _part(unseen, np.arange(len(unseen)) < len(unseen) - 8)
-    return Shapes(
-        train, held_out, unseen, overlays, choose_in_aug(train, 1, COPIED_IMAGES), choose_in_aug(held_out, 2, COPIED_IMAGES)
-    )
+    return _divide(known, unseen, place < TRAINING_PER_CLASS)
 
 
-def train(bench: Bench, name: str, seed: int, batch: int = BATCH_SIZE, **changed: Any) -> Trained:
-    """Train a descriptor for the bench's number of steps; `changed` holds keys of ModelSettings."""
-    sampling = changed.get("sampling", {"kind": "epoch"}) | {"iterations": bench.steps}  # the same for every sampling
+def split_photographs(folder: Path) -> Sets:
+    """Take every second class of a folder of class folders as known, and two thirds of its images for training.
+
+    Raises:
+        UserError: The folder is not one of class folders.
+    """
+    found = read_class_folders(folder)
+    known, unseen = (found.select_classes(range(first, len(found.names), 2)) for first in (0, 1))
+    place, size = np.zeros(len(known)), np.bincount(known.labels)
+    for label in range(len(known.names)):
+        place[known.labels == label] = np.arange(size[label]) / size[label]
+    return _divide(known, unseen, place < TRAINING_SHARE)
+
+
+def _divide(known: LabelledImages, unseen: LabelledImages, learnt: NDArray[np.bool_]) -> Sets:
+    train, held_out = _part(known, learnt), _part(known, ~learnt)
+    overlays = unseen.images.select(unseen.images.ids[-OVERLAYS:])
+    unseen = _part(unseen, np.arange(len(unseen)) < len(unseen) - OVERLAYS)
+    copies = (choose_in_aug(images, seed, COPIED_IMAGES, COPIES) for seed, images in ((1, train), (2, held_out)))
+    return Sets(train, held_out, unseen, overlays, *copies)
+
+
+def train(bench: Bench, sets: Sets, name: str, seed: int, steps: int, batch: int, **changed: Any) -> Trained:
+    """Train a descriptor on the training images of `sets` for a number of steps; `changed` holds keys of ModelSettings."""
+    epochs = min(EPOCHS, steps)
+    sampling = changed.get("sampling", {"kind": "epoch"}) | {"iterations": steps // epochs}  # the same for every sampling
+    own = {"dimensions": DIMENSIONS, "train_pooling_exponent": False} | bench.descriptor
     settings = {
-        "descriptor": {"backbone": BACKBONE, "dimensions": 64, "train_pooling_exponent": False},
         "edits": "multigrain_full",
         "optimizer": {"kind": "sgd", "learning_rate": 0.1, "clip_norm": 10.0},
         "scheduler": {"kind": "constant"},
     }
-    stage = {"image_size": IMAGE_SIDE, "batch_size": batch, "epochs": 1}
-    model = ModelSettings.model_validate(settings | changed | {"sampling": sampling, "stages": [stage]})
-    folder = bench.folder / f"{name}-{seed}"
-    shapes = bench.shapes
-    path = train_model(
-        model, shapes.train.images, shapes.overlays, folder, bench.folder / "cache", seed, labels=shapes.train.labels
+    stage = {"image_size": bench.side, "batch_size": batch, "epochs": epochs}
+    descriptor = own | changed.get("descriptor", {})
+    model = ModelSettings.model_validate(
+        settings | changed | {"descriptor": descriptor, "sampling": sampling, "stages": [stage], "workers": 0}
     )
+    folder = bench.folder / f"{name}-{seed}"
+    path = train_model(model, sets.train.images, sets.overlays, folder, bench.folder / "cache", seed, labels=sets.train.labels)
     return Trained(require_trained_network(load_descriptor(path), path).eval(), folder, read_rows(folder))
 
 
 def vectors_of(
     descriptor: Descriptor,
     images: ImageSet | InAug,
-    size: int = IMAGE_SIDE,
+    size: int,
     exponent: float | None = None,
     raw: bool = False,
     turns: int = 0,
@@ -157,15 +233,37 @@ def vectors_of(
     Returns:
         float32 [n, d]; raw embeddings of a network with domains are [4, n, d / 4].
     """
+    found = list[Tensor]()
+    with torch.inference_mode(), descriptor.pooling.set_exponent_temporarily(exponent):
+        found += [descriptor(batch, raw=raw) for batch in _show(descriptor, images, size, turns)]
+    return torch.cat(found, dim=-2).numpy()
+
+
+def vectors_at_exponents(
+    descriptor: Descriptor, images: ImageSet | InAug, size: int, exponents: Sequence[float]
+) -> dict[float, NDArray[np.float32]]:
+    """Embed images with GeM at several exponents; the feature maps are computed once.
+
+    Returns:
+        For each exponent, raw embeddings float32 [n, d].
+    """
+    found: dict[float, list[Tensor]] = {exponent: [] for exponent in exponents}
+    with torch.inference_mode(), descriptor.pooling.set_exponent_temporarily():
+        for batch in _show(descriptor, images, size):
+            features = descriptor.features(batch)
+            for exponent, vectors in found.items():
+                descriptor.pooling.set_exponent(exponent)
+                vectors.append(descriptor.describe_features(features, raw=True))
+    return {exponent: torch.cat(vectors).numpy() for exponent, vectors in found.items()}
+
+
+def _show(descriptor: Descriptor, images: ImageSet | InAug, size: int, turns: int = 0) -> Iterator[Tensor]:
+    """Yield batches [n, 3, size, size], normalised for the network."""
     dataset: Dataset[tuple[Tensor, bool]] = (
         CleanImages(images, size) if isinstance(images, ImageSet) else InAugImages(images, size)
     )
-    found: list[Tensor] = []
-    with torch.inference_mode(), descriptor.pooling.set_exponent_temporarily(exponent):
-        for pixels, _ in DataLoader(dataset, 128):
-            batch = torch.rot90(normalize_pixels(pixels, descriptor.mean, descriptor.std), turns, dims=(2, 3))
-            found.append(descriptor(batch, raw=raw))
-    return torch.cat(found, dim=-2).numpy()
+    for pixels, _ in DataLoader(dataset, 128):
+        yield torch.rot90(normalize_pixels(pixels, descriptor.mean, descriptor.std), turns, dims=(2, 3))
 
 
 def _part(labelled: LabelledImages, chosen: NDArray[np.bool_]) -> LabelledImages:

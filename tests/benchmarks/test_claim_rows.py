@@ -1,65 +1,143 @@
 """The rows of claims 2 to 9 without their trainings: arms that are valid models, each measured once, and a row for each claim."""
 
+import json
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from data.decode import decode_rgb
 from models.settings import ModelSettings
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from claim_rows import ideal, multigrain, svmax, training
-from claim_rows.store import Figures, Store, as_markdown
+from claim_rows.claim import Claim
+from claim_rows.plan import estimate_seconds, print_plan
+from claim_rows.row import Row
+from claim_rows.store import open_store
+from claims import is_asked_for
 
-FIGURES = ("domain", "joined", "upright", "recall", "spread", "copies", "best_p", "larger_best", "larger_3")
 OF_CLASSES = ("top1", "top1_best_p", "top1_3", "top1_own_p", "whitened_top1", "whitened_recall", "whitened_copies")
+OF_ALL = ("domain", "joined", "upright", "recall", "spread", "copies", "best_p", "larger_best", "larger_3")
+FIGURES = (*OF_CLASSES, *OF_ALL, "gradient_first", "gradient_last")
 
 
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> training.Bench:
-    for name, value in {"CLASSES": 3, "TRAINING_PER_CLASS": 2, "HELD_OUT_PER_CLASS": 4, "COPIED_IMAGES": 4}.items():
+    for name, value in {
+        "CLASSES": 3,
+        "TRAINING_PER_CLASS": 4,
+        "HELD_OUT_PER_CLASS": 4,
+        "COPIED_IMAGES": 4,
+        "DIMENSIONS": 8,
+    }.items():
         monkeypatch.setattr(training, name, value)
-    return training.Bench(tmp_path, 10, range(5), training.draw_shapes(tmp_path / "shapes"), Store(tmp_path / "claims.json"))
+    return training.Bench(tmp_path, 10, 5, None, descriptor={"backbone": "test_efficientnet"}, side=32, batch=12)
 
 
-def test_every_row_is_made_of_arms_that_can_be_trained(bench: training.Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    arms: dict[tuple[str, int], Any] = {}
-    rng = np.random.default_rng(0)
+@pytest.fixture
+def photographs(bench: training.Bench, tmp_path: Path) -> training.Bench:
+    """Class folders that stand for photographs: four classes of four images."""
+    found = [*bench.sets.train.images.paths, *bench.sets.held_out.images.paths]
+    for number, path in enumerate(found[:16]):
+        folder = tmp_path / "photographs" / f"class {number % 4}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / path.name).write_bytes(path.read_bytes())
+    return training.Bench(tmp_path, 10, 5, tmp_path / "photographs", descriptor={"backbone": "test_resnet"}, side=32, batch=12)
 
-    def measured(
-        self: Store, name: str, about: dict[str, Any], seeds: Sequence[int], work: Callable[[int], Figures]
-    ) -> list[Figures]:
-        assert arms.setdefault((name, about.get("steps", 0)), about) == about  # one name, one training
-        if "settings" in about:
-            stage = {"image_size": 48, "batch_size": about["batch"]}
-            ModelSettings.model_validate({"descriptor": {"backbone": "b"}} | about["settings"] | {"stages": [stage]})
-        return [{figure: float(rng.uniform(0.6, 0.9)) for figure in FIGURES + OF_CLASSES} for _ in seeds]
 
-    monkeypatch.setattr(Store, "measure", measured)
-    for group in (multigrain, svmax, ideal):
-        bench.store.put(group.rows(bench))
-    rows = bench.store.rows
-    assert {row.number.split(",")[0] for row in rows} == {
-        "2", "3", "4a", "4b", "4c", "5a", "5b", "6", "7", "7b", "7c", "8", "8b", "8c", *(f"9{letter}" for letter in "abcdefghi")
-    }  # fmt: skip
-    assert [row.number for row in rows if "cause" in row.number] == ["2, cause", "9d, cause"]
+def list_claims(bench: training.Bench) -> list[Claim]:
+    return [claim for group in (multigrain, svmax, ideal) for claim in group.list_claims(bench)]
+
+
+def judge_all(bench: training.Bench) -> list[Row]:
+    """The rows of drawn figures; every arm is a valid model, and one name is one training."""
+    arms: dict[str, Any] = {}
+    rng, rows = np.random.default_rng(0), list[Row]()
+    for claim in list_claims(bench):
+        for arm in claim.arms:
+            assert arms.setdefault(arm.name, arm.about) == arm.about and arm.images > 0
+            json.dumps(arm.about)
+            if "settings" in arm.about:
+                stage = {"image_size": 48, "batch_size": arm.about["batch"]}
+                ModelSettings.model_validate(arm.about["settings"] | {"stages": [stage]})
+        rows.append(
+            claim.judge({arm.name: {figure: rng.uniform(0.6, 0.9, 5).tolist() for figure in FIGURES} for arm in claim.arms})
+        )
+        assert (rows[-1].number, bool(rows[-1].claim)) == (claim.number, True)
     assert len({(row.number, row.claim) for row in rows}) == len(rows)
-    assert len(as_markdown(bench.store).splitlines()) > len(rows)
+    return rows
+
+
+def test_every_row_is_made_of_arms_that_can_be_trained(bench: training.Bench) -> None:
+    rows = judge_all(bench)
+    assert {row.number.split(",")[0] for row in rows} == {
+        "2", "3", "4a", "4b", "4c", "5a", "5b", "5c", "5d", "6", "7", "7b", "7c", "8", "8b", "8c",
+        *(f"9{letter}" for letter in "abcdefghi"),
+    }  # fmt: skip
+    assert sorted(row.number for row in rows if "cause" in row.number) == ["2, cause", "9d, cause"]
+    assert all("10 steps of" in row.ran or row.number == "8c" for row in rows)  # the budget is stated
+
+
+def test_the_claims_about_classes_have_rows_on_photographs(photographs: training.Bench) -> None:
+    rows = judge_all(photographs)
+    assert {row.number for row in rows} >= {f"{number}, photographs" for number in ("2", "3", "5b", "7", "8", "9a", "9d")}
+    assert all(row.number.endswith(", photographs") and "photographs, 2 classes with " in row.ran for row in rows)
+    assert photographs.classes == (2, 2)
+    assert 0 < len(photographs.sets.held_out) < len(photographs.sets.train)
+
+
+def test_an_arm_is_trained_and_measured(bench: training.Bench, tmp_path: Path) -> None:
+    """λ .5 at a tiny budget: all figures of MultiGrain's rows, among them the classes' share of the gradient (figure C.1)."""
+    claim = next(claim for claim in multigrain.list_claims(bench) if claim.number == "5c")
+    arm = next(arm for arm in claim.arms if arm.name == "repeated, λ 0.5")
+    store = open_store(tmp_path / "claims.json")
+    figures = store.measure(arm.name, arm.about, range(1), arm.measure)[0]
+    assert 0 < figures["gradient_first"] < 1 and 0 < figures["gradient_last"] < 1 and 0 <= figures["top1"] <= 1
+    assert store.measure(arm.name, arm.about, range(1), lambda seed: {})[0] == figures
 
 
 def test_the_images_of_a_domain_are_turned_as_the_test_images_are(bench: training.Bench) -> None:
-    from data.decode import decode_rgb
-
-    upright = decode_rgb(bench.shapes.train.images.paths[0])
-    turned = ideal._turned(bench, 1).train
-    assert (decode_rgb(turned.images.paths[0]) == np.rot90(upright)).all() and turned.images.ids == bench.shapes.train.images.ids
+    upright = decode_rgb(bench.sets.train.images.paths[0])
+    turned = ideal._turn(bench, 1).train
+    assert (decode_rgb(turned.images.paths[0]) == np.rot90(upright)).all() and turned.images.ids == bench.sets.train.images.ids
 
 
 def test_the_cost_of_the_regulariser_is_a_share_of_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(svmax, "TIMING_REPEATS", 1)
     monkeypatch.setattr(svmax, "COST_SIZES", svmax.COST_SIZES[:1])
-    shares = svmax._time_regulariser(0)
+    shares = svmax._time_regulariser(0, "test_efficientnet", 48)
     assert len(shares) == 1 and all(0 < share < 10 for share in shares.values())
+
+
+def test_the_plan_counts_what_the_file_lacks_and_an_arm_once(
+    bench: training.Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    claims = [claim for claim in ideal.list_claims(bench) if claim.number in ("9a", "9c")]  # of the same two arms
+    store = open_store(tmp_path / "claims.json")
+    seconds = {arm.name: estimate_seconds(store, arm) for arm in claims[0].arms}
+    assert seconds["ideal split"] > seconds["ideal augmentation"] > 0
+    assert print_plan(store, claims, range(5)) == pytest.approx(5 * sum(seconds.values()) / 60)
+    split = next(arm for arm in claims[0].arms if arm.name == "ideal split")
+    store.measure(split.name, split.about, range(5), lambda seed: {"joined": 0.5})
+    assert print_plan(store, claims, range(5)) == pytest.approx(5 * seconds["ideal augmentation"] / 60)
+    assert "minutes on one core" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("only", "chosen"),
+    [
+        (["9"], {"9d", "9d, cause", "9d, photographs"}),
+        (["9d"], {"9d", "9d, cause", "9d, photographs"}),
+        (["9d,cause"], {"9d, cause"}),
+        (["photographs"], {"9d, photographs", "7, photographs"}),
+        (["7"], {"7", "7b", "7, photographs"}),
+        (["7b", "10"], {"7b", "10"}),
+        (["1"], {"1"}),
+    ],
+)
+def test_rows_are_asked_for_by_number_or_by_images(only: list[str], chosen: set[str]) -> None:
+    numbers = {"1", "7", "7b", "7, photographs", "9d", "9d, cause", "9d, photographs", "10"}
+    assert {number for number in numbers if is_asked_for(number, only)} == chosen

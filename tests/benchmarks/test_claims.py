@@ -14,6 +14,7 @@ from data.errors import UserError
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from claim_rows.curves import collect_tradeoff, plot_tradeoff
+from claim_rows.document import BEGIN, DOCUMENT, END, RESULTS, read_table, write_table
 from claim_rows.row import MAX_PLANNED_RUNS, Row, compute_half_width, count_runs_needed
 from claim_rows.store import as_markdown, open_store
 
@@ -105,28 +106,86 @@ def test_rows_are_kept_replaced_and_made_a_table_in_their_order(tmp_path: Path) 
 def test_more_runs_than_letters_are_named(tmp_path: Path) -> None:
     """From the 27th on the table ended with a KeyError."""
     store = open_store(tmp_path / "claims.json")
-    store.put([replace(row(0.1, 0.2), claim=f"claim {number}", ran=f"setting {number}") for number in range(30)])
+    store.put([replace(row(0.1, 0.2), claim=f"claim {number:02}", ran=f"setting {number}") for number in range(30)])
     assert {"- z: setting 25", "- aa: setting 26", "- ad: setting 29"} <= set(as_markdown(store).splitlines())
 
 
 def test_the_tradeoff_is_drawn_from_the_file(tmp_path: Path) -> None:
+    """Figures 5 and C.1: at λ 1 the copies have no gradient, so there is no share."""
     store = open_store(tmp_path / "claims.json")
     with pytest.raises(UserError, match="0 values of λ"):
         collect_tradeoff(store)
 
-    def of_seed(figures: dict[str, float], seed: int) -> dict[str, float]:
-        return figures | {"seed": float(seed)}
+    def give(figures: dict[str, float], seed: int) -> dict[str, float]:
+        return figures
 
+    shares = {"gradient_first": 0.5, "gradient_last": 0.75}
     for steps in (5, 50):
         for weight in (1.0, 0.1):
-            figures = {"top1": weight + steps, "copies": 5 - weight}
-            store.measure(f"repeated, λ {weight:g}", {"steps": steps}, range(2), partial(of_seed, figures))
-    store.measure("repeated, λ 1, 3 × the steps", {"steps": 150}, range(2), lambda seed: {"top1": 0.0, "copies": 0.0})
+            figures = {"top1": weight + steps, "copies": 5 - weight} | (shares if weight < 1 else {})
+            store.measure(f"repeated, λ {weight:g}", {"steps": steps}, range(2), partial(give, figures))
+    store.measure("repeated, λ 1, 3 × the steps", {"steps": 150}, range(2), partial(give, {"top1": 0.0, "copies": 0.0}))
     found = collect_tradeoff(store)
-    assert found == {0.1: {"top1": [50.1] * 2, "copies": [4.9] * 2}, 1.0: {"top1": [51.0] * 2, "copies": [4.0] * 2}}
-    plot_tradeoff(found, tmp_path / "tradeoff.png")
+    assert list(found) == [0.1, 1.0] and np.isnan(found[1.0].pop("gradient_first")).all() and found[1.0].pop("gradient_last")
+    assert found[1.0] == {"top1": [51.0] * 2, "copies": [4.0] * 2}
+    assert found[0.1] == {"top1": [50.1] * 2, "copies": [4.9] * 2, "gradient_first": [0.5] * 2, "gradient_last": [0.75] * 2}
+    plot_tradeoff(collect_tradeoff(store), tmp_path / "tradeoff.png")
     with Image.open(tmp_path / "tradeoff.png") as drawn:
-        assert drawn.size == (1300, 400) and np.asarray(drawn).std() > 10
+        assert drawn.size == (1700, 400) and np.asarray(drawn)[:, 1300:].std() > 10
+
+
+def test_commands_share_a_results_file(tmp_path: Path) -> None:
+    """Each used to write what it had read when it began, without what others had written since."""
+    first, second = (open_store(tmp_path / "claims.json") for _ in range(2))
+    first.measure("arm", {"steps": 5}, range(2), lambda seed: {"recall": 0.1})
+    second.measure("other arm", {"steps": 5}, range(1), lambda seed: {"recall": 0.2})
+    first.put([row(0.1, 0.2, number="2")])
+    second.put([row(0.3, 0.4, number="9d")])
+    done: list[int] = []
+    second.measure("arm", {"steps": 5}, range(3), lambda seed: done.append(seed) or {"recall": 0.3})  # type: ignore[func-returns-value]
+    assert done == [2]  # the other command has measured the others
+    found = open_store(tmp_path / "claims.json")
+    assert [(entry["name"], entry["seed"]) for entry in found.measurements] == [
+        ("arm", 0), ("arm", 1), ("other arm", 0), ("arm", 2)
+    ]  # fmt: skip
+    assert [claim.number for claim in found.rows] == ["2", "9d"]
+
+
+def test_results_files_are_merged(tmp_path: Path) -> None:
+    here, there = open_store(tmp_path / "here.json"), open_store(tmp_path / "there.json")
+    here.measure("arm", {"steps": 5}, range(2), lambda seed: {"recall": 0.1})
+    there.measure("arm", {"steps": 5}, range(3), lambda seed: {"recall": 0.2})
+    here.put([row(*[0.1] * 5, number="2"), row(0.1, 0.2, number="3")])
+    there.put([row(0.3, 0.3, number="2"), row(0.3, 0.4, 0.5, number="3"), row(0.3, 0.4, number="4")])
+    here.merge(there)
+    found = open_store(tmp_path / "here.json")
+    assert [entry["figures"]["recall"] for entry in found.measurements] == [0.1, 0.1, 0.2]  # what is here stays
+    assert [len(claim.differences) for claim in found.rows] == [5, 3, 2]  # the row of more runs
+
+
+def test_what_was_expected_stands_beside_what_came(tmp_path: Path) -> None:
+    here, before = open_store(tmp_path / "here.json"), open_store(tmp_path / "before.json")
+    here.put([row(0.1, number="2"), row(0.2, number="3")])
+    before.put([row(0.125, number="2")])
+    table = as_markdown(here, before).splitlines()
+    assert table[0].split(" | ")[5:7] == ["difference", "expected"]
+    assert "+0.100, one run | +0.125 |" in table[2] and "+0.200, one run | none |" in table[3]
+
+
+def test_the_table_is_written_between_the_marks_of_a_document(tmp_path: Path) -> None:
+    document = tmp_path / "papers.md"
+    document.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", encoding="utf-8")
+    write_table(document, "| new |")
+    assert read_table(document) == "| new |" and document.read_text(encoding="utf-8").startswith("before\n")
+    assert document.read_text(encoding="utf-8").endswith(f"{END}\nafter\n")
+    document.write_text("no marks")
+    with pytest.raises(UserError, match="no place for the table"):
+        write_table(document, "| new |")
+
+
+def test_the_documents_table_is_that_of_the_results_file() -> None:
+    """After measuring: `claims.py --results benchmarks/claims.json --only --docs`."""
+    assert read_table(DOCUMENT) == as_markdown(open_store(RESULTS))
 
 
 def test_another_file_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,129 @@
+"""A claim before it is measured: its arms, each measured once for every seed, and how a row is made of their figures."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from claim_rows.row import Row, format_sides, subtract_runs
+from claim_rows.store import Figures, Store
+
+Measured = dict[str, dict[str, list[float]]]  # by arm and figure, run by run
+
+
+@dataclass(frozen=True)
+class Arm:
+    """What is measured once for every seed; claims share arms.
+
+    Attributes:
+        name: Its name in the results file.
+        about: Settings and budget; another budget is another measurement.
+        measure: Measures the figures of one seed.
+        images: Images that pass the networks, forwards and backwards, in one measurement: its cost.
+        network: The networks' backbone and the side of their input in pixels, of which an image has its cost.
+    """
+
+    name: str
+    about: dict[str, Any]
+    measure: Callable[[int], Figures]
+    images: int
+    network: tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a row of the table is made of.
+
+    Attributes:
+        number: Its number in the table, with a letter where a claim has several rows.
+        text: The claim, in words.
+        arms: What has to be measured for it.
+        judge: Makes the row of what was measured.
+    """
+
+    number: str
+    text: str
+    arms: tuple[Arm, ...]
+    judge: Callable[[Measured], Row]
+
+    def measure(self, store: Store, seeds: Sequence[int]) -> Row:
+        """Measure what the file lacks, one arm and seed at a time, keep the row in the file and return it."""
+        measured = {arm.name: store.measure(arm.name, arm.about, seeds, arm.measure) for arm in self.arms}
+        row = self.judge({name: {figure: [run[figure] for run in runs] for figure in runs[0]} for name, runs in measured.items()})
+        store.put([row])
+        return row
+
+
+class Side(NamedTuple):
+    """A side of a comparison.
+
+    Attributes:
+        label: What the table calls it.
+        arm: What is measured.
+        figure: Which of the arm's figures counts.
+    """
+
+    label: str
+    arm: Arm
+    figure: str
+
+    def runs(self, measured: Measured) -> list[float]:
+        """Return the figure, run by run."""
+        return measured[self.arm.name][self.figure]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A claim that one side is better than another.
+
+    Attributes:
+        number: As in Claim.
+        claim: The claim, in words.
+        paper: The paper's figure, or the place where it makes the claim.
+        ran: What is run, and its budget.
+        better: The side that the paper says is better.
+        worse: The side that it is compared with.
+        smallest: Smallest effect that matters, in the unit of the figure.
+        chance: The figure of a network that has learnt nothing, and the figure's name; None where nothing has to be learnt.
+        skill: Sides whose best figure shows what the networks have learnt; empty for the two that are compared.
+        beside: Further sides to show between the two.
+        note: Makes further words of what was measured, shown first or last; None for none.
+        cause: The likely cause, where the claim is contradicted.
+    """
+
+    number: str
+    claim: str
+    paper: str
+    ran: str
+    better: Side
+    worse: Side
+    smallest: float
+    chance: tuple[float, str] | None
+    skill: tuple[Side, ...] = ()
+    beside: tuple[Side, ...] = ()
+    note: Callable[[Measured], str] | None = None
+    cause: str = ""
+
+    def as_claim(self) -> Claim:
+        """Return the claim with the arms of all sides."""
+        sides = (self.better, self.worse, *self.skill, *self.beside)
+        return Claim(self.number, self.claim, tuple({side.arm.name: side.arm for side in sides}.values()), self._judge)
+
+    def _judge(self, measured: Measured) -> Row:
+        shown = {side.label: side.runs(measured) for side in (self.better, *self.beside, self.worse)}
+        words = [format_sides(shown), *([self.note(measured)] if self.note is not None else [])]
+        learnt = None
+        if self.chance is not None:
+            best = max(float(np.mean(side.runs(measured))) for side in self.skill or (self.better, self.worse))
+            learnt = (best, *self.chance)
+        return Row(
+            self.number,
+            self.claim,
+            self.paper,
+            self.ran,
+            "; ".join(words),
+            subtract_runs(self.better.runs(measured), self.worse.runs(measured)),
+            self.smallest,
+            learnt,
+            self.cause,
+        )
