@@ -54,7 +54,8 @@ class OptimizerSettings(Settings):
         kind: Optimiser of the descriptor.
         class_kind: Optimiser of the objective's parameters, including the class matrix: "same"; or, if Adam's two moment
             matrices take too much memory, "adafactor" (one float per class and per dimension, kept by each process for its own
-            part) or "plain_sgd" (no state).
+            part) or "plain_sgd" (no state); or "sparse_adam", Adam of the rows that a step compares alone, with
+            `objective.negatives`: rows that are not drawn keep their place and their moments.
         accumulate: Batches whose gradients are accumulated for one step.
         learning_rate: Learning rate of the descriptor.
         backbone_learning_rate: Learning rate of the backbone alone, usually lower if it is pretrained; None for learning_rate.
@@ -65,7 +66,7 @@ class OptimizerSettings(Settings):
     """
 
     kind: Literal["adam", "sgd"] = "adam"
-    class_kind: Literal["same", "adafactor", "plain_sgd"] = "same"
+    class_kind: Literal["same", "adafactor", "plain_sgd", "sparse_adam"] = "same"
     accumulate: int = Field(1, ge=1)
     learning_rate: float = Field(1e-3, gt=0)
     backbone_learning_rate: float | None = Field(None, gt=0)
@@ -385,6 +386,15 @@ class ModelSettings(Settings):
                 raise ValueError(f"batch_size {stage.batch_size} must hold two groups of {group} images at least (sampling)")
             if sampling.kind == "pk" and stage.batch_size % group:
                 raise ValueError(f"batch_size {stage.batch_size} is no multiple of the {group} images of each class (sampling)")
+        return self
+
+    @model_validator(mode="after")
+    def _rows_for_a_sparse_optimizer(self) -> "ModelSettings":
+        if self.optimizer.class_kind == "sparse_adam" and getattr(self.objective, "negatives", None) is None:
+            raise ValueError(
+                "optimizer.class_kind sparse_adam moves the rows that a step compares: set objective.negatives (arcface), or "
+                "another class_kind"
+            )
         return self
 
     @model_validator(mode="after")

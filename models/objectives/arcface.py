@@ -12,11 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.sparse import check_sparse_tensor_invariants
 
 from models.distributed import gather_together, group_rank, group_size, log_sum_over_processes, shard_rows, sum_over_processes
 from models.objectives.base import ClassMatrix, Objective, ObjectiveOutput, seeded_generator
 
 WEIGHT_RANGE = 4096.0  # largest softmax weight in half precision: far below float16's end at 65,504, small ones above its start
+CHUNK_SHARE = 1 / 32  # of a GPU's memory, for the temporaries of one chunk
 ROWS_PER_SEED = 65_536  # rows of the initial class matrix drawn with one generator, whatever the number of processes
 
 
@@ -40,7 +42,7 @@ class ArcFace(Objective):
         classes: Number of classes C, over all processes.
         margin: m in radians.
         scale: Factor s of the logits.
-        chunk: Number of classes whose logits are computed at a time.
+        chunk: Number of classes whose logits are computed at a time; on a GPU at least.
         negatives: Fraction of the classes that each step compares with; None for all.
         seed: Seed of the initial matrix and of the subsets.
     """
@@ -72,8 +74,9 @@ class ArcFace(Objective):
         own_part = labels - self.rows.start  # outside 0…len(matrix)−1: another process holds the class
         matrix, own_part = self._sample(own_part) if self.negatives else (self.matrix, own_part)
         logs = {"share_of_classes": len(matrix) / max(1, len(self.matrix))} if self.negatives else {}
+        chunk = choose_chunk(self.chunk, len(unit), unit.shape[1], unit.device)
         sums = _ClassSums.apply(  # type: ignore[no-untyped-call]  # torch's apply has no types
-            unit, matrix, own_part, self.scale, self.chunk, product_dtype
+            unit, matrix, own_part, self.scale, chunk, product_dtype
         )
         own, others = sums
         target = angular_margin(own, self.margin)
@@ -95,7 +98,8 @@ class ArcFace(Objective):
         inside = (labels >= 0) & (labels < len(self.matrix))
         drawn = torch.randperm(len(self.matrix), generator=generator, device=labels.device)[:count]
         rows = torch.cat([torch.where(inside, labels, drawn[0]), drawn]).unique()
-        return self.matrix.index_select(0, rows), torch.where(inside, torch.searchsorted(rows, labels.clamp(min=0)), -1)
+        picked = _pick_rows(self.matrix, rows) if self.sparse_rows else self.matrix.index_select(0, rows)
+        return picked, torch.where(inside, torch.searchsorted(rows, labels.clamp(min=0)), -1)
 
 
 def _forget_steps(objective: nn.Module, _: object) -> None:
@@ -108,6 +112,46 @@ def angular_margin(cosine: Tensor, margin: float) -> Tensor:
     cosine = cosine.clamp(-1 + 1e-7, 1 - 1e-7)
     shifted = cosine * math.cos(margin) - (1 - cosine * cosine).sqrt() * math.sin(margin)
     return torch.where(cosine > math.cos(math.pi - margin), shifted, cosine - margin * math.sin(margin))
+
+
+def choose_chunk(given: int, images: int, dimensions: int, device: torch.device) -> int:
+    """Return how many classes are compared at a time: `given`, and on a GPU more if a CHUNK_SHARE of its memory holds them.
+
+    Every chunk launches a few dozen kernels, which take longer than the work of a small one. All of the GPU's memory counts, not
+    what is free, so that a resumed training sums in the same order.
+
+    Args:
+        given: The number that a recipe names, or its default.
+        images: Images in the batch of all processes.
+        dimensions: d.
+        device: Where the class matrix is.
+    """
+    if device.type != "cuda":
+        return given
+    bytes_per_class = 4 * (3 * images + 2 * dimensions)  # logits, weights and their rounded copies; unit rows and gradients
+    room = int(CHUNK_SHARE * torch.cuda.get_device_properties(device).total_memory) // bytes_per_class
+    return max(given, 1 << max(0, room.bit_length() - 1))
+
+
+def _pick_rows(matrix: Tensor, rows: Tensor) -> Tensor:
+    picked: Tensor = _PickedRows.apply(matrix, rows)  # type: ignore[no-untyped-call]  # torch's apply has no types
+    return picked
+
+
+class _PickedRows(torch.autograd.Function):
+    """Different rows, in ascending order, of a matrix, whose gradient is a sparse tensor of these rows."""
+
+    @staticmethod
+    def forward(ctx: Any, matrix: Tensor, rows: Tensor) -> Tensor:
+        ctx.save_for_backward(rows)
+        ctx.size = matrix.shape
+        return matrix.index_select(0, rows)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        (rows,) = ctx.saved_tensors
+        with check_sparse_tensor_invariants(False):  # or torch warns that it does not
+            return torch.sparse_coo_tensor(rows[None], gradients[0], ctx.size, is_coalesced=True), None
 
 
 class _ClassSums(torch.autograd.Function):

@@ -45,10 +45,12 @@ class Objective(nn.Module):
         takes_local_batch: What `forward` receives when several processes train. False: the gathered batch of all processes, the
             same on each. True: this process's own part, and the objective communicates by itself.
         measures: Whether the next batch computes figures that are only logged and make a GPU synchronise.
+        sparse_rows: Whether the gradient of a class matrix of which a step compares some rows is a sparse tensor of these rows.
     """
 
     takes_local_batch: bool = False
     measures: bool = True
+    sparse_rows: bool = False
 
     if TYPE_CHECKING:  # nn.Module's own call is untyped
 

@@ -85,7 +85,8 @@ class ArcFaceSettings(ObjectiveSettings):
     Attributes:
         margin: m in radians, 0…π.
         scale: Factor s of the logits.
-        chunk: Number of classes whose logits are computed at a time, which bounds memory.
+        chunk: Number of classes whose logits are computed at a time, which bounds memory. On a GPU as many more as a 32nd of its
+            memory holds.
         negatives: Fraction of the classes, drawn at random, that each step compares with (X. An et al., Partial FC, 2021), an
             approximation; None for all classes.
     """

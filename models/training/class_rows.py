@@ -17,6 +17,13 @@ from models.training.learner import Learner
 from models.training.teacher import compute_prototypes, load_teacher_vectors
 
 
+def build_head(settings: ModelSettings, dimensions: int, classes: int, seed: int) -> Objective:
+    """Build the recipe's objective (`ObjectiveSettings.build`); its class matrix has the gradients that its optimiser takes."""
+    objective = settings.objective.build(dimensions, classes, seed)
+    objective.sparse_rows = settings.optimizer.class_kind == "sparse_adam"
+    return objective
+
+
 def rebuild_class_rows(
     settings: ModelSettings,
     stage: StageSettings,

@@ -9,17 +9,17 @@ import torch
 from lightning_fabric import Fabric
 from timm.layers.norm_act import convert_sync_batchnorm
 from torch import Tensor
-from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from augmentations.dataset import normalize_pixels
 from augmentations.domains import DOMAINS, rotate_to_domains
 from data.errors import UserError
-from models.distributed import gather_together, sum_over_processes
+from models.distributed import gather_together
 from models.network.descriptor import Descriptor
 from models.objectives.base import Objective, ObjectiveOutput
 from models.objectives.domains import sum_over_domains
 from models.settings import MixSettings, ModelSettings, StageSettings
 from models.training.averaging import WeightAverage
+from models.training.clipping import clip_gradients, join_rows
 from models.training.mixing import draw_share, mix_batch
 from models.training.schedule import EpochSchedule, build_optimizers
 
@@ -157,7 +157,7 @@ class Learner:
                 self.fabric.backward(output.loss / count)
             images += len(pixels)
             figures.append({"loss": loss, **output.logs})
-        self._clip()
+        self._clip(len(figures))
         for optimizer in self.optimizers:
             optimizer.step()
             optimizer.zero_grad()
@@ -165,20 +165,15 @@ class Learner:
             self.average.update()
         return images, figures
 
-    def _clip(self) -> None:
-        """Clip the gradients by their norm over all parameters, including the other processes' parts of the class matrix."""
+    def _clip(self, batches: int) -> None:
+        """Clip the gradients that `batches` have left, by their norm over all parameters, those of the other processes too."""
         for optimizer in self.optimizers:
             self.fabric.strategy.precision.unscale_gradients(getattr(optimizer, "optimizer", optimizer))
         matrix = self.objective.class_matrix()
-        own = [] if matrix is None or matrix.parameter.grad is None else [matrix.parameter.grad]
+        if matrix is not None:
+            join_rows(matrix.parameter, batches)
         parameters = [*self.descriptor.parameters(), *self.objective.parameters()]
-        sharded = {id(gradient) for gradient in own}
-        shared = [p.grad for p in parameters if p.grad is not None and id(p.grad) not in sharded]
-        squares = torch.zeros((), device=self.fabric.device)
-        if own:
-            squares = sum_over_processes(get_total_norm(own) ** 2)
-        norm = (get_total_norm(shared) ** 2 + squares).sqrt()
-        clip_grads_with_norm_(parameters, self.clip_norm, norm)
+        clip_gradients(parameters, self.clip_norm, None if matrix is None else matrix.parameter)
 
 
 def _arrange_like_parameters(optimizer: torch.optim.Optimizer) -> None:

@@ -17,7 +17,6 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
-from torch.nn.utils import clip_grad_norm_
 
 from augmentations.dataset import EditedImages, overlay_material
 from data.cache import CachedImages
@@ -26,9 +25,13 @@ from data.process import choose_workers, usable_cores
 from models.device import autocast, best_device, report_lack_of_memory
 from models.network.descriptor import Descriptor, check_image_sizes
 from models.network.memory_format import choose_memory_format
+from models.objectives.arcface import choose_chunk
 from models.objectives.base import Objective
+from models.objectives.settings import ClassRows
 from models.settings import ModelSettings, SamplingSettings, StageSettings
 from models.training.class_counts import repeats_stage_before
+from models.training.class_rows import build_head
+from models.training.clipping import clip_gradients, join_rows
 from models.training.schedule import build_optimizers
 from models.training.trainer import MEMORY_REMEDY, WORKING_SCALE
 
@@ -142,6 +145,7 @@ def plan_model(
             measured[stage.image_size, batch] = _measure_step(settings, descriptor, stage, batch)
         step = measured[stage.image_size, batch]
         rows = settings.objective.class_rows(classes, batch, processes)
+        compared = choose_chunk(rows.compared, batch, width, device) if rows.compared else 0
         weights = sum(parameter.numel() for parameter in descriptor.parameters()) * BYTES_PER_FLOAT
         learnt = rows.held if processors > 1 else classes
         network = seen * step.seconds_per_image / processors
@@ -154,10 +158,10 @@ def plan_model(
             classes=classes,
             image_size=stage.image_size,
             batch_size=batch,
-            matrix=2 * (rows.held + rows.copied) * width * BYTES_PER_FLOAT,  # and its gradient
+            matrix=_count_matrix_rows(settings, rows) * width * BYTES_PER_FLOAT,
             optimizer=_optimizer_bytes(settings, rows.held, width, weights),
             network=2 * weights,
-            activations=step.bytes_per_image * -(-batch // processes) + 3 * BYTES_PER_FLOAT * rows.compared * batch,
+            activations=step.bytes_per_image * -(-batch // processes) + 3 * BYTES_PER_FLOAT * compared * batch,
             edit_seconds=edits,
             epoch_seconds=epoch,
             most_seconds=min(epoch * stage.epochs, 60 * stage.minutes if stage.minutes is not None else float("inf")),
@@ -232,7 +236,10 @@ def _time_steps(optimizer: torch.optim.Optimizer, device: torch.device) -> float
     seconds = 0.0
     for _ in range(2):  # the first makes the state
         with _measure_time(device) as spent:
-            clip_grad_norm_([parameter for group in optimizer.param_groups for parameter in group["params"]], 1.0)
+            parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+            for parameter in parameters:
+                join_rows(parameter, batches=1)
+            clip_gradients(parameters, 1.0)
             optimizer.step()
         seconds = spent[0]
     return seconds
@@ -252,7 +259,7 @@ def _time_classes(settings: ModelSettings, dimensions: int, batch: int, device: 
 
 def _time_head(settings: ModelSettings, dimensions: int, batch: int, classes: int, device: torch.device) -> float | None:
     """Seconds of a step of the objective alone, with its optimiser; None where there is no class matrix."""
-    objective = settings.objective.build(dimensions, classes, 0).to(device)
+    objective = build_head(settings, dimensions, classes, 0).to(device)
     if objective.class_matrix() is None:
         return None
     fused = device.type == "cuda" and settings.precision != "16"
@@ -309,6 +316,13 @@ def _record_saved_bytes(held: dict[int, int], module: nn.Module) -> Iterator[Non
         yield
 
 
+def _count_matrix_rows(settings: ModelSettings, rows: ClassRows) -> int:
+    """Count the rows of the class matrix, of what a step copies of it, and of their gradients."""
+    if settings.optimizer.class_kind == "sparse_adam":
+        return rows.held + 2 * rows.copied
+    return 2 * (rows.held + rows.copied)
+
+
 def _optimizer_bytes(settings: ModelSettings, rows: int, width: int, weights: int) -> int:
     """Return the bytes that the optimiser keeps between steps and takes temporarily in one, together."""
     per_weight = {"adam": 4, "sgd": 2 if settings.optimizer.momentum else 0}[settings.optimizer.kind]
@@ -316,6 +330,7 @@ def _optimizer_bytes(settings: ModelSettings, rows: int, width: int, weights: in
         "same": per_weight * rows * width,
         "adafactor": rows * width + rows + width,
         "plain_sgd": 0,
+        "sparse_adam": 2 * rows * width,
     }[settings.optimizer.class_kind]
     return per_weight * weights + of_matrix * BYTES_PER_FLOAT
 
@@ -323,5 +338,7 @@ def _optimizer_bytes(settings: ModelSettings, rows: int, width: int, weights: in
 def _kept_by_optimizer(settings: ModelSettings, rows: int, width: int, weights: int) -> int:
     """Bytes between steps, which the training state holds."""
     per_weight = {"adam": 2, "sgd": 1 if settings.optimizer.momentum else 0}[settings.optimizer.kind]
-    of_matrix = {"same": per_weight * rows * width, "adafactor": rows + width, "plain_sgd": 0}[settings.optimizer.class_kind]
+    moments = 2 * rows * width
+    kept = {"same": per_weight * rows * width, "adafactor": rows + width, "plain_sgd": 0, "sparse_adam": moments}
+    of_matrix = kept[settings.optimizer.class_kind]
     return per_weight * weights + of_matrix * BYTES_PER_FLOAT

@@ -58,6 +58,8 @@ def _optimizer(kind: str, groups: list[dict[str, Any]], momentum: float, fused: 
     filled = [group for group in groups if group["params"]]
     if kind == "adafactor":
         return torch.optim.Adafactor(filled)
+    if kind == "sparse_adam":
+        return torch.optim.SparseAdam(filled)
     if kind == "adam":
         return torch.optim.Adam(filled, fused=fused or None)
     return torch.optim.SGD(filled, momentum=momentum if kind == "sgd" else 0.0)

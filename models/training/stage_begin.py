@@ -18,6 +18,7 @@ from models.objectives.koleo import Koleo
 from models.objectives.svmax import Svmax
 from models.settings import ModelSettings, StageSettings
 from models.training.begin import Training
+from models.training.class_rows import build_head
 from models.training.curve import read_rows, record_validation
 from models.training.modes import LEAST_AGREEMENT, measure_agreement
 from models.training.stage_end import start_row
@@ -70,7 +71,7 @@ def build_edited_images(
 def build_objective(settings: ModelSettings, descriptor: Descriptor, classes: int, seed: int) -> Objective:
     """Build the recipe's objective with what stands beside it; s of SVMax is logged with every one."""
     dimensions = descriptor.dimensions // (len(DOMAINS) if settings.descriptor.domains else 1)
-    objective = Svmax(settings.objective.build(dimensions, classes, seed), settings.svmax)
+    objective = Svmax(build_head(settings, dimensions, classes, seed), settings.svmax)
     return objective if settings.koleo is None else Koleo(objective, settings.koleo.weight)
 
 

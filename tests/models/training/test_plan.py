@@ -128,6 +128,7 @@ def test_edits_are_made_beside_a_gpu_and_by_its_cores(
     monkeypatch.setattr("models.training.plan.Descriptor", Moved)
     monkeypatch.setattr("models.training.plan.check_image_sizes", lambda *_: None)
     monkeypatch.setattr("models.training.plan.choose_memory_format", lambda *_, **__: torch.channels_last)
+    monkeypatch.setattr("models.training.plan.choose_chunk", lambda given, *_: given)
     monkeypatch.setattr("models.training.plan.best_device", lambda: torch.device(device))
     monkeypatch.setattr("models.training.plan.usable_cores", lambda: 8)
     monkeypatch.setattr("models.training.plan._measure_step", lambda *_: _Step(1.0, 0.0, 1000, seconds_per_edit=0.2))

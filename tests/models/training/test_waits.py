@@ -23,6 +23,7 @@ from models.training.trainer import train_model
 WAITING = {  # operations that return a number, or a shape that depends on numbers, or copy constants from the host
     *("aten::_local_scalar_dense", "aten::item", "aten::nonzero", "aten::_unique2", "aten::unique_dim", "aten::masked_select"),
     *("aten::equal", "aten::is_nonzero", "aten::_linalg_eigh", "aten::_linalg_svd", "aten::lift_fresh"),
+    *("aten::_coalesce", "aten::coalesce"),
 }
 
 
@@ -54,8 +55,10 @@ def train(tmp_path: Path, change: dict[str, Any]) -> None:
     train_model(ModelSettings.model_validate(settings | change), images, images, tmp_path / "model", tmp_path / "cache", seed=0)
 
 
-@pytest.mark.parametrize("negatives", [None, 0.5])
-def test_a_step_waits_twice_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, negatives: float | None) -> None:
+@pytest.mark.parametrize(("negatives", "of_classes"), [(None, "same"), (0.5, "same"), (0.5, "sparse_adam")])
+def test_a_step_waits_twice_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, negatives: float | None, of_classes: str
+) -> None:
     learn, steps = Learner.learn, list[Counter[str]]()
 
     def counted(self: Learner, batches: Iterator[Any], *arguments: Any) -> Any:
@@ -66,7 +69,7 @@ def test_a_step_waits_twice_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         return result
 
     monkeypatch.setattr(Learner, "learn", counted)
-    optimizer = {"kind": "sgd"}  # Adam counts its steps in tensors of the host, which no GPU waits for
+    optimizer = {"kind": "sgd", "class_kind": of_classes}  # Adam counts its steps in tensors of the host, which no GPU waits for
     train(tmp_path, {"objective": {"kind": "arcface", "negatives": negatives}, "optimizer": optimizer})
     assert len(steps) == 10
     usual = [found for step, found in enumerate(steps) if step % stage_run.STEPS_PER_MEASUREMENT]
