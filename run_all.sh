@@ -36,6 +36,8 @@ while [ $# -gt 0 ]; do
 done
 [ -z "$data" ] || [ -z "$photos" ] || fail "--data and --photos cannot be combined: give one; see bash run_all.sh --help"
 
+case "$run" in *://*) fail "--run $run: training needs a folder of this machine; the steps from 02 on take such a --run each" ;; esac
+
 here=$(cd "$(dirname "$0")" && pwd)
 python=${PYTHON:-python}
 export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-PASSIVE}  # spinning threads starve each other on busy machines

@@ -16,7 +16,7 @@ from typing import Any
 
 from data.errors import UserError
 from data.process import is_running
-from data.remote import RemotePath, as_path, upload_whole
+from data.remote import RemotePath, as_path, upload_whole, upload_whole_folder
 
 HOST = socket.gethostname()
 MAX_SINGLE_FLUSHES = 100  # a folder of more files is flushed by one os.sync()
@@ -115,10 +115,16 @@ def whole_folder(path: Path) -> Iterator[Path]:
     Its files are flushed to disk before the rename. An existing folder is moved aside just before, so `path` is missing only for
     an instant.
 
+    A folder on an object store is written locally and uploaded file by file: it is not replaced at once.
+
     Raises:
-        UserError: the disk is full.
+        UserError: the disk is full, or the object store cannot be written to.
     """
-    path = Path(path)
+    path = as_path(path)
+    if isinstance(path, RemotePath):
+        with upload_whole_folder(path) as written:
+            yield written
+        return
     temporary = None
     old = path.with_name(f"{_prefix(path)}old.part")
     try:

@@ -2,11 +2,17 @@
 
 They are SQLite locks: they end with the process that holds them, its workers do not inherit them, and other processes can still
 read who the holder is.
+
+Object stores have no locks: there a file names the holder, which only one process can create. It outlives a killed holder: one of
+the same machine is noticed, the file of one of another machine has to be deleted.
 """
 
+import json
 import os
 import sqlite3
 import sys
+import time
+import uuid
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -16,7 +22,7 @@ from pathlib import Path
 from data.errors import UserError
 from data.files import HOST, disk_full, is_disk_full
 from data.process import is_running
-from data.remote import is_remote
+from data.remote import RemotePath, as_path
 
 SESSION_VARIABLE = (
     "COPY_DETECTION_SESSION"  # environment variable: process id of a script that holds its folder between the steps it calls
@@ -93,10 +99,10 @@ def hold_folder(folder: Path, doing: str, lock: Path | None = None, wait: float 
     Raises:
         UserError: when another process works in the folder (the message names it), or the folder cannot be written.
     """
-    path = lock or folder / LOCK_NAME
-    if is_remote(path):
-        print(f"warning: {folder} has no locks; make sure that no other process works there", file=sys.stderr)
-        yield
+    path = as_path(lock or folder / LOCK_NAME)
+    if isinstance(path, RemotePath):
+        with _hold_remote_folder(folder, path, doing, wait):
+            yield
         return
     with closing(_connect(path, max(wait, _HANDOVER_SECONDS))) as database:
         _take(database, folder, doing, wait)
@@ -139,9 +145,13 @@ def _go_on_without(place: Path, error: sqlite3.DatabaseError) -> None:
     print(f"warning: the file system of {place} has no locks; make sure that no other process works there", file=sys.stderr)
 
 
-def _take(database: sqlite3.Connection, folder: Path, doing: str, wait: float) -> None:
+def _describe_self(doing: str) -> _Holder:
     now = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S")
-    own = _Holder(HOST, _read_session(), _read_start(_read_session()), doing, now)
+    return _Holder(HOST, _read_session(), _read_start(_read_session()), doing, now)
+
+
+def _take(database: sqlite3.Connection, folder: Path, doing: str, wait: float) -> None:
+    own = _describe_self(doing)
     try:
         database.execute("BEGIN IMMEDIATE")
         other = _read_holder(database)
@@ -156,6 +166,46 @@ def _take(database: sqlite3.Connection, folder: Path, doing: str, wait: float) -
         if _read_code(error) == sqlite3.SQLITE_BUSY:
             raise _make_refusal(folder, _read_holder(database)) from error
         _go_on_without(folder, error)
+
+
+@contextmanager
+def _hold_remote_folder(folder: Path, path: RemotePath, doing: str, wait: float) -> Iterator[None]:
+    """Hold a folder of an object store; arguments as in `hold_folder`.
+
+    Raises:
+        UserError: when another process works in the folder, or the store cannot be used.
+    """
+    own, until = _describe_self(doing), time.monotonic() + wait
+    content = json.dumps(vars(own) | {"token": uuid.uuid4().hex}).encode()
+    while not path.create(content):
+        holder = _read_remote_holder(path)
+        if holder is not None and holder.host == HOST and not holder.is_active():
+            path.unlink(missing_ok=True)  # it was killed
+        elif time.monotonic() < until:
+            time.sleep(1)
+        elif holder is None or holder.host == HOST:
+            raise _make_refusal(folder, holder)
+        else:
+            raise UserError(
+                f"{folder} is in use ({holder}). Wait for it, stop it, or name another folder. An object store does not notice "
+                f"that a process of another machine was killed: if so, delete {path}."
+            )
+    try:
+        yield
+    finally:
+        with suppress(UserError, FileNotFoundError):  # the store's trouble: the next process of this machine removes it
+            if path.read_bytes() == content:
+                path.unlink()
+
+
+def _read_remote_holder(path: RemotePath) -> _Holder | None:
+    """Return who holds a folder; None where that cannot be read, or has just ended."""
+    try:
+        about = json.loads(path.read_bytes())
+        about.pop("token")
+        return _Holder(**about)
+    except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
+        return None
 
 
 def _leave(database: sqlite3.Connection) -> None:

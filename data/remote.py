@@ -263,6 +263,25 @@ class RemotePath(PosixPath):
             except FileNotFoundError as error:
                 raise _missing_error(self) from error
 
+    def create(self, content: bytes) -> bool:
+        """Write a file unless there is one, and return whether it was written.
+
+        Of two processes that try at once, one succeeds, if the store knows conditional writes, as Amazon S3, moto, MinIO and
+        Google Cloud Storage do.
+
+        Raises:
+            StorageError: the store cannot be written to.
+        """
+        files, name = open_store_of(self)
+        with _explain_failures(self, "written to"):
+            try:
+                files.pipe_file(name, content, mode="create")
+            except FileExistsError:
+                return False
+            except FileNotFoundError as error:
+                raise _missing_error(self) from error
+        return True
+
     def download(self, target: Path) -> None:
         """Copy the file to a local one.
 
@@ -351,6 +370,44 @@ def upload_whole(target: RemotePath) -> Iterator[Path]:
         temporary = Path(folder) / target.name
         yield temporary
         target.upload(temporary)
+
+
+@contextmanager
+def upload_whole_folder(target: RemotePath) -> Iterator[Path]:
+    """Yield a local folder to write into; its files are uploaded when the block ends without an error.
+
+    Those directly in it, which readers look for, are uploaded last; what was there before is removed after that.
+    """
+    with tempfile.TemporaryDirectory(prefix="upload-") as name:
+        folder = Path(name) / target.name
+        folder.mkdir()
+        yield folder
+        paths = [path for path in folder.rglob("*") if path.is_file()]
+        for inside in (True, False):
+            part = [path for path in paths if (path.parent != folder) == inside]
+            for _ in map_ahead(lambda path: (target / path.relative_to(folder).as_posix()).upload(path), part, wait=True):
+                pass
+        kept = {path.relative_to(folder) for path in paths}
+        for old in target.list_files():
+            if old.relative_to(target) not in kept:
+                old.unlink(missing_ok=True)
+
+
+@contextmanager
+def local_file(path: Path) -> Iterator[Path]:
+    """Yield a file of this machine with the content of `path`: itself, or a copy of a remote one that is removed afterwards.
+
+    Raises:
+        FileNotFoundError: there is no such remote file.
+        StorageError: the store cannot be asked.
+    """
+    if not isinstance(path, RemotePath):
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="download-") as folder:
+        copied = Path(folder) / path.name
+        path.download(copied)
+        yield copied
 
 
 def open_store_of(place: RemotePath) -> tuple[Any, str]:

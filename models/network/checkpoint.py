@@ -12,6 +12,7 @@ from safetensors.torch import save_file
 
 from data.errors import UserError, prefix_errors
 from data.files import whole_file
+from data.remote import local_file
 from data.settings import Settings
 from models.network.base import ImageDescriptor
 from models.network.descriptor import Descriptor
@@ -84,7 +85,7 @@ def load_descriptor(path: Path) -> Checkpoint:
 
         return Checkpoint(*read_published(path))
     try:
-        with safe_open(path, framework="pt") as file:
+        with local_file(path) as local, safe_open(local, framework="pt") as file:
             metadata = file.metadata() or {}
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
     except (SafetensorError, OSError) as error:

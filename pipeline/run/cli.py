@@ -54,7 +54,7 @@ def named_place(text: str) -> Path:
 def make_step_parser(description: str | None) -> argparse.ArgumentParser:
     """Return a parser with the options that every step has."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("--run", type=named_path, metavar="DIR", help="run folder; without it the latest run under runs/")
+    parser.add_argument("--run", type=named_place, metavar="DIR", help="run folder, or s3://…; default: the latest under runs/")
     parser.add_argument("--recipe", type=named_path, metavar="FILE", help="recipe of a new run, or a changed recipe for this run")
     parser.add_argument("--data", type=named_place, metavar="DIR", help="data set of a new run, in the ISC2021 layout; or s3://…")
     parser.add_argument(

@@ -1,10 +1,9 @@
 """Steps and their products; a product is made unless its manifest shows that nothing has changed."""
 
 import os
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from data.images import ImageSet
 from data.locks import hold_folder
 from data.process import is_first_process, print_once
+from data.remote import is_remote, remove_folder
 from pipeline.run.manifest import describe_state, find_changes, measure_sizes, read_manifest, write_manifest
 from pipeline.run.provenance import code_version, count_threads, versions
 from pipeline.run.run import Run
@@ -89,7 +89,8 @@ def make_product(run: Run, step: Step, product: Product, force: bool = False) ->
     with hold_folder(run.folder, label) if is_first_process() else nullcontext():
         if force and is_first_process():
             for folder in product.unfinished:
-                shutil.rmtree(folder, ignore_errors=True)
+                with suppress(OSError):
+                    remove_folder(folder)
         start = time.monotonic()
         product.work()
         seconds = round(time.monotonic() - start, 1)
@@ -107,5 +108,6 @@ def make_product(run: Run, step: Step, product: Product, force: bool = False) ->
                 "sizes": measure_sizes(product.outputs),
             }
             write_manifest(run, label, state | made)
-            os.utime(run.folder)
+            if not is_remote(run.folder):
+                os.utime(run.folder)
     print_once(f"{label}: done in {seconds:.1f} s")

@@ -2,7 +2,9 @@
 
 import faiss
 
+from data.errors import UserError
 from data.files import whole_folder
+from data.remote import is_remote
 from pipeline.run.run import Run
 from pipeline.run.staleness import report_stale
 from pipeline.run.step import Product, make_product
@@ -26,6 +28,8 @@ def print_index_recall(run: Run, factory: str, probes: int | None, force: bool) 
     training, references = (run.require(run.paths.projected(part)) for part in ("training", "reference"))
     queries = run.require(run.paths.normalized_queries)
     report_stale(run, STEPS[: STEPS.index(SCORE)])
+    if is_remote(run.folder):
+        raise UserError(f"an index is mapped from disk, which {run.folder} is not on. Copy the run to this machine for --index.")
     folder, searched = run.paths.index, open_concatenated([references])
 
     def build() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from data.files import read_json
+from data.files import open_regular, read_json
 from data.ground_truth import GroundTruth, read_ground_truth
 from data.layout import IscFolder
 from pipeline.run.provenance import code_version, versions
@@ -77,7 +77,8 @@ def write_run_report(
 def read_curve(path: Path) -> pd.DataFrame:
     """Read a model's learning curve, a row per epoch; empty if there is none."""
     try:
-        return pd.read_csv(path)
+        with open_regular(path) as file:
+            return pd.read_csv(file)
     except (FileNotFoundError, pd.errors.EmptyDataError):
         return pd.DataFrame()
 
@@ -99,7 +100,8 @@ def read_steps(manifests: Path) -> tuple[list[StepDone], dict[str, str]]:
         The products in order, and the version of each package by name; several versions of a package are joined by "and".
     """
     steps, used = [], {name: {number} for name, number in versions().items()}
-    for path in sorted(path for path in manifests.glob("*.json") if not path.stem.startswith("06_score")):
+    known = manifests.iterdir() if manifests.is_dir() else ()
+    for path in sorted(path for path in known if path.suffix == ".json" and not path.stem.startswith("06_score")):
         record = read_json(path)
         steps.append(StepDone(path.stem, record.get("seconds"), str(record.get("code", ""))))
         for name, number in record.get("versions", {}).items():

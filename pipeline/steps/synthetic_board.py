@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from data.errors import UserError
-from data.files import whole_file
+from data.files import open_regular, whole_file
 from data.images import ImageSet, find_images
 from models.inference.embed import embed_images
 from models.network.checkpoint import Checkpoint
@@ -61,7 +61,8 @@ def read_synthetic_board(path: Path) -> pd.DataFrame:
     if not path.is_file():
         return pd.DataFrame()
     try:
-        return pd.read_csv(path).sort_values(MEAN, ascending=False, kind="stable")
+        with open_regular(path) as file:
+            return pd.read_csv(file).sort_values(MEAN, ascending=False, kind="stable")
     except (OSError, ValueError, KeyError) as error:
         raise UserError(f"{path} is not the table that step 03 wrote ({error!r}). Delete it and do step 03 again.") from error
 

@@ -1,6 +1,8 @@
 """Step 01's work: drip training of one model, validated on the synthetic queries."""
 
+from data.errors import UserError
 from data.images import find_images
+from data.remote import is_remote
 from models.network.checkpoint import load_descriptor, save_descriptor
 from models.network.descriptor import check_backbone
 from models.settings import FileModelSettings, HandmadeModelSettings, ModelSettings
@@ -23,7 +25,8 @@ def train(run: Run, name: str, roles: TrainingRoles) -> None:
         roles: The training images by role.
 
     Raises:
-        UserError: when an image to learn from is a query or a reference; or when the backbone of any model of the recipe is
+        UserError: when an image to learn from is a query or a reference; when a network is to be trained in a run folder on an
+            object store; or when the backbone of any model of the recipe is
             unknown, so that the error does not come after hours of training another one.
     """
     require_no_tests(run, roles.classes, f"the training of {name}")
@@ -31,6 +34,11 @@ def train(run: Run, name: str, roles: TrainingRoles) -> None:
     for model in run.recipe.trained_models.values():
         check_backbone(model.descriptor.backbone)
     settings = run.recipe.models[name]
+    if isinstance(settings, ModelSettings) and is_remote(run.folder):
+        raise UserError(
+            f"{name} cannot be trained in {run.folder}: training changes the files of its state and its cache in place. "
+            "Do steps 00 and 01 in a folder of this machine, and copy it to the object store for the other steps."
+        )
     if isinstance(settings, FileModelSettings):
         checkpoint = load_descriptor(settings.weights_file)
         path = run.checkpoint(name)

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import h5py
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
@@ -12,7 +11,7 @@ from data.errors import UserError
 from data.files import open_regular, whole_file
 from submissions.ensemble.moments import Moments, sum_chosen, sum_vectors
 from submissions.vectors.concatenated import ConcatenatedVectors
-from submissions.vectors.hdf5 import HDF5_ERRORS, create_hdf5, describe_dataset_problem
+from submissions.vectors.hdf5 import HDF5_ERRORS, create_hdf5, describe_dataset_problem, open_hdf5
 
 DATASET_NAMES = ("mean", "axes", "eigenvalues")
 ROWS_PER_BLOCK = 65_536
@@ -155,7 +154,7 @@ def load_projection(path: Path) -> Projection:
         UserError: when the file is missing, damaged or not a projection.
     """
     try:
-        with open_regular(path), h5py.File(path, "r") as file:
+        with open_regular(path), open_hdf5(path) as file:
             problems = [
                 f"{name} {problem}" for name in DATASET_NAMES if (problem := describe_dataset_problem(file, name)) is not None
             ]

@@ -10,7 +10,7 @@ from data.errors import UserError
 from data.files import whole_file
 from submissions.settings import MAX_DIMENSIONS
 from submissions.vectors.files import MAX_NORM, Vectors, read_ids
-from submissions.vectors.hdf5 import HDF5_ERRORS, create_hdf5, describe_dataset_problem
+from submissions.vectors.hdf5 import HDF5_ERRORS, create_hdf5, describe_dataset_problem, open_hdf5
 from submissions.vectors.repeated import describe_repeated
 
 UNREADABLE_DISTANCE = 1e3  # unreadable queries and references lie this far from the origin, on opposite sides: they match nothing
@@ -49,7 +49,7 @@ def read_submission(path: Path) -> tuple[Vectors, Vectors]:
     if problems:
         raise UserError(f"{path} is not a valid submission, {len(problems)} problem(s):\n  " + "\n  ".join(problems))
     parts = []
-    with h5py.File(path, "r") as file:
+    with open_hdf5(path) as file:
         for name, ids_name in DATASET_NAMES:
             vectors = np.asarray(file[name], dtype=np.float32)
             parts.append(Vectors(read_ids(file[ids_name]), vectors, np.zeros(len(vectors), bool)))
@@ -67,10 +67,10 @@ def find_submission_problems(path: Path, query_ids: list[str] | None = None, ref
     Returns:
         A line for each problem, with what was found and what was expected; empty if the file is valid.
     """
-    if not Path(path).is_file():
+    if not path.is_file():
         return ["there is no such file"]
     try:
-        with h5py.File(path, "r") as file:
+        with open_hdf5(path) as file:
             needed = [name for part in DATASET_NAMES for name in part]
             wrong = {name: problem for name in needed if (problem := describe_dataset_problem(file, name)) is not None}
             if "is missing" in wrong.values() or "is not a data set" in wrong.values():

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from data.errors import UserError
 from data.files import whole_file
-from data.remote import RemotePath, as_path
-from submissions.vectors.hdf5 import HDF5_ERRORS, create_hdf5, describe_dataset_problem
+from data.remote import as_path
+from submissions.vectors.hdf5 import HDF5_ERRORS, create_hdf5, describe_dataset_problem, open_hdf5
 
 ROWS_PER_BLOCK = 65_536
 MAX_NORM = 1e15  # Euclidean norm; keeps squared distances (4e30 at most) far from the limit of float32, 3.4e38
@@ -213,7 +213,7 @@ def _open_hdf5(path: Path | str) -> Iterator[h5py.File]:
     if not path.is_file():
         raise UserError(f"{path}: no such file. Check the path, or run the step that writes it.")
     try:
-        with h5py.File(path.open("rb") if isinstance(path, RemotePath) else path, "r") as file:
+        with open_hdf5(path) as file:
             yield file
     except HDF5_ERRORS as error:
         raise UserError(f"{path} is not a complete HDF5 file ({error}). Delete it and repeat the step that wrote it.") from error

@@ -9,6 +9,8 @@ from typing import Any
 
 import h5py
 
+from data.remote import RemotePath
+
 # Damaged or hostile files declare huge data sets and store almost nothing.
 MAX_EXPANSION, MAX_UNSTORED_BYTES = 1000, 2**20  # declared size ≤ MAX_EXPANSION · stored size + MAX_UNSTORED_BYTES
 HDF5_ERRORS = (OSError, KeyError, RuntimeError, ValueError, TypeError, OverflowError)  # what h5py raises on damaged files
@@ -37,6 +39,17 @@ def describe_dataset_problem(file: h5py.File, name: str) -> str | None:
     except HDF5_ERRORS as error:
         return f"is damaged ({error})"
     return None
+
+
+@contextmanager
+def open_hdf5(path: Path) -> Iterator[h5py.File]:
+    """Open a file for reading, on this machine or on an object store, of which only the parts that are asked for are read."""
+    if not isinstance(path, RemotePath):
+        with h5py.File(path, "r") as file:
+            yield file
+        return
+    with path.open("rb") as content, h5py.File(content, "r") as file:
+        yield file
 
 
 @contextmanager
