@@ -4,8 +4,9 @@
         [--photographs FOLDER [--weights FILE]] [--results FILE.json] [--docs] [--plot FILE.png]
 
 --data: a folder in the ISC2021 layout for claims 10 to 12; default `tiny` of the folder that COPYSETS names, otherwise the
-built-in sample. Claims 2 to 9 use procedural shapes, drawn into a temporary folder. With --photographs, a folder of class
-folders, the claims about classes have further rows on them, with a network that starts from --weights, such as ImageNet's.
+built-in sample, as with --quick. Claims 2 to 9 use procedural shapes, drawn into a temporary folder. With --photographs, a
+folder of class folders, the claims about classes have further rows on them, with a network that starts from --weights, such as
+ImageNet's.
 
 Every figure is kept in the results file as soon as it is measured: a stopped run goes on, more --seeds join those that are there,
 and several commands with other --only may share the file. A claim holds when the 95 % interval of the mean difference lies above
@@ -17,6 +18,7 @@ file. --plan says how long each claim will take on one core. --docs writes the t
 import argparse
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +30,12 @@ from claim_rows.plan import print_plan
 from claim_rows.row import MIN_DECIDING_RUNS
 from claim_rows.store import Store, as_markdown, open_store
 from claim_rows.training import Bench
+from drip import find_data
 from rich.console import Console
 
-STEPS, PHOTOGRAPH_STEPS, COPY_STEPS = 300, 100, 600  # of each training of claims 2 to 9, on shapes and photographs; of 10 to 12
+from pipeline.tools.datasets import make_sample
+
+STEPS, LONGER_STEPS, PHOTOGRAPH_STEPS, COPY_STEPS = 300, 600, 60, 400  # of claims 7 to 9, 2 to 6, these on photographs, 10 to 12
 QUICK_STEPS, QUICK_SEEDS = 20, 1
 QUICK_EXPECTED = Path(__file__).parent / "claims-quick.json"  # of a --quick run
 SHAPES: dict[str, Any] = {"descriptor": {"backbone": "test_efficientnet"}, "side": 48, "batch": 48}
@@ -50,20 +55,30 @@ def list_claims(folder: Path, options: argparse.Namespace, seeds: int) -> list[C
     def budget(steps: int) -> int:
         return options.steps or (QUICK_STEPS if options.quick else steps)
 
-    benches = [Bench(folder, budget(STEPS), seeds, None, **SHAPES)]
+    shapes = Bench(folder, budget(STEPS), seeds, None, **SHAPES)
+    longer = replace(shapes, folder=folder / "longer", steps=budget(LONGER_STEPS))
+    benches = [(multigrain, longer), (svmax, shapes), (ideal, shapes)]
     if options.photographs is not None:
         start = {"weights": str(options.weights)} if options.weights is not None else {}
         descriptor = PHOTOGRAPH_BACKBONE | start
         place = folder / "photographs"
-        benches.append(Bench(place, budget(PHOTOGRAPH_STEPS), seeds, options.photographs, descriptor=descriptor, **PHOTOGRAPHS))
+        steps = budget(PHOTOGRAPH_STEPS)
+        photographs = Bench(place, steps, seeds, options.photographs, descriptor=descriptor, **PHOTOGRAPHS)
+        benches += [(group, photographs) for group in (multigrain, svmax, ideal)]
     claims = toy.list_claims()
-    for bench in benches:
-        for group in (multigrain, svmax, ideal):
-            claims += group.list_claims(bench)
+    for group, bench in benches:
+        claims += group.list_claims(bench)
     if options.only is None or any(asked.startswith(("10", "11", "12")) for asked in options.only):
-        claims += copies.list_claims(copies.CopyBench(folder, options.data, budget(COPY_STEPS), seeds))
+        data = make_drawn_sample(folder) if options.quick and options.data is None else find_data(options.data, folder)
+        claims += copies.list_claims(copies.CopyBench(folder, data, budget(COPY_STEPS), seeds))
     chosen = claims if options.only is None else [claim for claim in claims if is_asked_for(claim.number, options.only)]
     return sorted(chosen, key=lambda claim: (read_number(claim.number), claim.number))
+
+
+def make_drawn_sample(folder: Path) -> Path:
+    """Draw the built-in sample, the data of expected figures, and return its folder."""
+    make_sample(folder / "sample", 0)
+    return folder / "sample"
 
 
 def read_number(number: str) -> int:

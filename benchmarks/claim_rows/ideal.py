@@ -1,5 +1,6 @@
 """Claim 9: rotations as domains with split heads against rotations as augmentation, and against a shared head."""
 
+import shutil
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -198,6 +199,7 @@ def _train_model_of_each_domain(bench: Bench) -> Arm:
         for turn in range(len(DOMAINS)):
             trained = train(bench, _turn(bench, turn), f"ideal-of-domain-{turn}", seed, bench.steps, bench.batch, **settings)
             parts.append(vectors_of(trained.descriptor, bench.sets.unseen.images, bench.side, turns=turn))
+            shutil.rmtree(trained.folder)
         return _recalls(bench, np.stack(parts))
 
     about = bench.describe(bench.steps, bench.batch, settings)

@@ -181,11 +181,13 @@ def _gradients(bench: Bench, arms: dict[float, Arm]) -> list[Claim]:
     ran = f"{bench.about}; ‖g_class‖ / (‖g_class‖ + ‖g_copies‖), mean of the first and of the last tenth of the steps"
     chance = 1 / bench.classes[0], "top-1"
 
+    text = "at λ .5 the classes have slightly more weight than the copies at the beginning"
+
     def judge_beginning(measured: Measured) -> Row:
         shares = {arm.name: measured[arm.name]["gradient_first"] for arm in (joint, *between)}
         return Row(
             "5d",
-            "at λ .5 the classes have slightly more weight than the copies at the beginning",
+            text,
             "figure C.1, a plot (ICLR, appendix C)",
             ran,
             f"share at the beginning: {format_sides(shares)}",
@@ -208,7 +210,7 @@ def _gradients(bench: Bench, arms: dict[float, Arm]) -> list[Claim]:
             beside=tuple(Side(f"end, {arm.name}", arm, "gradient_last") for arm in between),
             cause="so short a training has not learnt to cancel the edits",
         ).as_claim(),
-        Claim("5d", "at λ .5 the classes have slightly more weight", (joint, *between), judge_beginning),
+        Claim("5d", text, (joint, *between), judge_beginning),
     ]
 
 

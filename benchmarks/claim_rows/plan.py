@@ -14,7 +14,7 @@ from models.network.descriptor import Descriptor
 from models.network.settings import DescriptorSettings
 
 TIMED_IMAGES, TIMED_REPEATS = 32, 3
-OVERHEAD = 2.0  # processor time of a measurement, with edits and scores, to that of the networks' passes alone
+OVERHEAD = 1.5  # processor time of a measurement, with edits and scores, to that of the networks' passes alone
 
 
 def print_plan(store: Store, claims: Sequence[Claim], seeds: Sequence[int]) -> float:
@@ -40,7 +40,7 @@ def print_plan(store: Store, claims: Sequence[Claim], seeds: Sequence[int]) -> f
 
 
 def estimate_seconds(store: Store, arm: Arm) -> float:
-    """Return the seconds of one measurement: the fastest in the file, or from a short timing of its network."""
+    """Return the processor seconds of one measurement: the least in the file, or from a short timing of its network."""
     known = [float(entry["seconds"]) for entry in store.find(arm.name, arm.about).values()]
     return min(known) if known else OVERHEAD * arm.images * _time_image(*arm.network)
 

@@ -29,7 +29,7 @@ class Store:
     """The results file.
 
     Attributes:
-        path: JSON: `measurements`, each with its budget, name, settings, seed, figures and seconds, and `rows`.
+        path: JSON: `measurements`, each with its budget, name, settings, seed, figures and seconds of processor time, and `rows`.
         measurements: What the file holds.
         rows: The claims, as they were last computed.
     """
@@ -50,9 +50,9 @@ class Store:
         for seed in seeds:
             self.read()  # another command may have measured it
             if seed not in self.find(name, about):
-                started = time.monotonic()
+                started = time.process_time()
                 figures = {figure: round(float(value), DIGITS) for figure, value in work(seed).items()}
-                seconds = round(time.monotonic() - started, 1)
+                seconds = round(time.process_time() - started, 1)
                 self._add([{"name": name, "about": about, "seed": seed, "figures": figures, "seconds": seconds}], [])
         found = self.find(name, about)
         return [found[seed]["figures"] for seed in seeds]
@@ -74,7 +74,7 @@ class Store:
 
     @property
     def seconds(self) -> float:
-        """Duration of all measurements in the file, in seconds."""
+        """Processor time of all measurements in the file, in seconds: a busy machine takes longer."""
         return float(sum(entry["seconds"] for entry in self.measurements))
 
     def read(self) -> None:
@@ -148,4 +148,4 @@ def as_markdown(store: Store, expected: Store | None = None) -> str:
         lines.append(f"| {' | '.join(cells)} |")
     lines += ["", *(f"- {letter}: {ran}" for ran, letter in letters.items())]
     spread = "± after a side: standard deviation over the runs; after a difference: half the 95 % interval of its mean."
-    return "\n".join([*lines, "", f"All trainings: {store.seconds / 60:.0f} min. {spread}"])
+    return "\n".join([*lines, "", f"All trainings: {store.seconds / 60:.0f} min of processor time. {spread}"])

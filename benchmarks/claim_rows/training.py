@@ -1,5 +1,6 @@
 """Trainings of the claims through the project's own trainer, on shapes or photographs, and vectors of test images."""
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -158,7 +159,10 @@ class Bench:
         full = name + self.suffix
 
         def work(seed: int) -> Figures:
-            return measure(self, train(self, self.sets, full.replace(" ", "-").replace(",", ""), seed, steps, batch, **changed))
+            trained = train(self, self.sets, full.replace(" ", "-").replace(",", ""), seed, steps, batch, **changed)
+            figures = measure(self, trained)
+            shutil.rmtree(trained.folder)
+            return figures
 
         return Arm(full, self.describe(steps, batch, changed), work, steps * batch * views, self.image_network)
 

@@ -66,7 +66,7 @@ def judge_all(bench: training.Bench) -> list[Row]:
         rows.append(
             claim.judge({arm.name: {figure: rng.uniform(0.6, 0.9, 5).tolist() for figure in FIGURES} for arm in claim.arms})
         )
-        assert (rows[-1].number, bool(rows[-1].claim)) == (claim.number, True)
+        assert (rows[-1].number, rows[-1].claim) == (claim.number, claim.text)
     assert len({(row.number, row.claim) for row in rows}) == len(rows)
     return rows
 
