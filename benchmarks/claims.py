@@ -33,6 +33,7 @@ from claim_rows.training import Bench
 from drip import find_data
 from rich.console import Console
 
+from data.errors import UserError
 from pipeline.tools.datasets import make_sample
 
 STEPS, LONGER_STEPS, PHOTOGRAPH_STEPS, COPY_STEPS = 300, 600, 60, 400  # of claims 7 to 9, 2 to 6, these on photographs, 10 to 12
@@ -94,12 +95,22 @@ def is_asked_for(number: str, only: Sequence[str]) -> bool:
     )
 
 
-def measure_claims(store: Store, claims: Sequence[Claim], seeds: int) -> None:
-    """Measure what the file lacks of the claims, print each row, and keep the rows in the file."""
-    console = Console()
+def measure_claims(store: Store, claims: Sequence[Claim], seeds: int) -> list[str]:
+    """Measure what the file lacks of the claims, print each row, and keep the rows in the file.
+
+    Returns:
+        Numbers and texts of the claims that could not be measured, such as those of a training that diverged.
+    """
+    console, failed = Console(), list[str]()
     for claim in claims:
-        row = claim.measure(store, range(seeds))
+        try:
+            row = claim.measure(store, range(seeds))
+        except UserError as error:
+            failed.append(f"{claim.number}: {claim.text}")
+            console.print(f"{failed[-1]}: not measured: {error}", markup=False)
+            continue
         console.print(f"{row.number}: {row.claim}: {row.measured} ({row.difference}): {row.verdict}", markup=False)
+    return failed
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -128,13 +139,14 @@ def main() -> None:
     for other in options.merge:
         store.merge(open_store(other))
     seeds = options.seeds or (QUICK_SEEDS if options.quick else MIN_DECIDING_RUNS)
+    failed = list[str]()
     with tempfile.TemporaryDirectory() as name:
         if options.only is None or options.only:
             claims = list_claims(Path(name), options, seeds)
             if options.plan:
                 print_plan(store, claims, range(seeds))
                 return
-            measure_claims(store, claims, seeds)
+            failed = measure_claims(store, claims, seeds)
     table = as_markdown(store, open_store(QUICK_EXPECTED) if options.quick else None)
     print(table)
     if options.table:
@@ -143,6 +155,8 @@ def main() -> None:
         write_table(DOCUMENT, as_markdown(store))
     if options.plot:
         plot_tradeoff(collect_tradeoff(store), options.plot)
+    if failed:
+        raise SystemExit("\n".join(["not measured:", *failed]))
 
 
 if __name__ == "__main__":

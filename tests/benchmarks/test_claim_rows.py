@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 
 from data.decode import decode_rgb
+from data.errors import UserError
 from models.settings import ModelSettings
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from claim_rows import ideal, multigrain, svmax, training
-from claim_rows.claim import Claim
+from claim_rows.claim import Arm, Claim, Measured
 from claim_rows.plan import estimate_seconds, print_plan
 from claim_rows.row import Row
-from claim_rows.store import open_store
-from claims import is_asked_for
+from claim_rows.store import Figures, open_store
+from claims import is_asked_for, measure_claims
 
 OF_CLASSES = ("top1", "top1_best_p", "top1_3", "top1_own_p", "whitened_top1", "whitened_recall", "whitened_copies")
 OF_ALL = ("domain", "joined", "upright", "recall", "spread", "copies", "best_p", "larger_best", "larger_3")
@@ -124,6 +125,23 @@ def test_the_plan_counts_what_the_file_lacks_and_an_arm_once(
     store.measure(split.name, split.about, range(5), lambda seed: {"joined": 0.5})
     assert print_plan(store, claims, range(5)) == pytest.approx(5 * seconds["ideal augmentation"] / 60)
     assert "minutes on one core" in capsys.readouterr().out
+
+
+def test_a_claim_that_cannot_be_measured_stops_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def diverge(seed: int) -> Figures:
+        raise UserError("the loss is NaN")
+
+    def judge(measured: Measured) -> Row:
+        return Row("7", "it helps", "table 1", "shapes", "a, b", tuple(measured["sound"]["recall"]), 0.02)
+
+    sound = Arm("sound", {}, lambda seed: {"recall": 0.5 + seed / 100}, 1, ("", 0))
+    claims = [
+        Claim("7", "it diverges", (Arm("diverging", {}, diverge, 1, ("", 0)),), judge),
+        Claim("7", "it helps", (sound,), judge),
+    ]
+    store = open_store(tmp_path / "claims.json")
+    assert measure_claims(store, claims, 5) == ["7: it diverges"]
+    assert "the loss is NaN" in capsys.readouterr().out and [row.verdict for row in store.rows] == ["holds"]
 
 
 @pytest.mark.parametrize(
