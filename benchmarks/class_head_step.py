@@ -11,16 +11,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch.nn.utils import clip_grad_norm_
 from torch.utils.flop_counter import FlopCounterMode
 
 from models.network.descriptor import Descriptor
 from models.network.settings import DescriptorSettings
 from models.objectives.settings import ArcFaceSettings
 from models.settings import OptimizerSettings
+from models.training.clipping import clip_gradients, join_rows
 from models.training.schedule import build_optimizers
 
 WARM_UP, STEPS = 5, 20
+SAMPLED = 0.1  # share of the classes that a step compares with class_kind sparse_adam
 PEAK_SIDE, PEAK_REPEATS = 8192, 20  # side and number of the matrix products that measure the card's peak
 
 
@@ -55,13 +56,20 @@ class TrainingStep:
     def __init__(self, device: torch.device, size: StepSize, class_kind: str) -> None:
         settings = DescriptorSettings(backbone=size.backbone, dimensions=size.dimensions)
         self.device, self.head_seconds = device, 0.0
-        self.descriptor = Descriptor(settings).to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
-        self.head = ArcFaceSettings(chunk=size.chunk).build(size.dimensions, size.classes, 0).to(device)
+        self.descriptor = Descriptor(settings).to(device)
+        negatives = SAMPLED if class_kind == "sparse_adam" else None
+        self.head = ArcFaceSettings(chunk=size.chunk, negatives=negatives).build(size.dimensions, size.classes, 0).to(device)
+        self.head.sparse_rows = class_kind == "sparse_adam"
         optimizing = OptimizerSettings.model_validate({"class_kind": class_kind})
         self.optimizers = build_optimizers(self.descriptor, self.head, optimizing, fused=device.type == "cuda")
-        images = torch.randn(size.batch, 3, size.image_size, size.image_size, device=device)
-        self.images = images.contiguous(memory_format=torch.channels_last)
+        self.images = torch.randn(size.batch, 3, size.image_size, size.image_size, device=device)
         self.labels = torch.randint(size.classes, (size.batch,), device=device)
+        self.arrange(torch.channels_last)
+
+    def arrange(self, memory_format: torch.memory_format) -> None:
+        """Arrange network and images in a memory format."""
+        self.descriptor.arrange(memory_format)
+        self.images = self.images.contiguous(memory_format=memory_format)
 
     def compute_gradients(self) -> None:
         with torch.autocast(self.device.type, torch.bfloat16):
@@ -74,14 +82,20 @@ class TrainingStep:
         self.head_seconds = self._read_clock() - started
         embeddings.backward(leaf.grad)
 
+    def compute_first_gradients(self) -> None:
+        """Compute gradients that are added to none, as those of a step are."""
+        for optimizer in self.optimizers:
+            optimizer.zero_grad()
+        self.compute_gradients()
+
     def run(self) -> float:
         """Run one step; return its seconds."""
         started = self._read_clock()
-        self.compute_gradients()
-        clip_grad_norm_([*self.descriptor.parameters(), *self.head.parameters()], 1.0)
+        self.compute_first_gradients()
+        join_rows(self.head.matrix, batches=1)
+        clip_gradients([*self.descriptor.parameters(), *self.head.parameters()], 1.0)
         for optimizer in self.optimizers:
             optimizer.step()
-            optimizer.zero_grad()
         return self._read_clock() - started
 
     def _read_clock(self) -> float:

@@ -3,10 +3,9 @@
 import csv
 import shutil
 from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-
-from torch.utils.tensorboard import SummaryWriter
 
 from data.files import whole_file
 from models.training.files import CURVE
@@ -64,19 +63,33 @@ def append_rows(folder: Path, new: list[EpochRow]) -> None:
     """Append rows to the CSV and TensorBoard files, dropping rows of the same or later steps that a killed run left."""
     if new:
         _write_rows(folder, new)
-        with SummaryWriter(str(folder / BOARD_FOLDER)) as board:
-            for row in new:
-                for name, value in row.columns().items():
-                    if value is not None and (name in BOARD_COLUMNS or name in row.logs):
-                        board.add_scalar(name, value, row.step)
+        _add_to_board(
+            folder,
+            [
+                (name, value, row.step)
+                for row in new
+                for name, value in row.columns().items()
+                if value is not None and (name in BOARD_COLUMNS or name in row.logs)
+            ],
+        )
 
 
 def record_validation(folder: Path, row: EpochRow) -> None:
     """Replace the last row, written before its validation, by one with its µAP."""
     _write_rows(folder, [row])
     if row.validation is not None:
-        with SummaryWriter(str(folder / BOARD_FOLDER)) as board:
-            board.add_scalar("validation", row.validation, row.step)
+        _add_to_board(folder, [("validation", row.validation, row.step)])
+
+
+def _add_to_board(folder: Path, scalars: list[tuple[str, Any, int]]) -> None:
+    """Add scalars, each a name, a value and a step, to the TensorBoard files; the CSV file has them where there is none."""
+    if find_spec("tensorboard") is None:
+        return
+    from torch.utils.tensorboard import SummaryWriter
+
+    with SummaryWriter(str(folder / BOARD_FOLDER)) as board:
+        for name, value, step in scalars:
+            board.add_scalar(name, value, step)
 
 
 def _write_rows(folder: Path, new: list[EpochRow]) -> None:

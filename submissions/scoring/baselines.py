@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 
 import cv2
-import imagehash
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
@@ -39,6 +38,8 @@ def compute_perceptual_hash(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
     Returns:
         float32 [64] of ±1/8: unit length, and the squared distance of two hashes is their Hamming distance / 16.
     """
+    import imagehash  # here: a run without baselines needs neither it nor its wavelets
+
     bits = imagehash.phash(Image.fromarray(pixels)).hash.ravel()
     return np.where(bits, 0.125, -0.125).astype(np.float32)
 

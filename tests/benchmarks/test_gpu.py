@@ -1,5 +1,9 @@
 """The GPU's benchmark at toy sizes on the CPU: that its parts run, fail visibly, and claim nothing without a GPU."""
 
+import os
+import subprocess
+import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,9 +26,9 @@ def test_every_part_runs_at_toy_sizes(parts: list[str], capsys: pytest.CaptureFi
     assert gpu.main(["--smoke", "--parts", *parts]) == 0
     table = capsys.readouterr().out.split("TOY SIZES, no measurement")[1]
     assert all(part in table for part in parts) and "failed" not in table
-    verdicts = [line for line in table.splitlines() if "pass" in line or "FAIL" in line]
+    verdicts = [line.rstrip() for line in table.splitlines() if line.rstrip().endswith(("pass │", "FAIL │"))]
     assert len(verdicts) == (2 if parts == QUICK else 3)  # search and neighbours; exchange and two digests
-    assert all("pass" in line for line in verdicts)
+    assert all(line.endswith("pass │") for line in verdicts)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU it would measure")
@@ -51,3 +55,51 @@ def test_a_part_that_fails_has_a_row_and_the_others_run(
     assert gpu.main(["--smoke", "--parts", "head", "search"]) == 1
     table = capsys.readouterr().out
     assert "no kernel image is available" in table and "9 s" in table and table.count("FAIL") == 1
+
+
+def test_waits_are_those_that_torch_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpu_parts import _count_waits
+
+    modes: list[str] = []
+    monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", modes.append)
+
+    def step() -> None:
+        for text in ("called a synchronizing CUDA operation", "this is deprecated", "called a synchronizing CUDA operation"):
+            warnings.warn(text, UserWarning, stacklevel=1)
+
+    assert _count_waits(step) == 2 and modes == ["warn", "default"]
+
+
+def test_a_part_that_takes_long_leaves_models_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    import gpu_parts
+    from gpu_sizes import SMOKE
+
+    monkeypatch.setattr(gpu_parts, "MAX_SECONDS", -1)
+    (row,) = gpu_parts.measure_steps(torch.device("cpu"), SMOKE)
+    assert row.what == "toy" and row.figure.startswith("left out")
+
+
+@pytest.mark.slow
+def test_it_runs_where_only_torch_timm_and_few_wheels_are(tmp_path: Path) -> None:
+    """A bare machine has none of these; docs/gpu.md lists what it needs."""
+    absent = ["tensorboard", "matplotlib", "imagehash", "onnx", "onnxruntime", "fastapi", "ray", "boto3", "pi_heif", "pylibjxl"]
+    (tmp_path / "sitecustomize.py").write_text(
+        f"""
+import sys
+from importlib.machinery import PathFinder
+
+class Bare:
+    find_distributions, invalidate_caches = PathFinder.find_distributions, PathFinder.invalidate_caches
+
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        return None if name.split(".")[0] in {absent} else PathFinder.find_spec(name, path, target)
+
+sys.meta_path[sys.meta_path.index(PathFinder)] = Bare
+"""
+    )
+    top = Path(__file__).parents[2]
+    command = [sys.executable, "benchmarks/gpu.py", "--smoke", "--parts", "steps", "determinism"]
+    where = os.environ | {"PYTHONPATH": f"{tmp_path}:{top}"}
+    done = subprocess.run(command, cwd=top, env=where, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and done.stdout.count("pass") == 2, done.stderr[-2000:]
