@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from claim_rows.claim import Arm, Claim, Comparison, Side
+from claim_rows.claim import Arm, Claim, Comparison, Measured, Side
+from claim_rows.row import format_sides
 from claim_rows.store import Figures
 from claim_rows.training import DIMENSIONS, Bench, Sets, Trained, train, vectors_of
 from numpy.typing import NDArray
@@ -44,7 +45,7 @@ class Printed(NamedTuple):
     cause: str = ""
 
 
-ON_PHOTOGRAPHS = ("9a", "9b", "9c", "9d", "9e", "9f")
+ON_PHOTOGRAPHS = ("9a", "9b", "9c", "9d", "9e", "9f", "9j")
 WHOLE = ("IDEAL", "split", "joined")
 EACH = "; each step shows IDEAL four rotations of every image"
 HEADS = "each split head learns from a quarter of the images, a shared one from all, in a short training from scratch"
@@ -116,6 +117,14 @@ PRINTED = (
         f"; each of the four models has as many steps and {DIMENSIONS} dimensions",
         "IDEAL's backbone sees four times as many images as each of the models",
     ),
+    Printed(
+        "9j",
+        "IDEAL beats the plain loss in the four domains, on average",
+        "83.1, 45.4, 54.5, 45.0 → 84.0, 80.2, 82.8, 80.5 R@1 (Cars, table 1)",
+        ("IDEAL", "split", "domain"),
+        ("plain", "plain", "domain"),
+        f", mean over domains{EACH}",
+    ),
 )
 
 
@@ -137,6 +146,14 @@ def list_claims(bench: Bench) -> list[Claim]:
 def _compare(bench: Bench, printed: Printed, arms: dict[str, Arm]) -> Claim:
     """The claim about two arms."""
     better, worse = (Side(label, arms[arm], figure) for label, arm, figure in (printed.better, printed.worse))
+
+    def show_domains(measured: Measured) -> str:
+        """R@1 of each domain, of both sides."""
+        return "; ".join(
+            f"{side.label} " + format_sides({f"{angle}°": measured[side.arm.name][f"{angle}°"] for angle in (0, 90, 180, 270)})
+            for side in (better, worse)
+        )
+
     ran = f"{bench.about}, multi-similarity, 4 of a class, {DIMENSIONS} dimensions ({DIMENSIONS // 4} a head)"
     return Comparison(
         printed.number + bench.suffix,
@@ -147,6 +164,7 @@ def _compare(bench: Bench, printed: Printed, arms: dict[str, Arm]) -> Claim:
         worse,
         smallest=0.02,
         chance=_chance(bench),
+        note=show_domains if better.figure == "domain" else None,
         cause=printed.cause,
     ).as_claim()
 
@@ -237,4 +255,5 @@ def _recalls(bench: Bench, parts: NDArray[np.float32]) -> Figures:
     parts = parts / np.linalg.norm(parts, axis=2, keepdims=True)
     each = [recall_at(part, labels, (1,))[1] for part in parts]
     together = recall_at(np.concatenate(list(parts), axis=1), labels, (1,))[1]
-    return {"domain": float(np.mean(each)), "joined": together, "upright": each[0]}
+    by_domain = {f"{90 * turn}°": recall for turn, recall in enumerate(each)}
+    return by_domain | {"domain": float(np.mean(each)), "joined": together, "upright": each[0]}

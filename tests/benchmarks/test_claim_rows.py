@@ -21,7 +21,21 @@ from claim_rows.store import Figures, open_store
 from claims import is_asked_for, measure_claims
 
 OF_CLASSES = ("top1", "top1_best_p", "top1_3", "top1_own_p", "whitened_top1", "whitened_recall", "whitened_copies")
-OF_ALL = ("domain", "joined", "upright", "recall", "spread", "copies", "best_p", "larger_best", "larger_3")
+OF_ALL = (
+    "domain",
+    "joined",
+    "upright",
+    "recall",
+    "spread",
+    "copies",
+    "best_p",
+    "larger_best",
+    "larger_3",
+    "0°",
+    "90°",
+    "180°",
+    "270°",
+)
 FIGURES = (*OF_CLASSES, *OF_ALL, "gradient_first", "gradient_last")
 
 
@@ -76,7 +90,7 @@ def test_every_row_is_made_of_arms_that_can_be_trained(bench: training.Bench) ->
     rows = judge_all(bench)
     assert {row.number.split(",")[0] for row in rows} == {
         "2", "3", "4a", "4b", "4c", "5a", "5b", "5c", "5d", "6", "7", "7b", "7c", "8", "8b", "8c",
-        *(f"9{letter}" for letter in "abcdefghi"),
+        *(f"9{letter}" for letter in "abcdefghij"),
     }  # fmt: skip
     assert sorted(row.number for row in rows if "cause" in row.number) == ["2, cause", "9d, cause"]
     assert all("10 steps of" in row.ran or row.number == "8c" for row in rows)  # the budget is stated
