@@ -40,7 +40,7 @@ STEPS, LONGER_STEPS, PHOTOGRAPH_STEPS, COPY_STEPS = 300, 600, 60, 400  # of clai
 QUICK_STEPS, QUICK_SEEDS = 20, 1
 QUICK_EXPECTED = Path(__file__).parent / "claims-quick.json"  # of a --quick run
 SHAPES: dict[str, Any] = {"descriptor": {"backbone": "test_efficientnet"}, "side": 48, "batch": 48}
-PHOTOGRAPHS: dict[str, Any] = {"side": 64, "batch": 32}
+PHOTOGRAPHS: dict[str, Any] = {"side": 64, "batch": 32, "rate_factor": 0.1}  # of weights that have learnt already
 PHOTOGRAPH_BACKBONE = {"backbone": "mobilenetv2_100", "model_args": {"pad_type": "same"}, "mean": [0.5] * 3, "std": [0.5] * 3}
 
 

@@ -194,23 +194,23 @@ def _train(bench: Bench, name: str, kind: str = "multi_similarity", factor: int 
         factor=factor,
         views=len(DOMAINS) if domains else 1,
         descriptor=POOLED | ({"domains": name} if domains else {}),
-        **_settings(kind),
+        **_settings(bench, kind),
         **changed,
     )
 
 
-def _settings(kind: str) -> dict[str, Any]:
+def _settings(bench: Bench, kind: str) -> dict[str, Any]:
     """Return what all arms share."""
     return {
         "objective": {"kind": kind},
         "sampling": {"kind": "pk", "per_class": 4},
-        "optimizer": {"kind": "adam", "learning_rate": 2e-3, "weight_decay": 5e-4},
+        "optimizer": {"kind": "adam", "learning_rate": 2e-3 * bench.rate_factor, "weight_decay": 5e-4},
     }
 
 
 def _train_model_of_each_domain(bench: Bench) -> Arm:
     """Train a model on the images of each domain alone; each embeds the test images of its domain."""
-    settings = _settings("multi_similarity") | {"descriptor": POOLED}
+    settings = _settings(bench, "multi_similarity") | {"descriptor": POOLED}
 
     def measure(seed: int) -> Figures:
         parts = []

@@ -84,6 +84,7 @@ class Bench:
         descriptor: Backbone, and what it starts from.
         side: Side of the input in pixels.
         batch: Images in a batch.
+        rate_factor: Times the learning rates of trainings from scratch; of claims 7 and 8, which are about rates, not.
     """
 
     folder: Path
@@ -93,6 +94,7 @@ class Bench:
     descriptor: dict[str, Any]
     side: int
     batch: int
+    rate_factor: float = 1.0
 
     @cached_property
     def sets(self) -> Sets:
@@ -132,7 +134,7 @@ class Bench:
         images: Any = "shapes" if self.photographs is None else [len(self.sets.train), len(self.sets.unseen), *self.classes]
         settings = settings | {"descriptor": self.descriptor | {"weights": "none"} | settings.get("descriptor", {})}
         start = "weights" if self.descriptor.get("weights") else "none"  # without its path
-        about = {"bench": VERSION, "images": images, "start": start, "side": self.side}
+        about = {"bench": VERSION, "images": images, "start": start, "side": self.side, "rate_factor": self.rate_factor}
         return about | {"steps": steps, "batch": batch, "settings": settings}
 
     def arm(
@@ -203,7 +205,7 @@ def train(bench: Bench, sets: Sets, name: str, seed: int, steps: int, batch: int
     own = {"dimensions": DIMENSIONS, "train_pooling_exponent": False} | bench.descriptor
     settings = {
         "edits": "multigrain_full",
-        "optimizer": {"kind": "sgd", "learning_rate": 0.1, "clip_norm": 10.0},
+        "optimizer": {"kind": "sgd", "learning_rate": 0.1 * bench.rate_factor, "clip_norm": 10.0},
         "scheduler": {"kind": "constant"},
     }
     stage = {"image_size": bench.side, "batch_size": batch, "epochs": epochs}
