@@ -3,20 +3,26 @@
 import importlib
 import logging
 import os
-import shutil
 import signal
 import socket
+import subprocess
+import sys
 import tempfile
 import threading
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import Any
 
 from data.errors import UserError
 from data.process import usable_cores
+from pipeline.cluster import reaper
 
 INSTALL = "python -m pip install -r requirements-cluster.txt"
-ANSWER_SECONDS = 5.0  # for an address to accept a connection
+ANSWER_SECONDS = 5.0  # for an address to accept a connection, and to answer
+HTTP2_SETTINGS, HTTP2_FRAME_HEAD = 4, 9  # type of the frame that a server of HTTP/2 begins with; bytes of a frame's head
+HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, HTTP2_SETTINGS, 0, 0, 0, 0, 0])  # RFC 9113, section 3.4
+TOKEN_LOGGER = "ray._private.authentication.authentication_token_setup"
 STORE_BYTES = 2**29  # memory of the object store that --ray local starts; shards pass through files
 GONE_SECONDS = 10.0  # how long ended workers are waited for
 
@@ -33,7 +39,7 @@ class Connection:
         self.address = address
         self.ray: Any = None
         self._worker: Any = None
-        self._folder: Path | None = None
+        self._reaper: subprocess.Popen[bytes] | None = None
 
     def connect(self) -> None:
         """Connect, unless this has been done.
@@ -47,28 +53,37 @@ class Connection:
         address = _find_address(self.address)
         options: dict[str, Any] = {"address": address}
         if address == "local":
-            self._folder = Path(tempfile.mkdtemp(prefix="ray-"))  # its sockets need a short path
+            logging.getLogger(TOKEN_LOGGER).setLevel(logging.ERROR)  # its token needs no attention
+            folder = tempfile.mkdtemp(prefix="ray-")  # its sockets need a short path
+            command = [sys.executable, reaper.__file__, folder]
+            self._reaper = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+            os.environ[reaper.MARK] = folder  # inherited by all processes of the cluster
             os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's 15 would starve them where other programs run
             options = {
                 "address": "local",
                 "num_cpus": usable_cores(),
                 "include_dashboard": False,
                 "object_store_memory": STORE_BYTES,
-                "_temp_dir": str(self._folder),
+                "_temp_dir": folder,
             }
         elif address != "auto":
-            _require_listener(address)
+            _require_cluster(address)
         before = signal.getsignal(signal.SIGTERM) if threading.current_thread() is threading.main_thread() else None
         try:
-            ray.init(**options, log_to_driver=False, configure_logging=False, logging_level=logging.ERROR)
+            with _without_dashboard():
+                ray.init(**options, log_to_driver=False, configure_logging=False, logging_level=logging.ERROR)
         except (ConnectionError, RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
-            self._remove_folder()
+            self._end_own_cluster()
             reason = str(error).strip().splitlines()[0]
             raise UserError(
                 f"--ray {self.address}: the cluster cannot be used ({reason}) See whether it runs with `ray status`; "
                 "`ray start --head` starts one, --ray local one for this command."
             ) from error
+        except BaseException:
+            self._end_own_cluster()
+            raise
         finally:
+            os.environ.pop(reaper.MARK, None)
             if before is not None:
                 signal.signal(signal.SIGTERM, before)  # which Ray takes for itself
         self.ray = ray
@@ -100,11 +115,13 @@ class Connection:
         if self.ray is not None:
             self.ray.shutdown()
             self.ray = None
-        self._remove_folder()
+        self._end_own_cluster()
 
-    def _remove_folder(self) -> None:
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+    def _end_own_cluster(self) -> None:
+        """Let the reaper end what is left of a cluster that was started here."""
+        if self._reaper is not None:
+            self._reaper.communicate()
+            self._reaper = None
 
 
 def import_ray() -> ModuleType:
@@ -138,18 +155,50 @@ def _find_address(named: str) -> str:
     return address
 
 
-def _require_listener(address: str) -> None:
-    """Check that somebody listens there: Ray itself would try for minutes.
+def _require_cluster(address: str) -> None:
+    """Check that somebody listens there and speaks HTTP/2, as a cluster does: Ray itself would try for minutes.
 
     Raises:
-        UserError: when nobody does.
+        UserError: when nobody answers, or something else does.
     """
     host, _, port = address.rpartition(":")
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_SECONDS):
-            return
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_SECONDS) as connection:
+            if os.environ.get("RAY_USE_TLS", "0") not in ("0", "false", "False"):
+                return  # it would have to be spoken to by another protocol first
+            connection.sendall(HTTP2_GREETING)
+            answer = _receive(connection, HTTP2_FRAME_HEAD)
     except (OSError, OverflowError) as error:
         raise UserError(
             f"--ray {address}: nobody answers there ({error}). Give the address that `ray start --head` printed, or see whether "
             "the cluster runs with: ray status"
         ) from error
+    if len(answer) < HTTP2_FRAME_HEAD or answer[3] != HTTP2_SETTINGS:
+        raise UserError(
+            f"--ray {address}: what answers there is not a Ray cluster. Give the address that `ray start --head` printed, whose "
+            "port is 6379 unless another one was chosen."
+        )
+
+
+def _receive(connection: socket.socket, count: int) -> bytes:
+    """Return the first `count` bytes that come in; fewer where the other side ends or says nothing."""
+    received = b""
+    with suppress(OSError):
+        while len(received) < count and (part := connection.recv(count - len(received))):
+            received += part
+    return received
+
+
+@contextmanager
+def _without_dashboard() -> Iterator[None]:
+    """Start a cluster without the process of the dashboard: Ray starts it even with `include_dashboard=False`."""
+    services: Any = importlib.import_module("ray._private.services")
+    start = getattr(services, "start_api_server", None)
+    if start is None:  # another version of Ray
+        yield
+        return
+    services.start_api_server = lambda *arguments, **options: ("", None)
+    try:
+        yield
+    finally:
+        services.start_api_server = start

@@ -91,7 +91,7 @@ def report_errors() -> Iterator[None]:
 
     On Ctrl-C, say how to continue and exit with code 130; on SIGTERM, with 143. Any other exception propagates.
     """
-    _end_like_ctrl_c_on_sigterm()
+    terminated = _end_like_ctrl_c_on_sigterm()
     try:
         yield
     except UserError as error:
@@ -105,19 +105,22 @@ def report_errors() -> Iterator[None]:
         sys.exit(2)
     except KeyboardInterrupt as error:
         print("\nstopped; the same command continues from what is finished", file=sys.stderr)
-        sys.exit(143 if isinstance(error, Terminated) else 130)
+        sys.exit(143 if isinstance(error, Terminated) or terminated.is_set() else 130)  # Ray raises one of its own
 
 
-def _end_like_ctrl_c_on_sigterm() -> None:
-    own = os.getpid()
+def _end_like_ctrl_c_on_sigterm() -> threading.Event:
+    """Raise `Terminated` on SIGTERM, and return what tells that it has come."""
+    own, terminated = os.getpid(), threading.Event()
 
     def end(number: int, frame: FrameType | None) -> None:
         if os.getpid() != own:
             os._exit(128 + number)  # a forked worker, which has nothing to clean up
+        terminated.set()
         raise Terminated
 
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, end)
+    return terminated
 
 
 def describe_outside_cause(error: Exception) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from data.errors import UserError
+from data.errors import StorageError, UserError
 from data.shards import Place, ShardWork, run_shards, use_engine
 from pipeline.cluster import engine as engines
 from pipeline.cluster.engine import RayEngine
@@ -170,6 +170,12 @@ def test_errors_of_the_work_reach_the_user(tmp_path: Path) -> None:
 
     with pytest.raises(UserError, match="node n1: the disk is full"):
         run_on(FakeConnection({"CPU": 1}, make_worker()), square_work(full))
+
+    def locked_out(state: int, shard: int, place: Place) -> int:
+        raise StorageError("s3://bucket/a.jpg cannot be read: there are no credentials")
+
+    with pytest.raises(UserError, match=r"node n1: s3://bucket/a\.jpg cannot be read: there are no credentials"):
+        run_on(FakeConnection({"CPU": 1}, make_worker()), square_work(locked_out))
 
     def wrong(state: int, shard: int, place: Place) -> int:
         raise ZeroDivisionError

@@ -4,7 +4,6 @@ import os
 import random
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -18,23 +17,10 @@ from data.procedural.sample import write_pictures
 from data.shards import use_engine
 from models.settings import EmbeddingSettings
 from tests.pipeline.cluster.conftest import STORE_BYTES
+from tests.pipeline.cluster.processes import find_left, processes_below
 
 pytestmark = pytest.mark.cluster
 KILLS, SHARDS, SHARD = 20, 40, 15
-
-
-def processes_below(roots: set[int]) -> dict[int, str]:
-    """Processes that descend from others, with the start of their command lines."""
-    parents, names = {}, {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            names[int(folder.name)] = (folder / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ")[:60]
-            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-    found, more = set(roots), True
-    while more:
-        new = {child for child, parent in parents.items() if parent in found} - found
-        found, more = found | new, bool(new)
-    return {process: names[process] for process in found - roots if process in names}
 
 
 class Killer:
@@ -114,7 +100,4 @@ def test_kills_of_workers_and_nodes_change_nothing(three_nodes: Any, tmp_path: P
     assert (tmp_path / "together/v.h5").read_bytes() == (tmp_path / "alone/v.h5").read_bytes()
     assert len(killer.killed) == KILLS and killer.killed.count("node") == KILLS // 5
     assert [path.name for path in (tmp_path / "together").iterdir()] == ["v.h5"]
-    limit = time.monotonic() + 30
-    while (left := [process for process in killer.seen if Path(f"/proc/{process}").exists()]) and time.monotonic() < limit:
-        time.sleep(0.5)
-    assert not left
+    assert not find_left(killer.seen, 30)
