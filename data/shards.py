@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -23,11 +23,13 @@ class Place:
         report_absent: Called with the inputs of a shard that this place cannot find, before its result is written. An engine
             raises here if another machine has them: a node without the images must not make vectors of unreadable images.
         decoders: Processes that decode images ahead of the network; None for the number in the settings.
+        upcoming: The shard that comes next here, where the work looks ahead; None for the last one, and where it is not known.
     """
 
     advance: Callable[[int], None]
     report_absent: Callable[[Sequence[Path]], None]
     decoders: int | None = None
+    upcoming: Any = None
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class ShardWork(Generic[State, Shard, Result]):
         folder: Existing folder of the results, which every machine must see; None where results are returned only.
         opened_as: Names what `open` returns, where further works open the same: a worker then keeps it.
         uses_gpu: Whether a GPU speeds it up.
+        looks_ahead: Whether the work may begin to load the next shard, which its place names.
     """
 
     name: str
@@ -55,6 +58,7 @@ class ShardWork(Generic[State, Shard, Result]):
     folder: Path | None = None
     opened_as: str = ""
     uses_gpu: bool = False
+    looks_ahead: bool = False
 
 
 def hold(state: State) -> State:
@@ -108,9 +112,20 @@ def run_shards(
     state: State | None = None
     with tqdm(total=total, initial=done, desc=work.name, unit=work.unit, leave=False, delay=1) as bar:
         place = Place(partial(_advance, bar), lambda paths: None)
-        for shard in shards:
+        for shard, upcoming in _pair_with_next(shards) if work.looks_ahead else ((shard, None) for shard in shards):
             state = work.open() if state is None else state
-            yield work.work(state, shard, place)
+            yield work.work(state, shard, replace(place, upcoming=upcoming))
+
+
+def _pair_with_next(shards: Iterable[Shard]) -> Iterator[tuple[Shard, Shard | None]]:
+    """Yield every shard with the one after it; the last with None."""
+    before: list[Shard] = []
+    for shard in shards:
+        if before:
+            yield before.pop(), shard
+        before.append(shard)
+    for shard in before:
+        yield shard, None
 
 
 def _advance(bar: "tqdm[Any]", count: int) -> None:

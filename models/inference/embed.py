@@ -16,7 +16,7 @@ from data.images import ImageSet
 from data.loader import CleanImages
 from data.process import choose_workers
 from models.device import autocast, best_device, report_lack_of_memory
-from models.inference.parallel import map_in_parallel
+from models.inference.parallel import map_in_parallel, overlap
 from models.network.checkpoint import Checkpoint
 from models.network.memory_format import choose_memory_format
 from models.settings import EmbeddingSettings
@@ -39,13 +39,46 @@ class EmbeddedBlock:
     unreadable: NDArray[np.bool_]
 
 
-def embed_images(checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSettings) -> Iterator[EmbeddedBlock]:
+@dataclass(frozen=True)
+class _Launched:
+    """A batch on its way through the network.
+
+    Attributes:
+        vectors: float32 [n, d] on the host, once they have arrived.
+        readable: bool [n], which images could be read.
+        arrived: What to wait for; None if they are there.
+    """
+
+    vectors: Tensor
+    readable: Tensor
+    arrived: torch.cuda.Event | None
+
+
+Batches = Iterator[tuple[Tensor, Tensor]]  # pixels uint8 [n, 3, s, s], and which images could be read [n]
+
+
+def load_batches(checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSettings) -> Batches:
+    """Start the processes that decode images for `embed_images`, and return their batches."""
+    loader = DataLoader(
+        CleanImages(images, max(image_sizes(settings, checkpoint.image_size))),
+        settings.batch_size,
+        num_workers=choose_workers(settings.workers),
+        pin_memory=best_device().type == "cuda",
+        worker_init_fn=_lower_priority,
+    )
+    return iter(loader)
+
+
+def embed_images(
+    checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSettings, batches: Batches | None = None
+) -> Iterator[EmbeddedBlock]:
     """Embed images batch by batch on the best device.
 
     Args:
         checkpoint: The descriptor.
         images: The images, embedded in order.
         settings: How to embed; image_size None is the size that the descriptor was trained at.
+        batches: The same images' batches from `load_batches`, if that was called before.
 
     Raises:
         UserError: A vector is not finite, memory runs out, or there are more processes than GPUs.
@@ -54,33 +87,44 @@ def embed_images(checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSe
     descriptor = checkpoint.descriptor.eval().to(device)
     descriptor.arrange(descriptor.memory_format)
     sizes = image_sizes(settings, checkpoint.image_size)
-    dataset = CleanImages(images, max(sizes))
-    loader = DataLoader(
-        dataset,
-        settings.batch_size,
-        num_workers=choose_workers(settings.workers),
-        pin_memory=device.type == "cuda",
-        worker_init_fn=_lower_priority,
-    )
+    batches = load_batches(checkpoint, images, settings) if batches is None else batches
 
-    def embed(loaded: tuple[Tensor, Tensor]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    def launch(loaded: tuple[Tensor, Tensor]) -> _Launched:
         pixels, readable = loaded
         with report_lack_of_memory(describe_batch(len(pixels), max(sizes)), MEMORY_REMEDY):
             batch = normalize_pixels(pixels.to(device, non_blocking=True), descriptor.mean, descriptor.std)
-            vectors = embed_batch(descriptor, batch, sizes, settings.flip, settings.precision).float().cpu().numpy()
-        unreadable = ~readable.numpy()
+            vectors = embed_batch(descriptor, batch, sizes, settings.flip, settings.precision).float()
+            return _Launched(vectors.to("cpu", non_blocking=device.type == "cuda"), readable, _mark_arrival(device))
+
+    def read(launched: _Launched) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        if launched.arrived is not None:
+            launched.arrived.synchronize()
+        vectors, unreadable = launched.vectors.numpy(), ~launched.readable.numpy()
         vectors[unreadable] = 0
         return vectors, unreadable
 
+    if device.type == "cpu":
+        embedded = map_in_parallel(lambda loaded: read(launch(loaded)), batches, device)
+    else:
+        embedded = overlap(launch, read, batches)
     first = 0
     with (
         descriptor.use_exponent(settings.pooling_exponent),
         descriptor.use_whitening(settings.whiten),
     ):  # restored, because a validated descriptor continues training
-        for vectors, unreadable in map_in_parallel(embed, loader, device):
+        for vectors, unreadable in embedded:
             check_finite(vectors, images, first)
             yield EmbeddedBlock(first, vectors, unreadable)
             first += len(vectors)
+
+
+def _mark_arrival(device: torch.device) -> torch.cuda.Event | None:
+    """Mark the end of what was launched; None on a device that is waited for anyway."""
+    if device.type != "cuda":
+        return None
+    event = torch.cuda.Event()
+    event.record()
+    return event
 
 
 def measure_memory_format(checkpoint: Checkpoint, settings: EmbeddingSettings) -> None:

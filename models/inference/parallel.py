@@ -8,6 +8,7 @@ from typing import TypeVar
 import torch
 
 Item = TypeVar("Item")
+Launched = TypeVar("Launched")
 Result = TypeVar("Result")
 MAX_CONCURRENT = 16  # batches; each has its own activations in memory
 
@@ -36,3 +37,17 @@ def map_in_parallel(work: Callable[[Item], Result], items: Iterable[Item], devic
                 yield waiting.popleft().result()
     finally:
         torch.set_num_threads(threads)
+
+
+def overlap(launch: Callable[[Item], Launched], read: Callable[[Launched], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """Yield read(launch(item)) for every item, in order; the next item is launched before the result of one is read.
+
+    A GPU, which works through what is launched, then has work while the host reads a result and fetches another item.
+    """
+    waiting = deque[Launched]()
+    for item in items:
+        waiting.append(launch(item))
+        if len(waiting) > 1:
+            yield read(waiting.popleft())
+    while waiting:
+        yield read(waiting.popleft())

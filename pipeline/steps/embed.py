@@ -19,13 +19,15 @@ from data.process import choose_workers, usable_cores
 from data.shards import Place, ShardWork, run_shards
 from data.unreadable import list_unreadable
 from models.device import best_device, describe_device
-from models.inference.embed import embed_images, measure_memory_format
+from models.inference.embed import Batches, embed_images, load_batches, measure_memory_format
 from models.network.checkpoint import Checkpoint, load_descriptor
 from models.settings import EmbeddingSettings
 from pipeline.run.manifest import fingerprint
 from pipeline.steps.background import write_background
 from pipeline.steps.shard_files import is_whole, join_shards, make_shard_folder
 from submissions.vectors.files import write_vectors
+
+_LOADED: dict[Path, Batches] = {}  # of the shard that comes next, by its output
 
 
 @dataclass(frozen=True)
@@ -76,9 +78,13 @@ def embed_to_file(
         folder=folder,
         opened_as=f"{network} {fingerprint(checkpoint)} {settings.what_makes_shards()}",
         uses_gpu=True,
+        looks_ahead=True,
     )
-    for _ in run_shards(work, left, len(images), len(images) - sum(map(_count_images, left))):
-        pass  # the results are the files
+    try:
+        for _ in run_shards(work, left, len(images), len(images) - sum(map(_count_images, left))):
+            pass  # the results are the files
+    finally:
+        _LOADED.clear()
     unreadable = join_shards(output, ids, files)
     _report_unreadable(images, unreadable[: len(images)], output)
 
@@ -129,16 +135,28 @@ def _report_device(workers: int) -> None:
     print(f"  embedding on {described}; {workers} workers decode images, {usable_cores()} cores", flush=True)
 
 
+def _starts_early() -> bool:
+    """Whether the next shard's processes start while this one is embedded; not beside the threads that compute on a CPU."""
+    return best_device().type == "cuda"
+
+
 def _embed_shard(settings: EmbeddingSettings, loaded: Checkpoint, shard: EmbeddingShard, place: Place) -> None:
     """Embed the images of a shard and write its file."""
     images, unreadable = shard.images, np.zeros(len(shard.images), bool)
     if place.decoders is not None:
         settings = settings.model_copy(update={"workers": place.decoders})
 
+    batches = _LOADED.pop(shard.output, None)
+    ahead = 2 * choose_workers(settings.workers) * settings.batch_size  # images that the processes have taken, but for the last
+
     def vectors() -> Iterator[NDArray[np.float32]]:
-        for block in embed_images(loaded, images, settings):
-            unreadable[block.first : block.first + len(block.vectors)] = block.unreadable
+        for block in embed_images(loaded, images, settings, batches):
+            done = block.first + len(block.vectors)
+            unreadable[block.first : done] = block.unreadable
             place.advance(len(block.vectors))
+            upcoming = place.upcoming
+            if upcoming is not None and upcoming.output not in _LOADED and len(images) - done <= ahead and _starts_early():
+                _LOADED[upcoming.output] = load_batches(loaded, upcoming.images, settings)
             yield block.vectors
         bad = [images.paths[row] for row in np.flatnonzero(unreadable).tolist()]
         place.report_absent([path for path in bad if not path.exists()])

@@ -4,7 +4,7 @@ from threading import Barrier
 import pytest
 import torch
 
-from models.inference.parallel import map_in_parallel
+from models.inference.parallel import map_in_parallel, overlap
 
 CPU = torch.device("cpu")
 
@@ -48,3 +48,19 @@ def test_an_error_comes_through_and_the_threads_come_back() -> None:
     with pytest.raises(ValueError, match="the third"):
         next(results)
     assert torch.get_num_threads() == 4
+
+
+def test_a_gpu_has_its_next_item_before_a_result_is_read() -> None:
+    done = list[str]()
+
+    def launch(item: int) -> int:
+        done.append(f"launch {item}")
+        return 10 * item
+
+    def read(result: int) -> int:
+        done.append(f"read {result}")
+        return result + 1
+
+    assert list(overlap(launch, read, range(3))) == [1, 11, 21]
+    assert done == ["launch 0", "launch 1", "read 0", "launch 2", "read 10", "read 20"]
+    assert list(overlap(launch, read, [])) == []

@@ -224,7 +224,7 @@ def test_a_loss_that_is_not_a_number_stops_with_step_and_images(
 def test_broken_weights_are_never_saved(images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A gradient that is NaN, whose loss was finite, in the last step of a stage."""
 
-    def broken(self: Learner) -> None:
+    def broken(self: Learner, _: int) -> None:
         for parameter in self.descriptor.parameters():
             parameter.grad = torch.full_like(parameter, torch.nan)
 
