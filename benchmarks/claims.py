@@ -37,7 +37,7 @@ from data.errors import UserError
 from pipeline.tools.datasets import make_sample
 
 STEPS, LONGER_STEPS, PHOTOGRAPH_STEPS, COPY_STEPS = 300, 600, 60, 400  # of claims 7 to 9, 2 to 6, these on photographs, 10 to 12
-QUICK_STEPS, QUICK_SEEDS = 20, 1
+QUICK_STEPS, QUICK_SEEDS = 10, 1
 QUICK_EXPECTED = Path(__file__).parent / "claims-quick.json"  # of a --quick run
 SHAPES: dict[str, Any] = {"descriptor": {"backbone": "test_efficientnet"}, "side": 48, "batch": 48}
 PHOTOGRAPHS: dict[str, Any] = {"side": 64, "batch": 32, "rate_factor": 0.1}  # of weights that have learnt already
