@@ -27,6 +27,15 @@ CLASSES, OVERLAYS, IMAGE_SIDE, BATCH_SIZE = 2000, 300, 48, 96
 QUERIES, COPIES, REFERENCES, TRAINING = 1500, 300, 1500, 2000  # four distractors for each copy
 DRIP_STAGES = ((0.1, 0.2), (0.35, 0.3), (1.0, 0.5))  # share of the classes, share of the steps
 BACKBONES = {"drip": "test_efficientnet", "direct": "test_efficientnet", "nfnet": "test_nfnet", "twin": "test_efficientnet"}
+LABELS = {  # of figures in the table
+    "none": "ensemble",
+    "best_member": "the better one",
+    "twins": "ensemble",
+    "best_twin": "the better one",
+    "method1": "method 1",
+    "method2": "method 2",
+}
+MEMBERS = {"drip": "efficientnet", "nfnet": "nfnet", "twin": "efficientnet again"}  # of an ensemble
 CENTROID_IMAGES = 5  # whose mean is a class's row at the beginning of a stage
 NFNET_COST = 3  # times an image's cost in the other backbone
 BETA, NEIGHBOURS = 1.0, 100
@@ -80,7 +89,8 @@ def list_claims(bench: CopyBench) -> list[Claim]:
     def compare(
         number: str, claim: str, paper: str, note: str, better: str, worse: str, cause: str, beside: tuple[str, ...] = ()
     ) -> Claim:
-        named = {figure: Side(FIGURES.get(figure, figure), arm, figure) for figure in (better, worse, *beside)}
+        named = {figure: Side(LABELS.get(figure, figure), arm, figure) for figure in (better, worse)}
+        members = tuple(Side(MEMBERS[figure], arm, figure) for figure in beside)
         skill = tuple(Side(figure, arm, figure) for figure in ("drip", "none"))
         return Comparison(
             number,
@@ -92,7 +102,7 @@ def list_claims(bench: CopyBench) -> list[Claim]:
             SMALLEST,
             (CHANCE, "best µAP"),
             skill,
-            tuple(named[figure] for figure in beside),
+            members,
             cause=cause,
         ).as_claim()
 
@@ -145,17 +155,6 @@ def list_claims(bench: CopyBench) -> list[Claim]:
             few,
         ),
     ]
-
-
-FIGURES = {
-    "none": "ensemble",
-    "best_member": "the better one",
-    "twins": "ensemble",
-    "best_twin": "the better one",
-    "twin": "efficientnet again",
-    "method1": "method 1",
-    "method2": "method 2",
-}
 
 
 def _measure(bench: CopyBench, seed: int) -> Figures:

@@ -13,7 +13,7 @@ from data.errors import UserError
 from models.settings import ModelSettings
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from claim_rows import ideal, multigrain, svmax, training
+from claim_rows import copies, ideal, multigrain, svmax, training
 from claim_rows.claim import Arm, Claim, Measured
 from claim_rows.plan import estimate_seconds, print_plan
 from claim_rows.row import Row
@@ -173,3 +173,17 @@ def test_a_claim_that_cannot_be_measured_stops_no_other(tmp_path: Path, capsys: 
 def test_rows_are_asked_for_by_number_or_by_images(only: list[str], chosen: set[str]) -> None:
     numbers = {"1", "7", "7b", "7, photographs", "9d", "9d, cause", "9d, photographs", "10"}
     assert {number for number in numbers if is_asked_for(number, only)} == chosen
+
+
+def test_claims_10_to_12_come_from_the_same_runs(tmp_path: Path) -> None:
+    for part in ("training_images", "reference_images", "query_images"):
+        (tmp_path / part).mkdir()
+        (tmp_path / part / f"{part[0].upper()}00000.png").write_bytes(b"")
+    claims = copies.list_claims(copies.CopyBench(tmp_path, tmp_path, 400, 5))
+    assert [claim.number for claim in claims] == ["10", "11", "11, cause", "12a", "12b"]
+    assert {arm.name for claim in claims for arm in claim.arms} == {"copies"}
+    figures = ("drip", "direct", "nfnet", "twin", "none", "best_member", "twins", "best_twin", "method1", "method2")
+    rows = [claim.judge({"copies": {figure: [0.1 * number] * 5 for number, figure in enumerate(figures)}}) for claim in claims]
+    assert [row.mean for row in rows] == pytest.approx([-0.1, -0.1, -0.1, 0.4, 0.1])
+    assert "ensemble 0.400 ± 0.000, efficientnet 0.000 ± 0.000, nfnet 0.200 ± 0.000, the better one 0.500" in rows[1].measured
+    assert all("400 steps of 96" in row.ran and row.learnt == pytest.approx((0.4, 0.02, "best µAP")) for row in rows)
