@@ -41,7 +41,7 @@ def mix_batch(images: Tensor, share: float, cut: bool) -> Mixed:
         cut: CutMix, a box of the partner's pixels that covers 1 − λ, drawn once for the batch; otherwise MixUp, the pixels'
             mean with weights λ and 1 − λ. A cut box is whole pixels, and λ follows it.
     """
-    partner = torch.randperm(len(images)).to(images.device)
+    partner = torch.randperm(len(images)).to(images.device, non_blocking=True)
     others = images[partner]
     if not cut:
         return Mixed(share * images + (1 - share) * others, partner, share)

@@ -1,0 +1,113 @@
+"""Training's and embedding's passes on GPU tensors that torch only pretends to have: it refuses operations across devices.
+
+torch's fake tensors have a device and no values, so that no GPU is needed; the backward pass needs a real one's streams.
+"""
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from augmentations import dataset
+from models.inference.embed import embed_batch
+from models.network.checkpoint import build_descriptor
+from models.network.descriptor import Descriptor
+from models.network.settings import DescriptorSettings, HandmadeSettings, JoinedSettings
+from models.settings import ModelSettings
+from models.training.learner import build_learner
+from models.training.stage_begin import build_objective
+
+GPU = torch.device("cuda", 0)
+RECIPE = {
+    "descriptor": {"backbone": "test_efficientnet", "dimensions": 16},
+    "precision": "bf16",
+    "stages": [{"image_size": 32, "batch_size": 8}],
+}
+
+
+@pytest.fixture(autouse=True)
+def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Constants of pixels are kept: those of a fake GPU must not outlive a test."""
+    dataset._cached_constants.cache_clear()
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(total_memory=2**34))
+    yield
+    dataset._cached_constants.cache_clear()
+
+
+def move(module: nn.Module) -> nn.Module:
+    """Put a module of real tensors on the fake GPU, in place; without values."""
+    for part in module.modules():
+        for name, parameter in part._parameters.items():
+            if parameter is not None and parameter.device != GPU:
+                empty = torch.empty_strided(parameter.shape, parameter.stride(), device=GPU)
+                part._parameters[name] = nn.Parameter(empty, requires_grad=parameter.requires_grad)
+        for name, buffer in part._buffers.items():
+            if buffer is not None:
+                part._buffers[name] = torch.empty(buffer.shape, dtype=buffer.dtype, device=GPU)
+    return module
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"objective": {"kind": "softmax"}},
+        {"svmax": {}},
+        {"koleo": {"weight": 0.1}},
+        {"turn": True},
+        {"weight_average": 0.9},
+        {"precision": "32"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("memory_format", [torch.channels_last, torch.contiguous_format])
+def test_a_step_stays_on_its_gpu(change: dict[str, Any], memory_format: torch.memory_format) -> None:
+    settings = ModelSettings.model_validate(RECIPE | change)
+    descriptor = Descriptor(settings.descriptor)
+    descriptor.arrange(memory_format)
+    objective = build_objective(settings, descriptor, 12, 0)
+    fabric: Any = SimpleNamespace(
+        device=GPU,
+        to_device=move,
+        setup_optimizers=lambda optimizer: optimizer,
+        autocast=lambda: torch.autocast("cuda", torch.bfloat16, enabled=settings.precision == "bf16"),
+    )
+    with FakeTensorMode():
+        move(descriptor)
+        learner = build_learner(fabric, descriptor, descriptor, objective, settings, settings.stages[0])
+        pixels, labels = torch.zeros(8, 3, 32, 32, dtype=torch.uint8), torch.arange(8, device=GPU)
+        output = learner.compute_batch_loss(pixels, labels, torch.arange(8))
+        assert output.loss.device == GPU and output.loss.dtype == torch.float32
+        assert all(value.device == GPU for value in output.logs.values() if isinstance(value, torch.Tensor))
+
+
+def test_an_operation_across_devices_is_refused() -> None:
+    with FakeTensorMode(), pytest.raises(RuntimeError, match="two different devices"):
+        torch.zeros(3, device=GPU) + torch.zeros(3)
+
+
+NETWORK = {"backbone": "test_efficientnet", "dimensions": 8}
+MEMBERS = [{"descriptor": NETWORK, "image_size": 32, "flips": True}, {"descriptor": {"kind": "gabor"}, "image_size": 48}]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        DescriptorSettings.model_validate(NETWORK | {"whiten": True}),
+        *(HandmadeSettings.model_validate({"kind": kind, "dimensions": 8}) for kind in ("gabor", "pixels", "colours")),
+        JoinedSettings.model_validate({"members": MEMBERS, "dimensions": 12}),
+    ],
+    ids=lambda settings: getattr(settings, "kind", type(settings).__name__),
+)
+def test_embedding_stays_on_its_gpu(settings: DescriptorSettings | HandmadeSettings | JoinedSettings) -> None:
+    descriptor = build_descriptor(settings).eval()
+    with FakeTensorMode():
+        move(descriptor)
+        pixels = torch.zeros(4, 3, 32, 32, dtype=torch.uint8)
+        images = dataset.normalize_pixels(pixels.to(GPU), descriptor.mean, descriptor.std)
+        vectors = embed_batch(descriptor, images, [32, 48], flip=True, precision="bf16")
+        assert vectors.device == GPU and vectors.shape == (4, descriptor.dimensions)
