@@ -72,7 +72,7 @@ class Connection:
         try:
             with _without_dashboard():
                 ray.init(**options, log_to_driver=False, configure_logging=False, logging_level=logging.ERROR)
-        except (ConnectionError, RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
+        except Exception as error:  # of every kind, where its processes do not start
             self._end_own_cluster()
             reason = str(error).strip().splitlines()[0]
             raise UserError(

@@ -1,5 +1,6 @@
 """What is said where no cluster can be reached, in seconds."""
 
+import os
 import socket
 import sys
 import threading
@@ -14,6 +15,7 @@ from data.errors import UserError
 from pipeline.cluster import connection
 from pipeline.cluster.connection import Connection, _require_cluster
 from pipeline.cluster.options import use_ray
+from pipeline.cluster.reaper import MARK
 
 
 @contextmanager
@@ -66,6 +68,18 @@ def test_an_address_that_nobody_answers_is_named(address: str, message: str) -> 
     pytest.importorskip("ray", reason="Ray is not installed: python -m pip install -r requirements-cluster.txt")
     with pytest.raises(UserError, match=f"--ray {address}: .*{message}"):
         Connection(address).connect()
+
+
+def test_a_cluster_that_does_not_start_ends_in_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = pytest.importorskip("ray", reason="Ray is not installed: python -m pip install -r requirements-cluster.txt")
+
+    def fail(**_: Any) -> None:
+        raise Exception("The current node timed out during startup.")  # as Ray does, of no kind of its own
+
+    monkeypatch.setattr(ray, "init", fail)
+    with pytest.raises(UserError, match=r"--ray local: the cluster cannot be used \(The current node timed out"):
+        Connection("local").connect()
+    assert MARK not in os.environ
 
 
 def test_without_ray_the_command_that_installs_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
