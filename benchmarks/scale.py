@@ -22,7 +22,7 @@ PAIR_BYTES, SCRATCH_COPIES = 24, 3  # of a pair in a file; how often grouping wr
 
 # per core-second
 SMALL_PICTURES = 718 / 2  # images: mobilenetv3_small_100 at 160 px, on two cores (benchmarks/full_size.py --parts embed)
-LARGE_PICTURES = 5.2  # images of 12 megapixels, the shipped descriptor, to groups (benchmarks/large_pictures.py)
+LARGE_PICTURES = 13.7  # images of 12 megapixels, the shipped descriptor, to groups (benchmarks/large_pictures.py)
 EXACT_PAIRS = 25_000 * 1e6 / (2 * 72)  # vectors compared: 25,000 × 1,000,000 in 72 s on two cores (benchmarks/full_size.py)
 # core-seconds
 ENCODE = 21.3 / 1e6  # per vector, training and merging included: 1,000,000 (benchmarks/ten_million.py)
@@ -54,7 +54,7 @@ class Step:
 
 STEPS = (
     Step("embedding, small pictures", lambda n: n / SMALL_PICTURES, 1e5),
-    Step("embedding, 12 megapixels", lambda n: n / LARGE_PICTURES, 300),
+    Step("embedding, 12 megapixels", lambda n: n / LARGE_PICTURES, 10_000),
     Step("all against all, exact", lambda n: n * n / EXACT_PAIRS, 25e9**0.5),
     Step("a million queries, exact", lambda n: 1e6 * n / EXACT_PAIRS, 1e6),
     Step("codes of the vectors", lambda n: n * ENCODE, 1e6),
