@@ -93,6 +93,7 @@ def group_shards(
         scratch: See there.
 
     Raises:
+        OSError: the disk of the folder is full.
         UserError: a file is damaged, or names contents that there are not.
     """
     count = sum(_open_pairs(path).size for path in paths)
@@ -120,6 +121,9 @@ def group_pairs(
         matching: Tells which other pairs match; None if only the listed ones do.
         least_of_hub: Contents that a hub matches at least.
         scratch: Folder for 48 bytes per pair while it works; None for the system's.
+
+    Raises:
+        OSError: the disk of the folder is full.
     """
     parts = max(1, -(-count // PAIRS_PER_PART))
     with tempfile.TemporaryDirectory(prefix="groups-", dir=scratch) as name:
@@ -129,7 +133,7 @@ def group_pairs(
         kept = [folder / f"kept-{part}" for part in range(parts)]
         for source, target in zip(met, kept, strict=True):
             pairs = _keep_once(np.fromfile(source, PAIR), mutual)
-            pairs.tofile(target)
+            _append_pairs(target, pairs)
             _join(parent, pairs["first"], pairs["second"])
             source.unlink()
         roots = _find_roots(parent, np.arange(contents))
@@ -252,9 +256,18 @@ def _distribute(
         order = np.argsort(part, kind="stable")
         bounds = np.searchsorted(part[order], np.arange(parts + 1))
         for number in np.flatnonzero(np.diff(bounds)).tolist():
-            with paths[number].open("ab") as file:
-                pairs[order[bounds[number] : bounds[number + 1]]].tofile(file)
+            _append_pairs(paths[number], pairs[order[bounds[number] : bounds[number + 1]]])
     return paths
+
+
+def _append_pairs(path: Path, pairs: Pairs) -> None:
+    """Append pairs to a file; `tofile` says nothing where the disk is full and the rest of its buffer is lost.
+
+    Raises:
+        OSError: the disk is full.
+    """
+    with path.open("ab") as file:
+        file.write(pairs.tobytes())
 
 
 def _order(pairs: Pairs) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

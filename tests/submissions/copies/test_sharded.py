@@ -1,5 +1,6 @@
 """Groups from pairs in many files: those of all pairs at once, whatever the number of files and parts."""
 
+import resource
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from submissions.copies import sharded
 from submissions.copies.grouped import group_files
 from submissions.copies.groups import Link, group_copies
 from submissions.copies.hubs import find_hubs
-from submissions.copies.sharded import group_shards, write_pairs_file
+from submissions.copies.sharded import group_pairs, group_shards, pack_pairs, write_pairs_file
 from submissions.index.matches import Match
 
 
@@ -135,3 +136,15 @@ def test_files_that_are_no_pairs_of_this_index_are_refused(tmp_path: Path, conte
         path.write_bytes(content)
     with pytest.raises(UserError, match=message):
         group_shards([path], 2)
+
+
+def test_a_full_temporary_folder_loses_no_pair_in_silence(tmp_path: Path) -> None:
+    pairs = pack_pairs(np.arange(0, 100, 2), np.arange(1, 101, 2), np.full(50, -1.0))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))  # bytes of a file, of 1,200
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            group_pairs([pairs], 50, 100, scratch=tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert len(group_pairs([pairs], 50, 100, scratch=tmp_path).weakest) == 50
