@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -81,10 +82,17 @@ def said(results: Path) -> list[tuple[bool, set[str]]]:
         return [(decision.copy, {name.name for name in decision.names}) for decision in read_decisions(store)]
 
 
-def press(page: "sync_api.Page", key: str, answered: str) -> None:
-    with page.expect_response(lambda response: answered in response.url):
-        page.keyboard.press(key)
+@contextmanager
+def answered(page: "sync_api.Page", part: str) -> Iterator[None]:
+    """Wait for the answer from an address with this part, and until the page has drawn it: only then may the next key come."""
+    with page.expect_response(lambda response: part in response.url):
+        yield
     page.wait_for_selector("body:not(.busy)")
+
+
+def press(page: "sync_api.Page", key: str, part: str) -> None:
+    with answered(page, part):
+        page.keyboard.press(key)
 
 
 def shown(page: "sync_api.Page") -> list[str]:
@@ -98,9 +106,9 @@ def test_pairs_are_decided_by_keys_and_buttons_and_undone(page: "sync_api.Page",
     press(page, "n", "/api/pairs/")
     assert said(results) == [(False, {"other.png", "small.png"})] and shown(page) == [HOSTILE, "small.png"]
     assert "not a copy. 3 pairs are undecided" in page.inner_text("#status")
-    with page.expect_response("**/api/decisions"):
+    with answered(page, "/api/pairs/"):
         page.click("#copy")
-    wait_until(page, lambda: page.inner_text("#place") == "3 of 4")
+    assert page.inner_text("#place") == "3 of 4"
     assert said(results)[1] == (True, {HOSTILE, "small.png"})
     press(page, "u", "/api/pairs/")
     assert said(results) == [(False, {"other.png", "small.png"})] and shown(page) == [HOSTILE, "small.png"]
@@ -133,9 +141,8 @@ def test_the_shared_part_is_framed_and_shown_alone(page: "sync_api.Page") -> Non
 
 
 def test_a_group_is_decided_and_another_file_kept(page: "sync_api.Page", results: Path) -> None:
-    with page.expect_response("**/api/groups/**"):
+    with answered(page, "/api/groups/"):
         page.click("#to-groups")
-    page.wait_for_selector("#group .file")
     assert page.locator("#group .file").count() == 3 and page.inner_text("#group .kept b") == "large.png"
     assert f"--output {results}" in page.inner_text("#plan code")
     page.keyboard.press("ArrowRight")
@@ -163,9 +170,9 @@ def test_decisions_are_listed_and_taken_back(page: "sync_api.Page", results: Pat
     press(page, "3", "/api/decisions")
     page.wait_for_selector("#decided li")
     assert "a copy" in page.inner_text("#decided li") and "other.png" in page.inner_text("#decided li")
-    with page.expect_response("**/api/decisions/forget"):
+    with answered(page, "/api/decisions/forget"):
         page.click("#decided button")
-    page.wait_for_selector("#no-decision:not([hidden])")
+    assert page.is_visible("#no-decision")
     assert said(results) == []
 
 

@@ -3,7 +3,7 @@
 const at = (id) => document.getElementById(id);
 const VIEWS = ["pairs", "groups", "decisions"];
 const SAID = { copy: "a copy", "not-a-copy": "not a copy", undecided: "undecided" };
-const state = { all: null, view: "pairs", list: [], place: 0, pair: null, group: 0, members: null, done: [], closer: false, asked: 0 };
+const state = { all: null, view: "pairs", list: [], place: 0, pair: null, group: 0, members: null, done: [], closer: false, asked: 0, working: 0 };
 
 function element(tag, properties = {}, ...children) {
   const made = Object.assign(document.createElement(tag), properties);
@@ -33,13 +33,15 @@ const say = (text) => (at("status").textContent = text);
 
 async function attempt(work) {
   tell();
+  state.working += 1; // keys may be pressed while an answer is on its way
   document.body.classList.add("busy");
   try {
     await work();
   } catch (error) {
     tell(error.message);
   }
-  document.body.classList.remove("busy");
+  state.working -= 1;
+  document.body.classList.toggle("busy", state.working > 0);
 }
 
 const number = (value, digits = 3) => value.toFixed(digits).replace(/^-(0\.0*)$/, "$1").replace("-", "−");
