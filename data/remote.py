@@ -8,31 +8,28 @@ Credentials and addresses are those of the store's own tools: for S3 the variabl
 AWS_ENDPOINT_URL and so on, ~/.aws, or what the machine has been given.
 """
 
-import errno
 import io
 import os
 import re
 import shutil
 import stat
 import tempfile
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
-from functools import cache
 from pathlib import Path, PosixPath
 from typing import IO, Any, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from data.errors import StorageError
+from data.stores import explain_failures, known_schemes, missing_error, open_store_of
 
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(/.*|[^/].*)", re.DOTALL)  # pathlib leaves one of two slashes
 LOCAL_SCHEMES = ("file", "local")
 READERS = 16  # files that are read at once: a store answers after tens of milliseconds, however many ask
 BLOCK_BYTES, MAX_BLOCKS = 4 * 2**20, 32  # what an opened file reads at once, and how much of it is kept in memory
-INSTALL = "python -m pip install -r requirements-cluster.txt"
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -62,7 +59,7 @@ def as_path(place: str | os.PathLike[str]) -> Path:
         return place
     text = os.fspath(place)
     match = URL.fullmatch(text)
-    if match is None or (match[2][0] != "/" and not isinstance(place, Path)) or match[1] not in _known_schemes():
+    if match is None or (match[2][0] != "/" and not isinstance(place, Path)) or match[1] not in known_schemes():
         return Path(place)
     if match[1] in LOCAL_SCHEMES:
         return Path(unquote(urlsplit(text).path)) if isinstance(place, str) else Path(f"/{match[2].lstrip('/')}")
@@ -140,7 +137,7 @@ class RemotePath(PosixPath):
         if known is not None:
             return _make_stat(stat.S_IFREG, known)
         files, name = open_store_of(self)
-        with _explain_failures(self):
+        with explain_failures(self):
             info = files.info(name)
         return _make_stat(stat.S_IFDIR if info["type"] == "directory" else stat.S_IFREG, _read_facts(info))
 
@@ -175,7 +172,7 @@ class RemotePath(PosixPath):
         if mode != "rb":
             raise ValueError(f"{self} is written whole, by data.files.whole_file")
         files, name = open_store_of(self)
-        with _explain_failures(self):
+        with explain_failures(self):
             blocks = {"block_size": BLOCK_BYTES, "cache_type": "blockcache", "cache_options": {"maxblocks": MAX_BLOCKS}}
             return io.BufferedReader(_Explained(files.open(name, "rb", **blocks), self))
 
@@ -191,7 +188,7 @@ class RemotePath(PosixPath):
         """
         files, name = open_store_of(self)
         size = None if limit is None else self.stat().st_size  # an empty file has no part that could be asked for
-        with _explain_failures(self):
+        with explain_failures(self):
             whole = size is None or limit is None or size <= limit
             once = {"max_concurrency": 1} if "s3" in files.protocol else {}  # s3fs else asks for the size first
             content: bytes = files.cat_file(name, **once) if whole else files.cat_file(name, start=0, end=limit)
@@ -210,7 +207,7 @@ class RemotePath(PosixPath):
         """
         files, name = open_store_of(self)
         try:
-            with _explain_failures(self):
+            with explain_failures(self):
                 files.rm_file(name)
         except FileNotFoundError:
             if not missing_ok:
@@ -236,10 +233,10 @@ class RemotePath(PosixPath):
         """
         files, name = open_store_of(self)
         try:
-            with _explain_failures(self):
+            with explain_failures(self):
                 found = files.find(name, detail=True)
         except FileNotFoundError as error:
-            raise _missing_error(self) from error
+            raise missing_error(self) from error
         below = {key[len(name.rstrip("/")) :].lstrip("/"): info for key, info in found.items()}
         odd = [key for key in below if key and Path(key).as_posix() != key and not key.endswith("/")]
         if odd:
@@ -257,11 +254,11 @@ class RemotePath(PosixPath):
             StorageError: the store cannot be written to.
         """
         files, name = open_store_of(self)
-        with _explain_failures(self, "written to"):
+        with explain_failures(self, "written to"):
             try:
                 files.put_file(str(source), name)
             except FileNotFoundError as error:
-                raise _missing_error(self) from error
+                raise missing_error(self) from error
 
     def create(self, content: bytes) -> bool:
         """Write a file unless there is one, and return whether it was written.
@@ -273,13 +270,13 @@ class RemotePath(PosixPath):
             StorageError: the store cannot be written to.
         """
         files, name = open_store_of(self)
-        with _explain_failures(self, "written to"):
+        with explain_failures(self, "written to"):
             try:
                 files.pipe_file(name, content, mode="create")
             except FileExistsError:
                 return False
             except FileNotFoundError as error:
-                raise _missing_error(self) from error
+                raise missing_error(self) from error
         return True
 
     def download(self, target: Path) -> None:
@@ -290,7 +287,7 @@ class RemotePath(PosixPath):
             StorageError: the store cannot be asked.
         """
         files, name = open_store_of(self)
-        with _explain_failures(self):
+        with explain_failures(self):
             files.get_file(name, str(target))
 
 
@@ -313,7 +310,7 @@ class _Explained(io.RawIOBase):
         return int(self._file.tell())
 
     def readinto(self, buffer: Any) -> int:
-        with _explain_failures(self._place):
+        with explain_failures(self._place):
             content = self._file.read(len(buffer))
         buffer[: len(content)] = content
         return len(content)
@@ -335,7 +332,7 @@ def remove_folder(folder: Path) -> None:
             shutil.rmtree(folder)
         return
     files, name = open_store_of(folder)
-    with _explain_failures(folder, "written to"):
+    with explain_failures(folder, "written to"):
         if files.exists(name):
             files.rm(name, recursive=True)
 
@@ -408,86 +405,6 @@ def local_file(path: Path) -> Iterator[Path]:
         copied = Path(folder) / path.name
         path.download(copied)
         yield copied
-
-
-def open_store_of(place: RemotePath) -> tuple[Any, str]:
-    """Return the file system of a place, as fsspec's, and the place's name in it.
-
-    Raises:
-        StorageError: no package is installed that knows the store.
-    """
-    scheme = place.parts[0].rstrip(":")
-    files = _open_file_system(scheme, os.getpid())
-    return files, str(files._strip_protocol(str(place)))
-
-
-_opening = threading.Lock()
-
-
-@cache
-def _open_file_system(scheme: str, process: int) -> Any:
-    """Return fsspec's file system, one per process: connections do not survive a fork."""
-    try:
-        import fsspec  # here: only places on stores need it
-
-        with _opening:
-            return fsspec.filesystem(scheme, use_listings_cache=False)
-    except (ImportError, ValueError) as error:
-        raise StorageError(f"{scheme}:// needs a package that is not installed ({error}). Install it: {INSTALL}") from error
-
-
-@cache
-def _known_schemes() -> frozenset[str]:
-    try:
-        import fsspec
-    except ImportError:
-        return frozenset({"s3", "gs", "file", "memory"})
-    return frozenset(fsspec.available_protocols())
-
-
-@contextmanager
-def _explain_failures(place: RemotePath, attempt: str = "read") -> Iterator[None]:
-    """Turn what a store's library raises into a `StorageError`; of what is not there, into a FileNotFoundError.
-
-    Raises:
-        FileNotFoundError: there is nothing there.
-        StorageError: in all other cases.
-    """
-    try:
-        yield
-    except StorageError:
-        raise
-    except FileNotFoundError as error:
-        if "bucket does not exist" in str(error).lower():
-            raise _missing_error(place) from error
-        raise FileNotFoundError(errno.ENOENT, "no such file", str(place)) from error
-    except Exception as error:  # each store's library has its own
-        raise StorageError(_describe_failure(place, error, attempt)) from error
-
-
-def _describe_failure(place: RemotePath, error: BaseException, attempt: str) -> str:
-    causes: list[BaseException] = []
-    cause: BaseException | None = error
-    while cause is not None and cause not in causes:
-        causes.append(cause)
-        cause = cause.__cause__ or cause.__context__
-    kinds = " ".join(type(one).__name__ for one in causes)
-    said = f"{type(error).__name__}: {error}".strip(": ")
-    credentials = (
-        "Give those of an account that may use it, as the store's own tools take them (for S3: AWS_ACCESS_KEY_ID and "
-        "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE)."
-    )
-    again = "What is finished is kept: the same command continues from there."
-    if "Credential" in kinds or "TokenRetrieval" in kinds:
-        return f"{place} cannot be {attempt}: there are no credentials ({said}). {credentials} {again}"
-    if isinstance(error, PermissionError):
-        return f"{place} cannot be {attempt}: the store refuses it ({said}). {credentials} {again}"
-    return f"{place} cannot be {attempt}: the store cannot be reached or fails ({said}). {again}"
-
-
-def _missing_error(place: RemotePath) -> StorageError:
-    bucket = "/".join(str(place).split("/")[:3])
-    return StorageError(f"{place}: there is no such bucket or folder. Check the name; {bucket} must exist and be readable.")
 
 
 def _read_facts(info: dict[str, Any]) -> Facts:

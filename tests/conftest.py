@@ -106,10 +106,10 @@ def forget_connections(object_store: "ObjectStore") -> Iterator[Callable[[], Non
 def _forget_connections() -> None:
     import s3fs
 
-    from data import remote
+    from data import stores
 
     s3fs.S3FileSystem.clear_instance_cache()
-    remote._open_file_system.cache_clear()
+    stores.open_file_system.cache_clear()
 
 
 class ObjectStore:
