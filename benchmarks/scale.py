@@ -28,7 +28,7 @@ EXACT_PAIRS = 25_000 * 1e6 / (2 * 72)  # vectors compared: 25,000 × 1,000,000 i
 ENCODE = 430 / 1e7  # per vector, training and merging included: 10,000,000 (benchmarks/ten_million.py)
 SECOND_LOOK = 1.8e-3  # per query, for its 500 candidates (the same, 20,000 vectors)
 LOOK = (112.4 / 1000 - SECOND_LOOK) / 1e7  # per query and vector, 35 % of the lists: 1,000 queries of 10,000,000 (the same)
-GROUP = 45 / 1e7  # per pair of 10,000,000 (benchmarks/groups_of_shards.py)
+GROUP = 45 / 1e7  # per pair of 10,000,000 (benchmarks/groups_of_pairs.py)
 
 
 @dataclass(frozen=True)

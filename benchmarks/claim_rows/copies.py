@@ -44,6 +44,84 @@ Sets = dict[str, NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
+class Row:
+    """What a row compares; the fields of `Comparison` that differ between the rows.
+
+    Attributes:
+        number: Number of the claim.
+        claim: What the paper claims.
+        paper: The paper's figures, and where they stand.
+        note: Added to how it ran.
+        better: Figure that is to be higher, of those that `_measure` returns.
+        worse: Figure that it is compared with.
+        cause: What may be the cause where the row does not hold.
+        beside: Figures of the ensemble's members.
+    """
+
+    number: str
+    claim: str
+    paper: str
+    note: str
+    better: str
+    worse: str
+    cause: str
+    beside: tuple[str, ...] = ()
+
+
+BEST_MEMBER = "best member .664 (ISC2021 paper, table 1) → .6857 (the authors' repository)"
+FEW = "few training images near the queries"
+ROWS = (
+    Row(
+        "10",
+        "drip training beats all classes at once, at equal steps",
+        "ISC2021 paper, section 2.5.1: no figure",
+        "",
+        "drip",
+        "direct",
+        f"{CLASSES} classes are few enough to start with; see benchmarks/drip.py for more",
+    ),
+    Row(
+        "11",
+        "the ensemble beats its best member",
+        BEST_MEMBER,
+        "; efficientnet and nfnet, PCA to 256",
+        "none",
+        "best_member",
+        "one member is far weaker",
+        ("drip", "nfnet"),
+    ),
+    Row(
+        "11, cause",
+        "an ensemble of members of equal strength beats its best member",
+        BEST_MEMBER,
+        "; efficientnet twice, from other weights with other edits, PCA to 256",
+        "twins",
+        "best_twin",
+        "members of one architecture make the same mistakes",
+        ("drip", "twin"),
+    ),
+    Row(
+        "12a",
+        "method 1 beats none under many distractors",
+        "ISC2021 paper, section 2.7.1: no figure",
+        f"; β {BETA:g}",
+        "method1",
+        "none",
+        FEW,
+    ),
+    Row(
+        "12b",
+        "method 2 beats method 1 under many distractors",
+        "none .6857 → method 2 .7267 (the authors' repository); phase 2: .53 → .59 (ISC2021 paper, section 2.7.2)",
+        f"; β {BETA:g}, {NEIGHBOURS} neighbours",
+        "method2",
+        "method1",
+        FEW,
+    ),
+)
+
+
+@dataclass(frozen=True)
 class CopyBench:
     """What the trainings of these claims share.
 
@@ -67,9 +145,34 @@ class CopyBench:
 
 def list_claims(bench: CopyBench) -> list[Claim]:
     """Both members, the direct training, the ensembles and the normalisations of each seed."""
-    data = bench.data
+    arm = _make_arm(bench)
+    ran = (
+        f"{bench.data.root.name}: {IMAGE_SIDE} px, {CLASSES} classes, {bench.steps} steps of {BATCH_SIZE} for each network, "
+        f"{bench.seeds} seeds; µAP of {QUERIES} queries, {COPIES} of them copies"
+    )
+    skill = tuple(Side(figure, arm, figure) for figure in ("drip", "none"))
+    return [
+        Comparison(
+            row.number,
+            row.claim,
+            row.paper,
+            ran + row.note,
+            Side(LABELS.get(row.better, row.better), arm, row.better),
+            Side(LABELS.get(row.worse, row.worse), arm, row.worse),
+            SMALLEST,
+            (CHANCE, "best µAP"),
+            skill,
+            tuple(Side(MEMBERS[figure], arm, figure) for figure in row.beside),
+            cause=row.cause,
+        ).as_claim()
+        for row in ROWS
+    ]
+
+
+def _make_arm(bench: CopyBench) -> Arm:
+    """Return the one arm: a seed's trainings give the figures of every row."""
     about = {
-        "data": [data.root.name, len(data.training.ids)],
+        "data": [bench.data.root.name, len(bench.data.training.ids)],
         "steps": bench.steps,
         "batch": BATCH_SIZE,
         "classes": CLASSES,
@@ -79,82 +182,7 @@ def list_claims(bench: CopyBench) -> list[Claim]:
     }
     rebuilt = sum(CENTROID_IMAGES * CLASSES * share for share, _ in (*DRIP_STAGES * 3, (1.0, 1.0))) / 3  # without a way back
     images = round((len(BACKBONES) + NFNET_COST - 1) * bench.steps * BATCH_SIZE + rebuilt)
-    arm = Arm("copies", about, lambda seed: _measure(bench, seed), images, ("test_efficientnet", IMAGE_SIDE))
-    ran = (
-        f"{data.root.name}: {IMAGE_SIDE} px, {CLASSES} classes, {bench.steps} steps of {BATCH_SIZE} for each network, "
-        f"{bench.seeds} seeds; µAP of {QUERIES} queries, {COPIES} of them copies"
-    )
-    few = "few training images near the queries"
-
-    def compare(
-        number: str, claim: str, paper: str, note: str, better: str, worse: str, cause: str, beside: tuple[str, ...] = ()
-    ) -> Claim:
-        named = {figure: Side(LABELS.get(figure, figure), arm, figure) for figure in (better, worse)}
-        members = tuple(Side(MEMBERS[figure], arm, figure) for figure in beside)
-        skill = tuple(Side(figure, arm, figure) for figure in ("drip", "none"))
-        return Comparison(
-            number,
-            claim,
-            paper,
-            ran + note,
-            named[better],
-            named[worse],
-            SMALLEST,
-            (CHANCE, "best µAP"),
-            skill,
-            members,
-            cause=cause,
-        ).as_claim()
-
-    return [
-        compare(
-            "10",
-            "drip training beats all classes at once, at equal steps",
-            "ISC2021 paper, section 2.5.1: no figure",
-            "",
-            "drip",
-            "direct",
-            f"{CLASSES} classes are few enough to start with; see benchmarks/drip.py for more",
-        ),
-        compare(
-            "11",
-            "the ensemble beats its best member",
-            "best member .664 (ISC2021 paper, table 1) → .6857 (the authors' repository)",
-            "; efficientnet and nfnet, PCA to 256",
-            "none",
-            "best_member",
-            "one member is far weaker",
-            ("drip", "nfnet"),
-        ),
-        compare(
-            "11, cause",
-            "an ensemble of members of equal strength beats its best member",
-            "best member .664 (ISC2021 paper, table 1) → .6857 (the authors' repository)",
-            "; efficientnet twice, from other weights with other edits, PCA to 256",
-            "twins",
-            "best_twin",
-            "members of one architecture make the same mistakes",
-            ("drip", "twin"),
-        ),
-        compare(
-            "12a",
-            "method 1 beats none under many distractors",
-            "ISC2021 paper, section 2.7.1: no figure",
-            f"; β {BETA:g}",
-            "method1",
-            "none",
-            few,
-        ),
-        compare(
-            "12b",
-            "method 2 beats method 1 under many distractors",
-            "none .6857 → method 2 .7267 (the authors' repository); phase 2: .53 → .59 (ISC2021 paper, section 2.7.2)",
-            f"; β {BETA:g}, {NEIGHBOURS} neighbours",
-            "method2",
-            "method1",
-            few,
-        ),
-    ]
+    return Arm("copies", about, lambda seed: _measure(bench, seed), images, ("test_efficientnet", IMAGE_SIDE))
 
 
 def _measure(bench: CopyBench, seed: int) -> Figures:

@@ -11,13 +11,13 @@ from data.names import text_of
 from pipeline.tools.match_output import Output
 from pipeline.tools.match_results import CUTS, GROUPS, HUBS, PLAN
 from pipeline.tools.match_search import Exclusions, Found, PairScores
+from submissions.copies.components import MAX_COMPONENT_PAIRS
 from submissions.copies.facts import Facts, picture_facts
 from submissions.copies.grouped import FileGroups, group_files, write_cuts_csv, write_groups_csv, write_hubs_csv
 from submissions.copies.groups import MAX_GROUP_SIZE
 from submissions.copies.hubs import MIN_HUB_MATCHES
 from submissions.copies.keeping import KeepRule
 from submissions.copies.plan import PlanRow, plan_group, write_plan
-from submissions.copies.sharded import MAX_COMPONENT_PAIRS
 from submissions.index.matches import Match
 
 READER_THREADS = 2

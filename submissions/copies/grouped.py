@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.files import whole_file
+from submissions.copies.components import group_pairs, pack_pairs
 from submissions.copies.facts import Facts
 from submissions.copies.groups import Cut, Link
 from submissions.copies.hubs import MIN_HUB_MATCHES
 from submissions.copies.plan import PlanRow
-from submissions.copies.sharded import group_pairs, pack_pairs
 from submissions.index.matches import Match
 
 PairScorer = Callable[[Sequence[tuple[bytes, bytes]]], NDArray[np.float64]]
@@ -94,7 +94,7 @@ class FileGroups:
         cuts: The links that merged nothing.
         flat: Pictures without content: a single colour or a plain gradient.
         hubs: Pictures that match many others which do not match each other.
-        dropped: Number of pairs that were not considered, because too many are connected with each other (`sharded.py`).
+        dropped: Number of pairs that were not considered, because too many are connected with each other (`components.py`).
     """
 
     groups: list[FileGroup]

@@ -1,4 +1,4 @@
-"""Groups of copies from pairs in any number of files or in memory, on one machine and in bounded memory.
+"""Groups of copies from any number of pairs, which come in blocks, on one machine and in bounded memory.
 
 The rule is that of `groups.py`. It never looks beyond the contents that pairs connect, directly or through others: it can be
 applied to one connected component after the other. A union-find over all pairs takes 16 bytes for each content, and only a part
@@ -13,15 +13,13 @@ match.py groups what it found in this way (`grouped.py`).
 """
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from data.errors import UserError
-from data.files import whole_file
 from submissions.copies.groups import MAX_GROUP_SIZE, Cut, Link, Matching, group_copies
 from submissions.copies.hubs import MIN_HUB_MATCHES, Hub, find_hubs
 
@@ -32,7 +30,7 @@ Pairs = NDArray[np.void]  # of type PAIR
 
 
 @dataclass(frozen=True)
-class ShardedGrouping:
+class ComponentGrouping:
     """The result of grouping.
 
     Attributes:
@@ -62,44 +60,6 @@ def pack_pairs(first: NDArray[np.int64], second: NDArray[np.int64], score: NDArr
     return pairs
 
 
-def write_pairs_file(path: Path, first: NDArray[np.int64], second: NDArray[np.int64], score: NDArray[np.floating]) -> None:
-    """Write the pairs that a shard's search found: two contents' numbers [n] and scores −‖q − r‖² [n].
-
-    Raises:
-        UserError: the disk is full.
-    """
-    with whole_file(path) as temporary, temporary.open("wb") as file:
-        np.save(file, pack_pairs(first, second, score))
-
-
-def group_shards(
-    paths: Sequence[Path],
-    contents: int,
-    mutual: bool = False,
-    bound: int = MAX_GROUP_SIZE,
-    matching: Matching | None = None,
-    least_of_hub: int = MIN_HUB_MATCHES,
-    scratch: Path | None = None,
-) -> ShardedGrouping:
-    """Group the contents that the pairs of many files connect; see `group_pairs`.
-
-    Args:
-        paths: Files that `write_pairs_file` wrote.
-        contents: As the further arguments, as in `group_pairs`.
-        mutual: See there.
-        bound: See there.
-        matching: See there.
-        least_of_hub: See there.
-        scratch: See there.
-
-    Raises:
-        OSError: the disk of the folder is full.
-        UserError: a file is damaged, or names contents that there are not.
-    """
-    count = sum(_open_pairs(path).size for path in paths)
-    return group_pairs(_read_files(paths, contents), count, contents, mutual, bound, matching, least_of_hub, scratch)
-
-
 def group_pairs(
     blocks: Iterable[Pairs],
     count: int,
@@ -109,7 +69,7 @@ def group_pairs(
     matching: Matching | None = None,
     least_of_hub: int = MIN_HUB_MATCHES,
     scratch: Path | None = None,
-) -> ShardedGrouping:
+) -> ComponentGrouping:
     """Group the contents that pairs connect, as `group_copies` does with all of them at once.
 
     Args:
@@ -198,7 +158,7 @@ class _Groups:
         self._sizes.append(sizes)
         self._weakest.append(weakest)
 
-    def collect(self) -> ShardedGrouping:
+    def collect(self) -> ComponentGrouping:
         """Return all groups, by their first member."""
         members = np.concatenate([np.zeros(0, np.int64), *self._members])
         sizes = np.concatenate([np.zeros(0, np.int64), *self._sizes])
@@ -207,7 +167,7 @@ class _Groups:
         begins = (np.cumsum(sizes) - sizes)[order]
         firsts = np.concatenate([[0], np.cumsum(sizes[order])])
         within = np.arange(len(members)) - np.repeat(firsts[:-1], sizes[order])
-        return ShardedGrouping(
+        return ComponentGrouping(
             members[np.repeat(begins, sizes[order]) + within],
             firsts,
             weakest[order],
@@ -216,32 +176,6 @@ class _Groups:
             self._pairs,
             self._dropped,
         )
-
-
-def _open_pairs(path: Path) -> Pairs:
-    try:
-        pairs: Pairs = np.load(path, mmap_mode="r")
-    except (OSError, ValueError, EOFError) as error:
-        raise UserError(f"{path} is not a file of pairs ({error}). Repeat the search that wrote it.") from error
-    if pairs.dtype != PAIR or pairs.ndim != 1:
-        raise UserError(f"{path} is not a file of pairs but {pairs.dtype} {list(pairs.shape)}. Repeat the search that wrote it.")
-    return pairs
-
-
-def _read_files(paths: Sequence[Path], contents: int) -> Iterator[Pairs]:
-    for path in paths:
-        pairs = _open_pairs(path)
-        for start in range(0, len(pairs), PAIRS_PER_PART):
-            part = np.array(pairs[start : start + PAIRS_PER_PART])
-            if (
-                len(part)
-                and not 0
-                <= min(part["first"].min(), part["second"].min())
-                <= max(part["first"].max(), part["second"].max())
-                < contents
-            ):
-                raise UserError(f"{path} names contents outside of 0 … {contents - 1}. It belongs to another index.")
-            yield part[part["first"] != part["second"]]
 
 
 def _distribute(

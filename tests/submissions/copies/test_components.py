@@ -1,4 +1,4 @@
-"""Groups from pairs in many files: those of all pairs at once, whatever the number of files and parts."""
+"""Groups from pairs in many blocks: those of all pairs at once, whatever the number of blocks and parts."""
 
 import resource
 from collections.abc import Sequence
@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from data.errors import UserError
-from submissions.copies import sharded
+from submissions.copies import components
+from submissions.copies.components import Pairs, group_pairs, pack_pairs
 from submissions.copies.grouped import group_files
 from submissions.copies.groups import Link, group_copies
 from submissions.copies.hubs import find_hubs
-from submissions.copies.sharded import group_pairs, group_shards, pack_pairs, write_pairs_file
 from submissions.index.matches import Match
 
 
@@ -28,14 +27,9 @@ def draw_pairs(
     return first[apart], second[apart], -rng.random(int(apart.sum())).astype(np.float32)
 
 
-def write_shards(
-    folder: Path, pairs: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]], shards: int
-) -> list[Path]:
-    paths = [folder / f"{shards}-{number}.npy" for number in range(shards)]
-    first, second, score = pairs
-    for number, path in enumerate(paths):
-        write_pairs_file(path, first[number::shards], second[number::shards], score[number::shards])
-    return paths
+def cut_blocks(pairs: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]], blocks: int) -> list[Pairs]:
+    packed = pack_pairs(*pairs)
+    return [packed[number::blocks] for number in range(blocks)]
 
 
 def as_lists(members: NDArray[np.int64], firsts: NDArray[np.int64]) -> list[list[int]]:
@@ -43,9 +37,9 @@ def as_lists(members: NDArray[np.int64], firsts: NDArray[np.int64]) -> list[list
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize(("shards", "part"), [(1, 2**20), (7, 50)])
+@pytest.mark.parametrize(("blocks", "part"), [(1, 2**20), (7, 50)])
 def test_groups_are_those_of_all_pairs_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, shards: int, part: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, blocks: int, part: int
 ) -> None:
     pairs = draw_pairs(seed)
     best: dict[tuple[int, int], float] = {}
@@ -55,8 +49,8 @@ def test_groups_are_those_of_all_pairs_at_once(
     links = [Link(*key, score) for key, score in best.items()]
     hubs = {hub.content for hub in find_hubs(links, lambda asked: [False] * len(asked), 8)}
     wanted = group_copies([link for link in links if not {link.first, link.second} & hubs], lambda asked: [False] * len(asked), 3)
-    monkeypatch.setattr(sharded, "PAIRS_PER_PART", part)
-    found = group_shards(write_shards(tmp_path, pairs, shards), 300, bound=3, least_of_hub=8, scratch=tmp_path)
+    monkeypatch.setattr(components, "PAIRS_PER_PART", part)
+    found = group_pairs(cut_blocks(pairs, blocks), len(pairs[0]), 300, bound=3, least_of_hub=8, scratch=tmp_path)
     assert as_lists(found.members, found.firsts) == sorted(group.members for group in wanted.groups)
     assert {tuple(pair) for pair in found.weakest.tolist()} == {
         (group.weakest.first, group.weakest.second, group.weakest.score) for group in wanted.groups if group.weakest
@@ -64,31 +58,30 @@ def test_groups_are_those_of_all_pairs_at_once(
     assert found.cuts == wanted.cuts
     assert (found.pairs, found.dropped, {hub.content for hub in found.hubs}) == (len(best), 0, hubs)
     assert max(np.diff(found.firsts)) <= 3
-    assert len(list(tmp_path.iterdir())) == shards, "nothing is left behind"
+    assert list(tmp_path.iterdir()) == [], "nothing is left behind"
 
 
-def test_a_pair_found_from_one_side_only_is_no_mutual_one(tmp_path: Path) -> None:
+def test_a_pair_found_from_one_side_only_is_no_mutual_one() -> None:
     first, second = np.array([0, 1, 2, 4, 4]), np.array([1, 0, 3, 5, 5])
-    write_pairs_file(tmp_path / "a.npy", first[:2], second[:2], np.array([-0.2, -0.1], np.float32))
-    write_pairs_file(tmp_path / "b.npy", first[2:], second[2:], np.array([-0.1, -0.1, -0.2], np.float32))
-    paths = [tmp_path / "a.npy", tmp_path / "b.npy"]
-    assert as_lists(*(lambda found: (found.members, found.firsts))(group_shards(paths, 6))) == [[0, 1], [2, 3], [4, 5]]
-    mutual = group_shards(paths, 6, mutual=True)
+    pairs = pack_pairs(first, second, np.array([-0.2, -0.1, -0.1, -0.1, -0.2]))
+    every = group_pairs([pairs[:2], pairs[2:]], 5, 6)
+    assert as_lists(every.members, every.firsts) == [[0, 1], [2, 3], [4, 5]]
+    mutual = group_pairs([pairs[:2], pairs[2:]], 5, 6, mutual=True)
     assert as_lists(mutual.members, mutual.firsts) == [[0, 1]]
-    assert mutual.weakest["score"].tolist() == pytest.approx([-0.1])
+    assert mutual.weakest["score"].tolist() == [-0.1]
 
 
-def test_of_a_component_with_too_many_pairs_the_best_are_considered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharded, "MAX_COMPONENT_PAIRS", 2)
-    write_pairs_file(tmp_path / "a.npy", np.array([0, 1, 2]), np.array([1, 2, 3]), np.array([-0.1, -0.9, -0.2], np.float32))
-    found = group_shards([tmp_path / "a.npy"], 4)
+def test_of_a_component_with_too_many_pairs_the_best_are_considered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(components, "MAX_COMPONENT_PAIRS", 2)
+    pairs = pack_pairs(np.array([0, 1, 2]), np.array([1, 2, 3]), np.array([-0.1, -0.9, -0.2]))
+    found = group_pairs([pairs], 3, 4)
     assert as_lists(found.members, found.firsts) == [[0, 1], [2, 3]]
     assert found.dropped == 1
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_files_are_grouped_as_all_their_pairs_at_once(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharded, "PAIRS_PER_PART", 60)
+    monkeypatch.setattr(components, "PAIRS_PER_PART", 60)
     drawn = list(zip(*(column.tolist() for column in draw_pairs(seed)), strict=True))
     numbered = {Path(f"/{number:03d}.jpg"): b"%03d" % number for number in range(300)}
     matches = [Match(Path(f"/{one:03d}.jpg"), Path(f"/{other:03d}.jpg"), score, None) for one, other, score in drawn]
@@ -116,26 +109,10 @@ def test_files_are_grouped_as_all_their_pairs_at_once(seed: int, monkeypatch: py
     assert len(wanted.groups) > 20 and len(wanted.cuts) > 20
 
 
-def test_no_pairs_make_no_groups(tmp_path: Path) -> None:
-    nothing = np.zeros(0, np.int64)
-    write_pairs_file(tmp_path / "a.npy", nothing, nothing, np.zeros(0, np.float32))
-    found = group_shards([tmp_path / "a.npy"], 5)
+def test_no_pairs_make_no_groups() -> None:
+    found = group_pairs([], 0, 5)
     assert found.firsts.tolist() == [0]
     assert not len(found.members)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [(b"no pairs", "is not a file of pairs"), (None, "names contents outside of 0 … 1")],
-)
-def test_files_that_are_no_pairs_of_this_index_are_refused(tmp_path: Path, content: bytes | None, message: str) -> None:
-    path = tmp_path / "a.npy"
-    if content is None:
-        write_pairs_file(path, np.array([0]), np.array([2]), np.array([-0.1], np.float32))
-    else:
-        path.write_bytes(content)
-    with pytest.raises(UserError, match=message):
-        group_shards([path], 2)
 
 
 def test_a_full_temporary_folder_loses_no_pair_in_silence(tmp_path: Path) -> None:
