@@ -161,7 +161,7 @@ def _open_archive(path: Path) -> _Archive:
 
 def _open_zip(path: Path) -> _Archive:
     archive = zipfile.ZipFile(path.open("rb") if isinstance(path, RemotePath) else path)
-    found = {info.filename: info for info in archive.infolist() if not info.is_dir()}
+    found = {info.filename: info for info in archive.infolist() if not info.filename.endswith("/")}
     listing = _list_members(found, lambda name: "encrypted" if found[name].flag_bits & 1 else None)
 
     def read(name: str, limit: int) -> bytes:

@@ -103,6 +103,11 @@ def is_file(path: Path) -> bool:
     return path.is_file() if isinstance(path, RemotePath) else os.path.isfile(path)  # noqa: PTH113
 
 
+def is_folder(path: Path) -> bool:
+    """Whether a path leads to a folder; False also where one may not look, or where no file can have this name."""
+    return path.is_dir() if isinstance(path, RemotePath) else os.path.isdir(path)  # noqa: PTH112
+
+
 def is_link(path: Path) -> bool:
     """Whether a path is a symbolic link; False also where one may not look."""
     return os.path.islink(path)  # noqa: PTH114

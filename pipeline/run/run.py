@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from data.errors import UserError
-from data.files import read_json, write_text
+from data.files import is_folder, read_json, write_text
 from data.images import ImageSet, find_images
 from data.layout import TRAINING
 from data.locks import hold_folder
@@ -90,7 +90,7 @@ def open_run(folder: Path | None = None, recipe: Path | None = None, data: Path 
     if data is None and "data" not in known:
         raise UserError(f"{folder} is not a run yet: add --data DIR (in the ISC2021 layout), or start with: bash run_all.sh")
     given, data = data, as_path(known["data"]) if data is None else data.resolve()
-    if not data.is_dir():
+    if not is_folder(data):
         remedy = (
             "Give the folder of a data set" if given else f"{folder} was made from it; if it has been moved, name its new place"
         )

@@ -1,6 +1,7 @@
 """The user's decisions about pairs of pictures, stored by the hashes of their contents, so that files may be renamed."""
 
 import os
+import sqlite3
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -52,14 +53,20 @@ def decide(store: Store, pictures: tuple[Path, Path], digests: tuple[bytes, byte
 
 
 def read_decisions(store: Store) -> list[Decision]:
-    """Return all decisions, oldest first."""
+    """Return all decisions, oldest first.
+
+    Raises:
+        sqlite3.DatabaseError: A decision is damaged; `open_store` turns it into a message.
+    """
     rows = store.database.execute(
         "SELECT first, second, copy, decided, first_name, second_name FROM decisions ORDER BY decided, rowid"
     )
-    return [
-        Decision(first, second, bool(copy), decided, (as_path(os.fsdecode(one)), as_path(os.fsdecode(other))))
-        for first, second, copy, decided, one, other in rows
-    ]
+    decisions = []
+    for first, second, copy, decided, one, other in rows:
+        if not all(isinstance(value, bytes) for value in (first, second, one, other)) or not isinstance(decided, str):
+            raise sqlite3.DatabaseError("one of its decisions lacks a name, a digest or its time")
+        decisions.append(Decision(first, second, bool(copy), decided, (as_path(os.fsdecode(one)), as_path(os.fsdecode(other)))))
+    return decisions
 
 
 def take_back(store: Store, digests: tuple[bytes, bytes]) -> bool:

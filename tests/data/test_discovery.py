@@ -184,6 +184,20 @@ def test_a_damaged_archive_is_counted_and_does_not_stop_the_search(tmp_path: Pat
     assert len(found.paths) == 1 and "an archive that cannot be read" in found.skipped
 
 
+def test_a_member_without_a_name_is_refused_and_the_others_are_listed(tmp_path: Path) -> None:
+    path = tmp_path / "a.zip"
+    write_zip(path, {"x": b"", "a.png": encoded()})
+    content = path.read_bytes()
+    central = content.index(b"PK\1\2")  # the list at the archive's end: 46 bytes, then the name
+    entry = bytearray(content[central : central + 47])
+    entry[28:30] = b"\0\0"  # the name's length
+    end = bytearray(content[content.index(b"PK\5\6") :])
+    end[12:16] = (int.from_bytes(end[12:16], "little") - 1).to_bytes(4, "little")  # the list's length
+    path.write_bytes(content[:central] + entry[:46] + content[central + 47 : content.index(b"PK\5\6")] + end)
+    listing = list_archive(path)
+    assert listing.members == ["a.png"] and listing.refused == {"unsafe name in an archive": [""]}
+
+
 def test_an_archive_that_changes_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "a.zip"
     write_zip(path, {"a.png": encoded()})

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,12 @@ def test_without_a_run_the_first_command_is_named(tmp_path: Path, monkeypatch: p
         open_run(Path("runs/new"))
     with pytest.raises(UserError, match="is not a folder"):
         open_run(Path("runs/new"), data=Path("nowhere"))
+
+
+def test_a_run_whose_data_folder_cannot_exist_is_named(run: Run) -> None:
+    run.paths.description.write_text(json.dumps({"data": "/" + "9" * 5000}))
+    with pytest.raises(UserError, match="is not a folder"):
+        open_existing_run(run.folder)
 
 
 def test_a_tool_never_makes_a_run(run: Run, tmp_path: Path) -> None:

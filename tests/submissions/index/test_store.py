@@ -15,6 +15,7 @@ import pytest
 
 from data.errors import UserError
 from submissions.index import segments
+from submissions.index.decisions import decide, read_decisions
 from submissions.index.search import content_numbers, find_nearest, open_search, vectors_of
 from submissions.index.store import (
     Content,
@@ -126,6 +127,15 @@ def test_a_database_that_makes_no_sense_is_named(store: Store, damage: str) -> N
     store.database.execute(damage)
     with pytest.raises(UserError, match="cannot be used"), open_store(store.folder, "extractor", 8) as opened:
         open_search(opened)
+
+
+def test_a_damaged_decision_is_named(store: Store) -> None:
+    add(store, 1, 2)
+    decide(store, (Path("/a"), Path("/b")), (b"1" * 32, b"2" * 32), copy=True)
+    assert [decision.names for decision in read_decisions(store)] == [(Path("/a"), Path("/b"))]
+    store.database.execute("UPDATE decisions SET first_name = 7")
+    with pytest.raises(UserError, match="cannot be used"), open_store(store.folder, "extractor", 8) as opened:
+        read_decisions(opened)
 
 
 def test_a_file_is_no_index(tmp_path: Path) -> None:
