@@ -23,10 +23,9 @@ from faiss.contrib.exhaustive_search import knn_ground_truth
 from index_growth import BLOCK, Population, compute_recall, watch_memory
 
 from data.files import write_text
-from submissions.index.search import find_nearest
-from submissions.search.approximate import MIN_TRAINING_VECTORS
-from submissions.search.sharded import build_sharded_index, open_sharded_index, open_stored_vectors
+from submissions.search.approximate import StoredIndex, build_index, search_stored
 from submissions.vectors.files import iterate_vectors, write_vectors
+from submissions.vectors.stored import open_stored_vectors
 
 SHARD, QUERIES, NEAREST = 50_000, 1000, 10
 CODES = "PQ64np"  # 64 bytes a vector; without the polysemous training, which takes minutes and is not used
@@ -76,8 +75,8 @@ def main() -> None:
         print(f"{count:,} × 256 in shards of {SHARD:,}; IVF{lists},{CODES}; {faiss.omp_get_max_threads()} threads", flush=True)
         paths = time_part("draw and store", lambda: draw_shards(count, folder))
         stored = open_stored_vectors(paths)
-        factory, sample = f"IVF{lists},{CODES}", max(MIN_TRAINING_VECTORS, TRAINING_VECTORS_PER_LIST * lists)
-        time_part("train, encode, merge", lambda: build_sharded_index(factory, stored, folder, sample))
+        factory, more = f"IVF{lists},{CODES}", TRAINING_VECTORS_PER_LIST
+        time_part("train, encode, merge", lambda: build_index(factory, stored, stored, folder, folder, vectors_per_list=more))
         rng, population = np.random.default_rng(1), Population(count, 0)
         originals = stored.rows(np.sort(rng.choice(count, QUERIES // 2, replace=False)))
         copies, _ = population.draw_copies(originals)
@@ -85,10 +84,10 @@ def main() -> None:
         blocks = (block for path in paths for block in iterate_vectors(path))
         true = time_part("search exactly", lambda: knn_ground_truth(queries, blocks, NEAREST))[1]
         for share in PROBED_SHARES:
-            index = open_sharded_index(folder, stored, probes=max(1, round(share * lists)))
+            index = StoredIndex(folder, stored, probes=max(1, round(share * lists)))
             name = f"{QUERIES:,} queries, {share:.0%} of the lists"
-            found = time_part(name, lambda index=index: find_nearest(index, queries, NEAREST))  # type: ignore[misc]
-            recall = compute_recall(found.contents, true)
+            found = time_part(name, lambda index=index: search_stored(index, queries, NEAREST))[1]  # type: ignore[misc]
+            recall = compute_recall(found, true)
             results[f"recall at {share}"] = recall
             print(f"{'':45} recall at {NEAREST}: {recall:.4f}", flush=True)
         taken = sum(path.stat().st_size for path in folder.iterdir())

@@ -1,6 +1,6 @@
 """Step 06: score the run's variants and two baselines and write the report, or score any submission.
 
-With --ray, the references are searched by the workers of a Ray cluster, with a bit-identical result.
+With --ray, the references are searched, and with --index encoded, by the workers of a Ray cluster, with a bit-identical result.
 """
 
 import argparse

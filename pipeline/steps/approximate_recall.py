@@ -1,20 +1,26 @@
 """`06_score.py --index`: the run's references in any Faiss index, and its recall against exact search."""
 
+import hashlib
+import json
+
 import faiss
 
 from data.errors import UserError
 from data.files import whole_folder
-from data.remote import is_remote
+from data.remote import is_remote, remove_folder
+from pipeline.run.manifest import describe_state
 from pipeline.run.run import Run
 from pipeline.run.staleness import report_stale
 from pipeline.run.step import Product, make_product
 from pipeline.steps.definitions import SCORE, STEPS
-from submissions.search.approximate import INDEX_FILE, build_index, measure_recall, open_index
+from pipeline.steps.shard_files import make_shard_folder
+from submissions.search.approximate import INDEX_FILE, StoredIndex, build_index, measure_recall, open_index
 from submissions.vectors.concatenated import open_concatenated
+from submissions.vectors.stored import open_stored_vectors
 
 
 def print_index_recall(run: Run, factory: str, probes: int | None, force: bool) -> None:
-    """Build an index unless it is up to date, and print its recall and speed.
+    """Build an index unless it is up to date, and print its recall and speed, by its codes and with a second look.
 
     Args:
         run: The run, finished up to step 04.
@@ -30,25 +36,32 @@ def print_index_recall(run: Run, factory: str, probes: int | None, force: bool) 
     report_stale(run, STEPS[: STEPS.index(SCORE)])
     if is_remote(run.folder):
         raise UserError(f"an index is mapped from disk, which {run.folder} is not on. Copy the run to this machine for --index.")
-    folder, searched = run.paths.index, open_concatenated([references])
+    folder, vectors = run.paths.index, open_stored_vectors([references])
+    inputs, parameters = {"training": training, "reference": references}, {"factory": factory, "seed": run.recipe.seed}
 
     def build() -> None:
+        made_from = json.dumps(describe_state(inputs, parameters))
+        codes = make_shard_folder(folder, hashlib.sha256(made_from.encode()).hexdigest()[:16])
         with whole_folder(folder) as temporary:
-            build_index(factory, open_concatenated([training]), searched, temporary, run.recipe.seed)
+            build_index(factory, open_concatenated([training]), vectors, temporary, codes, run.recipe.seed)
+        remove_folder(codes)
 
     product = Product(
         name="index",
-        inputs=lambda: {"training": training, "reference": references},
+        inputs=lambda: inputs,
         outputs=[folder / INDEX_FILE],
-        parameters={"factory": factory, "seed": run.recipe.seed},
+        parameters=parameters,
         work=build,
     )
     make_product(run, SCORE, product, force)
     index = open_index(folder, probes)
-    recall = measure_recall(index, open_concatenated([queries]), searched, seed=run.recipe.seed)
     lists = faiss.try_extract_index_ivf(index)
     probed = f", {lists.nprobe} of {lists.nlist} lists searched" if lists is not None else ""
-    print(
-        f"{factory}{probed}: recall at 1 {recall.at_1:.3f}, at 10 {recall.at_10:.3f} against exact search of {recall.queries} "
-        f"queries among {index.ntotal:,} references; {recall.queries / recall.seconds:.0f} queries/s; stored in {folder}"
-    )
+    by_codes, looked_again = StoredIndex(folder, vectors, probes, candidates=0), StoredIndex(folder, vectors, probes)
+    recalls = measure_recall([by_codes, looked_again], open_concatenated([queries]), seed=run.recipe.seed)
+    second_look = f"with exact distances of {looked_again.candidates} candidates per neighbour"
+    for name, recall in zip((f"{factory}{probed}", second_look), recalls, strict=True):
+        print(
+            f"{name}: recall at 1 {recall.at_1:.3f}, at 10 {recall.at_10:.3f} against exact search of {recall.queries} "
+            f"queries among {index.ntotal:,} references; {recall.queries / recall.seconds:.0f} queries/s; stored in {folder}"
+        )

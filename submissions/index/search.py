@@ -23,7 +23,7 @@ from submissions.index.codes import Codes
 from submissions.index.elsewhere import Candidates, Lookup, OpenedSegments, SegmentSource, describe_segment
 from submissions.index.segments import Segment, open_segments, search_remaining
 from submissions.index.store import Store
-from submissions.search.exact import compute_exact_distances
+from submissions.search.exact import rank_exactly
 from submissions.search.nearest import SPARE
 from submissions.search.references import PAIRS_WORTH_SENDING
 
@@ -256,28 +256,21 @@ def _rank_candidates(index: Searchable, queries: NDArray[np.float32], candidates
         UserError: A query or a vector is not finite.
     """
     found = [
-        _rank_exactly(index, queries[first : first + QUERIES_PER_BLOCK], candidates[first : first + QUERIES_PER_BLOCK], depth)
+        rank_exactly(
+            partial(vectors_of, index),
+            queries[first : first + QUERIES_PER_BLOCK],
+            candidates[first : first + QUERIES_PER_BLOCK],
+            depth,
+        )
         for first in range(0, len(queries), QUERIES_PER_BLOCK)
     ]
-    numbers, distances = (np.concatenate(part) for part in zip(*found, strict=True))
+    distances, numbers = (np.concatenate(part) for part in zip(*found, strict=True))
     if (numbers < 0).any():
         raise UserError(
             "the index or a query holds vectors that are not finite (NaN or infinite): the checkpoint is probably damaged. "
             "Add the images again with an intact one."
         )
     return Nearest(numbers, distances)
-
-
-def _rank_exactly(
-    index: Searchable, queries: NDArray[np.float32], candidates: NDArray[np.int64], count: int
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return numbers and exact squared distances, both [n, count], of the nearest candidates [n, m]; −1 marks no candidate."""
-    rows, columns = np.nonzero(candidates >= 0)
-    unique, places = np.unique(candidates[rows, columns], return_inverse=True)
-    distances = np.full(candidates.shape, np.inf)
-    distances[rows, columns] = compute_exact_distances(queries, vectors_of(index, unique), rows, places)
-    order = np.argsort(distances, axis=1, kind="stable")[:, :count]
-    return np.take_along_axis(candidates, order, 1), np.take_along_axis(distances, order, 1)
 
 
 def content_numbers(index: SearchIndex) -> NDArray[np.int64]:

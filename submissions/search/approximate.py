@@ -1,29 +1,77 @@
-"""Approximate search in collections larger than memory: any Faiss index, inverted lists on disk, recall against exact search."""
+"""Approximate search in collections larger than memory: any Faiss index, inverted lists on disk, recall against exact search.
 
-import ctypes
+Distances by codes are approximate. With a second look, candidates are compared again with the stored vectors, so that distances
+are exact and only neighbours that are not among the candidates can be missed. Neither vectors nor codes need fit into memory.
+"""
+
 import math
-import os
-import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import faiss
 import numpy as np
-from faiss.contrib.exhaustive_search import knn_ground_truth
-from faiss.contrib.ondisk import merge_ondisk
 from numpy.typing import NDArray
 
 from data.errors import UserError
+from data.files import whole_file
+from data.shards import Place, ShardWork, run_shards, uses_engine
+from submissions.search.exact import rank_exactly
+from submissions.search.nearest import search_nearest
+from submissions.search.references import PAIRS_WORTH_SENDING
+from submissions.search.shard_codes import (
+    encode_shards,
+    has_plain_lists,
+    map_in_single_threads,
+    merge_codes,
+    silence_faiss,
+)
 from submissions.vectors.concatenated import ConcatenatedVectors
+from submissions.vectors.stored import StoredVectors
 
-INDEX_FILE, LISTS_FILE = "references.faiss", "references.ivfdata"
+INDEX_FILE, QUANTIZER_FILE = "references.faiss", "quantizer.faiss"
 MIN_TRAINING_VECTORS = 65_536  # the most that Faiss trains a product quantiser on: 256 for each of its 256 centroids
 VECTORS_PER_LIST = 40  # training vectors for each inverted list; Faiss warns below 39 for each k-means centroid
-BYTES_PER_PART = 2**26  # codes that are collected in memory before they are written to disk
+CANDIDATES_PER_NEIGHBOUR = 50  # candidates whose exact distances are computed, for each neighbour asked for
+QUERIES_PER_BLOCK = 32  # searched by one thread
+BLOCKS_PER_SHARD = 4
+NEIGHBOURS = 10  # that recall is measured with
+Found = tuple[NDArray[np.float64], NDArray[np.int64]]  # squared distances [n, k], numbers [n, k]
+
+
+class Training(Protocol):
+    """Vectors that an index is trained on."""
+
+    @property
+    def dimensions(self) -> int:
+        """Dimensions d."""
+
+    @property
+    def name(self) -> str:
+        """How messages refer to them."""
+
+    def sample(self, count: int, seed: int) -> NDArray[np.float32]:
+        """Draw at most `count` vectors of readable images, float32 [m, d]."""
+
+
+@dataclass(frozen=True)
+class StoredIndex:
+    """An index on disk, and the vectors that it was built from.
+
+    Attributes:
+        folder: Its folder.
+        vectors: The vectors.
+        probes: Inverted lists searched for each query (Faiss's nprobe); None for the square root of their number.
+        candidates: Candidates per neighbour that are compared exactly; 0 to rank by the distances of the codes.
+    """
+
+    folder: Path
+    vectors: StoredVectors
+    probes: int | None = None
+    candidates: int = CANDIDATES_PER_NEIGHBOUR
 
 
 @dataclass(frozen=True)
@@ -44,42 +92,55 @@ class Recall:
 
 
 def build_index(
-    factory: str, training: ConcatenatedVectors, references: ConcatenatedVectors, folder: Path, seed: int = 0
+    factory: str,
+    training: Training,
+    references: StoredVectors,
+    folder: Path,
+    codes: Path,
+    seed: int = 0,
+    vectors_per_list: int = VECTORS_PER_LIST,
 ) -> None:
-    """Train an index on a sample of the training vectors, add the readable references block by block and write it to `folder`.
+    """Train an index on a sample of the training vectors, add the references shard by shard and write it to `folder`.
 
-    Plain inverted lists are written to disk part by part; an index without them, or with lists in another form (fast scan,
-    refinement), is built in memory.
+    Plain inverted lists are merged on disk from the codes of shards, which the engine in use encodes; an index without them, or
+    with lists in another form (fast scan, refinement), is built in memory, in this process.
 
     Args:
         factory: A string of Faiss's index factory, such as "IVF1024,SQ8".
         training: Vectors that the index is trained on.
-        references: Vectors to search in; the index numbers the readable ones from 0.
+        references: Vectors to search in; the index has their numbers.
         folder: Existing folder that the index is written to.
+        codes: Existing folder, of this factory and training, that the trained quantiser and the shards' codes are kept in; those
+            that lie there are used again.
         seed: Seed of the training sample.
+        vectors_per_list: Training vectors for each inverted list.
 
     Raises:
         UserError: when Faiss rejects `factory`, there are too few training vectors for it, no reference is readable, or the disk
             has too little space.
     """
-    readable = np.flatnonzero(~references.unreadable)
-    if not len(readable):
+    if not len(references):
         raise UserError(f"{references.name} holds no vector of a readable image. Embed the references again (step 02).")
-    index = _train_on_sample(factory, training, seed)
-    if _has_plain_lists(index):
-        parts = _write_parts(index, references, readable, folder)
-        merge_parts(index, parts, folder, len(readable))
-        for part in parts:
-            part.unlink()
+    quantizer = codes / QUANTIZER_FILE
+    if quantizer.is_file():
+        index = faiss.read_index(str(quantizer))
+    else:
+        index = _train_on_sample(factory, training, seed, vectors_per_list)
+    if has_plain_lists(index):
+        if not quantizer.is_file():
+            with whole_file(quantizer) as temporary:
+                faiss.write_index(index, str(temporary))
+        merge_codes(index, encode_shards(quantizer, references, codes), folder, len(references))
     else:
         try:
-            for block in references.blocks_of(readable):
-                index.add(block)
+            for shard in references.divide(MIN_TRAINING_VECTORS):
+                index.add(shard.load())
         except RuntimeError as error:
             raise UserError(
                 f"the index {factory!r} cannot number references by their row: {error}. Remove IDMap from it."
             ) from error
-    faiss.write_index(index, str(folder / INDEX_FILE))
+    with whole_file(folder / INDEX_FILE) as temporary:
+        faiss.write_index(index, str(temporary))
 
 
 def open_index(folder: Path, probes: int | None = None) -> faiss.Index:
@@ -94,7 +155,7 @@ def open_index(folder: Path, probes: int | None = None) -> faiss.Index:
     """
     path = folder / INDEX_FILE
     try:
-        with _quiet():
+        with silence_faiss():
             index = faiss.read_index(str(path), faiss.IO_FLAG_ONDISK_SAME_DIR | faiss.IO_FLAG_READ_ONLY)
     except RuntimeError as error:
         raise UserError(f"{path} cannot be read as a Faiss index ({error}). Delete {folder} and build it again.") from error
@@ -106,25 +167,93 @@ def open_index(folder: Path, probes: int | None = None) -> faiss.Index:
     return index
 
 
-def measure_recall(
-    index: faiss.Index, queries: ConcatenatedVectors, references: ConcatenatedVectors, sample: int = 1000, seed: int = 0
-) -> Recall:
-    """Measure the recall of an index against exact search, on a sample of the queries.
+def search_stored(index: StoredIndex, queries: NDArray[np.float32], count: int) -> Found:
+    """Find the nearest references of each query by an index; what is found does not depend on threads, processes or the engine.
+
+    With a second look, references at exactly equal distances are ordered by number.
 
     Args:
-        index: The index to measure.
+        index: The index.
+        queries: float32 [n, d].
+        count: Number of neighbours k.
+
+    Returns:
+        Squared distances, exact ones or those of codes, and numbers, both [n, k]; infinity (of codes, a huge number) and −1 where
+        too few were found.
+
+    Raises:
+        UserError: when the index is missing or damaged, or was built from other vectors.
+    """
+    queries, index = np.ascontiguousarray(queries, np.float32), replace(index, folder=index.folder.absolute())
+    here = not uses_engine() or len(queries) * len(index.vectors) < PAIRS_WORTH_SENDING
+    size = len(queries) if here else QUERIES_PER_BLOCK * BLOCKS_PER_SHARD
+    work = ShardWork(
+        name="searching the index",
+        unit="look-up",
+        open=partial(_open_stored, index),
+        work=partial(_search_queries, count),
+        size=len,
+        inputs=(index.folder / INDEX_FILE,),
+    )
+    shards = [queries[first : first + size] for first in range(0, len(queries), max(size, 1))]
+    found = list(run_shards(work, shards, len(queries), here=here))
+    return _join([(np.zeros((0, count)), np.zeros((0, count), np.int64)), *found])
+
+
+def measure_recall(
+    indexes: Sequence[StoredIndex], queries: ConcatenatedVectors, sample: int = 1000, seed: int = 0
+) -> list[Recall]:
+    """Measure the recall of indexes against exact search, on a sample of the queries.
+
+    Args:
+        indexes: The indexes to measure, of the same vectors.
         queries: Vectors to search with.
-        references: The vectors that the index was built from; read block by block.
         sample: Number of queries, at most.
         seed: Seed of the sample.
     """
-    asked = queries.sample(sample, seed)
-    began = time.perf_counter()
-    _, found = index.search(asked, 10)
-    seconds = time.perf_counter() - began
-    _, exact = knn_ground_truth(asked, references.blocks_of(np.flatnonzero(~references.unreadable)), 1)
-    hit = found == exact
-    return Recall(float(hit[:, :1].any(axis=1).mean()), float(hit.any(axis=1).mean()), len(asked), seconds)
+    asked, recalls = queries.sample(sample, seed), []
+    _, exact = search_nearest(asked, indexes[0].vectors, 1, "distance")
+    for index in indexes:
+        began = time.perf_counter()
+        _, found = search_stored(index, asked, NEIGHBOURS)
+        seconds, hit = time.perf_counter() - began, found == exact
+        recalls.append(Recall(float(hit[:, :1].any(axis=1).mean()), float(hit.any(axis=1).mean()), len(asked), seconds))
+    return recalls
+
+
+def _open_stored(index: StoredIndex) -> tuple[StoredIndex, faiss.Index]:
+    """Open an index for this process, and check that it is one of the vectors."""
+    opened = open_index(index.folder, index.probes)
+    if opened.ntotal != len(index.vectors):
+        raise UserError(
+            f"{index.folder} indexes {opened.ntotal:,} vectors, {index.vectors.name} holds {len(index.vectors):,}: build it "
+            "again."
+        )
+    return index, opened
+
+
+def _search_queries(count: int, opened: tuple[StoredIndex, faiss.Index], queries: NDArray[np.float32], place: Place) -> Found:
+    """Return the distances and numbers of the references found for queries [n, d]."""
+    blocks = [queries[first : first + QUERIES_PER_BLOCK] for first in range(0, len(queries), QUERIES_PER_BLOCK)]
+    parts = []
+    for part in map_in_single_threads(partial(_search_block, *opened, count), blocks):
+        parts.append(part)
+        place.advance(len(part[0]))
+    return _join(parts)
+
+
+def _search_block(stored: StoredIndex, index: faiss.Index, count: int, queries: NDArray[np.float32]) -> Found:
+    """Search a block of queries in one thread."""
+    distances, numbers = index.search(queries, max(stored.candidates, 1) * count)
+    if not stored.candidates:
+        return distances.astype(np.float64), numbers
+    candidates = np.sort(numbers, axis=1)  # of equal distances, the lowest number comes first
+    return rank_exactly(stored.vectors.rows, queries, candidates, count)
+
+
+def _join(parts: Sequence[Found]) -> Found:
+    distances, numbers = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return distances, numbers
 
 
 def train_index(factory: str, sample: NDArray[np.float32], name: str) -> faiss.Index:
@@ -152,10 +281,10 @@ def train_index(factory: str, sample: NDArray[np.float32], name: str) -> faiss.I
     return index
 
 
-def _train_on_sample(factory: str, training: ConcatenatedVectors, seed: int) -> faiss.Index:
+def _train_on_sample(factory: str, training: Training, seed: int, vectors_per_list: int) -> faiss.Index:
     lists = faiss.try_extract_index_ivf(_make_index(factory, training.dimensions))
-    sample = training.sample(max(MIN_TRAINING_VECTORS, VECTORS_PER_LIST * lists.nlist if lists is not None else 0), seed)
-    return train_index(factory, sample, training.name)
+    count = max(MIN_TRAINING_VECTORS, vectors_per_list * lists.nlist if lists is not None else 0)
+    return train_index(factory, training.sample(count, seed), training.name)
 
 
 def _make_index(factory: str, dimensions: int) -> faiss.Index:
@@ -166,67 +295,3 @@ def _make_index(factory: str, dimensions: int) -> faiss.Index:
             f"Faiss cannot build an index {factory!r} ({error}). Use an index factory string, "
             "for example Flat; IVF1024,SQ8; OPQ32,IVF4096,PQ32."
         ) from error
-
-
-def _has_plain_lists(index: faiss.Index) -> bool:
-    """Whether the index holds only inverted lists, after at most a linear transform: merging would lose anything else."""
-    inner = faiss.downcast_index(index.index) if isinstance(index, faiss.IndexPreTransform) else index
-    if not isinstance(inner, faiss.IndexIVF) or isinstance(inner, faiss.IndexIVFPQR) or inner.invlists is None:
-        return False
-    return type(faiss.downcast_InvertedLists(inner.invlists)) is faiss.ArrayInvertedLists
-
-
-def _write_parts(index: faiss.Index, references: ConcatenatedVectors, rows: NDArray[np.int64], folder: Path) -> list[Path]:
-    """Write the rows as indexes of about BYTES_PER_PART each; leaves `index` empty."""
-    parts: list[Path] = []
-    first = 0
-    for block in references.blocks_of(rows):
-        index.add_with_ids(block, np.arange(first, first + len(block)))
-        first += len(block)
-        if index.ntotal * _bytes_a_row(index) >= BYTES_PER_PART or first == len(rows):
-            parts.append(folder / f"part-{len(parts)}.faiss")
-            faiss.write_index(index, str(parts[-1]))
-            index.reset()
-    return parts
-
-
-def _bytes_a_row(index: faiss.Index) -> int:
-    return int(faiss.extract_index_ivf(index).code_size) + 8  # an int64 id for each code
-
-
-def merge_parts(index: faiss.Index, parts: list[Path], folder: Path, count: int) -> None:
-    """Merge the inverted lists of several indexes on disk and make them the lists of the empty `index`.
-
-    Args:
-        index: Trained as the parts were, without vectors, with plain inverted lists.
-        parts: Files of indexes whose ids differ.
-        folder: Where the lists are written to.
-        count: Number of vectors in all parts.
-
-    Raises:
-        UserError: when the disk has too little space.
-    """
-    needed, free = count * _bytes_a_row(index), shutil.disk_usage(folder).free
-    if free < needed:  # the lists are memory-mapped: a write to a full disk would kill the process
-        problem = f"the index needs {needed / 2**20:.0f} MiB, the disk has {free / 2**20:.0f} MiB"
-        raise UserError(f"{folder.parent}: {problem}. Free some space and repeat the command.")
-    with _quiet():
-        merge_ondisk(index, [str(part) for part in parts], str(folder / LISTS_FILE))
-    lists: Any = faiss.downcast_InvertedLists(faiss.extract_index_ivf(index).invlists)  # type: ignore[arg-type]  # there are some
-    lists.filename = LISTS_FILE  # beside the index, whatever the folder is called: the same index has the same bytes
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Suppress what Faiss prints to stdout about every file that it maps."""
-    flush = ctypes.CDLL(None).fflush
-    flush(None)
-    terminal = os.dup(1)
-    try:
-        with Path(os.devnull).open("w") as nowhere:
-            os.dup2(nowhere.fileno(), 1)
-        yield
-    finally:
-        flush(None)
-        os.dup2(terminal, 1)
-        os.close(terminal)

@@ -1,6 +1,6 @@
 """Exact search: the pairs of queries and references with the smallest distance over all queries."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -101,6 +101,31 @@ def compute_exact_distances(
         difference = queries[query_rows[part]].astype(np.float64) - references[reference_rows[part]]
         distances[part] = np.einsum("nd,nd->n", difference, difference)
     return distances
+
+
+def rank_exactly(
+    look_up: Callable[[NDArray[np.int64]], NDArray[np.float32]],
+    queries: NDArray[np.float32],
+    candidates: NDArray[np.int64],
+    count: int,
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Find the nearest of each query's candidates by exact distances; of equal ones, those that come first.
+
+    Args:
+        look_up: Returns the vectors float32 [k, d] with these numbers [k].
+        queries: float32 [n, d].
+        candidates: int64 [n, m], numbers of references; −1 for none.
+        count: Number of neighbours k, at most m.
+
+    Returns:
+        Squared distances float64 and numbers int64, both [n, k]; infinity and −1 where there are too few candidates.
+    """
+    rows, columns = np.nonzero(candidates >= 0)
+    unique, places = np.unique(candidates[rows, columns], return_inverse=True)
+    distances = np.full(candidates.shape, np.inf)
+    distances[rows, columns] = compute_exact_distances(queries, look_up(unique), rows, places)
+    order = np.argsort(distances, axis=1, kind="stable")[:, :count]
+    return np.take_along_axis(distances, order, 1), np.take_along_axis(candidates, order, 1)
 
 
 def _find_candidates(

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from data.shards import Place
 from submissions.search.backend import Metric, Rows, find_nearest
 from submissions.search.references import search_references
-from submissions.vectors.rows import FileRows, RowsShard
+from submissions.vectors.rows import DividedRows, RowsShard
 
 SPARE = 8  # further neighbours that are searched in float32, so that exact values decide which are the nearest
 PAIRS_PER_BLOCK = 65_536
@@ -17,7 +17,7 @@ Nearest = tuple[NDArray[np.float64], Rows]
 
 
 def search_nearest(
-    queries: NDArray[np.float32], references: NDArray[np.float32] | FileRows, count: int, metric: Metric
+    queries: NDArray[np.float32], references: NDArray[np.float32] | DividedRows, count: int, metric: Metric
 ) -> tuple[NDArray[np.float32], Rows]:
     """Find each query's nearest references.
 
@@ -26,7 +26,7 @@ def search_nearest(
 
     Args:
         queries: float32 [n, d].
-        references: float32 [m, d], or those of a file.
+        references: float32 [m, d], or those of files.
         count: Number of neighbours k, 1…m.
         metric: As in `find_nearest`.
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.shards import Place, ShardWork, hold, run_shards, uses_engine
-from submissions.vectors.rows import FileRows, RowsShard, count_rows, divide_rows
+from submissions.vectors.rows import DividedRows, RowsShard, count_rows, divide_rows
 
 REFERENCES_PER_SHARD = 50_000
 PAIRS_WORTH_SENDING = 2**28  # a second of one core; with fewer, an engine would cost more than it saves
@@ -18,7 +18,7 @@ Found = TypeVar("Found")
 def search_references(
     name: str,
     queries: NDArray[np.float32],
-    references: NDArray[np.float32] | FileRows,
+    references: NDArray[np.float32] | DividedRows,
     search: Callable[[NDArray[np.float32], RowsShard, Place], Found],
     divide_here: bool,
 ) -> Iterator[Found]:
@@ -27,7 +27,7 @@ def search_references(
     Args:
         name: What is being done, for the line of progress.
         queries: float32 [n, d].
-        references: float32 [m, d], or those of a file.
+        references: float32 [m, d], or those of files.
         search: Searches all queries in a shard.
         divide_here: Whether references are divided even if this process searches them; if not, they are one shard.
     """
@@ -39,7 +39,7 @@ def search_references(
         size=count_rows,
         uses_gpu=True,
     )
-    few = not isinstance(references, FileRows) and len(queries) * len(references) < PAIRS_WORTH_SENDING
+    few = isinstance(references, np.ndarray) and len(queries) * len(references) < PAIRS_WORTH_SENDING
     whole = not divide_here and (few or not uses_engine())
     shards = divide_rows(references, len(references) if whole else REFERENCES_PER_SHARD)
     return run_shards(work, shards, len(references), here=few)

@@ -1,6 +1,6 @@
 """Rows of vectors to search in, in memory or in a file, divided into shards that other processes can load."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -71,8 +71,16 @@ class RowsInFile:
         Raises:
             UserError: when the file is missing or damaged.
         """
-        rows = np.concatenate(list(iterate_vectors(self.path, first=self.start, last=self.stop)))
-        return rows[rows.any(axis=1)]  # those of unreadable images are zero, and no others
+        return np.concatenate(list(self.blocks(self.stop - self.start)))
+
+    def blocks(self, size: int) -> Iterator[NDArray[np.float32]]:
+        """Yield the rows in blocks [≤ `size`, d]; each ends at a multiple of `size` from `start`, whatever is unreadable.
+
+        Raises:
+            UserError: when the file is missing or damaged.
+        """
+        for rows in iterate_vectors(self.path, size, first=self.start, last=self.stop):
+            yield rows[rows.any(axis=1)]  # those of unreadable images are zero, and no others
 
 
 @dataclass(frozen=True)
@@ -95,12 +103,7 @@ class FileRows:
     def divide(self, size: int) -> list[RowsInFile]:
         """Divide the rows of the file, unreadable ones included, into shards of `size`; shards of these alone are left out."""
         bounds = [*range(0, self.length, size), self.length]
-        first = np.searchsorted(self.rows, bounds).tolist()
-        return [
-            RowsInFile(first[number], first[number + 1] - first[number], self.path.absolute(), bounds[number], bounds[number + 1])
-            for number in range(len(bounds) - 1)
-            if first[number + 1] > first[number]
-        ]
+        return divide_file(self.path, bounds, np.searchsorted(self.rows, bounds).tolist())
 
     def take(self, chosen: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the vectors [m, d] of chosen readable images, int64 [m] ascending without repetitions.
@@ -117,6 +120,30 @@ class FileRows:
         return np.concatenate(parts)
 
 
+class DividedRows(Protocol):
+    """Rows in files, which are divided into shards."""
+
+    def __len__(self) -> int: ...
+
+    def divide(self, size: int) -> Sequence[RowsShard]:
+        """Divide the rows into shards of `size`."""
+
+
+def divide_file(path: Path, bounds: Sequence[int], firsts: Sequence[int]) -> list[RowsInFile]:
+    """Divide a vectors file into shards; shards of unreadable images alone are left out.
+
+    Args:
+        path: The file.
+        bounds: First row of each shard, and the row after the last one.
+        firsts: Number of the first readable image from each of these rows on.
+    """
+    return [
+        RowsInFile(firsts[place], firsts[place + 1] - firsts[place], path.absolute(), bounds[place], bounds[place + 1])
+        for place in range(len(bounds) - 1)
+        if firsts[place + 1] > firsts[place]
+    ]
+
+
 def open_rows(path: Path) -> FileRows:
     """Open a vectors file's readable images.
 
@@ -127,9 +154,9 @@ def open_rows(path: Path) -> FileRows:
     return FileRows(path, np.flatnonzero(~shape.unreadable), len(shape.ids))
 
 
-def divide_rows(vectors: NDArray[np.float32] | FileRows, size: int) -> Sequence[RowsShard]:
-    """Divide vectors, in memory or in a file, into shards of `size` rows."""
-    if isinstance(vectors, FileRows):
+def divide_rows(vectors: NDArray[np.float32] | DividedRows, size: int) -> Sequence[RowsShard]:
+    """Divide vectors, in memory or in files, into shards of `size` rows."""
+    if not isinstance(vectors, np.ndarray):
         return vectors.divide(size)
     return [RowsInMemory(first, vectors[first : first + size]) for first in range(0, len(vectors), max(size, 1))]
 

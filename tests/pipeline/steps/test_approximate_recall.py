@@ -33,7 +33,27 @@ def test_an_index_is_kept_until_references_or_factory_change(tmp_path: Path, cap
     again = reported("IVF4,Flat", 4)
     assert again.startswith("06_score index: up to date")
     assert "4 of 4 lists searched: recall at 1 1.000, at 10 1.000 against exact search of 20 queries among 300" in again
+    assert "\nwith exact distances of 50 candidates per neighbour: recall at 1 1.000, at 10 1.000 against" in again
     assert "parameter factory changed" in reported("IVF4,SQ8")
     stored(tmp_path / "ensemble/reference.h5", 310, 1)
     changed = reported("IVF4,SQ8")
     assert "input reference changed" in changed and "among 310 references" in changed
+
+
+def test_a_stopped_build_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    run = Run(tmp_path, read_recipe(RECIPE), tmp_path)
+    for name, count in (("ensemble/training", 400), ("ensemble/reference", 300), ("normalized/query", 20)):
+        stored(tmp_path / f"{name}.h5", count, count)
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as stopped, pytest.raises(KeyboardInterrupt):
+        stopped.setattr("submissions.search.approximate.merge_codes", stop)
+        print_index_recall(run, "IVF4,SQ8", None, False)
+    (codes,) = tmp_path.glob(".index-shards-*")
+    assert len(list(codes.glob("codes-*"))) == 1 and not run.paths.index.exists()
+    monkeypatch.setattr("submissions.search.shard_codes._encode_shard", stop)  # nothing is encoded again
+    print_index_recall(run, "IVF4,SQ8", 4, False)
+    assert "recall at 1 1.000" in capfd.readouterr().out
+    assert list(tmp_path.glob(".index-shards-*")) == []

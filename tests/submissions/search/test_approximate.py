@@ -1,34 +1,46 @@
 import subprocess
 import sys
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import faiss
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from data.errors import UserError
 from submissions.ensemble.projection import scale_to_unit_length
-from submissions.search import approximate
-from submissions.search.approximate import INDEX_FILE, LISTS_FILE, build_index, measure_recall, open_index
+from submissions.search import approximate, shard_codes
+from submissions.search.approximate import INDEX_FILE, StoredIndex, build_index, measure_recall, open_index, search_stored
+from submissions.search.shard_codes import LISTS_FILE
 from submissions.vectors.concatenated import ConcatenatedVectors, open_concatenated
 from submissions.vectors.files import write_vectors
+from submissions.vectors.rows import RowsInFile
+from submissions.vectors.stored import StoredVectors, open_stored_vectors
 
 
-def stored(folder: Path, count: int, seed: int, unreadable: int = 0) -> ConcatenatedVectors:
+def draw(folder: Path, count: int, seed: int, unreadable: int = 0) -> Path:
     values = scale_to_unit_length(np.random.default_rng(seed).standard_normal((count, 16)).astype(np.float32))
     values[:unreadable] = 0
     path = folder / f"{count}-{seed}.h5"
     write_vectors(path, [f"X{row}" for row in range(count)], [values], np.arange(count) < unreadable)
-    return open_concatenated([path])
+    return path
+
+
+def make_folder(parent: Path, name: str) -> Path:
+    (parent / name).mkdir()
+    return parent / name
+
+
+Sets = tuple[ConcatenatedVectors, StoredVectors, ConcatenatedVectors]
 
 
 @pytest.fixture
-def sets(tmp_path: Path) -> tuple[ConcatenatedVectors, ConcatenatedVectors, ConcatenatedVectors]:
+def sets(tmp_path: Path) -> Sets:
     """Training, references, queries."""
-    return stored(tmp_path, 1500, 1), stored(tmp_path, 2000, 0, unreadable=3), stored(tmp_path, 50, 2)
-
-
-Sets = tuple[ConcatenatedVectors, ConcatenatedVectors, ConcatenatedVectors]
+    references = open_stored_vectors([draw(tmp_path, 2000, 0, unreadable=3)])
+    return open_concatenated([draw(tmp_path, 1500, 1)]), references, open_concatenated([draw(tmp_path, 50, 2)])
 
 
 IN_MEMORY = ["Flat", "IVF16,PQ4x4fs", "IVF16,PQ4x4,RFlat"]
@@ -39,14 +51,14 @@ def test_blocks_on_disk_are_found_like_all_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sets: Sets, factory: str
 ) -> None:
     training, references, queries = sets
-    monkeypatch.setattr(approximate, "BYTES_PER_PART", 10_000)  # several parts
-    monkeypatch.setattr(ConcatenatedVectors.blocks, "__defaults__", (300,))
-    build_index(factory, training, references, tmp_path)
-    files = {path.name for path in tmp_path.iterdir() if path.suffix != ".h5"}
+    monkeypatch.setattr(shard_codes, "VECTORS_PER_SHARD", 600)
+    monkeypatch.setattr(shard_codes, "VECTORS_PER_BLOCK", 250)
+    build_index(factory, training, references, tmp_path, make_folder(tmp_path, "codes"))
+    files = {path.name for path in tmp_path.iterdir() if path.is_file() and path.suffix != ".h5"}
     assert files == ({INDEX_FILE} if factory in IN_MEMORY else {INDEX_FILE, LISTS_FILE})
     whole = faiss.index_factory(16, factory)
     whole.train(training.sample(1500))
-    whole.add(references.sample(2000))
+    whole.add(references.rows(np.arange(1997)))
     for probes in (1, 4) if "IVF" in factory else (None,):
         if probes is not None:
             faiss.extract_index_ivf(whole).nprobe = probes
@@ -58,19 +70,24 @@ def test_blocks_on_disk_are_found_like_all_in_memory(
         expected = whole.search(queries.sample(50), 5)
         np.testing.assert_allclose(found[0], expected[0], atol=1e-5)
         assert (found[1] == expected[1]).mean() > 0.95  # 4-bit codes tie
+    if factory not in IN_MEMORY:  # shards make no difference, to the byte
+        monkeypatch.setattr(shard_codes, "VECTORS_PER_SHARD", 2000)
+        build_index(factory, training, references, make_folder(tmp_path, "at once"), make_folder(tmp_path, "its codes"))
+        assert (tmp_path / "at once" / LISTS_FILE).read_bytes() == (tmp_path / LISTS_FILE).read_bytes()
 
 
 MEASURED = """
 import sys
 from pathlib import Path
-from submissions.search.approximate import build_index, measure_recall, open_index
+from submissions.search.approximate import StoredIndex, build_index, measure_recall
 from submissions.vectors.concatenated import open_concatenated
+from submissions.vectors.stored import open_stored_vectors
 def peak():  # in KiB; ru_maxrss begins with the peak of the process that started this one
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
 folder, before = Path(sys.argv[1]), peak()
-training, references = open_concatenated([folder / "training.h5"]), open_concatenated([folder / "reference.h5"])
-build_index("IVF64,PQ8x4", training, references, folder)
-measure_recall(open_index(folder), training, references)
+training, references = open_concatenated([folder / "training.h5"]), open_stored_vectors([folder / "reference.h5"])
+build_index("IVF64,PQ8x4", training, references, folder, folder)
+measure_recall([StoredIndex(folder, references, candidates=0)], training)  # a second look maps the vectors
 print((peak() - before) * 1024)
 """
 
@@ -78,8 +95,7 @@ print((peak() - before) * 1024)
 def test_the_same_index_has_the_same_bytes(tmp_path: Path, sets: Sets) -> None:
     """The temporary name of the folder that it was built in stood in the file."""
     for name in ("one", "other"):
-        (tmp_path / name).mkdir()
-        build_index("IVF8,Flat", sets[0], sets[1], tmp_path / name)
+        build_index("IVF8,Flat", sets[0], sets[1], make_folder(tmp_path, name), make_folder(tmp_path, f"codes of {name}"))
     for file in (INDEX_FILE, LISTS_FILE):
         assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "other" / file).read_bytes()
 
@@ -99,30 +115,102 @@ def test_memory_is_far_below_the_references(tmp_path: Path) -> None:
 
 def test_recall_is_measured_against_exact_search(tmp_path: Path, sets: Sets) -> None:
     training, references, queries = sets
-    (tmp_path / "flat").mkdir()
-    (tmp_path / "ivf").mkdir()
-    build_index("Flat", training, references, tmp_path / "flat")
-    flat = measure_recall(open_index(tmp_path / "flat"), queries, references)
-    assert (flat.at_1, flat.at_10, flat.queries) == (1, 1, 50)
-    build_index("IVF36,SQ8", training, references, tmp_path / "ivf")
-    recalls = [measure_recall(open_index(tmp_path / "ivf", probes), queries, references) for probes in (1, None, 36)]
+    flat, ivf = make_folder(tmp_path, "flat"), make_folder(tmp_path, "ivf")
+    build_index("Flat", training, references, flat, flat)
+    (found,) = measure_recall([StoredIndex(flat, references, candidates=0)], queries)
+    assert (found.at_1, found.at_10, found.queries) == (1, 1, 50)
+    build_index("IVF36,SQ8", training, references, ivf, make_folder(tmp_path, "codes"))
+    recalls = measure_recall([StoredIndex(ivf, references, probes, candidates=0) for probes in (1, None, 36)], queries)
     assert 0.05 < recalls[0].at_1 < recalls[1].at_1 < recalls[2].at_1 <= 1
-    assert faiss.extract_index_ivf(open_index(tmp_path / "ivf")).nprobe == 6
+    assert faiss.extract_index_ivf(open_index(ivf)).nprobe == 6
     assert recalls[0].at_10 >= recalls[0].at_1
+    coarse = make_folder(tmp_path, "coarse")
+    build_index("IVF4,PQ2x4", training, references, coarse, coarse)
+    by_codes, again = measure_recall([StoredIndex(coarse, references, 4, candidates) for candidates in (0, 50)], queries)
+    assert by_codes.at_1 < by_codes.at_10 < again.at_1 == again.at_10  # of the candidates, the nearest comes first
+    other = open_stored_vectors([draw(tmp_path, 30, 7)])
+    with pytest.raises(UserError, match=r"indexes 1,997 vectors, .*30-7\.h5 holds 30: build it again"):
+        search_stored(StoredIndex(ivf, other), queries.sample(1), 1)
+
+
+@pytest.mark.parametrize("probes", [1, 8])
+def test_equal_distances_are_ordered_by_number_and_nothing_depends_on_threads(
+    tmp_path: Path, sets: Sets, monkeypatch: pytest.MonkeyPatch, probes: int
+) -> None:
+    """600 copies of one vector are more than the 500 candidates; others come in pairs. All lie in several shards and files."""
+    values = sets[1].rows(np.arange(700))
+    values[100:] = values[np.arange(600) % 50]
+    values[np.arange(0, 700, 2)] = values[7]
+    for name, rows in (("one.h5", values[:333]), ("two.h5", values[333:])):
+        write_vectors(tmp_path / name, [str(row) for row in range(len(rows))], [rows])
+    references = open_stored_vectors([tmp_path / "one.h5", tmp_path / "two.h5"])
+    monkeypatch.setattr(shard_codes, "VECTORS_PER_SHARD", 90)
+    monkeypatch.setattr(approximate, "QUERIES_PER_BLOCK", 3)
+    queries = np.concatenate([values[7:8], values[99:100], sets[2].sample(9)])
+    found, held = [], []
+    for threads in (1, 2, 5):
+        monkeypatch.setattr(faiss, "omp_get_max_threads", lambda threads=threads: threads)
+        folder = make_folder(tmp_path, f"by {threads}")
+        build_index("IVF8,PQ4x4np", references, references, folder, folder)
+        found.append(search_stored(StoredIndex(folder, references, probes), queries, 10))
+        held.append([(folder / name).read_bytes() for name in (INDEX_FILE, LISTS_FILE)])
+    assert held[0] == held[1] == held[2]
+    assert all(np.array_equal(one, other) for later in found[1:] for one, other in zip(found[0], later, strict=True))
+    distances, numbers = found[0]
+    same = np.flatnonzero((values == values[7]).all(axis=1))
+    assert np.array_equal(numbers[0], same[:10]) and len(same) > 350 and not distances[0].any()
+    exact = ((queries[:, None].astype(np.float64) - values[numbers]) ** 2).sum(axis=2)
+    np.testing.assert_allclose(distances[numbers >= 0], exact[numbers >= 0], rtol=0, atol=1e-12)
+    pairs = [(d, n) for row in range(len(queries)) for d, n in zip(distances[row], numbers[row], strict=True)]
+    assert all(pairs[first : first + 10] == sorted(pairs[first : first + 10]) for first in range(0, len(pairs), 10))
+    assert sum(one[0] == other[0] for one, other in pairwise(pairs)) > 40
+
+
+def test_a_build_goes_on_and_a_new_file_is_the_only_one_that_is_encoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [draw(tmp_path, 700, 0, 3), draw(tmp_path, 500, 1, 3), draw(tmp_path, 801, 2, 3)]
+    folder, codes, read = make_folder(tmp_path, "index"), make_folder(tmp_path, "codes"), []
+
+    def note(self: RowsInFile, size: int) -> Iterator[NDArray[np.float32]]:
+        read.append((self.path.name, self.start))
+        return blocks(self, size)
+
+    blocks = RowsInFile.blocks
+    monkeypatch.setattr(RowsInFile, "blocks", note)
+    monkeypatch.setattr(shard_codes, "VECTORS_PER_SHARD", 500)
+    two, three = (open_stored_vectors(paths[:count]) for count in (2, 3))
+    build_index("IVF16,PQ4x4np", two, two, folder, codes)
+    before = {path.name: path.stat().st_mtime_ns for path in codes.iterdir()}
+    assert len(before) == 4  # with the quantiser
+    (codes / next(name for name in sorted(before) if name.startswith("codes-000001"))).unlink()  # as if it had been stopped
+    build_index("IVF16,PQ4x4np", two, three, folder, codes)
+    assert read == [("700-0.h5", 0), ("700-0.h5", 500), ("500-1.h5", 0), ("700-0.h5", 500), ("801-2.h5", 0), ("801-2.h5", 500)]
+    after = {path.name: path.stat().st_mtime_ns for path in codes.iterdir()}
+    assert len(after) == 6 and sum(after[name] == time for name, time in before.items()) == 3
+    again, its_codes = make_folder(tmp_path, "again"), make_folder(tmp_path, "its codes")
+    build_index("IVF16,PQ4x4np", two, three, again, its_codes)
+    for name in (INDEX_FILE, LISTS_FILE):
+        assert (folder / name).read_bytes() == (again / name).read_bytes()
+    next(codes.glob("codes-000002-*")).write_bytes(b"torn")
+    with pytest.raises(UserError, match=r"codes: the codes in it cannot be merged .*Delete that folder"):
+        build_index("IVF16,PQ4x4np", two, three, folder, codes)
 
 
 def test_wrong_strings_and_files(tmp_path: Path, sets: Sets, monkeypatch: pytest.MonkeyPatch) -> None:
     training, references, _ = sets
-    few = stored(tmp_path, 10, 5)
+    few, codes = open_concatenated([draw(tmp_path, 10, 5)]), make_folder(tmp_path, "codes")
+
+    def build(factory: str, training: ConcatenatedVectors = training, references: StoredVectors = references) -> None:
+        build_index(factory, training, references, tmp_path, codes)
+
     with pytest.raises(UserError, match="cannot build an index 'IVFFF'"):
-        build_index("IVFFF", training, references, tmp_path)
+        build("IVFFF")
     with pytest.raises(UserError, match=r"10-5\.h5: 10 training vectors cannot train the index 'IVF32,Flat'"):
-        build_index("IVF32,Flat", few, references, tmp_path)
+        build("IVF32,Flat", few)
     with pytest.raises(UserError, match=r"'IDMap,Flat' cannot number references by their row: .* Remove IDMap"):
-        build_index("IDMap,Flat", training, references, tmp_path)
+        build("IDMap,Flat")
     with pytest.raises(UserError, match=r"3-6\.h5 holds no vector of a readable image"):
-        build_index("Flat", training, stored(tmp_path, 3, 6, unreadable=3), tmp_path)
-    build_index("Flat", training, references, tmp_path)
+        build("Flat", references=open_stored_vectors([draw(tmp_path, 3, 6, unreadable=3)]))
+    build("Flat")
     with pytest.raises(UserError, match=r"has no inverted lists.*omit --nprobe"):
         open_index(tmp_path, 3)
     (tmp_path / INDEX_FILE).write_bytes(b"x")
@@ -130,4 +218,4 @@ def test_wrong_strings_and_files(tmp_path: Path, sets: Sets, monkeypatch: pytest
         open_index(tmp_path)
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 1000}))
     with pytest.raises(UserError, match=r"the index needs .* MiB, the disk has 0 MiB"):
-        build_index("IVF32,SQ8", training, references, tmp_path)
+        build("IVF32,SQ8")
