@@ -6,6 +6,7 @@ scale with the image.
 
 import cv2
 import numpy as np
+from numpy.typing import NDArray
 
 from augmentations.edits.registry import TUNED_SIDE, Image, edit
 from data.pixels import as_uint8
@@ -40,10 +41,16 @@ def sharpen(image: Image, factor: float) -> Image:
 def shuffle_pixels(image: Image, share: float, seed: int) -> Image:
     """Permute a fraction `share`, 0…1, of the pixels, chosen by `seed`."""
     flat = image.reshape(-1, 3).copy()
-    rng = np.random.default_rng(seed)
-    chosen = rng.choice(len(flat), int(len(flat) * share), replace=False, shuffle=False)
-    flat[chosen] = flat[rng.permutation(chosen)]
+    places, sources = draw_shuffle(len(flat), share, seed)
+    flat[places] = flat[sources]
     return flat.reshape(image.shape)
+
+
+def draw_shuffle(pixels: int, share: float, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Draw which of so many pixels `shuffle_pixels` replaces, and by which ones."""
+    rng = np.random.default_rng(seed)
+    places = rng.choice(pixels, int(pixels * share), replace=False, shuffle=False)
+    return places, rng.permutation(places)
 
 
 @edit("quality")
@@ -83,12 +90,18 @@ def moire(image: Image, period: float, degrees: float, strength: float) -> Image
 def grain(image: Image, deviation: float, size: float, seed: int) -> Image:
     """Add the grain of film or of a dark scene, drawn from `seed`; `deviation` in grey levels, `size` in pixels at TUNED_SIDE."""
     height, width = image.shape[:2]
-    clump = max(1.0, size * min(height, width) / TUNED_SIDE)
-    rows, columns = max(2, round(height / clump)), max(2, round(width / clump))
-    noise = np.random.default_rng(seed).standard_normal((rows, columns), np.float32) * deviation
+    noise = draw_grain(height, width, deviation, size, seed)
     spread = cv2.resize(noise, (width, height), interpolation=cv2.INTER_NEAREST)
     grained: Image = np.clip(image + spread[..., None], 0, 255).astype(np.uint8)
     return grained
+
+
+def draw_grain(height: int, width: int, deviation: float, size: float, seed: int) -> NDArray[np.float32]:
+    """Draw the clumps of `grain`, float32 [rows, columns] in grey levels, that are spread over an image of this size."""
+    clump = max(1.0, size * min(height, width) / TUNED_SIDE)
+    rows, columns = max(2, round(height / clump)), max(2, round(width / clump))
+    noise: NDArray[np.float32] = np.random.default_rng(seed).standard_normal((rows, columns), np.float32) * deviation
+    return noise
 
 
 @edit("noise")

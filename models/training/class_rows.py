@@ -53,7 +53,16 @@ def rebuild_class_rows(
     edits = EDITED_PER_CLASS if stage.centroid_edits is None else stage.centroid_edits
     labels = [class_of[row] for row in own]
     found, centroids = compute_centroids(
-        learner.descriptor, clean, edited, own, labels, 128, choose_workers(settings.workers), settings.precision, edits
+        learner.descriptor,
+        clean,
+        edited,
+        own,
+        labels,
+        128,
+        choose_workers(settings.workers),
+        settings.precision,
+        edits,
+        settings.leaves_edits,
     )
     matrix.set_prototypes(found, centroids)
 

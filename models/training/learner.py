@@ -11,6 +11,8 @@ from timm.layers.norm_act import convert_sync_batchnorm
 from torch import Tensor
 
 from augmentations.dataset import normalize_pixels
+from augmentations.deferral import UnfinishedBatch
+from augmentations.device_edits import finish_edits
 from augmentations.domains import DOMAINS, rotate_to_domains
 from data.errors import UserError
 from models.distributed import gather_together
@@ -90,11 +92,11 @@ class Learner:
         if torch.cuda.is_available() and len(state["random"]) > 1:
             torch.cuda.set_rng_state(state["random"][1])
 
-    def compute_batch_loss(self, pixels: Tensor, labels: Tensor, instances: Tensor) -> ObjectiveOutput:
+    def compute_batch_loss(self, pixels: Tensor | UnfinishedBatch, labels: Tensor, instances: Tensor) -> ObjectiveOutput:
         """Compute the loss over the images of all processes.
 
         Args:
-            pixels: This process's images, uint8 [n, 3, s, s].
+            pixels: This process's images, uint8 [n, 3, s, s], or what their edits have left to the device.
             labels: Their classes, int64 [n].
             instances: Their rows, int64 [n].
 
@@ -102,7 +104,7 @@ class Learner:
             UserError: The batch does not contain what the objective compares.
         """
         device = self.fabric.device
-        images = normalize_pixels(pixels.to(device, non_blocking=True), self.descriptor.mean, self.descriptor.std)
+        images = normalize_pixels(finish_edits(pixels, device), self.descriptor.mean, self.descriptor.std)
         if self.turn:
             images = rotate_to_domains(images, torch.randint(len(DOMAINS), (len(images),)))
         labels, instances = labels.to(device, non_blocking=True), instances.to(device, non_blocking=True)
@@ -127,7 +129,7 @@ class Learner:
 
     def learn(
         self,
-        batches: Iterable[tuple[Tensor, Tensor, Tensor]],
+        batches: Iterable[tuple[Tensor | UnfinishedBatch, Tensor, Tensor]],
         count: int,
         check: Callable[[float, Tensor], None],
         measure: bool = True,
@@ -135,7 +137,7 @@ class Learner:
         """Make one optimiser step from the accumulated gradients of `count` batches.
 
         Args:
-            batches: Pixels uint8 [n, 3, s, s], classes [n] and image rows [n] of each batch.
+            batches: Pixels as in `compute_batch_loss`, classes [n] and image rows [n] of each batch.
             count: Number of batches.
             check: Called with each loss and its image rows before backward; the only synchronisation with the device in a step.
             measure: Whether the objective also computes figures that make the device synchronise.

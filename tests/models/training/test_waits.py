@@ -55,9 +55,12 @@ def train(tmp_path: Path, change: dict[str, Any]) -> None:
     train_model(ModelSettings.model_validate(settings | change), images, images, tmp_path / "model", tmp_path / "cache", seed=0)
 
 
-@pytest.mark.parametrize(("negatives", "of_classes"), [(None, "same"), (0.5, "same"), (0.5, "sparse_adam")])
+@pytest.mark.parametrize(
+    ("negatives", "of_classes", "edits_on"),
+    [(None, "same", "cpu"), (None, "same", "device"), (0.5, "same", "cpu"), (0.5, "sparse_adam", "cpu")],
+)
 def test_a_step_waits_twice_at_most(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, negatives: float | None, of_classes: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, negatives: float | None, of_classes: str, edits_on: str
 ) -> None:
     learn, steps = Learner.learn, list[Counter[str]]()
 
@@ -70,7 +73,8 @@ def test_a_step_waits_twice_at_most(
 
     monkeypatch.setattr(Learner, "learn", counted)
     optimizer = {"kind": "sgd", "class_kind": of_classes}  # Adam counts its steps in tensors of the host, which no GPU waits for
-    train(tmp_path, {"objective": {"kind": "arcface", "negatives": negatives}, "optimizer": optimizer})
+    objective = {"kind": "arcface", "negatives": negatives}
+    train(tmp_path, {"objective": objective, "optimizer": optimizer, "edits_on": edits_on})
     assert len(steps) == 10
     usual = [found for step, found in enumerate(steps) if step % stage_run.STEPS_PER_MEASUREMENT]
     assert all(1 <= sum(found.values()) <= 2 for found in usual), steps
