@@ -138,7 +138,9 @@ class Journal:
         if not isinstance(line, dict):
             raise TypeError(f"it is a {type(line).__name__}")
         state: State = line.pop("state")
-        number = int(line["number"])
+        number = line["number"]
+        if not isinstance(number, int):
+            raise TypeError(f"its number is {str(number)[:40]!r}")
         if state == "begin":
             step = Step(**line)
             if any(not isinstance(value, str) for name, value in asdict(step).items() if name != "number"):

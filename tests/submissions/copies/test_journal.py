@@ -53,3 +53,11 @@ def test_a_note_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(KeyboardInterrupt):
         write_note(tmp_path / "info" / "a.jpg.trashinfo", tmp_path / "a.jpg")
     assert not list((tmp_path / "info").iterdir())
+
+
+@pytest.mark.parametrize("number", ["1e999", "1.5", "null", '"1"'])
+def test_a_line_with_an_odd_number_is_named(tmp_path: Path, number: str) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_text(f'{{"state": "done", "number": {number}}}\n')
+    with pytest.raises(UserError, match="line 1 is not a line of a journal"):
+        Journal(path)
