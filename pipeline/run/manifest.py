@@ -40,7 +40,10 @@ def find_changes(before: Manifest, now: Manifest, outputs: list[Path]) -> list[s
     """
     if not before:
         return ["no manifest"]
-    found = [problem for path in outputs if (problem := _describe_loss(path, before.get("sizes", {}).get(str(path), 1)))]
+    sizes = before.get("sizes", {})
+    if not isinstance(sizes, dict) or not all(isinstance(size, int) for size in sizes.values()):
+        return ["its manifest is damaged"]
+    found = [problem for path in outputs if (problem := _describe_loss(path, sizes.get(str(path), 1)))]
     for part in ("inputs", "parameters"):
         old, new = _reduce_for_comparison(before.get(part)), _reduce_for_comparison(now[part])
         if isinstance(old, dict) and isinstance(new, dict):

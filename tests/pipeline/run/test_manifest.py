@@ -35,3 +35,9 @@ def test_a_run_that_was_moved_or_is_named_by_another_path_is_up_to_date(tmp_path
     assert find_changes(made, describe_state({"vectors": [Path("moved/vectors.h5")]}, {}), []) == []
     Path("moved/vectors.h5").write_text("others, of another size")
     assert find_changes(made, describe_state({"vectors": [Path("moved/vectors.h5")]}, {}), []) == ["input vectors changed"]
+
+
+@pytest.mark.parametrize("sizes", [None, [], {"/a": None}, {"/a": "9"}])
+def test_a_damaged_manifest_makes_its_step_stale(sizes: object, tmp_path: Path) -> None:
+    now = describe_state({}, {"seed": 1})
+    assert find_changes({**now, "sizes": sizes}, now, [tmp_path]) == ["its manifest is damaged"]
