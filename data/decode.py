@@ -21,13 +21,17 @@ PIXELS_PER_STRIP = 4_000_000  # converted at once: a large image is in memory tw
 MAX_SCANNED_PIXELS = 3_000_000_000  # of a progressive JPEG, over its scans: each costs as much as an image, in few bytes
 
 
-def decode_rgb(source: Path | bytes, short_side: int | None = None) -> NDArray[np.uint8]:
+def decode_rgb(
+    source: Path | bytes, short_side: int | None = None, decoded: dict[tuple[int, int], NDArray[np.uint8]] | None = None
+) -> NDArray[np.uint8]:
     """Decode to RGB: EXIF orientation applied, transparency composited on white, 16-bit channels scaled to 8.
 
     Args:
         source: A file, a member of an archive (`archive.zip/name/inside.jpg`), or the encoded bytes of an image.
         short_side: In pixels; a JPEG is decoded at the smallest of the scales 1, 1/2, 1/4 and 1/8 that keeps its short side at or
             above this. The result is not resized further.
+        decoded: What was decoded of the same source before, by the width and height that the decoder gave; the result is one of
+            these where the scale is the same, and joins them. None to keep nothing.
 
     Returns:
         uint8 [h, w, 3].
@@ -56,7 +60,7 @@ def decode_rgb(source: Path | bytes, short_side: int | None = None) -> NDArray[n
             warnings.simplefilter("ignore")  # size and damage are checked here
             with Image.open(io.BytesIO(content), formats=formats) as image:
                 _check_scans(image, name, content)
-                return _to_rgb(image, name, short_side)
+                return _to_rgb(image, name, short_side, {} if decoded is None else decoded)
     except ImageError:
         raise
     except UnidentifiedImageError as error:
@@ -76,7 +80,9 @@ def _check_scans(image: Image.Image, name: Path, content: bytes) -> None:
             raise ImageError(name, f"goes over its {image.width} x {image.height} pixels in {scans:,} scans, too many to decode")
 
 
-def _to_rgb(image: Image.Image, name: Path, short_side: int | None) -> NDArray[np.uint8]:
+def _to_rgb(
+    image: Image.Image, name: Path, short_side: int | None, decoded: dict[tuple[int, int], NDArray[np.uint8]]
+) -> NDArray[np.uint8]:
     width, height = image.size
     limit = MAX_PIXELS_BY_FORMAT.get(image.format or "", MAX_IMAGE_PIXELS)
     if width * height > limit:
@@ -86,6 +92,14 @@ def _to_rgb(image: Image.Image, name: Path, short_side: int | None) -> NDArray[n
     if short_side is not None:
         scale = min(width, height) / short_side
         image.draft(None, (int(width / scale), int(height / scale)) if scale > 1 else image.size)
+    given = image.size
+    if given not in decoded:
+        decoded[given] = _convert(image)
+    return decoded[given]
+
+
+def _convert(image: Image.Image) -> NDArray[np.uint8]:
+    """Decode to RGB uint8 [h, w, 3], upright."""
     ImageOps.exif_transpose(image, in_place=True)
     strips = _cut_strips(image)
     deep = image.mode.startswith("I") or image.mode == "F"

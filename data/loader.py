@@ -1,5 +1,6 @@
 """A data set of unedited images, and resizing."""
 
+from collections.abc import Collection
 from pathlib import Path
 
 import cv2
@@ -38,21 +39,56 @@ class CleanImages(Dataset[tuple[Tensor, bool]]):
         return len(self.images)
 
     def __getitem__(self, index: int) -> tuple[Tensor, bool]:
-        return self._load(self.images.paths[index])
-
-    def _load(self, source: Path | bytes) -> tuple[Tensor, bool]:
-        try:
-            pixels = decode_rgb(source, short_side=self.size)
-        except ImageError:
-            return torch.zeros(3, self.size, self.size, dtype=torch.uint8), False
-        return torch.from_numpy(resize_square(pixels, self.size)).permute(2, 0, 1), True
+        return _load_square(self.images.paths[index], self.size)
 
     def __getitems__(self, indices: list[int]) -> list[tuple[Tensor, bool]]:
         """Return several items; torch's loader asks for those of a batch at once."""
         paths = [self.images.paths[index] for index in indices]
         if not any(map(is_remote, paths)):
-            return [self._load(path) for path in paths]
-        return [self._load(content) for content in map_ahead(_read_or_nothing, paths, wait=True)]
+            return [_load_square(path, self.size) for path in paths]
+        return [_load_square(content, self.size) for content in map_ahead(_read_or_nothing, paths, wait=True)]
+
+
+class SquaresOfSizes(Dataset[dict[int, tuple[Tensor, bool]]]):
+    """Unedited images resized to squares of several sizes: by size, the items of CleanImages, bit for bit.
+
+    A file is read once, and decoded once for all sizes for which the decoder gives the same scale: those of a JPEG that its
+    reduced scales do not tell apart, and all of any other format.
+
+    Args:
+        images: The images.
+        sizes: Sides of the squares in pixels.
+    """
+
+    def __init__(self, images: ImageSet, sizes: Collection[int]) -> None:
+        self.images, self.sizes = images, sorted(set(sizes))
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> dict[int, tuple[Tensor, bool]]:
+        return self._load(_read_or_nothing(self.images.paths[index]))
+
+    def __getitems__(self, indices: list[int]) -> list[dict[int, tuple[Tensor, bool]]]:
+        """Return several items; torch's loader asks for those of a batch at once."""
+        paths = [self.images.paths[index] for index in indices]
+        contents = map_ahead(_read_or_nothing, paths, wait=True) if any(map(is_remote, paths)) else map(_read_or_nothing, paths)
+        return [self._load(content) for content in contents]
+
+    def _load(self, content: bytes) -> dict[int, tuple[Tensor, bool]]:
+        decoded: dict[tuple[int, int], NDArray[np.uint8]] = {}
+        return {size: _load_square(content, size, decoded) for size in self.sizes}
+
+
+def _load_square(
+    source: Path | bytes, size: int, decoded: dict[tuple[int, int], NDArray[np.uint8]] | None = None
+) -> tuple[Tensor, bool]:
+    """Decode and resize to uint8 [3, size, size]; with False, zeros where the image cannot be read."""
+    try:
+        pixels = decode_rgb(source, size, decoded)
+    except ImageError:
+        return torch.zeros(3, size, size, dtype=torch.uint8), False
+    return torch.from_numpy(resize_square(pixels, size)).permute(2, 0, 1), True
 
 
 def _read_or_nothing(path: Path) -> bytes:

@@ -1,7 +1,8 @@
 """Embedding of images: vectors in blocks, in the order of the images."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,7 @@ from torch.utils.data import DataLoader
 from augmentations.dataset import normalize_pixels
 from data.errors import UserError
 from data.images import ImageSet
-from data.loader import CleanImages
+from data.loader import SquaresOfSizes
 from data.process import choose_workers
 from models.device import autocast, best_device, report_lack_of_memory
 from models.inference.parallel import map_in_parallel, overlap
@@ -54,13 +55,15 @@ class _Launched:
     arrived: torch.cuda.Event | None
 
 
-Batches = Iterator[tuple[Tensor, Tensor]]  # pixels uint8 [n, 3, s, s], and which images could be read [n]
+Network = tuple[Checkpoint, EmbeddingSettings]  # a descriptor, and how it embeds
+Batches = Iterator[Mapping[int, tuple[Tensor, Tensor]]]  # by size: pixels uint8 [n, 3, s, s], which images could be read [n]
 
 
-def load_batches(checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSettings) -> Batches:
-    """Start the processes that decode images for `embed_images`, and return their batches."""
+def load_batches(networks: Sequence[Network], images: ImageSet) -> Batches:
+    """Start the processes that decode images for `embed_together`, and return their batches, of the first network's size."""
+    settings = networks[0][1]
     loader = DataLoader(
-        CleanImages(images, max(image_sizes(settings, checkpoint.image_size))),
+        SquaresOfSizes(images, {max(image_sizes(how, checkpoint.image_size)) for checkpoint, how in networks}),
         settings.batch_size,
         num_workers=choose_workers(settings.workers),
         pin_memory=best_device().type == "cuda",
@@ -69,53 +72,85 @@ def load_batches(checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSe
     return iter(loader)
 
 
-def embed_images(
-    checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSettings, batches: Batches | None = None
-) -> Iterator[EmbeddedBlock]:
+def embed_images(checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSettings) -> Iterator[EmbeddedBlock]:
     """Embed images batch by batch on the best device.
 
     Args:
         checkpoint: The descriptor.
         images: The images, embedded in order.
         settings: How to embed; image_size None is the size that the descriptor was trained at.
-        batches: The same images' batches from `load_batches`, if that was called before.
 
     Raises:
         UserError: A vector is not finite, memory runs out, or there are more processes than GPUs.
     """
+    for (block,) in embed_together([(checkpoint, settings)], images):
+        yield block
+
+
+def embed_together(
+    networks: Sequence[Network], images: ImageSet, batches: Batches | None = None
+) -> Iterator[tuple[EmbeddedBlock, ...]]:
+    """Embed images with several networks, each file read once: a block of each network, with the bits that it has alone.
+
+    Args:
+        networks: Descriptors with settings of the same batch_size.
+        images: The images, embedded in order.
+        batches: The same images' batches from `load_batches`, if that was called before.
+
+    Raises:
+        UserError: As for `embed_images`.
+    """
     device = best_device()
-    descriptor = checkpoint.descriptor.eval().to(device)
-    descriptor.arrange(descriptor.memory_format)
-    sizes = image_sizes(settings, checkpoint.image_size)
-    batches = load_batches(checkpoint, images, settings) if batches is None else batches
+    launches = [_prepare(checkpoint, settings, device) for checkpoint, settings in networks]
+    batches = load_batches(networks, images) if batches is None else batches
 
-    def launch(loaded: tuple[Tensor, Tensor]) -> _Launched:
-        pixels, readable = loaded
-        with report_lack_of_memory(describe_batch(len(pixels), max(sizes)), MEMORY_REMEDY):
-            batch = normalize_pixels(pixels.to(device, non_blocking=True), descriptor.mean, descriptor.std)
-            vectors = embed_batch(descriptor, batch, sizes, settings.flip, settings.precision).float()
-            return _Launched(vectors.to("cpu", non_blocking=device.type == "cuda"), readable, _mark_arrival(device))
+    def launch(loaded: Mapping[int, tuple[Tensor, Tensor]]) -> list[_Launched]:
+        return [launch(loaded) for launch in launches]
 
-    def read(launched: _Launched) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        if launched.arrived is not None:
-            launched.arrived.synchronize()
-        vectors, unreadable = launched.vectors.numpy(), ~launched.readable.numpy()
-        vectors[unreadable] = 0
-        return vectors, unreadable
+    def read(launched: list[_Launched]) -> list[tuple[NDArray[np.float32], NDArray[np.bool_]]]:
+        return [_read(one) for one in launched]
 
     if device.type == "cpu":
         embedded = map_in_parallel(lambda loaded: read(launch(loaded)), batches, device)
     else:
         embedded = overlap(launch, read, batches)
     first = 0
-    with (
-        descriptor.use_exponent(settings.pooling_exponent),
-        descriptor.use_whitening(settings.whiten),
-    ):  # restored, because a validated descriptor continues training
-        for vectors, unreadable in embedded:
-            check_finite(vectors, images, first)
-            yield EmbeddedBlock(first, vectors, unreadable)
-            first += len(vectors)
+    with ExitStack() as restored:  # because a validated descriptor continues training
+        for checkpoint, settings in networks:
+            restored.enter_context(checkpoint.descriptor.use_exponent(settings.pooling_exponent))
+            restored.enter_context(checkpoint.descriptor.use_whitening(settings.whiten))
+        for results in embedded:
+            for vectors, _ in results:
+                check_finite(vectors, images, first)
+            yield tuple(EmbeddedBlock(first, vectors, unreadable) for vectors, unreadable in results)
+            first += len(results[0][0])
+
+
+def _prepare(
+    checkpoint: Checkpoint, settings: EmbeddingSettings, device: torch.device
+) -> Callable[[Mapping[int, tuple[Tensor, Tensor]]], _Launched]:
+    """Put a network on the device and return what sends a batch through it."""
+    descriptor = checkpoint.descriptor.eval().to(device)
+    descriptor.arrange(descriptor.memory_format)
+    sizes = image_sizes(settings, checkpoint.image_size)
+
+    def launch(loaded: Mapping[int, tuple[Tensor, Tensor]]) -> _Launched:
+        pixels, readable = loaded[max(sizes)]
+        with report_lack_of_memory(describe_batch(len(pixels), max(sizes)), MEMORY_REMEDY):
+            batch = normalize_pixels(pixels.to(device, non_blocking=True), descriptor.mean, descriptor.std)
+            vectors = embed_batch(descriptor, batch, sizes, settings.flip, settings.precision).float()
+            return _Launched(vectors.to("cpu", non_blocking=device.type == "cuda"), readable, _mark_arrival(device))
+
+    return launch
+
+
+def _read(launched: _Launched) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """Wait for a batch's vectors [n, d]; return them with which images cannot be read [n]."""
+    if launched.arrived is not None:
+        launched.arrived.synchronize()
+    vectors, unreadable = launched.vectors.numpy(), ~launched.readable.numpy()
+    vectors[unreadable] = 0
+    return vectors, unreadable
 
 
 def _mark_arrival(device: torch.device) -> torch.cuda.Event | None:

@@ -13,7 +13,7 @@ from models.settings import FileModelSettings, ModelSettings, UntrainedModelSett
 from pipeline.run.paths import SETS
 from pipeline.run.run import Run
 from pipeline.run.staleness import report_stale
-from pipeline.run.step import Product, Step, make_product
+from pipeline.run.step import Product, Step, is_due, make_product
 from pipeline.run.training_roles import TrainingRoles, assign_training_roles, digest_labels, find_images_to_embed
 
 
@@ -109,16 +109,22 @@ def _find_whitening_images(settings: ModelSettings | UntrainedModelSettings) -> 
 
 
 def _embed(run: Run) -> list[Product]:
-    sets = cache(partial(find_images_to_embed, run))
-    return [_embed_set(run, model, part, sets) for model in run.recipe.models for part in SETS]
+    sets, models = cache(partial(find_images_to_embed, run)), list(run.recipe.models)
+    return [_embed_set(run, model, part, sets, models[number + 1 :]) for number, model in enumerate(models) for part in SETS]
 
 
-def _embed_set(run: Run, model: str, part: str, sets: Callable[[], dict[str, ImageSet]]) -> Product:
+def _embed_set(run: Run, model: str, part: str, sets: Callable[[], dict[str, ImageSet]], later: list[str]) -> Product:
+    """The vectors of a set of images; those `later` models that are to embed it, too, do so on the way."""
+
     def work() -> None:
-        from pipeline.steps.embed import embed_to_file
+        from pipeline.steps.embed import Embedding, embed_to_file
+
+        def find_others() -> list[Embedding]:
+            due = [name for name in later if is_due(run, EMBED, _embed_set(run, name, part, sets, []))]
+            return [Embedding(run.checkpoint(name), run.embedding(name), run.paths.embeddings(name, part)) for name in due]
 
         vectors = run.paths.embeddings(model, part)
-        embed_to_file(run.checkpoint(model), sets()[part], run.embedding(model), vectors, has_background)
+        embed_to_file(run.checkpoint(model), sets()[part], run.embedding(model), vectors, has_background, find_others)
 
     settings = run.recipe.models[model]
     has_background = part == "training" and isinstance(settings, FileModelSettings) and settings.background

@@ -1,14 +1,16 @@
 """Step 02's work: embed images into a vectors file, in shards that are written as soon as they are finished.
 
-A killed run loses at most the shards that were being worked on: one, or on a cluster one for each worker.
+A killed run loses at most the shards that were being worked on: one, or on a cluster one for each worker. Models that are to
+embed the same images do so together, each into shards of its own, so that a file is read once.
 """
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,32 +21,62 @@ from data.process import choose_workers, usable_cores
 from data.shards import Place, ShardWork, run_shards
 from data.unreadable import list_unreadable
 from models.device import best_device, describe_device
-from models.inference.embed import Batches, embed_images, load_batches, measure_memory_format
-from models.network.checkpoint import Checkpoint, load_descriptor
+from models.inference.embed import Batches, Network, embed_together, load_batches, measure_memory_format
+from models.network.checkpoint import load_descriptor
 from models.settings import EmbeddingSettings
 from pipeline.run.manifest import fingerprint
 from pipeline.steps.background import write_background
 from pipeline.steps.shard_files import is_whole, join_shards, make_shard_folder
 from submissions.vectors.files import write_vectors
 
-_LOADED: dict[Path, Batches] = {}  # of the shard that comes next, by its output
+_LOADED: dict[Path, Batches] = {}  # of the shard that comes next, by its key
 
 
 @dataclass(frozen=True)
 class EmbeddingShard:
-    """Consecutive images that are embedded into a file of their own.
+    """Consecutive images that each network embeds into a file of its own.
 
     Attributes:
         images: The images.
-        output: The shard's vectors file.
+        outputs: The shard's vectors files, by the network's number; only those that are not there yet.
     """
 
     images: ImageSet
+    outputs: dict[int, Path]
+
+    @property
+    def key(self) -> Path:
+        """Its first output, which tells it from others."""
+        return next(iter(self.outputs.values()))
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """A vectors file to be made of a set of images.
+
+    Attributes:
+        checkpoint: The network.
+        settings: How it embeds.
+        output: The vectors file.
+    """
+
+    checkpoint: Path
+    settings: EmbeddingSettings
     output: Path
+
+    def makes_shards_with(self, other: "Embedding") -> bool:
+        """Whether both embed the same images at once: in shards and batches of the same sizes, on which vectors' bits depend."""
+        mine, others = self.settings, other.settings
+        return (mine.shard, mine.batch_size) == (others.shard, others.batch_size)
 
 
 def embed_to_file(
-    checkpoint: Path, images: ImageSet, settings: EmbeddingSettings, output: Path, background: bool = False
+    checkpoint: Path,
+    images: ImageSet,
+    settings: EmbeddingSettings,
+    output: Path,
+    background: bool = False,
+    find_others: Callable[[], list[Embedding]] = list,
 ) -> None:
     """Embed all images into `output`; unreadable ones are reported and listed with their reasons in `<output>.unreadable.txt`.
 
@@ -56,32 +88,42 @@ def embed_to_file(
         settings: How they are embedded.
         output: The vectors file to write.
         background: Whether the vectors that the checkpoint brings along follow those of the images.
+        find_others: Returns what is to be made of the same images next. Where there is anything to embed, the shards of these are
+            made along the way and found when their turn comes.
 
     Raises:
-        UserError: when the checkpoint cannot be loaded or brings no background that is asked for, or the disk is full.
+        UserError: when a checkpoint cannot be loaded or brings no background that is asked for, or the disk is full.
     """
-    folder = make_shard_folder(output, _digest(checkpoint, images, settings))
-    shards = _divide(images, settings.shard, folder)
-    left = [shard for shard in shards if not is_whole(shard.output)]
-    ids, files = images.ids, [shard.output for shard in shards]
+    own, of_images = Embedding(checkpoint, settings, output), fingerprint(images)
+    folder = make_shard_folder(output, _digest(own, of_images))
+    files = _list_shards(images, settings.shard, folder)
+    left = [number for number, file in enumerate(files) if not is_whole(file)]
+    together, shards = [own], list[EmbeddingShard]()
+    if left:
+        together += [other for other in find_others() if other.makes_shards_with(own)]
+        folders = [folder, *(make_shard_folder(other.output, _digest(other, of_images)) for other in together[1:])]
+        shards = _divide(images, settings.shard, folders, left)
+    ids = images.ids
     if background:
         files.append(folder / "background.h5")
         ids = [*ids, *write_background(checkpoint, files[-1])]
-    network = checkpoint.absolute()  # workers have other current folders
+    networks = tuple(one.checkpoint.absolute() for one in together)  # workers have other current folders
     work = ShardWork(
         name=f"embedding {output.stem}",
         unit="image",
-        open=partial(_open_network, network, settings),
-        work=partial(_embed_shard, settings),
+        open=partial(_open_networks, networks, [one.settings for one in together]),
+        work=_embed_shard,
         size=_count_images,
-        inputs=(network,),
+        inputs=networks,
         folder=folder,
-        opened_as=f"{network} {fingerprint(checkpoint)} {settings.what_makes_shards()}",
+        opened_as=" ".join(
+            f"{path} {fingerprint(path)} {one.settings.what_makes_shards()}" for path, one in zip(networks, together, strict=True)
+        ),
         uses_gpu=True,
         looks_ahead=True,
     )
     try:
-        for _ in run_shards(work, left, len(images), len(images) - sum(map(_count_images, left))):
+        for _ in run_shards(work, shards, len(images), len(images) - sum(map(_count_images, shards))):
             pass  # the results are the files
     finally:
         _LOADED.clear()
@@ -106,26 +148,32 @@ def embed_folder(checkpoint: Path, folder: Path, output: Path, workers: int | No
     print(f"vectors: {output}", flush=True)
 
 
-def _divide(images: ImageSet, size: int, folder: Path) -> list[EmbeddingShard]:
-    """Divide images into shards of `size`, numbered from 0."""
-    return [
-        EmbeddingShard(
-            ImageSet(images.ids[first : first + size], [path.absolute() for path in images.paths[first : first + size]]),
-            folder / f"{number:06d}.h5",
-        )
-        for number, first in enumerate(range(0, len(images), size))
-    ]
+def _list_shards(images: ImageSet, size: int, folder: Path) -> list[Path]:
+    """List the files of shards of `size` images, numbered from 0."""
+    return [folder / f"{number:06d}.h5" for number in range(-(-len(images) // size))]
+
+
+def _divide(images: ImageSet, size: int, folders: list[Path], numbers: list[int]) -> list[EmbeddingShard]:
+    """Return the shards of `size` images with these numbers; their outputs are in the folders, where they are not whole."""
+    files = [_list_shards(images, size, folder) for folder in folders]
+    shards = []
+    for number in numbers:
+        part = slice(number * size, (number + 1) * size)
+        some = ImageSet(images.ids[part], [path.absolute() for path in images.paths[part]])
+        shards.append(EmbeddingShard(some, {i: file[number] for i, file in enumerate(files) if not is_whole(file[number])}))
+    return shards
 
 
 def _count_images(shard: EmbeddingShard) -> int:
     return len(shard.images)
 
 
-def _open_network(checkpoint: Path, settings: EmbeddingSettings) -> Checkpoint:
-    _report_device(choose_workers(settings.workers))
-    loaded = load_descriptor(checkpoint)
-    measure_memory_format(loaded, settings)
-    return loaded
+def _open_networks(checkpoints: Sequence[Path], settings: list[EmbeddingSettings]) -> list[Network]:
+    _report_device(choose_workers(settings[0].workers))
+    networks = [(load_descriptor(path), how) for path, how in zip(checkpoints, settings, strict=True)]
+    for loaded, how in networks:
+        measure_memory_format(loaded, how)
+    return networks
 
 
 @cache
@@ -140,33 +188,41 @@ def _starts_early() -> bool:
     return best_device().type == "cuda"
 
 
-def _embed_shard(settings: EmbeddingSettings, loaded: Checkpoint, shard: EmbeddingShard, place: Place) -> None:
-    """Embed the images of a shard and write its file."""
-    images, unreadable = shard.images, np.zeros(len(shard.images), bool)
+def _embed_shard(networks: list[Network], shard: EmbeddingShard, place: Place) -> None:
+    """Embed the images of a shard and write its files; the vectors of all but the first network are kept until then."""
+    images, chosen = shard.images, [networks[number] for number in shard.outputs]
     if place.decoders is not None:
-        settings = settings.model_copy(update={"workers": place.decoders})
-
-    batches = _LOADED.pop(shard.output, None)
+        chosen = [(loaded, how.model_copy(update={"workers": place.decoders})) for loaded, how in chosen]
+    settings = chosen[0][1]
+    unreadable = [np.zeros(len(images), bool) for _ in chosen]
+    kept: list[list[NDArray[np.float32]]] = [[] for _ in chosen[1:]]
+    batches = _LOADED.pop(shard.key, None)
     ahead = 2 * choose_workers(settings.workers) * settings.batch_size  # images that the processes have taken, but for the last
 
     def vectors() -> Iterator[NDArray[np.float32]]:
-        for block in embed_images(loaded, images, settings, batches):
-            done = block.first + len(block.vectors)
-            unreadable[block.first : done] = block.unreadable
-            place.advance(len(block.vectors))
+        for blocks in embed_together(chosen, images, batches):
+            done = blocks[0].first + len(blocks[0].vectors)
+            for flags, block in zip(unreadable, blocks, strict=True):
+                flags[block.first : done] = block.unreadable
+            for own, block in zip(kept, blocks[1:], strict=True):
+                own.append(block.vectors)
+            place.advance(len(blocks[0].vectors))
             upcoming = place.upcoming
-            if upcoming is not None and upcoming.output not in _LOADED and len(images) - done <= ahead and _starts_early():
-                _LOADED[upcoming.output] = load_batches(loaded, upcoming.images, settings)
-            yield block.vectors
-        bad = [images.paths[row] for row in np.flatnonzero(unreadable).tolist()]
+            if upcoming is not None and upcoming.key not in _LOADED and len(images) - done <= ahead and _starts_early():
+                _LOADED[upcoming.key] = load_batches([networks[number] for number in upcoming.outputs], upcoming.images)
+            yield blocks[0].vectors
+        bad = [images.paths[row] for row in np.flatnonzero(np.logical_or.reduce(unreadable)).tolist()]
         place.report_absent([path for path in bad if not path.exists()])
 
-    write_vectors(shard.output, images.ids, vectors(), unreadable)
+    outputs = list(shard.outputs.values())
+    write_vectors(outputs[0], images.ids, vectors(), unreadable[0])
+    for output, blocks, flags in zip(outputs[1:], kept, unreadable[1:], strict=True):
+        write_vectors(output, images.ids, iter(blocks), flags)
 
 
-def _digest(checkpoint: Path, images: ImageSet, settings: EmbeddingSettings) -> str:
+def _digest(embedding: Embedding, of_images: Any) -> str:
     """Return a digest of what the shards are made from, so that shards of anything else are never used."""
-    made_from = [fingerprint(checkpoint), fingerprint(images), settings.what_makes_shards()]
+    made_from = [fingerprint(embedding.checkpoint), of_images, embedding.settings.what_makes_shards()]
     return hashlib.sha256(json.dumps(made_from).encode()).hexdigest()[:16]
 
 

@@ -337,7 +337,7 @@ def test_an_embedding_in_shards_keeps_every_image(finished: Path, tmp_path: Path
 
 def test_a_killed_embedding_keeps_its_shards(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from data.shards import Place
-    from models.network.checkpoint import Checkpoint
+    from models.inference.embed import Network
     from models.settings import EmbeddingSettings
     from pipeline.steps import embed as embedding
 
@@ -346,11 +346,11 @@ def test_a_killed_embedding_keeps_its_shards(finished: Path, tmp_path: Path, mon
     done: list[Path] = []
     whole = embedding._embed_shard
 
-    def killed(settings: EmbeddingSettings, loaded: Checkpoint, shard: embedding.EmbeddingShard, place: Place) -> None:
+    def killed(networks: list[Network], shard: embedding.EmbeddingShard, place: Place) -> None:
         if len(done) == 2:
             raise KeyboardInterrupt
-        done.append(shard.output)
-        whole(settings, loaded, shard, place)
+        done.append(shard.key)
+        whole(networks, shard, place)
 
     monkeypatch.setattr(embedding, "_embed_shard", killed)
     with pytest.raises(KeyboardInterrupt):

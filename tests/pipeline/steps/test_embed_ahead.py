@@ -27,9 +27,9 @@ def test_shards_are_loaded_ahead_with_the_same_vectors(tmp_path: Path, monkeypat
     settings = EmbeddingSettings(workers=workers, shard=4, batch_size=2)
     events = list[str]()
 
-    def load_noted(loaded: Any, some: ImageSet, how: EmbeddingSettings) -> Any:
+    def load_noted(networks: Any, some: ImageSet) -> Any:
         events.append(f"load {images.ids.index(some.ids[0])}")
-        return inference.load_batches(loaded, some, how)
+        return inference.load_batches(networks, some)
 
     def write_noted(path: Path, ids: list[str], vectors: Iterator[Any], unreadable: Any) -> None:
         write_vectors(path, ids, vectors, unreadable)

@@ -1,0 +1,147 @@
+"""Several models that embed the same images read each once, with the vectors that each has alone."""
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from data import decode, loader
+from data.images import ImageSet, find_images
+from data.procedural.sample import write_pictures
+from models.network.checkpoint import save_descriptor
+from models.network.descriptor import Descriptor
+from models.network.settings import DescriptorSettings
+from models.settings import EmbeddingSettings
+from pipeline.run.run import open_existing_run
+from pipeline.run.training_roles import find_images_to_embed
+from pipeline.steps import embed
+from pipeline.steps.definitions import EMBED, run_step
+from pipeline.steps.embed import Embedding, embed_to_file
+from submissions.vectors.files import write_vectors
+
+PLAIN = EmbeddingSettings(workers=0, shard=4, batch_size=3)
+SIZES = (32, 48, 180)  # of JPEGs of 400 pixels: an eighth, an eighth and a half
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> ImageSet:
+    folder = tmp_path_factory.mktemp("pictures")
+    for number, path in enumerate(write_pictures(folder, "T", 10, seed=0, workers=1)):
+        pixels = cv2.resize(np.asarray(cv2.imread(str(path)), np.uint8), (500, 400))
+        cv2.imwrite(str(path.with_suffix(".png") if number == 3 else path), pixels)
+    (folder / "T000003.jpg").unlink()
+    (folder / "T000005.jpg").write_bytes(b"no image")
+    return find_images(folder)
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("networks")
+    for size in SIZES:
+        save_descriptor(
+            folder / f"{size}.safetensors", Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=8)), size, {}
+        )
+    return [folder / f"{size}.safetensors" for size in SIZES]
+
+
+def list_embeddings(checkpoints: list[Path], folder: Path) -> list[Embedding]:
+    """Of three models, the third of which has settings of its own."""
+    folder.mkdir()
+    settings = [PLAIN, PLAIN, PLAIN.model_copy(update={"flip": True, "pooling_exponent": 2.0})]
+    return [Embedding(path, how, folder / f"{path.stem}.h5") for path, how in zip(checkpoints, settings, strict=True)]
+
+
+def embed_all(images: ImageSet, embeddings: list[Embedding], together: bool) -> dict[str, bytes]:
+    for number, own in enumerate(embeddings):
+        others = embeddings[number + 1 :] if together else []
+        embed_to_file(own.checkpoint, images, own.settings, own.output, find_others=lambda others=others: others)  # type: ignore[misc]
+    return {path.name: path.read_bytes() for path in sorted(embeddings[0].output.parent.iterdir())}
+
+
+def test_vectors_are_those_of_one_model_after_the_other(
+    images: ImageSet, checkpoints: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apart = embed_all(images, list_embeddings(checkpoints, tmp_path / "apart"), together=False)
+    reads, decodings, convert = Counter[Path](), list[int](), decode._convert
+
+    def read(path: Path) -> bytes:
+        reads[path] += 1
+        return path.read_bytes()
+
+    monkeypatch.setattr(loader, "_read_or_nothing", read)
+    monkeypatch.setattr(decode, "_convert", lambda image: decodings.append(1) or convert(image))  # type: ignore[func-returns-value]
+    assert embed_all(images, list_embeddings(checkpoints, tmp_path / "together"), together=True) == apart
+    assert reads == dict.fromkeys(images.paths, 1)
+    assert len(decodings) == 8 * 2 + 1  # JPEGs at two scales; the PNG once
+    assert [name for name in apart if name.endswith("txt")] == [f"{size}.unreadable.txt" for size in sorted(map(str, SIZES))]
+
+
+@pytest.mark.parametrize("written", [1, 4, 5])
+def test_a_killed_step_goes_on_by_model_and_shard(
+    images: ImageSet, checkpoints: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: int
+) -> None:
+    apart = embed_all(images, list_embeddings(checkpoints, tmp_path / "apart"), together=False)
+    embeddings, done = list_embeddings(checkpoints, tmp_path / "together"), list[Path]()
+
+    def write(path: Path, *arguments: object) -> None:
+        if len(done) == written:
+            raise KeyboardInterrupt
+        write_vectors(path, *arguments)  # type: ignore[arg-type]
+        done.append(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(embed, "write_vectors", write)
+        with pytest.raises(KeyboardInterrupt):
+            embed_all(images, embeddings, together=True)
+    again = list[Path]()
+
+    def write_again(path: Path, *arguments: object) -> None:
+        again.append(path)
+        write_vectors(path, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(embed, "write_vectors", write_again)
+    assert embed_all(images, embeddings, together=True) == apart
+    assert len(again) == 9 - written and not set(again) & set(done)  # three shards of three models
+
+
+def test_batches_of_other_sizes_are_embedded_apart(images: ImageSet, checkpoints: list[Path], tmp_path: Path) -> None:
+    """The last bits of vectors may depend on the batch."""
+    own, other, _ = list_embeddings(checkpoints, tmp_path / "one")
+    assert own.makes_shards_with(other)
+    for key in ("batch_size", "shard"):
+        changed = Embedding(other.checkpoint, PLAIN.model_copy(update={key: 5}), other.output)
+        assert not own.makes_shards_with(changed)
+        embed_to_file(own.checkpoint, images, own.settings, own.output, find_others=lambda: [changed])  # noqa: B023
+        assert {path.name for path in own.output.parent.iterdir()} == {"32.h5", "32.unreadable.txt"}
+
+
+def test_models_of_a_run_that_are_due_embed_together(small_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(small_run, folder)
+    names = ("two", "three", "four")
+    model = "{descriptor: {backbone: test_efficientnet, dimensions: 16}, stages: [{image_size: 32}]}"
+    added = "".join(f"  {name}: {model}\n" for name in names)
+    recipe = (folder / "recipe.yaml").read_text()
+    (folder / "recipe.yaml").write_text(recipe.replace("embedding:", f"{added}embedding:"))
+    for name in names:
+        shutil.copytree(folder / "models/one", folder / "models" / name)
+    run = open_existing_run(folder)
+    reads, read = Counter[Path](), loader._read_or_nothing
+
+    def count(path: Path) -> bytes:
+        reads[path] += 1
+        return read(path)
+
+    monkeypatch.setattr(loader, "_read_or_nothing", count)
+    run_step(run, EMBED)
+    images = [path for found in find_images_to_embed(run).values() for path in found.paths]
+    assert {path.name: count for path, count in reads.items()} == dict.fromkeys((path.name for path in images), 1)
+    made = [run.paths.embeddings("three", part) for part in ("query", "reference")]
+    before = [path.read_bytes() for path in made]
+    for path in made:
+        path.unlink()  # due again, and alone
+    run_step(run, EMBED)
+    assert [path.read_bytes() for path in made] == before
