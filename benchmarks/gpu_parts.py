@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from class_head_step import SAMPLED, StepSize, TrainingStep, read_clock
 from full_size import simulate
+from gpu_decoding import PHOTO, compare_decoders, write_photos
 from gpu_sizes import Sizes
 from torch import distributed
 from torch.multiprocessing.spawn import spawn
@@ -269,6 +270,11 @@ def measure_loader(device: torch.device, sizes: Sizes) -> Iterator[Row]:
             left = left.pin_memory() if device.type == "cuda" else left
             seconds = measure_median(device, partial(finish_edits, left, device), sizes.repeats)
             yield Row(f"the device's part of a batch of {len(left)} of them", f"{1000 * seconds:.1f} ms")
+    for size, _ in sizes.loader:
+        rates = compare_decoders(
+            device, size, min(4000, sizes.embed_images), min(64, sizes.embed_batch), max(sizes.loader_workers)
+        )
+        yield Row(f"JPEG files of {PHOTO[0]} × {PHOTO[1]} decoded for {size} px, images/s", rates)
 
 
 def _time_loader(data: EditedImages, workers: int, each: int, device: torch.device, leaves_edits: bool) -> float:
@@ -287,12 +293,7 @@ def _time_loader(data: EditedImages, workers: int, each: int, device: torch.devi
 def measure_embedding(device: torch.device, sizes: Sizes) -> Iterator[Row]:
     """Compare embed_images on JPEG files of 1024 × 768 with the forward pass alone."""
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for path in list(write_pictures(folder, "T", min(200, sizes.embed_images), 0)):
-            cv2.imwrite(str(path), cv2.resize(cv2.imread(str(path)), (1024, 768)))  # type: ignore[arg-type]  # it was just written
-        originals = sorted(folder.iterdir())
-        links = [originals[number % len(originals)] for number in range(sizes.embed_images)]
-        found = ImageSet([f"U{number}" for number in range(len(links))], links)
+        found = write_photos(Path(name), sizes.embed_images)
         for backbone, size in sizes.embed:
             descriptor = Descriptor(DescriptorSettings(backbone=backbone)).eval().to(device)
             settings = EmbeddingSettings.model_validate({"batch_size": sizes.embed_batch, "precision": sizes.precision})

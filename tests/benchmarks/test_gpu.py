@@ -103,3 +103,15 @@ sys.meta_path[sys.meta_path.index(PathFinder)] = Bare
     where = os.environ | {"PYTHONPATH": f"{tmp_path}:{top}"}
     done = subprocess.run(command, cwd=top, env=where, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0 and done.stdout.count("pass") == 2, done.stderr[-2000:]
+
+
+def test_a_machine_without_the_decoder_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    import gpu_decoding
+
+    def lacking(*_: object, **__: object) -> None:
+        raise RuntimeError("decode_jpegs_cuda: torchvision not compiled with nvJPEG support\nmore")
+
+    assert "squares differ by 0." in gpu_decoding.compare_decoders(torch.device("cpu"), 64, 4, 2, 0)
+    monkeypatch.setattr(gpu_decoding, "decode_jpeg", lacking)
+    said = gpu_decoding.compare_decoders(torch.device("cpu"), 64, 4, 2, 0)
+    assert said.endswith("the GPU's decoder: decode_jpegs_cuda: torchvision not compiled with nvJPEG support")
