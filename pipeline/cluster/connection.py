@@ -23,6 +23,9 @@ ANSWER_SECONDS = 5.0  # for an address to accept a connection, and to answer
 HTTP2_SETTINGS, HTTP2_FRAME_HEAD = 4, 9  # type of the frame that a server of HTTP/2 begins with; bytes of a frame's head
 HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, HTTP2_SETTINGS, 0, 0, 0, 0, 0])  # RFC 9113, section 3.4
 TOKEN_LOGGER = "ray._private.authentication.authentication_token_setup"
+TOKEN_HINT = (
+    "If it asks for a token, this command needs the same one: RAY_AUTH_MODE=token and RAY_AUTH_TOKEN or ~/.ray/auth_token."
+)
 STORE_BYTES = 2**29  # memory of the object store that --ray local starts; shards pass through files
 GONE_SECONDS = 10.0  # how long ended workers are waited for
 
@@ -74,10 +77,11 @@ class Connection:
                 ray.init(**options, log_to_driver=False, configure_logging=False, logging_level=logging.ERROR)
         except Exception as error:  # of every kind, where its processes do not start
             self._end_own_cluster()
-            reason = str(error).strip().splitlines()[0]
+            reason = str(error).strip().splitlines()[0].rstrip(".")
+            token = "" if address == "local" else f" {TOKEN_HINT}"
             raise UserError(
-                f"--ray {self.address}: the cluster cannot be used ({reason}) See whether it runs with `ray status`; "
-                "`ray start --head` starts one, --ray local one for this command."
+                f"--ray {self.address}: the cluster cannot be used ({reason}). See whether it runs with `ray status`; "
+                f"`ray start --head` starts one, --ray local one for this command.{token}"
             ) from error
         except BaseException:
             self._end_own_cluster()

@@ -77,8 +77,12 @@ def test_a_cluster_that_does_not_start_ends_in_a_message(monkeypatch: pytest.Mon
         raise Exception("The current node timed out during startup.")  # as Ray does, of no kind of its own
 
     monkeypatch.setattr(ray, "init", fail)
-    with pytest.raises(UserError, match=r"--ray local: the cluster cannot be used \(The current node timed out"):
+    with pytest.raises(
+        UserError, match=r"--ray local: the cluster cannot be used \(The current node timed out .*this command\.$"
+    ):
         Connection("local").connect()
+    with pytest.raises(UserError, match=r"--ray auto: .* If it asks for a token, this command needs the same one: RAY_AUTH"):
+        Connection("auto").connect()
     assert MARK not in os.environ
 
 
