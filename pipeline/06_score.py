@@ -41,6 +41,11 @@ def make_parser() -> argparse.ArgumentParser:
         "--index", metavar="FACTORY", help="only build this Faiss index of the run's references and print its recall"
     )
     parser.add_argument("--nprobe", type=int, metavar="N", help="with --index: inverted lists to search; √lists if not given")
+    parser.add_argument(
+        "--on-gpu",
+        action="store_true",
+        help="with --index: Faiss clusters and searches on the GPU; its clusters differ by a little",
+    )
     parser.add_argument("--subsets", action="store_true", help="only score every subset of the run's models as an ensemble")
     add_ray_options(parser)
     return parser
@@ -54,6 +59,8 @@ def check(options: argparse.Namespace) -> None:
     """
     if options.nprobe is not None and (options.index is None or options.nprobe < 1):
         raise UserError(f"--nprobe {options.nprobe}: give a number of at least 1, together with --index.")
+    if options.on_gpu and (options.index is None or options.ray):
+        raise UserError("--on-gpu is for --index on this machine: give --index, without --ray.")
     if options.subsets and any((options.index, options.compare, options.submission)):
         raise UserError("--subsets scores a run's own models: omit --index, --compare and --submission.")
     if options.index is not None:
@@ -79,7 +86,7 @@ def score(options: argparse.Namespace) -> None:
     elif options.index is not None:
         from pipeline.steps.approximate_recall import print_index_recall
 
-        print_index_recall(open_chosen_run(options), options.index, options.nprobe, options.force)
+        print_index_recall(open_chosen_run(options), options.index, options.nprobe, options.force, options.on_gpu)
     elif options.compare is not None:
         from pipeline.steps.compare import compare
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import replace
 
 import faiss
 
@@ -15,11 +16,12 @@ from pipeline.run.step import Product, make_product
 from pipeline.steps.definitions import SCORE, STEPS
 from pipeline.steps.shard_files import make_shard_folder
 from submissions.search.approximate import INDEX_FILE, StoredIndex, build_index, measure_recall, open_index
+from submissions.search.on_gpu import require_own_gpu
 from submissions.vectors.concatenated import open_concatenated
 from submissions.vectors.stored import open_stored_vectors
 
 
-def print_index_recall(run: Run, factory: str, probes: int | None, force: bool) -> None:
+def print_index_recall(run: Run, factory: str, probes: int | None, force: bool, on_gpu: bool = False) -> None:
     """Build an index unless it is up to date, and print its recall and speed, by its codes and with a second look.
 
     Args:
@@ -27,10 +29,14 @@ def print_index_recall(run: Run, factory: str, probes: int | None, force: bool) 
         factory: A string of Faiss's index factory.
         probes: Number of inverted lists searched for each query; None for the square root of their number.
         force: Build it even if nothing has changed.
+        on_gpu: Whether Faiss clusters and searches on this process's GPU; the index is another one than the CPU's.
 
     Raises:
-        UserError: when an earlier step has not been done, Faiss rejects the string, or `probes` does not apply to the index.
+        UserError: when an earlier step has not been done, Faiss rejects the string, `probes` does not apply to the index, or
+            there is no GPU that is asked for.
     """
+    if on_gpu:
+        require_own_gpu()
     training, references = (run.require(run.paths.projected(part)) for part in ("training", "reference"))
     queries = run.require(run.paths.normalized_queries)
     report_stale(run, STEPS[: STEPS.index(SCORE)])
@@ -38,12 +44,13 @@ def print_index_recall(run: Run, factory: str, probes: int | None, force: bool) 
         raise UserError(f"an index is mapped from disk, which {run.folder} is not on. Copy the run to this machine for --index.")
     folder, vectors = run.paths.index, open_stored_vectors([references])
     inputs, parameters = {"training": training, "reference": references}, {"factory": factory, "seed": run.recipe.seed}
+    parameters |= {"clustered_on_gpu": True} if on_gpu else {}
 
     def build() -> None:
         made_from = json.dumps(describe_state(inputs, parameters))
         codes = make_shard_folder(folder, hashlib.sha256(made_from.encode()).hexdigest()[:16])
         with whole_folder(folder) as temporary:
-            build_index(factory, open_concatenated([training]), vectors, temporary, codes, run.recipe.seed)
+            build_index(factory, open_concatenated([training]), vectors, temporary, codes, run.recipe.seed, on_gpu=on_gpu)
         remove_folder(codes)
 
     product = Product(
@@ -57,10 +64,11 @@ def print_index_recall(run: Run, factory: str, probes: int | None, force: bool) 
     index = open_index(folder, probes)
     lists = faiss.try_extract_index_ivf(index)
     probed = f", {lists.nprobe} of {lists.nlist} lists searched" if lists is not None else ""
-    by_codes, looked_again = StoredIndex(folder, vectors, probes, candidates=0), StoredIndex(folder, vectors, probes)
+    looked_again = StoredIndex(folder, vectors, probes, on_gpu=on_gpu)
+    by_codes = replace(looked_again, candidates=0)
     recalls = measure_recall([by_codes, looked_again], open_concatenated([queries]), seed=run.recipe.seed)
     second_look = f"with exact distances of {looked_again.candidates} candidates per neighbour"
-    for name, recall in zip((f"{factory}{probed}", second_look), recalls, strict=True):
+    for name, recall in zip((f"{factory}{probed}{', on the GPU' if on_gpu else ''}", second_look), recalls, strict=True):
         print(
             f"{name}: recall at 1 {recall.at_1:.3f}, at 10 {recall.at_10:.3f} against exact search of {recall.queries} "
             f"queries among {index.ntotal:,} references; {recall.queries / recall.seconds:.0f} queries/s; stored in {folder}"

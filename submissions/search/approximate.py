@@ -7,6 +7,7 @@ are exact and only neighbours that are not among the candidates can be missed. N
 import math
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from data.files import whole_file
 from data.shards import Place, ShardWork, run_shards, uses_engine
 from submissions.search.exact import rank_exactly
 from submissions.search.nearest import search_nearest
+from submissions.search.on_gpu import cluster_on_gpu, copy_to_gpu
 from submissions.search.references import PAIRS_WORTH_SENDING
 from submissions.search.shard_codes import (
     encode_shards,
@@ -38,6 +40,7 @@ VECTORS_PER_LIST = 40  # training vectors for each inverted list; Faiss warns be
 CANDIDATES_PER_NEIGHBOUR = 50  # candidates whose exact distances are computed, for each neighbour asked for
 QUERIES_PER_BLOCK = 32  # searched by one thread
 BLOCKS_PER_SHARD = 4
+QUERIES_PER_GPU_BLOCK = 1024
 NEIGHBOURS = 10  # that recall is measured with
 Found = tuple[NDArray[np.float64], NDArray[np.int64]]  # squared distances [n, k], numbers [n, k]
 
@@ -66,12 +69,14 @@ class StoredIndex:
         vectors: The vectors.
         probes: Inverted lists searched for each query (Faiss's nprobe); None for the square root of their number.
         candidates: Candidates per neighbour that are compared exactly; 0 to rank by the distances of the codes.
+        on_gpu: Whether Faiss searches a copy of it on this process's GPU.
     """
 
     folder: Path
     vectors: StoredVectors
     probes: int | None = None
     candidates: int = CANDIDATES_PER_NEIGHBOUR
+    on_gpu: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,6 +104,7 @@ def build_index(
     codes: Path,
     seed: int = 0,
     vectors_per_list: int = VECTORS_PER_LIST,
+    on_gpu: bool = False,
 ) -> None:
     """Train an index on a sample of the training vectors, add the references shard by shard and write it to `folder`.
 
@@ -114,10 +120,11 @@ def build_index(
             that lie there are used again.
         seed: Seed of the training sample.
         vectors_per_list: Training vectors for each inverted list.
+        on_gpu: Whether the training vectors are clustered on this process's GPU.
 
     Raises:
-        UserError: when Faiss rejects `factory`, there are too few training vectors for it, no reference is readable, or the disk
-            has too little space.
+        UserError: when Faiss rejects `factory`, there are too few training vectors for it, no reference is readable, the disk
+            has too little space, or there is no GPU that is asked for.
     """
     if not len(references):
         raise UserError(f"{references.name} holds no vector of a readable image. Embed the references again (step 02).")
@@ -125,7 +132,7 @@ def build_index(
     if quantizer.is_file():
         index = faiss.read_index(str(quantizer))
     else:
-        index = _train_on_sample(factory, training, seed, vectors_per_list)
+        index = _train_on_sample(factory, training, seed, vectors_per_list, on_gpu)
     if has_plain_lists(index):
         if not quantizer.is_file():
             with whole_file(quantizer) as temporary:
@@ -229,21 +236,22 @@ def _open_stored(index: StoredIndex) -> tuple[StoredIndex, faiss.Index]:
             f"{index.folder} indexes {opened.ntotal:,} vectors, {index.vectors.name} holds {len(index.vectors):,}: build it "
             "again."
         )
-    return index, opened
+    return index, copy_to_gpu(opened, str(index.folder)) if index.on_gpu else opened
 
 
 def _search_queries(count: int, opened: tuple[StoredIndex, faiss.Index], queries: NDArray[np.float32], place: Place) -> Found:
     """Return the distances and numbers of the references found for queries [n, d]."""
-    blocks = [queries[first : first + QUERIES_PER_BLOCK] for first in range(0, len(queries), QUERIES_PER_BLOCK)]
-    parts = []
-    for part in map_in_single_threads(partial(_search_block, *opened, count), blocks):
+    size = QUERIES_PER_GPU_BLOCK if opened[0].on_gpu else QUERIES_PER_BLOCK
+    blocks = [queries[first : first + size] for first in range(0, len(queries), size)]
+    search, parts = partial(_search_block, *opened, count), list[Found]()
+    for part in map(search, blocks) if opened[0].on_gpu else map_in_single_threads(search, blocks):  # a GPU serves one thread
         parts.append(part)
         place.advance(len(part[0]))
     return _join(parts)
 
 
 def _search_block(stored: StoredIndex, index: faiss.Index, count: int, queries: NDArray[np.float32]) -> Found:
-    """Search a block of queries in one thread."""
+    """Search a block of queries."""
     distances, numbers = index.search(queries, max(stored.candidates, 1) * count)
     if not stored.candidates:
         return distances.astype(np.float64), numbers
@@ -256,23 +264,25 @@ def _join(parts: Sequence[Found]) -> Found:
     return distances, numbers
 
 
-def train_index(factory: str, sample: NDArray[np.float32], name: str) -> faiss.Index:
+def train_index(factory: str, sample: NDArray[np.float32], name: str, on_gpu: bool = False) -> faiss.Index:
     """Train an index on vectors.
 
     Args:
         factory: A string of Faiss's index factory.
         sample: float32 [n, d].
         name: What the vectors are called in messages.
+        on_gpu: Whether they are clustered on this process's GPU.
 
     Returns:
         The trained index, without vectors.
 
     Raises:
-        UserError: when Faiss rejects `factory`, or there are too few vectors for it.
+        UserError: when Faiss rejects `factory`, there are too few vectors for it, or there is no GPU that is asked for.
     """
     index = _make_index(factory, sample.shape[1])
     try:
-        index.train(sample)
+        with cluster_on_gpu(index) if on_gpu else nullcontext():
+            index.train(sample)
     except RuntimeError as error:
         raise UserError(
             f"{name}: {len(sample)} training vectors cannot train the index {factory!r}: {error}. Add training images "
@@ -281,10 +291,10 @@ def train_index(factory: str, sample: NDArray[np.float32], name: str) -> faiss.I
     return index
 
 
-def _train_on_sample(factory: str, training: Training, seed: int, vectors_per_list: int) -> faiss.Index:
+def _train_on_sample(factory: str, training: Training, seed: int, vectors_per_list: int, on_gpu: bool) -> faiss.Index:
     lists = faiss.try_extract_index_ivf(_make_index(factory, training.dimensions))
     count = max(MIN_TRAINING_VECTORS, vectors_per_list * lists.nlist if lists is not None else 0)
-    return train_index(factory, training.sample(count, seed), training.name)
+    return train_index(factory, training.sample(count, seed), training.name, on_gpu)
 
 
 def _make_index(factory: str, dimensions: int) -> faiss.Index:

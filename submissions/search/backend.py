@@ -8,7 +8,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from data.process import process_rank_on_machine
+from submissions.search.on_gpu import find_own_gpu
 
 Metric = Literal["cosine", "distance"]  # inner product, highest first; squared distance, lowest first
 Rows = NDArray[np.int64]
@@ -107,11 +107,11 @@ def _find_on_gpu(
     queries: NDArray[np.float32], references: NDArray[np.float32], count: int, kind: int
 ) -> tuple[NDArray[np.float32], Rows] | None:
     """Search with Faiss on this process's GPU; None without such a build or GPU, or if memory runs out."""
-    if not hasattr(faiss, "knn_gpu") or not (gpus := faiss.get_num_gpus()):
+    own = find_own_gpu()
+    if own is None:
         return None
     try:
-        resources, own = faiss.StandardGpuResources(), process_rank_on_machine() % gpus
-        values, rows = faiss.knn_gpu(resources, queries, references, count, metric=kind, device=own)
+        values, rows = faiss.knn_gpu(faiss.StandardGpuResources(), queries, references, count, metric=kind, device=own)
         return values, rows
     except RuntimeError as error:
         if not any(words in str(error).lower() for words in OUT_OF_MEMORY_PHRASES):

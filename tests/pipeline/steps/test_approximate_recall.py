@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import faiss
 import numpy as np
 import pytest
 
@@ -57,3 +58,28 @@ def test_a_stopped_build_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     print_index_recall(run, "IVF4,SQ8", 4, False)
     assert "recall at 1 1.000" in capfd.readouterr().out
     assert list(tmp_path.glob(".index-shards-*")) == []
+
+
+def test_an_index_of_the_gpu_is_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The GPU is played by the CPU."""
+    run = Run(tmp_path, read_recipe(RECIPE), tmp_path)
+    for name, count in (("ensemble/training", 400), ("ensemble/reference", 300), ("normalized/query", 20)):
+        stored(tmp_path / f"{name}.h5", count, count)
+    print_index_recall(run, "IVF4,SQ8", None, False)
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 0)
+    with pytest.raises(UserError, match="Faiss finds no GPU here"):
+        print_index_recall(run, "IVF4,SQ8", None, False, on_gpu=True)
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 1)
+    monkeypatch.setattr(faiss, "StandardGpuResources", object, raising=False)
+    monkeypatch.setattr(faiss, "index_cpu_to_gpu", lambda _, __, index: index, raising=False)
+    monkeypatch.setattr(faiss, "knn_gpu", lambda _, *searched, device, **how: faiss.knn(*searched, **how), raising=False)
+    capfd.readouterr()
+    print_index_recall(run, "IVF4,SQ8", 4, False, on_gpu=True)
+    said = capfd.readouterr().out
+    assert (
+        "parameter clustered_on_gpu changed" in said and "IVF4,SQ8, 4 of 4 lists searched, on the GPU: recall at 1 1.000" in said
+    )
+    print_index_recall(run, "IVF4,SQ8", 4, False, on_gpu=True)
+    assert "up to date" in capfd.readouterr().out
