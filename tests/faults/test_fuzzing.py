@@ -359,7 +359,7 @@ def text_parsers(folder: Path) -> dict[str, Parser]:
         "plans": Parser(4000, read_plan, [plan], "p.csv"),
         "plans, made": Parser(2000, read_plan, [plan], "p.csv", tables(*plan_columns)),
         "journals": Parser(3000, opened, [journal], "j.jsonl"),
-        "journals, made": Parser(1000, opened, [journal], "j.jsonl", as_json(step)),
+        "journals, made": Parser(1000, opened, [journal], "j.jsonl", as_json(step).map(lambda line: line + b"\n")),
         "lists": Parser(3000, listed, [b"pictures\n# a comment\npictures/P000000.jpg\n", b"pictures\r\n\r\n"], "pictures.txt"),
         "recipes": Parser(5000, read_recipe, recipes, "r.yaml"),
         "recipes, made": Parser(1200, read_recipe, recipes, "r.yaml", as_yaml(recipe)),
