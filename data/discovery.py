@@ -7,7 +7,7 @@ from pathlib import Path
 
 from data.archives import is_archive, list_archive, read_bytes
 from data.errors import StorageError, UserError
-from data.files import is_file, open_regular
+from data.files import is_file, is_folder, open_regular
 from data.formats import IMAGE_ENDINGS, SIGNATURE_BYTES, detect_format
 from data.images import ImageSet
 from data.remote import RemotePath, as_path
@@ -107,14 +107,14 @@ def _walk(source: Path, excluded: set[str]) -> Iterator[tuple[Path, str | None]]
     if isinstance(source, RemotePath):
         yield from _walk_store(source)
         return
-    if source.is_file():
+    if is_file(source):
         path = Path(os.path.realpath(source.parent)) / source.name
         if is_archive(path):
             yield from _walk_members(path)
         else:
             yield path, _find_skip_reason(path)
         return
-    if not source.is_dir():
+    if not is_folder(source):
         raise UserError(f"{source} is not a folder. Name a folder that holds images, an archive, a picture or @list.txt.")
     unreadable: list[OSError] = []
     for folder, below, names in os.walk(os.path.realpath(source), onerror=unreadable.append):

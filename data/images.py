@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from data.errors import UserError
+from data.files import is_folder
 from data.formats import IMAGE_ENDINGS
 from data.names import text_of
 from data.remote import RemotePath, as_path
@@ -64,8 +65,8 @@ def find_images(folder: Path | str, naming: Literal["stem", "path", "file"] = "s
         UserError: the folder does not exist or contains no image, two files have the same id, or its store cannot be used.
     """
     folder = as_path(folder)
-    below = folder.list_files() if isinstance(folder, RemotePath) else sorted(folder.rglob("*"))
-    if not below and not folder.is_dir():
+    below = folder.list_files() if isinstance(folder, RemotePath) else sorted(folder.rglob("*")) if is_folder(folder) else []
+    if not below and not is_folder(folder):
         raise UserError(f"{folder} is not a folder. Name a folder that holds images.")
     found: dict[str, Path] = {}
     for path in below:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from data.errors import UserError
+from data.files import is_folder
 from data.images import ImageSet, find_images
 from data.remote import as_path
 
@@ -41,7 +42,7 @@ def open_isc_folder(root: Path | str) -> IscFolder:
         UserError: a folder of the layout is missing or contains no image, or its object store cannot be used.
     """
     root = as_path(root)
-    if not root.is_dir():
+    if not is_folder(root):
         raise UserError(f"{root} is not a folder. Give --data a folder that holds {TRAINING}/, {REFERENCE}/ and {QUERY}/.")
     missing = [name for name in (TRAINING, REFERENCE, QUERY) if not (root / name).is_dir()]
     if missing:

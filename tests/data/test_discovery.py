@@ -15,9 +15,11 @@ from PIL import Image
 from data import archives, formats
 from data.archives import list_archive, read_bytes, read_member
 from data.decode import decode_rgb
-from data.discovery import discover, format_skipped_counts
+from data.discovery import discover, expand_sources, format_skipped_counts
 from data.errors import ImageError, UserError
 from data.formats import PLUGINS, detect_format, readable_formats
+from data.images import find_images
+from data.layout import open_isc_folder
 
 PIXELS = np.add.outer(np.arange(48), np.arange(64)).astype(np.uint8)[:, :, None].repeat(3, axis=2)
 WRITTEN = ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM", "QOI", "HEIF", "JXL"]
@@ -182,6 +184,16 @@ def test_a_damaged_archive_is_counted_and_does_not_stop_the_search(tmp_path: Pat
     (tmp_path / name).write_bytes(b"no archive at all")
     found = discover([tmp_path])
     assert len(found.paths) == 1 and "an archive that cannot be read" in found.skipped
+
+
+def test_a_name_that_no_file_can_have_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "list.txt").write_text("9" * 5000)
+    for sources in ([Path(f"@{tmp_path / 'list.txt'}")], [tmp_path / ("9" * 5000)]):
+        with pytest.raises(UserError, match="is not a folder"):
+            discover(expand_sources(sources))
+    for open_folder in (find_images, open_isc_folder):
+        with pytest.raises(UserError, match="is not a folder"):
+            open_folder(tmp_path / ("9" * 5000))
 
 
 def test_a_member_without_a_name_is_refused_and_the_others_are_listed(tmp_path: Path) -> None:
