@@ -190,7 +190,7 @@ def test_a_name_that_no_file_can_have_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "list.txt").write_text("9" * 5000)
     for sources in ([Path(f"@{tmp_path / 'list.txt'}")], [tmp_path / ("9" * 5000)]):
         with pytest.raises(UserError, match="is not a folder"):
-            discover(expand_sources(sources))
+            discover(list(expand_sources(sources)))
     for open_folder in (find_images, open_isc_folder):
         with pytest.raises(UserError, match="is not a folder"):
             open_folder(tmp_path / ("9" * 5000))
