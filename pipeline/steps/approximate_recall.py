@@ -51,7 +51,8 @@ def print_index_recall(run: Run, factory: str, probes: int | None, force: bool, 
         codes = make_shard_folder(folder, hashlib.sha256(made_from.encode()).hexdigest()[:16])
         with whole_folder(folder) as temporary:
             build_index(factory, open_concatenated([training]), vectors, temporary, codes, run.recipe.seed, on_gpu=on_gpu)
-        remove_folder(codes)
+        for unneeded in codes.parent.glob(f".{folder.stem}-shards-*"):  # also of stopped builds of other indexes
+            remove_folder(unneeded)
 
     product = Product(
         name="index",

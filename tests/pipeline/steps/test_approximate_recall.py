@@ -54,6 +54,7 @@ def test_a_stopped_build_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         print_index_recall(run, "IVF4,SQ8", None, False)
     (codes,) = tmp_path.glob(".index-shards-*")
     assert len(list(codes.glob("codes-*"))) == 1 and not run.paths.index.exists()
+    (tmp_path / ".index-shards-0").mkdir()  # of another index
     monkeypatch.setattr("submissions.search.shard_codes._encode_shard", stop)  # nothing is encoded again
     print_index_recall(run, "IVF4,SQ8", 4, False)
     assert "recall at 1 1.000" in capfd.readouterr().out
