@@ -110,7 +110,7 @@ def test_an_approximate_index_is_built_and_searched_as_in_one_process(
     monkeypatch.setattr(engine, "SHORT_SECONDS", 0)
     said = []
     for name, more in (("one", ()), ("cluster", ("--ray", nodes.address))):
-        done = run_command(tmp_path, "06_score", "--run", tmp_path / name, "--index", "IVF8,PQ4x4np", "--nprobe", "2", *more)
+        done = run_command(tmp_path, "06_score", "--run", tmp_path / name, "--index", "IVF8,PQ2x4np", "--nprobe", "2", *more)
         assert done.returncode == 0, done.stderr
         assert ("encoding vectors: 900 vectors in 13 shards by" in done.stdout) == bool(more), done.stdout
         assert ("searching the index: 60 look-ups in 4 shards by" in done.stdout) == bool(more), done.stdout
