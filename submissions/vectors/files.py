@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from data.errors import UserError
 from data.files import whole_file
 from data.remote import as_path
-from submissions.vectors.hdf5 import HDF5_ERRORS, create_hdf5, describe_dataset_problem, open_hdf5
+from submissions.vectors.hdf5 import HDF5_ERRORS, create_hdf5, describe_dataset_problem, open_hdf5, refuse_endless_strings
 
 ROWS_PER_BLOCK = 65_536
 MAX_NORM = 1e15  # Euclidean norm; keeps squared distances (4e30 at most) far from the limit of float32, 3.4e38
@@ -202,7 +202,13 @@ def iterate_vectors(
 
 
 def read_ids(stored: h5py.Dataset | NDArray[Any]) -> list[str]:
-    """Return ids as str, whether they are stored as strings of variable or fixed length."""
+    """Return ids as str, whether they are stored as strings of variable or fixed length.
+
+    Raises:
+        ValueError: strings of variable length are damaged.
+    """
+    if isinstance(stored, h5py.Dataset):
+        refuse_endless_strings(stored)
     return [item.decode("utf-8") if isinstance(item, bytes) else str(item) for item in stored[:]]
 
 

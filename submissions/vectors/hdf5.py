@@ -1,13 +1,17 @@
 """Safe HDF5: untrusted files are read in bounded memory, and a full disk while writing or closing raises OSError."""
 
 import io
+import mmap
 import os
+import struct
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import h5py
+import numpy as np
 
 from data.remote import RemotePath
 
@@ -39,6 +43,80 @@ def describe_dataset_problem(file: h5py.File, name: str) -> str | None:
     except HDF5_ERRORS as error:
         return f"is damaged ({error})"
     return None
+
+
+def refuse_endless_strings(dataset: h5py.Dataset) -> None:
+    """Refuse strings of variable length that HDF5 would read for ever, as it does where a disk left zeros among them.
+
+    Such strings are stored apart from the data set, in collections ("global heaps") of objects that give their own length; HDF5
+    goes on from an object of no length without end, and nothing interrupts it. Files on object stores are not looked into.
+
+    Raises:
+        ValueError: the strings are damaged, or stored in a way that cannot be checked.
+    """
+    if h5py.check_string_dtype(dataset.dtype) is None or h5py.check_string_dtype(dataset.dtype).length is not None:
+        return
+    file = dataset.file
+    if file.driver == "fileobj" or not dataset.size:
+        return
+    if file.id.get_create_plist().get_sizes() != (8, 8):
+        raise ValueError("its addresses do not have 8 bytes, as usual")
+    with Path(file.filename).open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        references = np.frombuffer(b"".join(_read_references(dataset, content)), _REFERENCE)
+        objects = 0
+        for address in np.unique(references["address"][references["length"] > 0]).tolist():
+            objects += _count_objects(content, address + file.userblock_size)
+            if objects > len(content) // _OBJECT.size:
+                raise ValueError("its strings overlap")
+
+
+_REFERENCE = np.dtype([("length", "<u4"), ("address", "<u8"), ("object", "<u4")])  # of a string of variable length
+
+
+def _read_references(dataset: h5py.Dataset, content: mmap.mmap) -> Iterator[bytes]:
+    """Yield what the data set itself stores: `_REFERENCE` for each of its strings."""
+    if dataset.chunks is None:
+        if dataset.id.get_create_plist().get_layout() != h5py.h5d.CONTIGUOUS:
+            raise ValueError("its strings are stored in an unusual way")
+        start, stored = dataset.id.get_offset(), dataset.id.get_storage_size()
+        if start is not None:  # None where nothing was ever written
+            yield content[start : start + stored // _REFERENCE.itemsize * _REFERENCE.itemsize]
+        return
+    if dataset.compression not in (None, "gzip") or dataset.shuffle or dataset.fletcher32 or dataset.scaleoffset:
+        raise ValueError("its strings are compressed in an unusual way; store them plainly or with gzip")
+    size = int(np.prod(dataset.chunks)) * _REFERENCE.itemsize
+    for number in range(dataset.id.get_num_chunks()):
+        mask, raw = dataset.id.read_direct_chunk(dataset.id.get_chunk_info(number).chunk_offset)
+        if dataset.compression == "gzip" and not mask:
+            try:
+                raw = zlib.decompressobj().decompress(raw, size)
+            except zlib.error as error:
+                raise ValueError(f"its strings cannot be unpacked ({error})") from error
+        yield raw[: len(raw) // _REFERENCE.itemsize * _REFERENCE.itemsize]
+
+
+def _count_objects(content: mmap.mmap, start: int) -> int:
+    """Count the objects of a collection, which fill it, each with a length of its own.
+
+    Raises:
+        ValueError: they do not.
+    """
+    if content[start : start + 4] != b"GCOL":
+        return 0  # HDF5 says so
+    count, end = 0, start + int.from_bytes(content[start + 8 : start + 16], "little")
+    place = start + _OBJECT.size
+    while place + _OBJECT.size <= end:
+        if place + _OBJECT.size > len(content):
+            raise ValueError("its strings are cut off")
+        number, _, _, length = _OBJECT.unpack_from(content, place)
+        taken = _OBJECT.size + -(-length // 8) * 8 if number else length  # what is free counts its own head
+        if not 0 < taken <= end - place:
+            raise ValueError("its strings are damaged")
+        count, place = count + 1, place + taken
+    return count
+
+
+_OBJECT = struct.Struct("<HHIQ")  # number, references to it, nothing, length
 
 
 @contextmanager

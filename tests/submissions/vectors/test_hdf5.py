@@ -2,14 +2,16 @@ import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 
 from data.errors import UserError
 from submissions.formats.submission import write_submission
 from submissions.vectors.files import Vectors, read_vectors, write_vectors
-from submissions.vectors.hdf5 import create_hdf5
+from submissions.vectors.hdf5 import create_hdf5, refuse_endless_strings
 
 IDS = [f"T{row:04d}" for row in range(100)]
 
@@ -65,3 +67,41 @@ def test_a_full_disk_ends_the_work_at_the_next_block(tmp_path: Path, monkeypatch
 def test_what_is_written_can_be_read(tmp_path: Path) -> None:
     vectors(tmp_path / "v.h5")
     assert read_vectors(tmp_path / "v.h5").ids == IDS
+
+
+@pytest.mark.parametrize("storage", [{}, {"chunks": (3,)}, {"compression": "gzip"}, {"maxshape": (None,)}])
+@pytest.mark.parametrize("damage", ["zeros", "a longer object", "an endless object"])
+def test_strings_that_would_be_read_for_ever_are_refused(tmp_path: Path, storage: dict[str, Any], damage: str) -> None:
+    path, ids = tmp_path / "v.h5", [f"R{number:06d}" * (number % 3) for number in range(20)]
+    with h5py.File(path, "w", userblock_size=512) as file:
+        file.create_dataset("ids", data=np.array(ids, object), dtype=h5py.string_dtype("utf-8"), **storage)
+    with h5py.File(path) as file:
+        refuse_endless_strings(file["ids"])
+        assert file["ids"].asstr()[:].tolist() == ids
+    content = bytearray(path.read_bytes())
+    first = content.index(b"GCOL") + 16  # an object: its number, references to it, nothing, 8 bytes of length
+    if damage == "zeros":
+        content[first : first + 300] = bytes(300)
+    else:
+        content[first + 8 : first + 16] = {"a longer object": 3000, "an endless object": 2**64 - 8}[damage].to_bytes(8, "little")
+    path.write_bytes(content)
+    with h5py.File(path) as file, pytest.raises(ValueError, match="strings are damaged"):
+        refuse_endless_strings(file["ids"])
+
+
+@pytest.mark.parametrize("storage", [{"shuffle": True}, {"compression": "lzf"}])
+def test_strings_that_cannot_be_checked_are_refused(tmp_path: Path, storage: dict[str, Any]) -> None:
+    with h5py.File(tmp_path / "v.h5", "w") as file:
+        file.create_dataset("ids", data=np.array(["Q1"], object), dtype=h5py.string_dtype("utf-8"), chunks=(1,), **storage)
+    with h5py.File(tmp_path / "v.h5") as file, pytest.raises(ValueError, match="plainly or with gzip"):
+        refuse_endless_strings(file["ids"])
+
+
+def test_strings_of_fixed_length_and_none_at_all_need_no_check(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "v.h5", "w") as file:
+        file.create_dataset("fixed", data=np.array([b"Q1"]), compression="lzf")
+        file.create_dataset("empty", shape=(0,), dtype=h5py.string_dtype("utf-8"))
+        file.create_dataset("never written", shape=(5,), dtype=h5py.string_dtype("utf-8"))
+    with h5py.File(tmp_path / "v.h5") as file:
+        for dataset in file.values():
+            refuse_endless_strings(dataset)
