@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from augmentations.composition import OverlaySource, Record, replay
+from augmentations.edits.colour import bound_shift
 from augmentations.edits.geometry import MIN_SIDE_PIXELS, bound_crop, bound_resized_crop
-from augmentations.edits.quality import draw_grain, draw_shuffle
+from augmentations.edits.quality import draw_grain, draw_motion, draw_shuffle
 from augmentations.edits.registry import FUNCTIONS, TUNED_SIDE, Image
 
 ALIGNMENT = 16  # bytes, of every array in a block
@@ -32,14 +33,16 @@ class Deferred:
         operation: Its name in `augmentations.device_edits`.
         height: Height of the result in pixels.
         width: Width of the result in pixels.
-        numbers: What it is done with.
-        arrays: Larger parts of that.
+        numbers: What it is done with, on the device.
+        places: What the host must know, because shapes or the operations themselves depend on it.
+        arrays: Larger parts, on the device.
     """
 
     operation: str
     height: int
     width: int
     numbers: tuple[float, ...] = ()
+    places: tuple[float, ...] = ()
     arrays: tuple[NDArray[Any], ...] = ()
 
 
@@ -220,7 +223,17 @@ def _prepare_resized_crop(height: int, width: int, **placed: float) -> list[Defe
 
 def _keep(bounds: tuple[int, int, int, int]) -> list[Deferred]:
     top, bottom, left, right = bounds
-    return [Deferred("crop", bottom - top, right - left, bounds)]
+    return [Deferred("crop", bottom - top, right - left, places=bounds)]
+
+
+def _prepare_pad(height: int, width: int, width_share: float, height_share: float, colour: list[int]) -> list[Deferred]:
+    x, y = round(width * width_share), round(height * height_share)
+    return [Deferred("pad", height + 2 * y, width + 2 * x, places=(y, x, *colour))]
+
+
+def _prepare_pad_to_square(height: int, width: int, colour: list[int]) -> list[Deferred]:
+    x, y = max(0, height - width), max(0, width - height)
+    return [Deferred("pad", height + y, width + x, places=(y // 2, x // 2, *colour))]
 
 
 def _prepare_hflip(height: int, width: int) -> list[Deferred]:
@@ -240,7 +253,17 @@ def _prepare_grayscale(height: int, width: int) -> list[Deferred]:
 
 
 def _prepare_swap(height: int, width: int, order: list[int]) -> list[Deferred]:
-    return [Deferred("swap", height, width, tuple(order))]
+    return [Deferred("swap", height, width, places=tuple(order))]
+
+
+def _prepare_shift(height: int, width: int, down: float, right: float) -> list[Deferred]:
+    i, j, rows, columns = bound_shift(height, width, down, right)
+    return [Deferred("shift", rows, columns, places=(i, j))] if min(rows, columns) >= MIN_SIDE_PIXELS else []
+
+
+def _prepare_filter(height: int, width: int, vignette: float, **curve: Any) -> list[Deferred]:
+    toned = _look_up("photo_filter")(height, width, vignette=0.0, **curve) or []
+    return [*toned, Deferred("shade", height, width, (vignette,))] if vignette > 0 else toned
 
 
 def _look_up(function: str) -> Prepare:
@@ -276,6 +299,14 @@ def _prepare_shuffle(height: int, width: int, share: float, seed: int) -> list[D
     return [Deferred("shuffle", height, width, arrays=(places.astype(np.int32), sources.astype(np.int32)))]
 
 
+def _prepare_motion_blur(height: int, width: int, length: float, degrees: float) -> list[Deferred] | None:
+    kernel = draw_motion(min(height, width), length, degrees)
+    rows, columns = np.nonzero(kernel)
+    taps = np.stack([rows, columns, kernel[rows, columns]], axis=1).ravel().tolist()
+    middle = len(kernel) // 2
+    return [Deferred("smear", height, width, places=(middle, *taps))] if middle < min(height, width) else None
+
+
 def _prepare_grain(height: int, width: int, deviation: float, size: float, seed: int) -> list[Deferred]:
     noise = draw_grain(height, width, deviation, size, seed)
     return [Deferred("grain", height, width, arrays=(noise, *_find_nearest(noise.shape, (height, width))))]
@@ -295,15 +326,20 @@ PREPARED: dict[str, Prepare] = {
     "scale": _prepare_scale,
     "crop": _prepare_crop,
     "resized_crop": _prepare_resized_crop,
+    "pad": _prepare_pad,
+    "pad_to_square": _prepare_pad_to_square,
     "hflip": _prepare_hflip,
     "vflip": _prepare_vflip,
     "color_jitter": _prepare_color_jitter,
     "grayscale": _prepare_grayscale,
     "swap_channels": _prepare_swap,
+    "shift_channels": _prepare_shift,
+    "photo_filter": _prepare_filter,
     **{name: _look_up(name) for name in ("opacity", "invert_channels", "pca_lighting", "solarize")},
     "blur": _prepare_blur,
     "sharpen": _prepare_sharpen,
     "pixelization": _prepare_pixelization,
     "shuffle_pixels": _prepare_shuffle,
+    "motion_blur": _prepare_motion_blur,
     "grain": _prepare_grain,
 }

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from augmentations.deferral import Deferred, Group, UnfinishedBatch
 
@@ -160,6 +161,15 @@ def _jitter(stacked: Tensor, steps: list[Deferred], numbers: Tensor) -> Tensor:
     return _as_bytes(mixed * (brightness * contrast)[:, None] + shift[:, None])
 
 
+def _shade(stacked: Tensor, steps: list[Deferred], numbers: Tensor) -> Tensor:
+    """Darken the corners, as `colour.photo_filter`; cut off, not rounded."""
+    height, width, vignette = (numbers[:, column, None, None] for column in (0, 1, 4))
+    y = _count(stacked.shape[2], numbers)[:, None] * 2 / (height - 1).clamp(min=1) - 1
+    x = _count(stacked.shape[3], numbers) * 2 / (width - 1).clamp(min=1) - 1
+    shade = 1 - vignette * ((x * x + y * y) / 2).clamp_(0, 1)
+    return (stacked * shade[:, None]).byte()
+
+
 def _grayscale(stacked: Tensor, steps: list[Deferred], numbers: Tensor) -> Tensor:
     """Replace all three channels by the luminosity."""
     return _luminosity(stacked).byte()[:, None].expand(-1, 3, -1, -1)
@@ -175,8 +185,18 @@ def _luminosity(stacked: Tensor) -> Tensor:
 
 
 def _crop(image: Tensor, step: Deferred, arrays: list[Tensor]) -> Tensor:
-    top, bottom, left, right = map(int, step.numbers)
+    top, bottom, left, right = map(int, step.places)
     return image[:, top:bottom, left:right]
+
+
+def _pad(image: Tensor, step: Deferred, arrays: list[Tensor]) -> Tensor:
+    """Put the image on a canvas of one colour."""
+    top, left, *colour = map(int, step.places)
+    canvas = image.new_empty(3, step.height, step.width)
+    for channel, value in zip(canvas, colour, strict=True):
+        channel.fill_(value)
+    canvas[:, top : top + image.shape[1], left : left + image.shape[2]] = image
+    return canvas
 
 
 def _hflip(image: Tensor, step: Deferred, arrays: list[Tensor]) -> Tensor:
@@ -188,7 +208,28 @@ def _vflip(image: Tensor, step: Deferred, arrays: list[Tensor]) -> Tensor:
 
 
 def _swap(image: Tensor, step: Deferred, arrays: list[Tensor]) -> Tensor:
-    return torch.stack([image[int(channel)] for channel in step.numbers])
+    return torch.stack([image[int(channel)] for channel in step.places])
+
+
+def _shift(image: Tensor, step: Deferred, arrays: list[Tensor]) -> Tensor:
+    """Shift red one way and blue the other, and cut off the border."""
+    i, j = map(int, step.places)
+    parts = [
+        image[channel, abs(i) - y : abs(i) - y + step.height, abs(j) - x : abs(j) - x + step.width]
+        for channel, (y, x) in enumerate([(i, j), (0, 0), (-i, -j)])
+    ]
+    return torch.stack(parts)
+
+
+def _smear(image: Tensor, step: Deferred, arrays: list[Tensor]) -> Tensor:
+    """Take the mean along a line: the kernel's middle, then row, column and weight of each pixel that it takes."""
+    middle, taps = int(step.places[0]), step.places[1:]
+    around = functional.pad(image.float(), (middle, middle, middle, middle), mode="reflect")
+    mean = torch.zeros(3, step.height, step.width, device=image.device)
+    for row, column, weight in zip(taps[::3], taps[1::3], taps[2::3], strict=True):
+        top, left = int(row), int(column)
+        mean.add_(around[:, top : top + step.height, left : left + step.width], alpha=weight)
+    return _as_bytes(mean)
 
 
 def _look_up(image: Tensor, step: Deferred, arrays: list[Tensor]) -> Tensor:
@@ -220,14 +261,18 @@ TOGETHER: dict[str, Callable[[Tensor, list[Deferred], Tensor], Tensor]] = {
     "stretch": _stretch,
     "jitter": _jitter,
     "grayscale": _grayscale,
+    "shade": _shade,
     "blur": _blur,
     "sharpen": _sharpen,
 }
 SINGLE: dict[str, Callable[[Tensor, Deferred, list[Tensor]], Tensor]] = {
     "crop": _crop,
+    "pad": _pad,
     "hflip": _hflip,
     "vflip": _vflip,
     "swap": _swap,
+    "shift": _shift,
+    "smear": _smear,
     "look_up": _look_up,
     "repeat": _repeat,
     "shuffle": _shuffle,

@@ -57,9 +57,7 @@ def swap_channels(image: Image, order: list[int]) -> Image:
 @edit("channels")
 def shift_channels(image: Image, down: float, right: float) -> Image:
     """Shift red by (down, right) and blue the opposite way, as fractions of the short side; the border is cropped."""
-    height, width = image.shape[:2]
-    i, j = round(down * min(height, width)), round(right * min(height, width))
-    rows, columns = height - 2 * abs(i), width - 2 * abs(j)
+    i, j, rows, columns = bound_shift(image.shape[0], image.shape[1], down, right)
     if rows < 8 or columns < 8:
         return image.copy()
 
@@ -67,6 +65,12 @@ def shift_channels(image: Image, down: float, right: float) -> Image:
         return image[abs(i) - y : abs(i) - y + rows, abs(j) - x : abs(j) - x + columns, channel]
 
     return np.stack([part(0, i, j), part(1, 0, 0), part(2, -i, -j)], axis=2)
+
+
+def bound_shift(height: int, width: int, down: float, right: float) -> tuple[int, int, int, int]:
+    """Return how far `shift_channels` shifts down and right, and the height and width that it leaves, in pixels."""
+    i, j = round(down * min(height, width)), round(right * min(height, width))
+    return i, j, height - 2 * abs(i), width - 2 * abs(j)
 
 
 @edit("colour")

@@ -107,10 +107,17 @@ def draw_grain(height: int, width: int, deviation: float, size: float, seed: int
 @edit("noise")
 def motion_blur(image: Image, length: float, degrees: float) -> Image:
     """Smear along a direction of `degrees`, as a moved camera does; `length` in pixels at TUNED_SIDE."""
-    reach = length * min(image.shape[:2]) / TUNED_SIDE
+    kernel = draw_motion(min(image.shape[:2]), length, degrees)
+    return as_uint8(cv2.filter2D(image, -1, kernel, borderType=cv2.BORDER_REFLECT_101))
+
+
+def draw_motion(short_side: int, length: float, degrees: float) -> NDArray[np.float32]:
+    """Return the kernel [k, k] of `motion_blur` for an image with this short side in pixels; k is odd."""
+    reach = length * short_side / TUNED_SIDE
     side = 2 * int(np.ceil(reach / 2)) + 1
     kernel, middle = np.zeros((side, side), np.float32), side // 2
     along = np.array([np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))]) * reach / 2
     ends = [tuple(np.rint(middle + sign * along).astype(int).tolist()) for sign in (-1, 1)]
     cv2.line(kernel, ends[0], ends[1], 1.0)
-    return as_uint8(cv2.filter2D(image, -1, kernel / kernel.sum(), borderType=cv2.BORDER_REFLECT_101))
+    weights: NDArray[np.float32] = kernel / kernel.sum()
+    return weights

@@ -30,6 +30,11 @@ TOLERANCE = {
     "blur": (2, 1.0),
     "sharpen": (1, 0.05),
     "pixelization": (1, 0.5),
+    "shift_channels": (1, 0.5),
+    "pad": (1, 0.5),
+    "pad_to_square": (1, 0.5),
+    "photo_filter": (1, 0.5),
+    "motion_blur": (1, 1.0),
 } | dict.fromkeys(
     ("hflip", "vflip", "grayscale", "swap_channels", "opacity", "invert_channels", "pca_lighting", "solarize", "grain"), (0, 0.0)
 ) | {"shuffle_pixels": (0, 0.0)}  # fmt: skip
