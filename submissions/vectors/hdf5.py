@@ -46,10 +46,11 @@ def describe_dataset_problem(file: h5py.File, name: str) -> str | None:
 
 
 def refuse_endless_strings(dataset: h5py.Dataset) -> None:
-    """Refuse strings of variable length that HDF5 would read for ever, as it does where a disk left zeros among them.
+    """Refuse strings of variable length that HDF5 would read for ever or into gigabytes of memory.
 
-    Such strings are stored apart from the data set, in collections ("global heaps") of objects that give their own length; HDF5
-    goes on from an object of no length without end, and nothing interrupts it. Files on object stores are not looked into.
+    Such strings are stored apart from the data set, in collections ("global heaps") of objects that give their own length. HDF5
+    goes on from an object of no length without end, as where a disk left zeros, and nothing interrupts it. Files on object stores
+    are not looked into.
 
     Raises:
         ValueError: the strings are damaged, or stored in a way that cannot be checked.
@@ -63,6 +64,8 @@ def refuse_endless_strings(dataset: h5py.Dataset) -> None:
         raise ValueError("its addresses do not have 8 bytes, as usual")
     with Path(file.filename).open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
         references = np.frombuffer(b"".join(_read_references(dataset, content)), _REFERENCE)
+        if (references["length"] > len(content)).any():
+            raise ValueError("its strings are longer than the file")
         objects = 0
         for address in np.unique(references["address"][references["length"] > 0]).tolist():
             objects += _count_objects(content, address + file.userblock_size)

@@ -269,7 +269,7 @@ def test_other_sites_are_not_answered(client: TestClient) -> None:
     assert client.get("/api/about", headers={"host": "evil.example"}).status_code == 400
     form = client.post("/api/pictures", content=b"x", headers={"content-type": "text/plain"})
     assert form.status_code == 400 and "octet-stream" in form.json()["message"]
-    for origin in ("http://evil.example", "http://127.0.0.1.evil.example", "http://127.0.0.1:9", "null"):
+    for origin in ("http://evil.example", "http://127.0.0.1.evil.example", "http://127.0.0.1:9", "null", "http://["):
         assert client.post("/api/picks/Q000002", headers={"origin": origin}).status_code == 403
     assert client.post("/api/picks/Q000002", headers={"origin": "http://127.0.0.1"}).status_code == 200
     assert "access-control-allow-origin" not in client.get("/api/about").headers

@@ -89,6 +89,18 @@ def test_strings_that_would_be_read_for_ever_are_refused(tmp_path: Path, storage
         refuse_endless_strings(file["ids"])
 
 
+def test_strings_longer_than_the_file_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "v.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("ids", data=np.array(["Q1"], object), dtype=h5py.string_dtype("utf-8"))
+        place = file["ids"].id.get_offset()
+    content = bytearray(path.read_bytes())
+    content[place : place + 4] = b"\xff\xff\xff\x7f"
+    path.write_bytes(content)
+    with h5py.File(path) as file, pytest.raises(ValueError, match="longer than the file"):
+        refuse_endless_strings(file["ids"])
+
+
 @pytest.mark.parametrize("storage", [{"shuffle": True}, {"compression": "lzf"}])
 def test_strings_that_cannot_be_checked_are_refused(tmp_path: Path, storage: dict[str, Any]) -> None:
     with h5py.File(tmp_path / "v.h5", "w") as file:
