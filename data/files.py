@@ -60,6 +60,26 @@ def whole_file(path: Path) -> Iterator[Path]:
         raise
 
 
+@contextmanager
+def whole_file_apart(path: Path) -> Iterator[Path]:
+    """Write a file atomically as `whole_file` does, with a library that writes files of its own beside it.
+
+    safetensors writes `.tmpABCDEF` and renames it; a killed process would leave gigabytes that nobody removes. Here such files
+    lie in a temporary folder, which the next call removes.
+
+    Raises:
+        UserError: the disk is full, or the object store cannot be written to.
+    """
+    with whole_file(path) as temporary:
+        folder = Path(tempfile.mkdtemp(prefix=_prefix(temporary), suffix=".part", dir=temporary.parent))
+        try:
+            yield folder / path.name
+            (folder / path.name).chmod(0o666 & ~_umask())
+            (folder / path.name).replace(temporary)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 def is_disk_full(error: BaseException) -> bool:
     """Return whether an error says that the disk is full; h5py, safetensors and others raise errors without an errno."""
     return getattr(error, "errno", None) == errno.ENOSPC or os.strerror(errno.ENOSPC) in str(error)

@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from data.errors import UserError, prefix_errors
-from data.files import whole_file
+from data.files import whole_file_apart
 from data.remote import local_file
 from data.settings import Settings
 from models.network.base import ImageDescriptor
@@ -66,7 +66,7 @@ def save_descriptor(path: Path, descriptor: ImageDescriptor, image_size: int, no
     """
     description = {"descriptor": descriptor.settings.model_dump(mode="json"), "image_size": image_size, "notes": notes}
     weights = {name: tensor.contiguous() for name, tensor in descriptor.state_dict().items()}
-    with whole_file(path) as temporary:
+    with whole_file_apart(path) as temporary:
         save_file(weights, temporary, metadata={"description": json.dumps(description, indent=1)})
 
 

@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from data.errors import UserError
-from data.files import read_json, whole_file
+from data.files import read_json, whole_file, whole_file_apart
 from data.images import ImageSet
 from models.settings import ModelSettings
 
@@ -76,7 +76,7 @@ def save_state(folder: Path, identity: Identity, progress: Progress, state: Mapp
     plain = _to_json(state, tensors)
     own = folder / f"state-{progress.step}-{fabric.global_rank}.safetensors"
     try:
-        with whole_file(own) as temporary:
+        with whole_file_apart(own) as temporary:
             save_file(tensors, temporary, metadata={"state": json.dumps(plain)})
         fabric.barrier()
         if fabric.global_rank == 0:

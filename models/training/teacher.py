@@ -18,7 +18,7 @@ from torch.nn import functional
 from tqdm import tqdm
 
 from data.errors import UserError
-from data.files import whole_file
+from data.files import whole_file_apart
 from data.images import ImageSet
 from models.inference.embed import embed_images
 from models.network.checkpoint import load_descriptor
@@ -56,7 +56,7 @@ def load_teacher_vectors(teacher: Path, images: ImageSet, dimensions: int, folde
     vectors = _read(kept, origin)
     if vectors is None:
         vectors = torch.from_numpy(_embed(teacher, images, dimensions, workers))
-        with whole_file(kept) as temporary:
+        with whole_file_apart(kept) as temporary:
             save_file({"vectors": vectors}, temporary, metadata=origin)
     readable = vectors.any(dim=1, keepdim=True)
     mean = vectors.float().sum(dim=0) / readable.sum().clamp(min=1)

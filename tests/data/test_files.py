@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from data.errors import UserError
-from data.files import whole_file, whole_folder
+from data.files import whole_file, whole_file_apart, whole_folder
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_full_disk_is_named_before_a_byte_is_written(tmp_path: Path, monkeypat
 WRITER = """
 import os, sys
 from pathlib import Path
-from data.files import whole_file, whole_folder
+from data.files import whole_file, whole_file_apart, whole_folder
 with whole_file(Path(sys.argv[1]) / "a.h5"), whole_folder(Path(sys.argv[1]) / "b"):
     os.kill(os.getpid(), 9)
 """
@@ -133,3 +133,26 @@ def test_an_older_folder_is_there_until_the_new_one_is(tmp_path: Path, monkeypat
         with whole_folder(tmp_path / "b") as temporary:
             (temporary / content).touch()
     assert [path.name for path in (tmp_path / "b").iterdir()] == ["new"] and len(list(tmp_path.iterdir())) == 1
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from data.files import whole_file_apart
+with whole_file_apart(Path(sys.argv[1])) as temporary:
+    temporary.with_name(".tmpABCDEF").write_bytes(b"half")
+    os._exit(9)
+"""
+
+
+def test_what_a_killed_library_leaves_beside_a_file_is_removed(tmp_path: Path) -> None:
+    path = tmp_path / "a.bin"
+    assert subprocess.run([sys.executable, "-c", KILLED, path], check=False).returncode == 9
+    assert len(list(tmp_path.rglob(".tmpABCDEF"))) == 1
+    with whole_file_apart(path) as temporary:
+        temporary.with_name(".tmpABCDEF").write_bytes(b"whole")
+        temporary.with_name(".tmpABCDEF").replace(temporary)
+    assert list(tmp_path.rglob("*")) == [path] and path.read_bytes() == b"whole"
+    mask = os.umask(0)
+    os.umask(mask)
+    assert path.stat().st_mode & 0o777 == 0o666 & ~mask
