@@ -130,8 +130,9 @@ def _prepare(
     checkpoint: Checkpoint, settings: EmbeddingSettings, device: torch.device
 ) -> Callable[[Mapping[int, tuple[Tensor, Tensor]]], _Launched]:
     """Put a network on the device and return what sends a batch through it."""
-    descriptor = checkpoint.descriptor.eval().to(device)
-    descriptor.arrange(descriptor.memory_format)
+    with report_lack_of_memory("while a network was put on the device", MEMORY_REMEDY):
+        descriptor = checkpoint.descriptor.eval().to(device)
+        descriptor.arrange(descriptor.memory_format)
     sizes = image_sizes(settings, checkpoint.image_size)
 
     def launch(loaded: Mapping[int, tuple[Tensor, Tensor]]) -> _Launched:

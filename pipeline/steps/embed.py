@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from data.errors import StorageError, UserError
 from data.images import ImageSet, find_images
 from data.names import line_of
 from data.process import choose_workers, usable_cores
@@ -89,7 +90,7 @@ def embed_to_file(
         output: The vectors file to write.
         background: Whether the vectors that the checkpoint brings along follow those of the images.
         find_others: Returns what is to be made of the same images next. Where there is anything to embed, the shards of these are
-            made along the way and found when their turn comes.
+            made along the way and found when their turn comes; where they hinder it, they are left to their turn.
 
     Raises:
         UserError: when a checkpoint cannot be loaded or brings no background that is asked for, or the disk is full.
@@ -97,25 +98,52 @@ def embed_to_file(
     own, of_images = Embedding(checkpoint, settings, output), fingerprint(images)
     folder = make_shard_folder(output, _digest(own, of_images))
     files = _list_shards(images, settings.shard, folder)
-    left = [number for number, file in enumerate(files) if not is_whole(file)]
-    together, shards = [own], list[EmbeddingShard]()
-    if left:
-        together += [other for other in find_others() if other.makes_shards_with(own)]
-        folders = [folder, *(make_shard_folder(other.output, _digest(other, of_images)) for other in together[1:])]
-        shards = _divide(images, settings.shard, folders, left)
+    if not all(map(is_whole, files)):
+        others = [other for other in find_others() if other.makes_shards_with(own)]
+        if not _make_shards_together(own, others, images, of_images):
+            _make_shards([own], images, of_images)
     ids = images.ids
     if background:
         files.append(folder / "background.h5")
         ids = [*ids, *write_background(checkpoint, files[-1])]
+    unreadable = join_shards(output, ids, files)
+    _report_unreadable(images, unreadable[: len(images)], output)
+
+
+def _make_shards_together(own: Embedding, others: list[Embedding], images: ImageSet, of_images: Any) -> bool:
+    """Make the shards of several models; False where that failed, perhaps for lack of memory for all, or by another's fault."""
+    if not others:
+        return False
+    try:
+        _make_shards([own, *others], images, of_images)
+    except StorageError:
+        raise
+    except UserError as error:
+        print(f"  the next models wait for their turn, not embedded together with this one: {error}", flush=True)
+        return False
+    return True
+
+
+def _make_shards(together: list[Embedding], images: ImageSet, of_images: Any) -> None:
+    """Embed the images of those shards that the first of several models lacks, with all of them.
+
+    Args:
+        together: What is made, by `makes_shards_with` of each other.
+        images: The images.
+        of_images: Their fingerprint.
+    """
+    size, folders = together[0].settings.shard, [make_shard_folder(one.output, _digest(one, of_images)) for one in together]
+    left = [number for number, file in enumerate(_list_shards(images, size, folders[0])) if not is_whole(file)]
+    shards = _divide(images, size, folders, left)
     networks = tuple(one.checkpoint.absolute() for one in together)  # workers have other current folders
     work = ShardWork(
-        name=f"embedding {output.stem}",
+        name=f"embedding {together[0].output.stem}",
         unit="image",
         open=partial(_open_networks, networks, [one.settings for one in together]),
         work=_embed_shard,
         size=_count_images,
         inputs=networks,
-        folder=folder,
+        folder=folders[0],
         opened_as=" ".join(
             f"{path} {fingerprint(path)} {one.settings.what_makes_shards()}" for path, one in zip(networks, together, strict=True)
         ),
@@ -127,8 +155,6 @@ def embed_to_file(
             pass  # the results are the files
     finally:
         _LOADED.clear()
-    unreadable = join_shards(output, ids, files)
-    _report_unreadable(images, unreadable[: len(images)], output)
 
 
 def embed_folder(checkpoint: Path, folder: Path, output: Path, workers: int | None = None) -> None:

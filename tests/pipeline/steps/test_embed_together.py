@@ -1,17 +1,20 @@
 """Several models that embed the same images read each once, with the vectors that each has alone."""
 
 import shutil
+import weakref
 from collections import Counter
 from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
+import torch
 
 from data import decode, loader
+from data.errors import UserError
 from data.images import ImageSet, find_images
 from data.procedural.sample import write_pictures
-from models.network.checkpoint import save_descriptor
+from models.network.checkpoint import Checkpoint, load_descriptor, save_descriptor
 from models.network.descriptor import Descriptor
 from models.network.settings import DescriptorSettings
 from models.settings import EmbeddingSettings
@@ -116,6 +119,47 @@ def test_batches_of_other_sizes_are_embedded_apart(images: ImageSet, checkpoints
         assert not own.makes_shards_with(changed)
         embed_to_file(own.checkpoint, images, own.settings, own.output, find_others=lambda: [changed])  # noqa: B023
         assert {path.name for path in own.output.parent.iterdir()} == {"32.h5", "32.unreadable.txt"}
+
+
+def test_a_network_that_fails_leaves_the_others_alone(
+    images: ImageSet, checkpoints: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=8))
+    for values in broken.parameters():
+        torch.nn.init.constant_(values, 1e30)  # its vectors overflow
+    save_descriptor(tmp_path / "broken.safetensors", broken, 32, {})
+    own, _, _ = list_embeddings(checkpoints, tmp_path / "together")
+    (tmp_path / "damaged.safetensors").write_bytes(b"damaged")
+    for name, problem in (("broken", "not finite"), ("damaged", "damaged.safetensors")):
+        other = Embedding(tmp_path / f"{name}.safetensors", PLAIN, tmp_path / f"{name}.h5")
+        own.output.unlink(missing_ok=True)
+        embed_to_file(own.checkpoint, images, own.settings, own.output, find_others=lambda: [other])  # noqa: B023
+        said = capsys.readouterr().out
+        assert own.output.is_file() and "wait for their turn" in said and problem in said
+        with pytest.raises(UserError, match=problem):
+            embed_to_file(other.checkpoint, images, other.settings, other.output)
+
+
+def test_networks_that_do_not_fit_into_memory_at_once_embed_in_turn(
+    images: ImageSet, checkpoints: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    apart = embed_all(images, list_embeddings(checkpoints, tmp_path / "apart"), together=False)
+    held, to = weakref.WeakSet[Descriptor](), Descriptor.to
+
+    def load(path: Path) -> Checkpoint:
+        loaded = load_descriptor(path)
+        held.add(loaded.descriptor)  # type: ignore[arg-type]
+        return loaded
+
+    def put(descriptor: Descriptor, *arguments: object, **options: object) -> Descriptor:
+        if len(held) > 1 and not options:  # not only arranged
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return to(descriptor, *arguments, **options)  # type: ignore[no-any-return, call-overload]
+
+    monkeypatch.setattr(embed, "load_descriptor", load)
+    monkeypatch.setattr(Descriptor, "to", put)
+    assert embed_all(images, list_embeddings(checkpoints, tmp_path / "together"), together=True) == apart
+    assert capsys.readouterr().out.count("memory ran out while a network was put on the device") == 2
 
 
 def test_models_of_a_run_that_are_due_embed_together(small_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
