@@ -130,7 +130,10 @@ def build_index(
         raise UserError(f"{references.name} holds no vector of a readable image. Embed the references again (step 02).")
     quantizer = codes / QUANTIZER_FILE
     if quantizer.is_file():
-        index = faiss.read_index(str(quantizer))
+        try:
+            index = faiss.read_index(str(quantizer))
+        except RuntimeError as error:
+            raise UserError(f"{quantizer} is damaged ({error}). Delete {codes} and repeat the command.") from error
     else:
         index = _train_on_sample(factory, training, seed, vectors_per_list, on_gpu)
     if has_plain_lists(index):
@@ -299,8 +302,12 @@ def _train_on_sample(factory: str, training: Training, seed: int, vectors_per_li
 
 def _make_index(factory: str, dimensions: int) -> faiss.Index:
     try:
-        return faiss.index_factory(dimensions, factory, faiss.METRIC_L2)
-    except RuntimeError as error:
+        index = faiss.index_factory(dimensions, factory, faiss.METRIC_L2)
+        lists = faiss.try_extract_index_ivf(index)
+        if lists is not None and not lists.nlist:
+            raise RuntimeError("it has no list")
+        return index
+    except (RuntimeError, TypeError) as error:  # TypeError: bytes that are no text
         raise UserError(
             f"Faiss cannot build an index {factory!r} ({error}). Use an index factory string, "
             "for example Flat; IVF1024,SQ8; OPQ32,IVF4096,PQ32."

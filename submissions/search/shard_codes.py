@@ -93,6 +93,8 @@ def merge_codes(index: faiss.Index, codes: Sequence[Path], folder: Path, count: 
     try:
         with silence_faiss():
             merge_ondisk(index, [str(path) for path in codes], str(folder / LISTS_FILE))
+        if index.ntotal != count:
+            raise RuntimeError(f"they are of {index.ntotal:,} vectors, not {count:,}")
     except RuntimeError as error:
         raise UserError(
             f"{codes[0].parent}: the codes in it cannot be merged ({error}). Delete that folder and repeat the command."

@@ -206,6 +206,26 @@ def test_a_build_goes_on_and_a_new_file_is_the_only_one_that_is_encoded(tmp_path
         build_index("IVF16,PQ4x4np", two, three, folder, codes)
 
 
+def test_damaged_codes_and_quantizers_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sets: Sets) -> None:
+    monkeypatch.setattr(shard_codes, "VECTORS_PER_SHARD", 1000)
+    training, references, _ = sets
+    folder, codes = make_folder(tmp_path, "index"), make_folder(tmp_path, "codes")
+    build_index("IVF16,SQ8", training, references, folder, codes)
+    quantizer = codes / QUANTIZER_FILE
+    shutil.copy(quantizer, next(codes.glob("codes-*")))  # an index without vectors
+    with pytest.raises(UserError, match=r"cannot be merged \(they are of [0-9,]+ vectors, not 1,997\)\. Delete that folder"):
+        build_index("IVF16,SQ8", training, references, folder, codes)
+    quantizer.write_bytes(quantizer.read_bytes()[:50])
+    with pytest.raises(UserError, match=r"quantizer\.faiss is damaged .*Delete .*codes and repeat"):
+        build_index("IVF16,SQ8", training, references, folder, codes)
+
+
+@pytest.mark.parametrize("factory", ["IVF0,Flat", "\udc80"])
+def test_factories_that_faiss_does_not_refuse_itself_are_refused(tmp_path: Path, sets: Sets, factory: str) -> None:
+    with pytest.raises(UserError, match="Use an index factory string"):
+        build_index(factory, *sets[:2], make_folder(tmp_path, "index"), make_folder(tmp_path, "codes"))
+
+
 def test_wrong_strings_and_files(tmp_path: Path, sets: Sets, monkeypatch: pytest.MonkeyPatch) -> None:
     training, references, _ = sets
     few, codes = open_concatenated([draw(tmp_path, 10, 5)]), make_folder(tmp_path, "codes")
