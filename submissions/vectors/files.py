@@ -156,6 +156,11 @@ def describe_vectors(path: Path | str) -> VectorsShape:
                 "Remove the repeated rows, or embed the images again (step 02)."
             )
         unreadable = np.asarray(file["unreadable"], dtype=bool) if "unreadable" in file else np.zeros(len(ids), bool)
+        if unreadable.shape != (len(ids),):
+            raise UserError(
+                f"{path}: flags of unreadable images are {list(unreadable.shape)}; expected one for each of its {len(ids)} "
+                "vectors. Embed the images again (step 02)."
+            )
         return VectorsShape(ids, vectors.shape[1], unreadable)
 
 

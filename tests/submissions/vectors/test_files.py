@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from data.errors import UserError
-from submissions.vectors.files import iterate_vectors, read_vectors, write_vectors
+from submissions.vectors.files import describe_vectors, iterate_vectors, read_vectors, write_vectors
 
 
 def test_round_trip_in_blocks(tmp_path: Path) -> None:
@@ -74,3 +74,13 @@ def test_ids_of_another_form(tmp_path: Path) -> None:
             file["ids"], file["vectors"] = ids, np.ones((2, 4), np.float32)
         with pytest.raises(UserError, match=rf"{number}\.h5: ids are .*expected strings .*one for each vector"):
             read_vectors(tmp_path / f"{number}.h5")
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 2)])
+def test_flags_that_are_not_one_for_each_vector_are_refused(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    write_vectors(tmp_path / "v.h5", ["a", "b"], [np.ones((2, 2), np.float32)])
+    with h5py.File(tmp_path / "v.h5", "r+") as file:
+        file.pop("unreadable", None)
+        file["unreadable"] = np.zeros(shape, bool)
+    with pytest.raises(UserError, match="expected one for each of its 2 vectors"):
+        describe_vectors(tmp_path / "v.h5")
