@@ -1,8 +1,10 @@
 """Concurrent batches on a CPU, whose cores the layers of one small network cannot keep busy."""
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
@@ -18,15 +20,16 @@ def map_in_parallel(work: Callable[[Item], Result], items: Iterable[Item], devic
 
     On a CPU, as many items are processed concurrently as torch has threads, but at most MAX_CONCURRENT, each by one thread: the
     last bits of a convolution depend on the number of threads, and a vector must not depend on the number of cores. Until the
-    generator is exhausted, torch has one thread. On a GPU, which queues its work, items are processed one after the other.
+    generator is exhausted or closed, torch has one thread. On a GPU, which queues its work, items are processed one by one.
     """
-    threads = torch.get_num_threads()
-    together = min(threads, MAX_CONCURRENT) if device.type == "cpu" else 1
-    if together == 1:
+    if device.type != "cpu":
         yield from map(work, items)
         return
-    torch.set_num_threads(1)
-    try:
+    with _one_thread_each() as threads:
+        together = min(threads, MAX_CONCURRENT)
+        if together == 1:
+            yield from map(work, items)
+            return
         with ThreadPoolExecutor(together) as pool:
             waiting = deque[Future[Result]]()
             for item in items:
@@ -35,8 +38,31 @@ def map_in_parallel(work: Callable[[Item], Result], items: Iterable[Item], devic
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
+
+
+_open_blocks, _threads_before, _changing = 0, 1, threading.RLock()  # a collection may close a block anywhere
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[int]:
+    """Give torch one thread as long as any such block is open, and yield how many it had before all of them.
+
+    A generator that an error left unfinished ends when it is collected, perhaps while another one works: what that one computes
+    must not depend on it.
+    """
+    global _open_blocks, _threads_before
+    with _changing:
+        _open_blocks += 1
+        if _open_blocks == 1:
+            _threads_before = torch.get_num_threads()
+            torch.set_num_threads(1)
+    try:
+        yield _threads_before
     finally:
-        torch.set_num_threads(threads)
+        with _changing:
+            _open_blocks -= 1
+            if not _open_blocks:
+                torch.set_num_threads(_threads_before)
 
 
 def overlap(launch: Callable[[Item], Launched], read: Callable[[Launched], Result], items: Iterable[Item]) -> Iterator[Result]:

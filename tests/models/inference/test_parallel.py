@@ -50,6 +50,16 @@ def test_an_error_comes_through_and_the_threads_come_back() -> None:
     assert torch.get_num_threads() == 4
 
 
+def test_what_was_left_unfinished_changes_no_threads_of_another() -> None:
+    left = map_in_parallel(lambda item: item, range(99), CPU)
+    next(left)
+    counted = map_in_parallel(lambda _: torch.get_num_threads(), range(20), CPU)
+    found = [next(counted)]
+    del left  # it is collected
+    assert [*found, *counted] == [1] * 20
+    assert torch.get_num_threads() == 4
+
+
 def test_a_gpu_has_its_next_item_before_a_result_is_read() -> None:
     done = list[str]()
 
