@@ -17,6 +17,7 @@ from data.images import ImageSet
 from data.loader import SquaresOfSizes
 from data.process import choose_workers
 from models.device import autocast, best_device, report_lack_of_memory
+from models.inference.padding import pad_batch
 from models.inference.parallel import map_in_parallel, overlap
 from models.network.checkpoint import Checkpoint
 from models.network.memory_format import choose_memory_format
@@ -138,8 +139,9 @@ def _prepare(
     def launch(loaded: Mapping[int, tuple[Tensor, Tensor]]) -> _Launched:
         pixels, readable = loaded[max(sizes)]
         with report_lack_of_memory(describe_batch(len(pixels), max(sizes)), MEMORY_REMEDY):
-            batch = normalize_pixels(pixels.to(device, non_blocking=True), descriptor.mean, descriptor.std)
-            vectors = embed_batch(descriptor, batch, sizes, settings.flip, settings.precision).float()
+            whole = pad_batch(pixels, settings.batch_size, device)
+            batch = normalize_pixels(whole.to(device, non_blocking=True), descriptor.mean, descriptor.std)
+            vectors = embed_batch(descriptor, batch, sizes, settings.flip, settings.precision)[: len(pixels)].float()
             return _Launched(vectors.to("cpu", non_blocking=device.type == "cuda"), readable, _mark_arrival(device))
 
     return launch

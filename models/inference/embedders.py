@@ -23,6 +23,7 @@ from models.inference.embed import (
     image_sizes,
     measure_memory_format,
 )
+from models.inference.padding import pad_batch
 from models.inference.parallel import map_in_parallel
 from models.network.checkpoint import load_descriptor
 from models.settings import EmbeddingSettings
@@ -82,18 +83,18 @@ def embed_with_all(networks: list[Embedder], images: ImageSet, settings: Embeddi
         UserError: A vector is not finite.
     """
     workers = choose_workers(settings.workers) if len(images) > MAX_IMAGES_WITHOUT_WORKERS else 0
-    sizes = list_square_sizes(networks)
+    device, sizes = best_device(), list_square_sizes(networks)
     loaders = [DataLoader(CleanImages(images, size), settings.batch_size, num_workers=workers) for size in sizes]
 
     def embed(batches: tuple[tuple[Tensor, Tensor], ...]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        squares = {size: batch for size, (batch, _) in zip(sizes, batches, strict=True)}
+        squares = {size: pad_batch(batch, settings.batch_size, device) for size, (batch, _) in zip(sizes, batches, strict=True)}
         unreadable = ~np.logical_and.reduce([readable.numpy() for _, readable in batches])
-        vectors = np.concatenate([network.embed(squares) for network in networks], axis=1)
+        vectors = np.concatenate([network.embed(squares)[: len(unreadable)] for network in networks], axis=1)
         vectors[unreadable] = 0
         return vectors, unreadable
 
     first = 0
-    for vectors, unreadable in map_in_parallel(embed, zip(*loaders, strict=True), best_device()):
+    for vectors, unreadable in map_in_parallel(embed, zip(*loaders, strict=True), device):
         check_finite(vectors, images, first)
         yield EmbeddedBlock(first, vectors, unreadable)
         first += len(vectors)

@@ -16,6 +16,7 @@ from data.errors import UserError
 from models.device import report_lack_of_memory
 from models.network.base import ImageDescriptor
 from models.network.pooling import GeM
+from models.network.row_by_row import apply_linear
 from models.network.settings import DescriptorSettings
 from models.network.start import load_start
 from models.network.whitening import Whitening, whiten
@@ -124,7 +125,9 @@ class Descriptor(ImageDescriptor):
             if self.settings.domains:
                 parts = self._apply_heads(pooled.float())
                 return parts if raw else functional.normalize(functional.normalize(parts, dim=2).transpose(0, 1).flatten(1))
-            embeddings: Tensor = self.projection(pooled.float()) if self.settings.dimensions is not None else pooled.float()
+            embeddings = pooled.float()
+            if self.settings.dimensions is not None:
+                embeddings = apply_linear(embeddings, self.projection.weight, self.projection.bias)
             if raw:
                 return embeddings
             if self.settings.whiten and self.whitens:
@@ -146,7 +149,7 @@ class Descriptor(ImageDescriptor):
         weight = self.projection.weight
         heads = weight.chunk(len(DOMAINS)) if self.settings.domains == "split" else [weight] * len(DOMAINS)
         parts = pooled.unflatten(0, (len(DOMAINS), -1))
-        return torch.stack([functional.linear(part, head) for part, head in zip(parts, heads, strict=True)])
+        return torch.stack([apply_linear(part, head) for part, head in zip(parts, heads, strict=True)])
 
 
 def check_backbone(name: str) -> None:

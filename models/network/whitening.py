@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from data.errors import UserError
+from models.network.row_by_row import apply_linear
 
 VARIANCE_FLOOR = 1e-6  # minimum variance along an axis, as a fraction of the largest
 ROUNDING_VARIANCE = 1e-12  # variance of unit vectors that rounding alone can cause
@@ -31,7 +32,7 @@ class Whitening:
 
 def whiten(embeddings: Tensor, matrix: Tensor, mean: Tensor) -> Tensor:
     """Return Φ(e) = S (e/‖e‖ − µ) of embeddings [n, d], with `matrix` S [d, d] and `mean` µ [d] (MultiGrain, section 3.4)."""
-    return (functional.normalize(embeddings) - mean) @ matrix.T
+    return apply_linear(functional.normalize(embeddings) - mean, matrix)
 
 
 def fit_whitening(embeddings: Tensor) -> Whitening:

@@ -26,6 +26,8 @@ from data.errors import ImageError
 from data.formats import readable_formats
 from data.images import find_images
 from data.procedural.pictures import draw_picture
+from pipeline.match import main as match
+from pipeline.steps.embed import embed_folder
 from pipeline.tools.explorer.answers import open_folder_explorer
 from pipeline.tools.explorer.app import make_app
 from pipeline.tools.extractor import checkpoint_extractor
@@ -317,17 +319,10 @@ def mixed(good: Path, hostile: list[Path], folder: Path) -> Path:
     return folder
 
 
-def run(command: str, *arguments: object) -> None:
-    """Run a command in a process of its own, as users do: the last bits may depend on what a process has computed before."""
-    script = Path(__file__).parents[2] / "pipeline" / f"{command}.py"
-    subprocess.run([sys.executable, script, *map(str, arguments)], check=True, capture_output=True)
-
-
 def check_embedding(good: Path, hostile: list[Path], checkpoint: Path, folder: Path, workers: int) -> int:
     """Step 02: the good pictures' vectors are the same bytes, every bad one is listed with its reason; returns how many are."""
-    for name, images in (("alone", good), ("mixed", mixed(good, hostile, folder / "mixed"))):
-        output = folder / f"{name}.h5"
-        run("02_embed", "--checkpoint", checkpoint, "--images", images, "--output", output, "--workers", workers)
+    embed_folder(checkpoint, good, folder / "alone.h5", workers)
+    embed_folder(checkpoint, mixed(good, hostile, folder / "mixed"), folder / "mixed.h5", workers)
     alone, among = read_vectors(folder / "alone.h5"), read_vectors(folder / "mixed.h5")
     assert len(among) == len(alone) + len(hostile)
     assert among.rows(alone.ids).vectors.tobytes() == alone.vectors.tobytes()
@@ -341,7 +336,8 @@ def check_index(good: Path, hostile: list[Path], checkpoint: Path, folder: Path)
     """match.py --add: the same, in a kept index; returns how many are listed."""
     vectors: dict[str, dict[str, bytes | None]] = {}
     for name, source in (("alone", good), ("mixed", mixed(good, hostile, folder / "pictures"))):
-        run("match", "--checkpoint", checkpoint, "--index", folder / name, "--add", source, "--quiet")
+        arguments = ["--checkpoint", str(checkpoint), "--index", str(folder / name), "--add", str(source), "--quiet"]
+        assert match(arguments) == 0
         with open_known_store(folder / name) as store:
             files = stored_files(store)
             known = vectors_by_digest(store, files.values())
