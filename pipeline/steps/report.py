@@ -100,8 +100,10 @@ def read_steps(manifests: Path) -> tuple[list[StepDone], dict[str, str]]:
         The products in order, and the version of each package by name; several versions of a package are joined by "and".
     """
     steps, used = [], {name: {number} for name, number in versions().items()}
-    known = manifests.iterdir() if manifests.is_dir() else ()
-    for path in sorted(path for path in known if path.suffix == ".json" and not path.stem.startswith("06_score")):
+    known = (
+        manifests.iterdir() if manifests.is_dir() else ()
+    )  # beside them what a kill left unfinished, its name begins with a dot
+    for path in sorted(path for path in known if path.suffix == ".json" and not path.name.startswith((".", "06_score"))):
         record = read_json(path)
         steps.append(StepDone(path.stem, record.get("seconds"), str(record.get("code", ""))))
         for name, number in record.get("versions", {}).items():
