@@ -16,7 +16,7 @@ from data.names import text_of
 from submissions.copies.journal import Journal, Step, Way
 from submissions.copies.plan import PlanRow
 from submissions.copies.relocation import digest_of_file, relocate
-from submissions.copies.trash import find_trash, find_trash_place, write_note
+from submissions.copies.trash import find_trash, find_trash_place, is_note_of, remove_orphaned_note, write_note
 
 
 @dataclass
@@ -87,10 +87,11 @@ def finish(journal: Journal) -> Outcome:
     outcome = Outcome()
     for step in journal.in_state("begin"):
         file, place = Path(step.file), Path(step.place)
-        if not os.path.lexists(place) and os.path.lexists(file):
-            journal.end(step, "left", "not begun")  # the plan has it still
-            continue
         try:
+            if os.path.lexists(file) and (not os.path.lexists(place) or _is_others_note(step)):
+                _remove_orphaned_note(step)  # or the file would get another name in the trash
+                journal.end(step, "left", "not begun")  # the plan has it still
+                continue
             _carry_out(journal, step)
             outcome.done.append(file)
         except LeftAloneError as reason:
@@ -170,8 +171,7 @@ def _take_back(journal: Journal, step: Step, error: OSError) -> None:
     file, place = Path(step.file), Path(step.place)
     if os.path.lexists(place) and not os.path.lexists(file):
         relocate(place, file, step.sha256)
-    if step.note and not os.path.lexists(place):
-        Path(step.note).unlink(missing_ok=True)
+    _remove_orphaned_note(step)
     journal.end(step, "left", str(error))
     if error.errno == errno.ENOSPC:
         raise UserError(
@@ -181,6 +181,16 @@ def _take_back(journal: Journal, step: Step, error: OSError) -> None:
     if isinstance(error, PermissionError) and error.filename == os.fspath(file) and error.filename2 is None:
         raise LeftAloneError(f"no right to remove it from its folder ({error.strerror})") from error
     raise LeftAloneError(_describe(error)) from error
+
+
+def _remove_orphaned_note(step: Step) -> None:
+    if step.note:
+        remove_orphaned_note(Path(step.note), Path(step.file), Path(step.place))
+
+
+def _is_others_note(step: Step) -> bool:
+    """Whether another file was put into the trash under the name that the step chose, before the step itself began."""
+    return bool(step.note) and os.path.lexists(step.note) and not is_note_of(Path(step.note), Path(step.file))
 
 
 def _describe(error: OSError) -> str:
@@ -205,8 +215,9 @@ def _is_link_to(file: Path, kept: Path, way: Way) -> bool:
 def _put_back(step: Step) -> None:
     file, place, kept = Path(step.file), Path(step.place), Path(step.kept)
     try:
-        if not os.path.lexists(place):
+        if not os.path.lexists(place) or _is_others_note(step):
             if digest_of_file(file) == step.sha256:
+                _remove_orphaned_note(step)
                 return  # it was put back before a kill, or never taken away
             raise LeftAloneError(f"{place} is gone")
         if digest_of_file(place) != step.sha256:

@@ -2,11 +2,12 @@
 
 import os
 import sys
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from urllib.parse import quote
 
-from data.files import is_there, write_text
+from data.files import is_there, open_regular, write_text
 
 
 def find_trash(file: Path, spare: Path) -> Path:
@@ -44,7 +45,27 @@ def find_trash_place(file: Path, trash: Path) -> tuple[Path, Path | None]:
 def write_note(note: Path, file: Path) -> None:
     """Write the original path of a file in the trash, so that the desktop can restore it."""
     stamp = datetime.now().isoformat(timespec="seconds")
-    write_text(note, f"[Trash Info]\nPath={quote(os.fsencode(file))}\nDeletionDate={stamp}\n")
+    write_text(note, f"[Trash Info]\n{_path_line(file)}\nDeletionDate={stamp}\n")
+
+
+def is_note_of(note: Path, file: Path) -> bool:
+    """Whether a note is there and has this original path; False where it cannot be read."""
+    try:
+        with open_regular(note) as content:
+            return _path_line(file).encode() in content.read().splitlines()
+    except OSError:
+        return False
+
+
+def remove_orphaned_note(note: Path, file: Path, place: Path) -> None:
+    """Remove the note with this original path if its file is not in the trash; notes of other files stay."""
+    with suppress(OSError):
+        if not os.path.lexists(place) and is_note_of(note, file):
+            note.unlink()
+
+
+def _path_line(file: Path) -> str:
+    return f"Path={quote(os.fsencode(file))}"
 
 
 def _find_home_trash() -> Path:

@@ -137,6 +137,10 @@ def test_killed_at_any_moment_it_goes_on_or_back(
     before, all_contents, rows = read_tree(album), contents(album.parent), plan_of(album)
     if across_disks:
         monkeypatch.setattr(relocation, "_link_or_copy", only_copies(relocation._link_or_copy))
+    apply(album, rows, way)
+    unbroken = files_below(album.parent)
+    undone(album)
+    start_again(album)
     at = 0
     while True:
         at += 1
@@ -151,11 +155,21 @@ def test_killed_at_any_moment_it_goes_on_or_back(
         if at % 3:
             apply(album, rows, way)
             assert all(not os.path.lexists(row.file) or row.file.samefile(row.kept) for row in rows if row.action == "remove")
+            assert files_below(album.parent) == unbroken, f"killed at change {at}"
         undone(album)
         assert read_tree(album) == before and contents(album.parent) == all_contents, f"killed at change {at}"
-        for child in (album.parent / "journal.jsonl", album.parent / "data", album.parent / "moved"):
-            shutil.rmtree(child) if child.is_dir() else child.unlink(missing_ok=True)
+        assert not list(album.parent.rglob("*.trashinfo")), f"killed at change {at}"
+        start_again(album)
     assert at > 10
+
+
+def files_below(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()}
+
+
+def start_again(album: Path) -> None:
+    for child in (album.parent / "journal.jsonl", album.parent / "data", album.parent / "moved"):
+        shutil.rmtree(child) if child.is_dir() else child.unlink(missing_ok=True)
 
 
 def only_copies(original: Callable[..., None]) -> Callable[..., None]:
@@ -187,6 +201,38 @@ def test_killed_while_undoing_it_can_be_undone_again(album: Path, monkeypatch: p
                     undone(album)
             undone(album)
             assert read_tree(album) == before, f"{way}, killed at change {at}"
+            assert not list(album.parent.rglob("*.trashinfo")), f"{way}, killed at change {at}"
+
+
+@pytest.mark.parametrize("content", [b"1 copy", b"another file"])
+@pytest.mark.parametrize("going_on", [True, False], ids=["goes on", "is undone"])
+def test_what_another_put_into_the_trash_after_a_kill_is_left_there(
+    album: Path, content: bytes, going_on: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name is taken from a step that was killed before it wrote its note, by a file with another path."""
+    rows, trash = plan_of(album), album.parent / "data" / "Trash"
+    with monkeypatch.context() as patched:
+        patched.setattr(acting, "write_note", kill)
+        with pytest.raises(Killed):
+            apply(album, rows, "delete-to-trash")
+    others = [trash / "files" / "copy.jpg", trash / "info" / "copy.jpg.trashinfo"]
+    for path, holds in zip(
+        others, (content, b"[Trash Info]\nPath=/elsewhere/copy.jpg\nDeletionDate=2026-01-02T03:04:05\n"), strict=True
+    ):
+        path.parent.mkdir(parents=True)
+        path.write_bytes(holds)
+    for with_file in (True, False):  # at last only the note is there, as before a desktop moves the file
+        if not with_file:
+            others.pop(0).unlink()
+        before = [path.read_bytes() for path in others]
+        outcome = apply(album, rows, "delete-to-trash") if going_on else undone(album)
+        assert not outcome.left and [path.read_bytes() for path in others] == before
+        undone(album)
+        assert (album / "1" / "copy.jpg").read_bytes() == b"1 copy" and [path.read_bytes() for path in others] == before
+
+
+def kill(*_: object) -> None:
+    raise Killed
 
 
 def test_what_changed_since_the_plan_is_left_alone(album: Path) -> None:
