@@ -15,7 +15,7 @@ from data.decode import MAX_FILE_BYTES, decode_rgb
 from data.errors import ImageError, StorageError, UserError
 from data.images import ImageSet
 from data.pixels import as_uint8
-from data.remote import is_remote, map_ahead
+from data.remote import is_remote, map_files
 
 LONGEST_ASPECT = 2.25  # the short side is then the square's side / 1.5, which is what training shows of it: no detail is lost
 
@@ -46,7 +46,7 @@ class CleanImages(Dataset[tuple[Tensor, bool]]):
         paths = [self.images.paths[index] for index in indices]
         if not any(map(is_remote, paths)):
             return [_load_square(path, self.size) for path in paths]
-        return [_load_square(content, self.size) for content in map_ahead(_read_or_nothing, paths, wait=True)]
+        return [_load_square(content, self.size) for content in map_files(_read_or_nothing, paths)]
 
 
 class SquaresOfSizes(Dataset[dict[int, tuple[Tensor, bool]]]):
@@ -72,8 +72,7 @@ class SquaresOfSizes(Dataset[dict[int, tuple[Tensor, bool]]]):
     def __getitems__(self, indices: list[int]) -> list[dict[int, tuple[Tensor, bool]]]:
         """Return several items; torch's loader asks for those of a batch at once."""
         paths = [self.images.paths[index] for index in indices]
-        contents = map_ahead(_read_or_nothing, paths, wait=True) if any(map(is_remote, paths)) else map(_read_or_nothing, paths)
-        return [self._load(content) for content in contents]
+        return [self._load(content) for content in map_files(_read_or_nothing, paths)]
 
     def _load(self, content: bytes) -> dict[int, tuple[Tensor, bool]]:
         decoded: dict[tuple[int, int], NDArray[np.uint8]] = {}

@@ -14,9 +14,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path, PosixPath
@@ -25,12 +23,12 @@ from urllib.parse import unquote, urlsplit
 
 from data.errors import StorageError
 from data.stores import explain_failures, known_schemes, missing_error, open_store_of
+from data.threads import map_in_threads
 
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(/.*|[^/].*)", re.DOTALL)  # pathlib leaves one of two slashes
 LOCAL_SCHEMES = ("file", "local")
 READERS = 16  # files that are read at once: a store answers after tens of milliseconds, however many ask
 BLOCK_BYTES, MAX_BLOCKS = 4 * 2**20, 32  # what an opened file reads at once, and how much of it is kept in memory
-Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
@@ -337,27 +335,11 @@ def remove_folder(folder: Path) -> None:
             files.rm(name, recursive=True)
 
 
-def map_ahead(work: Callable[[Item], Result], items: Sequence[Item], wait: bool) -> Iterator[Result]:
-    """Yield work(item) of every item, in order.
-
-    Args:
-        work: What is done.
-        items: With what.
-        wait: Whether the work waits for a store: then `READERS` items are worked on at once, and no more results are held.
-    """
-    if not wait or len(items) < 2:
-        yield from map(work, items)
-        return
-    with ThreadPoolExecutor(READERS) as pool:
-        begun = deque(pool.submit(work, item) for item in items[:READERS])
-        try:
-            for item in items[READERS:]:
-                yield begun.popleft().result()
-                begun.append(pool.submit(work, item))
-            while begun:
-                yield begun.popleft().result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+def map_files(work: Callable[[Path], Result], paths: Sequence[Path]) -> Iterator[Result]:
+    """Yield work(path) of every path, in order: if one of them is on a store, which answers slowly, by `READERS` threads."""
+    if len(paths) < 2 or not any(map(is_remote, paths)):
+        return map(work, paths)
+    return map_in_threads(work, paths, READERS)
 
 
 @contextmanager
@@ -382,7 +364,7 @@ def upload_whole_folder(target: RemotePath) -> Iterator[Path]:
         paths = [path for path in folder.rglob("*") if path.is_file()]
         for inside in (True, False):
             part = [path for path in paths if (path.parent != folder) == inside]
-            for _ in map_ahead(lambda path: (target / path.relative_to(folder).as_posix()).upload(path), part, wait=True):
+            for _ in map_in_threads(lambda path: (target / path.relative_to(folder).as_posix()).upload(path), part, READERS):
                 pass
         kept = {path.relative_to(folder) for path in paths}
         for old in target.list_files():

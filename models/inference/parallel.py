@@ -3,11 +3,12 @@
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
+
+from data.threads import map_in_threads
 
 Item = TypeVar("Item")
 Launched = TypeVar("Launched")
@@ -30,14 +31,7 @@ def map_in_parallel(work: Callable[[Item], Result], items: Iterable[Item], devic
         if together == 1:
             yield from map(work, items)
             return
-        with ThreadPoolExecutor(together) as pool:
-            waiting = deque[Future[Result]]()
-            for item in items:
-                waiting.append(pool.submit(work, item))
-                if len(waiting) > together:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+        yield from map_in_threads(work, items, together)
 
 
 _open_blocks, _threads_before, _changing = 0, 1, threading.RLock()  # a collection may close a block anywhere

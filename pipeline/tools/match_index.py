@@ -10,7 +10,7 @@ import numpy as np
 
 from data.errors import StorageError, UserError
 from data.images import ImageSet
-from data.remote import is_remote, map_ahead
+from data.remote import map_files
 from data.shards import Place, ShardWork, hold, run_shards, uses_engine
 from pipeline.tools.extractor import Extractor
 from submissions.index.store import (
@@ -211,7 +211,7 @@ def _embed_shard(extractor: Extractor, part: _Part, place: Place) -> list[Conten
 
 
 def _digest_all(paths: Sequence[Path]) -> dict[Path, bytes | None]:
-    return dict(zip(paths, map_ahead(digest_or_none, paths, any(map(is_remote, paths))), strict=True))
+    return dict(zip(paths, map_files(digest_or_none, paths), strict=True))
 
 
 def digest_or_none(path: Path) -> bytes | None:

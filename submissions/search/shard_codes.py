@@ -9,7 +9,6 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +22,7 @@ from faiss.contrib.ondisk import merge_ondisk
 from data.errors import UserError
 from data.files import whole_file
 from data.shards import Place, ShardWork, hold, run_shards
+from data.threads import map_in_threads
 from submissions.vectors.rows import RowsInFile
 from submissions.vectors.stored import StoredVectors
 
@@ -104,19 +104,11 @@ def merge_codes(index: faiss.Index, codes: Sequence[Path], folder: Path, count: 
 
 
 def map_in_single_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """Yield the result for every item, in order; each is computed by one thread, as many at once as Faiss has threads.
+    """Return the result for every item, in order; each is computed by one thread, as many at once as Faiss has threads.
 
     The last bits of a product may depend on how many threads compute it.
     """
-    threads = faiss.omp_get_max_threads()
-    with ThreadPoolExecutor(threads, initializer=partial(faiss.omp_set_num_threads, 1)) as pool:
-        waiting = []
-        for item in items:
-            waiting.append(pool.submit(work, item))
-            if len(waiting) > threads:
-                yield waiting.pop(0).result()
-        for future in waiting:
-            yield future.result()
+    return map_in_threads(work, items, faiss.omp_get_max_threads(), partial(faiss.omp_set_num_threads, 1))
 
 
 @contextmanager

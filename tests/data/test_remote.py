@@ -21,7 +21,7 @@ from data.files import read_json, whole_file, write_text
 from data.images import find_images
 from data.layout import open_isc_folder
 from data.loader import CleanImages
-from data.remote import READERS, RemotePath, as_path, is_remote, map_ahead, remove_folder
+from data.remote import READERS, RemotePath, as_path, is_remote, map_files, remove_folder
 from data.tables import read_table
 from data.unreadable import list_unreadable
 
@@ -226,19 +226,18 @@ def test_an_error_of_the_store_keeps_its_message_through_a_worker_of_torch() -> 
     assert str(StorageError(wrapped)) == "s3://b is gone"
 
 
-def test_no_more_is_read_ahead_than_is_read_at_once() -> None:
-    begun: list[int] = []
+@pytest.mark.parametrize(
+    ("places", "at_once"),
+    [(["a"] * (READERS - 1) + ["s3://bucket/b"], True), (["a"] * READERS, False), (["s3://bucket/b"], False)],
+)
+def test_files_are_read_at_once_where_one_is_on_a_store(places: list[str], at_once: bool) -> None:
+    paths, threads = [as_path(place) for place in places], set[threading.Thread]()
+    together = threading.Barrier(READERS if at_once else 1, timeout=30)  # breaks unless so many are read at once
 
-    def note(item: int) -> int:
-        begun.append(item)
-        return item
+    def read(path: Path) -> Path:
+        threads.add(threading.current_thread())
+        together.wait()
+        return path
 
-    answers = map_ahead(note, range(10 * READERS), wait=True)
-    assert next(answers) == 0
-    assert len(begun) <= READERS
-    assert list(answers) == list(range(1, 10 * READERS))
-
-
-def test_answers_are_waited_for_together() -> None:
-    together = threading.Barrier(4, timeout=30)  # breaks unless four are asked at once
-    assert list(map_ahead(lambda item: (together.wait(), item)[1], range(8), wait=True)) == list(range(8))
+    assert list(map_files(read, paths)) == paths
+    assert (threading.current_thread() in threads) != at_once

@@ -1,0 +1,33 @@
+"""Work on items by threads of this process, ahead of the result that is asked for."""
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def map_in_threads(
+    work: Callable[[Item], Result], items: Iterable[Item], threads: int, initializer: Callable[[], object] | None = None
+) -> Generator[Result, None, None]:
+    """Yield work(item) for every item, in order.
+
+    While a result is used, the next `threads` items are worked on, and no more are fetched. An error of the work is raised in
+    place of the item's result. After an error, or when the generator is closed, no more are begun; those that were are awaited.
+
+    Args:
+        work: What is done; most of it without the GIL, as reading, decoding and products of matrices are.
+        items: What it is called with; fetched by the caller's thread, one at a time.
+        threads: At least 1.
+        initializer: Called by each thread when it starts; None for nothing.
+    """
+    with ThreadPoolExecutor(threads, initializer=initializer) as pool:
+        begun = deque[Future[Result]]()
+        for item in items:
+            begun.append(pool.submit(work, item))
+            if len(begun) > threads:
+                yield begun.popleft().result()
+        while begun:
+            yield begun.popleft().result()
