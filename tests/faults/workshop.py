@@ -15,6 +15,7 @@ models:
   one:
     descriptor: {backbone: test_efficientnet, dimensions: 8}
     workers: 0
+    embedding: {workers: 1, shard: 8, batch_size: 8}  # both are embedded together, by the workers of the first
     stages:
       - {classes: 8, intensity: 0.1, image_size: 32, batch_size: 8, epochs: 2}
       - {intensity: 0.2, image_size: 32, batch_size: 8, epochs: 1}
@@ -22,7 +23,6 @@ models:
     descriptor: {backbone: test_efficientnet, dimensions: 8}
     workers: 1
     stages: [{classes: 16, intensity: 0.1, image_size: 32, batch_size: 8, epochs: 2}]
-    embedding: {workers: 1, shard: 8, batch_size: 8}
 embedding: {workers: 0, shard: 8, batch_size: 8}
 split: {validation: 0.5}
 ensemble: {dimensions: [4, 8], eigen_power: [0, -0.5]}
