@@ -138,8 +138,8 @@ def _prepare(
 
     def launch(loaded: Mapping[int, tuple[Tensor, Tensor]]) -> _Launched:
         pixels, readable = loaded[max(sizes)]
-        with report_lack_of_memory(describe_batch(len(pixels), max(sizes)), MEMORY_REMEDY):
-            whole = pad_batch(pixels, settings.batch_size, device)
+        whole = pad_batch(pixels, settings.batch_size, device)
+        with report_lack_of_memory(describe_batch(len(whole), max(sizes)), MEMORY_REMEDY):
             batch = normalize_pixels(whole.to(device, non_blocking=True), descriptor.mean, descriptor.std)
             vectors = embed_batch(descriptor, batch, sizes, settings.flip, settings.precision)[: len(pixels)].float()
             return _Launched(vectors.to("cpu", non_blocking=device.type == "cuda"), readable, _mark_arrival(device))
