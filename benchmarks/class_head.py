@@ -21,8 +21,8 @@ from torch.nn import functional
 from models.objectives.arcface import ArcFace, angular_margin
 from models.objectives.base import ObjectiveOutput
 from models.objectives.settings import ArcFaceSettings
-from models.settings import OptimizerSettings
 from models.training.schedule import build_optimizers
+from models.training.settings import OptimizerSettings
 
 CHUNK, SAMPLED = ArcFaceSettings().chunk, 0.1
 Loss = Callable[[Tensor, Tensor], Tensor]

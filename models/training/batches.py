@@ -9,7 +9,8 @@ from lightning_fabric import Fabric
 
 from augmentations.dataset import MAX_REPETITIONS_PER_PASS, EpochBatches, Key
 from augmentations.sampling import pk_batches, repeated_batches
-from models.settings import ModelSettings, SamplingSettings, StageSettings
+from models.settings import ModelSettings
+from models.training.settings import SamplingSettings, StageSettings
 from models.training.state import Progress
 
 

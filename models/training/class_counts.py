@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from data.errors import UserError
-from models.settings import ModelSettings, StageSettings
+from models.settings import ModelSettings
+from models.training.settings import StageSettings
 
 
 def check_class_counts(settings: ModelSettings, available: int, report: Callable[..., Any]) -> None:

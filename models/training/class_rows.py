@@ -11,9 +11,10 @@ from data.images import ImageSet
 from data.process import choose_workers
 from models.distributed import share_buffers
 from models.objectives.base import Objective
-from models.settings import ModelSettings, StageSettings
+from models.settings import ModelSettings
 from models.training.drip import EDITED_PER_CLASS, compute_centroids
 from models.training.learner import Learner
+from models.training.settings import StageSettings
 from models.training.teacher import compute_prototypes, load_teacher_vectors
 
 

@@ -19,11 +19,12 @@ from models.distributed import gather_together
 from models.network.descriptor import Descriptor
 from models.objectives.base import Objective, ObjectiveOutput
 from models.objectives.domains import sum_over_domains
-from models.settings import MixSettings, ModelSettings, StageSettings
+from models.settings import ModelSettings
 from models.training.averaging import WeightAverage
 from models.training.clipping import clip_gradients, join_rows
 from models.training.mixing import draw_share, mix_batch
 from models.training.schedule import EpochSchedule, build_optimizers
+from models.training.settings import MixSettings, StageSettings
 
 Figures = dict[str, Tensor | float]  # figures of one batch, by name
 

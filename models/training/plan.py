@@ -28,11 +28,12 @@ from models.network.memory_format import choose_memory_format
 from models.objectives.arcface import choose_chunk
 from models.objectives.base import Objective
 from models.objectives.settings import ClassRows
-from models.settings import ModelSettings, SamplingSettings, StageSettings
+from models.settings import ModelSettings
 from models.training.class_counts import repeats_stage_before
 from models.training.class_rows import build_head
 from models.training.clipping import clip_gradients, join_rows
 from models.training.schedule import build_optimizers
+from models.training.settings import SamplingSettings, StageSettings
 from models.training.trainer import MEMORY_REMEDY, WORKING_SCALE
 
 HEAD_CLASSES = {"cpu": (5_000, 20_000), "cuda": (131_072, 524_288)}  # on a GPU, fewer would measure kernel launches

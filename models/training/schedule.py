@@ -9,7 +9,7 @@ from torch import nn
 
 from models.network.pooling import GeM
 from models.objectives.base import Objective
-from models.settings import OptimizerSettings, SchedulerSettings
+from models.training.settings import OptimizerSettings, SchedulerSettings
 
 
 def build_optimizers(

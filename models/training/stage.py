@@ -17,11 +17,12 @@ from augmentations.deferral import UnfinishedBatch
 from data.errors import UserError
 from data.process import choose_workers
 from models.distributed import sum_over_processes
-from models.settings import ModelSettings, StageSettings
+from models.settings import ModelSettings
 from models.training.batches import Batches
 from models.training.ceiling import CEILING
 from models.training.curve import EpochRow, append_rows, record_validation
 from models.training.learner import Figures, Learner, read_figures
+from models.training.settings import StageSettings
 from models.training.state import Identity, Progress, save_state
 
 SAVE_INTERVAL_SECONDS = 30.0  # plus up to STEPS_PER_CHECK steps: the most that a killed run loses, unless saving is slow

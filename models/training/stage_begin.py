@@ -16,11 +16,12 @@ from models.network.descriptor import Descriptor
 from models.objectives.base import Objective
 from models.objectives.koleo import Koleo
 from models.objectives.svmax import Svmax
-from models.settings import ModelSettings, StageSettings
+from models.settings import ModelSettings
 from models.training.begin import Training
 from models.training.class_rows import build_head
 from models.training.curve import read_rows, record_validation
 from models.training.modes import LEAST_AGREEMENT, measure_agreement
+from models.training.settings import StageSettings
 from models.training.stage_end import start_row
 from models.training.state import DRAWN_FOR, Identity
 

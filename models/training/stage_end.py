@@ -12,12 +12,13 @@ from data.errors import UserError
 from data.files import whole_file
 from models.network.checkpoint import load_descriptor, save_descriptor
 from models.network.descriptor import Descriptor
-from models.settings import ModelSettings, StageSettings
+from models.settings import ModelSettings
 from models.training.ceiling import clock_notice
 from models.training.classifier import save_classifier
 from models.training.curve import EpochRow, append_rows, read_rows
 from models.training.files import stage_checkpoint
 from models.training.learner import Learner
+from models.training.settings import StageSettings
 from models.training.state import Progress
 
 NOTES: dict[str, Callable[[str], object]] = {  # what a checkpoint notes of its stage's last epoch; reads it from the curve

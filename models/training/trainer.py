@@ -20,7 +20,7 @@ from data.process import usable_cores
 from models.device import choose_algorithms, describe_device, report_lack_of_memory
 from models.distributed import report_lost_process
 from models.network.checkpoint import load_descriptor, save_descriptor
-from models.settings import EmbeddingSettings, ModelSettings, StageSettings
+from models.settings import EmbeddingSettings, ModelSettings
 from models.training.batches import build_batches
 from models.training.begin import Training, Validate, begin_training, find_unlabelled
 from models.training.class_counts import repeats_stage_before
@@ -29,6 +29,7 @@ from models.training.curve import EpochRow, read_rows, record_validation
 from models.training.files import stage_checkpoint
 from models.training.final_whitening import learn_whitening
 from models.training.learner import Learner, build_learner
+from models.training.settings import StageSettings
 from models.training.stage import StageRun, run_stage
 from models.training.stage_begin import (
     build_edited_images,

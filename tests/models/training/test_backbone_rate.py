@@ -5,8 +5,8 @@ import torch
 from models.network.descriptor import Descriptor
 from models.network.settings import DescriptorSettings
 from models.objectives.settings import ArcFaceSettings
-from models.settings import OptimizerSettings
 from models.training.schedule import build_optimizers
+from models.training.settings import OptimizerSettings
 
 SETTINGS = DescriptorSettings(backbone="test_efficientnet", dimensions=16)
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from models.settings import StageSettings
 from models.training.ceiling import clock_notice, clock_notices
+from models.training.settings import StageSettings
 from pipeline.steps.score_table import NOTICES, print_scores
 
 CEILING = StageSettings(epochs=29, minutes=1.5)

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from models.objectives.settings import ArcFaceSettings
-from models.settings import OptimizerSettings
 from models.training.schedule import build_optimizers
+from models.training.settings import OptimizerSettings
 
 CLASSES, DIMENSIONS = 2000, 64
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from models.settings import MixSettings
 from models.training.mixing import draw_share, mix_batch
+from models.training.settings import MixSettings
 
 IMAGES = torch.arange(5.0)[:, None, None, None].expand(5, 3, 8, 10).contiguous()  # each of one value, its number
 

@@ -9,9 +9,9 @@ from data.errors import UserError
 from models.network.descriptor import Descriptor
 from models.network.settings import DescriptorSettings
 from models.objectives.settings import AnyObjectiveSettings, ArcFaceSettings, MultiGrainSettings, SoftmaxSettings
-from models.settings import OptimizerSettings
 from models.training.learner import Learner
 from models.training.schedule import build_optimizers
+from models.training.settings import OptimizerSettings
 
 DECAY = 0.25
 

@@ -1,0 +1,158 @@
+"""Settings of a training: batches, optimisers, mixed images, learning rates, stages."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from data.settings import Settings
+from models.network.settings import MAX_IMAGE_SIZE, MIN_IMAGE_SIZE
+
+
+class SamplingSettings(Settings):
+    """Which images make up a batch.
+
+    Attributes:
+        kind: "epoch", every image once per epoch; "repeated", batch_size / copies images, each in `copies` edited versions
+            (MultiGrain, section 3.3); "pk", batch_size / per_class classes, `per_class` images of each, edited again where a
+            class has fewer (IDEAL, section 5.1).
+        copies: Edited versions of each image; only with "repeated".
+        per_class: Images of each class; only with "pk".
+        clean: Whether the first of an image's copies is unedited: clean and edited views of one image together; only with
+            "repeated". None for no.
+        iterations: Batches in an epoch, from as many passes over the images as they take (MultiGrain, section 4.1: 5005 for
+            repeated and uniform sampling alike); None for one pass.
+    """
+
+    kind: Literal["epoch", "repeated", "pk"] = "epoch"
+    copies: int = Field(3, ge=2)
+    per_class: int = Field(4, ge=2)
+    clean: bool | None = None
+    iterations: int | None = Field(None, ge=1)
+
+    @property
+    def group(self) -> int:
+        """Images per group in a batch: the copies of one image, the images of one class, or 1."""
+        return {"epoch": 1, "repeated": self.copies, "pk": self.per_class}[self.kind]
+
+    @model_validator(mode="after")
+    def _keys_of_the_kind(self) -> "SamplingSettings":
+        for key, kind in (("copies", "repeated"), ("clean", "repeated"), ("per_class", "pk")):
+            if key in self.model_fields_set and getattr(self, key) is not None and self.kind != kind:
+                raise ValueError(f"{key} goes with kind {kind}, not with kind {self.kind}")
+        return self
+
+
+class OptimizerSettings(Settings):
+    """The optimisers of descriptor and objective.
+
+    Attributes:
+        kind: Optimiser of the descriptor.
+        class_kind: Optimiser of the objective's parameters, including the class matrix: "same"; or, if Adam's two moment
+            matrices take too much memory, "adafactor" (one float per class and per dimension, kept by each process for its own
+            part) or "plain_sgd" (no state); or "sparse_adam", Adam of the rows that a step compares alone, with
+            `objective.negatives`: rows that are not drawn keep their place and their moments.
+        accumulate: Batches whose gradients are accumulated for one step.
+        learning_rate: Learning rate of the descriptor.
+        backbone_learning_rate: Learning rate of the backbone alone, usually lower if it is pretrained; None for learning_rate.
+        class_learning_rate: Learning rate of the class matrix; None for learning_rate.
+        weight_decay: Weight decay of the descriptor and of a linear classifier.
+        momentum: Momentum of "sgd".
+        clip_norm: Maximum norm of the gradient of all parameters together.
+    """
+
+    kind: Literal["adam", "sgd"] = "adam"
+    class_kind: Literal["same", "adafactor", "plain_sgd", "sparse_adam"] = "same"
+    accumulate: int = Field(1, ge=1)
+    learning_rate: float = Field(1e-3, gt=0)
+    backbone_learning_rate: float | None = Field(None, gt=0)
+    class_learning_rate: float | None = Field(None, gt=0)
+    weight_decay: float = Field(0.0, ge=0)
+    momentum: float = Field(0.9, ge=0, lt=1)
+    clip_norm: float = Field(1.0, gt=0)
+
+
+class MixSettings(Settings):
+    """Images that show two of a batch's images at once; the loss is that of both, weighted by how much of each there is (SSCD).
+
+    Attributes:
+        kind: "mixup", the weighted mean of both; "cutmix", a box of one in the other.
+        probability: Share of the batches that are mixed.
+        alpha: λ, how much is the image's own, is drawn from Beta(α, α).
+    """
+
+    kind: Literal["mixup", "cutmix"]
+    probability: float = Field(0.5, gt=0, le=1)
+    alpha: float = Field(1.0, gt=0)
+
+
+class SchedulerSettings(Settings):
+    """How the learning rate changes.
+
+    Attributes:
+        kind: "constant"; "plateau", × factor after `patience` epochs without a lower loss; "warmup_cosine", linear rise, then
+            cosine down to `floor`; "steps", × factor at each of the epochs `milestones`.
+        milestones: Epochs at which the rate is multiplied by `factor`, for "steps".
+        factor: Factor of the learning rate, 0…1, for "plateau" and "steps".
+        patience: Epochs without a lower loss before the rate is reduced, for "plateau".
+        warmup_epochs: Length of the linear warm-up in epochs, for "warmup_cosine".
+        decay_epochs: Length of the cosine decay in epochs, for "warmup_cosine".
+        floor: Final learning rate as a fraction of the initial one, for "warmup_cosine".
+        warmup_steps: Optimiser steps at the beginning of each stage over which all rates rise linearly, with any kind; None for
+            none.
+    """
+
+    kind: Literal["constant", "plateau", "warmup_cosine", "steps"] = "plateau"
+    milestones: tuple[int, ...] = (30, 60, 90)
+    factor: float = Field(0.9, gt=0, lt=1)
+    patience: int = Field(2, ge=0)
+    warmup_epochs: float = Field(4, ge=0)
+    decay_epochs: float = Field(100, gt=0)
+    floor: float = Field(1e-3, ge=0, le=1)
+    warmup_steps: int | None = Field(None, ge=1)
+
+
+class StageSettings(Settings):
+    """One drip stage; it ends at `stop_loss`, on a plateau, after `epochs` or after `minutes`, whichever comes first.
+
+    Attributes:
+        classes: Number of classes; None, or more than there are, for all.
+        intensity: Intensity of the edits, 0…1.
+        last_intensity: Intensity in the last epoch, to which it changes linearly; None for a constant intensity.
+        image_size: Input size in pixels.
+        batch_size: Images per batch, over all processes.
+        epochs: Maximum number of epochs.
+        iterations: Batches per epoch of this stage, which make its cost independent of the number of images; None for
+            `sampling.iterations`.
+        minutes: Maximum time in minutes, including the rebuild of the class matrix: a ceiling beside `epochs` that end sooner.
+            A stage that it ends depends on the machine's speed, which is reported. None for no limit.
+        stop_loss: The stage ends when an epoch's mean loss is below this; None for no such limit.
+        plateau_epochs: The stage ends when the loss has not fallen by 1 % for this many epochs; None for never.
+        validate_minutes: Minutes between validations within the stage; None validates only at its end.
+        learning_rate_factor: Factor of all learning rates in this stage.
+        last_learning_rate_factor: Factor to which the rates fall by a cosine over the stage's epochs or minutes, whichever end
+            first (scheduler kind constant); only without minutes the result is repeatable. A stage that ends earlier does not
+            reach it. None for constant rates.
+        centroid_edits: Number of edited images that, besides the clean one, are averaged for each row of the class matrix; None
+            for the paper's 4.
+        class_rows: Rows of the class matrix: "centroids" of the backbone's own vectors, which are then trained (drip training),
+            or the "teacher"'s vectors, which stay fixed (distillation). None for centroids.
+        edit_probabilities: Probabilities at intensity 1 by edit name, which replace the tables' own; 0 disables an edit. None for
+            the tables' own.
+    """
+
+    classes: int | None = Field(None, ge=2)
+    intensity: float = Field(0.5, ge=0, le=1)
+    last_intensity: float | None = Field(None, ge=0, le=1)
+    image_size: int = Field(160, ge=MIN_IMAGE_SIZE, le=MAX_IMAGE_SIZE)
+    batch_size: int = Field(64, ge=2)
+    epochs: int = Field(100, ge=1)
+    iterations: int | None = Field(None, ge=1)
+    minutes: float | None = Field(None, gt=0)
+    stop_loss: float | None = Field(None, gt=0)
+    plateau_epochs: int | None = Field(None, ge=1)
+    validate_minutes: float | None = Field(None, gt=0)
+    learning_rate_factor: float = Field(1.0, gt=0)
+    last_learning_rate_factor: float | None = Field(None, gt=0)
+    centroid_edits: int | None = Field(None, ge=0)
+    class_rows: Literal["centroids", "teacher"] | None = None
+    edit_probabilities: dict[str, Annotated[float, Field(ge=0, le=1)]] | None = None
