@@ -1,20 +1,19 @@
 """Vectors in files of bounded size, and approximate search by their codes: nothing is lost, nothing is rewritten without need."""
 
-import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from data.errors import UserError
-from data.shards import Place, use_engine
+from data.shards import use_engine
 from submissions.ensemble.projection import scale_to_unit_length
 from submissions.index import codes, segments
 from submissions.index.search import content_numbers, find_nearest, find_nearest_of_blocks, open_search, vectors_of
 from submissions.index.store import Content, Store, add_files, open_store, remove_files
+from tests.sending import SendingEngine
 
 DIMENSIONS, COUNT = 16, 3000
 RNG = np.random.default_rng(0)
@@ -161,20 +160,6 @@ def test_a_small_index_is_searched_exactly(store: Store, monkeypatch: pytest.Mon
     assert open_search(store).exact and not names(store, "codes-*")
 
 
-class SentElsewhere:
-    """An engine that works here, on what another process would get: pickled."""
-
-    def __init__(self) -> None:
-        self.works: list[str] = []
-
-    def run(self, work: Any, shards: Iterable[Any], total: int, done: int) -> Iterator[Any]:
-        self.works.append(work.name)
-        sent = pickle.loads(pickle.dumps(work))
-        state, place = sent.open(), Place(lambda count: None, lambda paths: None)
-        for shard in shards:
-            yield pickle.loads(pickle.dumps(sent.work(state, pickle.loads(pickle.dumps(shard)), place)))
-
-
 @pytest.mark.parametrize("exact", [True, False])
 def test_an_engine_finds_the_same_in_every_file_by_itself(store: Store, exact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("submissions.index.search.PAIRS_WORTH_SENDING", 0)
@@ -183,7 +168,7 @@ def test_an_engine_finds_the_same_in_every_file_by_itself(store: Store, exact: b
     remove_files(store, [Path(f"/a/{row}.jpg") for row in range(40)])
     blocks = [QUERIES[:40], QUERIES[40:40], QUERIES[40:]]
     alone = [find_nearest(open_search(store, exact), block, 12) for block in blocks]
-    engine = SentElsewhere()
+    engine = SendingEngine()
     with use_engine(engine):
         for path in store.folder.glob("codes-*"):
             path.unlink()
@@ -200,7 +185,7 @@ def test_a_node_that_does_not_see_the_index_says_so(store: Store, monkeypatch: p
     index = open_search(store, exact=True)
     for path in store.folder.glob("vectors-*"):
         path.unlink()
-    with use_engine(SentElsewhere()), pytest.raises(UserError, match=r"vectors-.* is missing or damaged\. All nodes must share"):
+    with use_engine(SendingEngine()), pytest.raises(UserError, match=r"vectors-.* is missing or damaged\. All nodes must share"):
         find_nearest(index, QUERIES, 3)
 
 

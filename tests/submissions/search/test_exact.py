@@ -1,5 +1,3 @@
-import pickle
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -7,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.shards import Place, ShardWork, use_engine
+from data.shards import use_engine
 from submissions.search.exact import _Candidates, search_pairs
+from tests.sending import SendingEngine
 
 
 @settings(deadline=None, max_examples=60)
@@ -42,20 +41,12 @@ def test_shards_merge_to_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = search_pairs(queries, references, 400)
     monkeypatch.setattr("submissions.search.references.REFERENCES_PER_SHARD", 13)
     monkeypatch.setattr("submissions.search.references.PAIRS_WORTH_SENDING", 0)
-    with use_engine(Elsewhere()) as _:
+    engine = SendingEngine()
+    with use_engine(engine):
         merged = search_pairs(queries, references, 400)
+    assert engine.works
     assert merged.distances.tobytes() == whole.distances.tobytes()
     assert (merged.queries == whole.queries).all() and (merged.references == whole.references).all()
-
-
-class Elsewhere:
-    """An engine that works on what it could have sent to another process."""
-
-    def run(self, work: ShardWork[Any, Any, Any], shards: Iterable[Any], total: int, done: int) -> Iterator[Any]:
-        work, place = pickle.loads(pickle.dumps(work)), Place(lambda count: None, lambda paths: None)
-        state = work.open()
-        for shard in shards:
-            yield work.work(state, pickle.loads(pickle.dumps(shard)), place)
 
 
 def test_rounding_never_loses_a_pair() -> None:
