@@ -3,6 +3,7 @@
 import hashlib
 import json
 from dataclasses import replace
+from functools import partial
 
 import faiss
 
@@ -12,10 +13,10 @@ from data.remote import is_remote, remove_folder
 from pipeline.run.manifest import describe_state
 from pipeline.run.run import Run
 from pipeline.run.staleness import report_stale
-from pipeline.run.step import Product, make_product
+from pipeline.run.step import Product, is_due, make_product
 from pipeline.steps.definitions import SCORE, STEPS
 from pipeline.steps.shard_files import make_shard_folder
-from submissions.search.approximate import INDEX_FILE, StoredIndex, build_index, measure_recall, open_index
+from submissions.search.approximate import INDEX_FILE, StoredIndex, build_index, find_damaged_file, measure_recall, open_index
 from submissions.search.on_gpu import require_own_gpu
 from submissions.vectors.concatenated import open_concatenated
 from submissions.vectors.stored import open_stored_vectors
@@ -50,7 +51,8 @@ def print_index_recall(run: Run, factory: str, probes: int | None, force: bool, 
         made_from = json.dumps(describe_state(inputs, parameters))
         codes = make_shard_folder(folder, hashlib.sha256(made_from.encode()).hexdigest()[:16])
         with whole_folder(folder) as temporary:
-            build_index(factory, open_concatenated([training]), vectors, temporary, codes, run.recipe.seed, on_gpu=on_gpu)
+            sample, seed = open_concatenated([training]), run.recipe.seed
+            build_index(factory, sample, vectors, temporary, codes, seed, on_gpu=on_gpu, report=partial(print, flush=True))
         for unneeded in codes.parent.glob(f".{folder.stem}-shards-*"):  # also of stopped builds of other indexes
             remove_folder(unneeded)
 
@@ -61,6 +63,9 @@ def print_index_recall(run: Run, factory: str, probes: int | None, force: bool, 
         parameters=parameters,
         work=build,
     )
+    if not force and not is_due(run, SCORE, product) and (damaged := find_damaged_file(folder)) is not None:
+        print(f"{damaged} is damaged: its checksum is another. The index is made again.", flush=True)
+        force = True
     make_product(run, SCORE, product, force)
     index = open_index(folder, probes)
     lists = faiss.try_extract_index_ivf(index)

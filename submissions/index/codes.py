@@ -24,11 +24,9 @@ from data.shards import Place, ShardWork, run_shards
 from submissions.index.segments import (
     Segment,
     forget_files,
-    open_intact_index,
     open_segment_file,
-    require_index,
-    write_index,
 )
+from submissions.search.index_files import open_intact_index, require_index, write_index
 
 MIN_CODED_CONTENTS = 500_000  # below this, no codes: one query's exact search takes less than 0.05 s
 MAX_LISTS = 512  # inverted lists; fewer where there are too few vectors to train them

@@ -6,7 +6,6 @@ The name of a file contains the range, the state of the database that it was mad
 foreign file is ignored, and its range is written again from the database.
 """
 
-import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -18,9 +17,8 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from data.errors import UserError
-from data.files import whole_file
-from submissions.index.store import Store, count_changes, digest_of, recorded_from, removed_contents, stored_vectors
+from submissions.index.store import Store, count_changes, recorded_from, removed_contents, stored_vectors
+from submissions.search.index_files import open_intact_index, require_index, write_index
 
 MAX_SEGMENT_CONTENTS = 131_072  # contents of a file at most: 128 MiB with 256 dimensions
 MIN_CHANGED_CONTENTS = 10_000  # a file is written once more contents than this were added, or removed from it,
@@ -170,47 +168,6 @@ def forget_files(folder: Path, pattern: str, digests: set[str]) -> None:
                 path.unlink(missing_ok=True)
 
 
-def write_index(index: faiss.Index, folder: Path, name: str) -> str:
-    """Write a Faiss index as `<name>-<digest>.faiss`.
-
-    Returns:
-        The digest: the first 16 hexadecimal digits of the file's SHA-256.
-
-    Raises:
-        UserError: The disk is full.
-    """
-    content = faiss.serialize_index(index)
-    digest = _shorten(hashlib.sha256(content.data).digest())
-    with whole_file(folder / f"{name}-{digest}.faiss") as temporary:
-        temporary.write_bytes(content.data)  # not tofile, which does not say that the disk is full
-    return digest
-
-
-def open_intact_index(path: Path) -> faiss.Index | None:
-    """Map a Faiss index from disk; None if the file is missing or does not have the digest in its name."""
-    try:
-        if path.stem.rpartition("-")[2] != _shorten(digest_of(path)):
-            return None
-        return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
-    except (UserError, RuntimeError):
-        return None  # another process has removed it, having made a newer one: the database has everything
-
-
-def require_index(path: Path) -> faiss.Index:
-    """Map a Faiss index that is there, or was a moment ago.
-
-    Raises:
-        UserError: It is missing or damaged.
-    """
-    index = open_intact_index(path)
-    if index is None:
-        raise UserError(
-            f"{path} is missing or damaged. All nodes must share the index, under the same path; if another process has changed "
-            "it meanwhile, repeat the command."
-        )
-    return index
-
-
 def open_segment_file(path: Path, gone: NDArray[np.int64]) -> Segment:
     """Open the file of a segment of which these rows have been removed, int64 [g] ascending.
 
@@ -230,10 +187,6 @@ def load_segment(vectors: NDArray[np.float32], numbers: NDArray[np.int64]) -> Se
     index: Any = faiss.IndexIDMap(faiss.IndexFlatL2(vectors.shape[1]))
     index.add_with_ids(vectors, numbers)
     return Segment("", int(numbers[0]) - 1, int(numbers[-1]), index, numbers, np.zeros(0, np.int64))
-
-
-def _shorten(digest: bytes) -> str:
-    return digest.hex()[:16]
 
 
 def _list_segment_files(store: Store) -> list[tuple[int, int, Path]]:

@@ -6,7 +6,7 @@ are exact and only neighbours that are not among the candidates can be missed. N
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,13 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.errors import UserError
-from data.files import whole_file
+from data.files import whole_file, write_text
 from data.shards import Place, ShardWork, run_shards, uses_engine
 from submissions.search.exact import rank_exactly
+from submissions.search.index_files import digest_of_file, is_intact, write_index
 from submissions.search.nearest import search_nearest
 from submissions.search.on_gpu import cluster_on_gpu, copy_to_gpu
 from submissions.search.references import PAIRS_WORTH_SENDING
 from submissions.search.shard_codes import (
+    LISTS_FILE,
     encode_shards,
     has_plain_lists,
     map_in_single_threads,
@@ -34,7 +36,8 @@ from submissions.search.shard_codes import (
 from submissions.vectors.concatenated import ConcatenatedVectors
 from submissions.vectors.stored import StoredVectors
 
-INDEX_FILE, QUANTIZER_FILE = "references.faiss", "quantizer.faiss"
+INDEX_FILE, CHECKSUMS_FILE = "references.faiss", "references.sha256"
+UNSUPPORTED = "NSG"  # graphs whose construction in Faiss may never end, and that take vectors only once
 MIN_TRAINING_VECTORS = 65_536  # the most that Faiss trains a product quantiser on: 256 for each of its 256 centroids
 VECTORS_PER_LIST = 40  # training vectors for each inverted list; Faiss warns below 39 for each k-means centroid
 CANDIDATES_PER_NEIGHBOUR = 50  # candidates whose exact distances are computed, for each neighbour asked for
@@ -105,6 +108,7 @@ def build_index(
     seed: int = 0,
     vectors_per_list: int = VECTORS_PER_LIST,
     on_gpu: bool = False,
+    report: Callable[[str], object] = lambda line: None,
 ) -> None:
     """Train an index on a sample of the training vectors, add the references shard by shard and write it to `folder`.
 
@@ -121,26 +125,26 @@ def build_index(
         seed: Seed of the training sample.
         vectors_per_list: Training vectors for each inverted list.
         on_gpu: Whether the training vectors are clustered on this process's GPU.
+        report: Called with a line about what takes long without showing progress, or is damaged and made again.
 
     Raises:
-        UserError: when Faiss rejects `factory`, there are too few training vectors for it, no reference is readable, the disk
-            has too little space, or there is no GPU that is asked for.
+        UserError: when Faiss rejects `factory`, or it is not supported, there are too few training vectors for it, no reference
+            is readable, the disk has too little space, or there is no GPU that is asked for.
     """
     if not len(references):
         raise UserError(f"{references.name} holds no vector of a readable image. Embed the references again (step 02).")
-    quantizer = codes / QUANTIZER_FILE
-    if quantizer.is_file():
-        try:
-            index = faiss.read_index(str(quantizer))
-        except RuntimeError as error:
-            raise UserError(f"{quantizer} is damaged ({error}). Delete {codes} and repeat the command.") from error
+    found = sorted(codes.glob("quantizer-*.faiss"))
+    quantizer = next(filter(is_intact, found), None)
+    if found and quantizer is None:
+        report(f"  {found[0]} is damaged and made again")
+    if quantizer is not None:
+        index = faiss.read_index(str(quantizer))
     else:
-        index = _train_on_sample(factory, training, seed, vectors_per_list, on_gpu)
+        index = _train_on_sample(factory, training, seed, vectors_per_list, on_gpu, report)
     if has_plain_lists(index):
-        if not quantizer.is_file():
-            with whole_file(quantizer) as temporary:
-                faiss.write_index(index, str(temporary))
-        merge_codes(index, encode_shards(quantizer, references, codes), folder, len(references))
+        if quantizer is None:
+            quantizer = codes / f"quantizer-{write_index(index, codes, 'quantizer')}.faiss"
+        merge_codes(index, encode_shards(quantizer, references, codes, report), folder, len(references))
     else:
         try:
             for shard in references.divide(MIN_TRAINING_VECTORS):
@@ -151,6 +155,28 @@ def build_index(
             ) from error
     with whole_file(folder / INDEX_FILE) as temporary:
         faiss.write_index(index, str(temporary))
+    files = [path for path in (folder / INDEX_FILE, folder / LISTS_FILE) if path.is_file()]
+    write_text(folder / CHECKSUMS_FILE, "".join(f"{digest_of_file(path)}  {path.name}\n" for path in files))
+
+
+def find_damaged_file(folder: Path) -> Path | None:
+    """Return a file of an index that is not as `build_index` wrote it; None if all are, or if there are no checksums.
+
+    The whole index is read. Indexes that were made before they had checksums are taken as they are.
+    """
+    checksums = folder / CHECKSUMS_FILE
+    if not checksums.is_file():
+        return None
+    for line in checksums.read_text("utf-8", "replace").splitlines():
+        digest, _, name = line.partition("  ")
+        if name not in (INDEX_FILE, LISTS_FILE):
+            return checksums
+        try:
+            if digest_of_file(folder / name) != digest:
+                return folder / name
+        except OSError:
+            return folder / name
+    return None
 
 
 def open_index(folder: Path, probes: int | None = None) -> faiss.Index:
@@ -294,13 +320,23 @@ def train_index(factory: str, sample: NDArray[np.float32], name: str, on_gpu: bo
     return index
 
 
-def _train_on_sample(factory: str, training: Training, seed: int, vectors_per_list: int, on_gpu: bool) -> faiss.Index:
-    lists = faiss.try_extract_index_ivf(_make_index(factory, training.dimensions))
-    count = max(MIN_TRAINING_VECTORS, vectors_per_list * lists.nlist if lists is not None else 0)
-    return train_index(factory, training.sample(count, seed), training.name, on_gpu)
+def _train_on_sample(
+    factory: str, training: Training, seed: int, vectors_per_list: int, on_gpu: bool, report: Callable[[str], object]
+) -> faiss.Index:
+    index = _make_index(factory, training.dimensions)
+    lists = faiss.try_extract_index_ivf(index)
+    sample = training.sample(max(MIN_TRAINING_VECTORS, vectors_per_list * lists.nlist if lists is not None else 0), seed)
+    if not index.is_trained:
+        report(f"  training {factory} on {len(sample):,} vectors, which shows no progress")
+    return train_index(factory, sample, training.name, on_gpu)
 
 
 def _make_index(factory: str, dimensions: int) -> faiss.Index:
+    if UNSUPPORTED in factory:
+        raise UserError(
+            f"an index {factory!r} is not supported: Faiss may never finish its graph, and adds vectors to it only once. Take "
+            "HNSW32, also a graph, or for example Flat; SQ8; PQ32; IVF1024,SQ8; OPQ32,IVF4096,PQ32."
+        )
     try:
         index = faiss.index_factory(dimensions, factory, faiss.METRIC_L2)
         lists = faiss.try_extract_index_ivf(index)

@@ -2,6 +2,7 @@
 
 A shard's codes are a Faiss index in a file of its own, written whole: a stopped build continues with the shards that lack
 one, and shards that are added are the only ones to be encoded. Codes depend neither on the number of threads nor on the process.
+A file's name says what it was made from and ends with a digest of its bytes: damaged codes are made again.
 """
 
 import ctypes
@@ -20,9 +21,9 @@ import numpy as np
 from faiss.contrib.ondisk import merge_ondisk
 
 from data.errors import UserError
-from data.files import whole_file
 from data.shards import Place, ShardWork, hold, run_shards
 from data.threads import map_in_threads
+from submissions.search.index_files import is_intact, require_index, write_index
 from submissions.vectors.rows import RowsInFile
 from submissions.vectors.stored import StoredVectors
 
@@ -41,23 +42,28 @@ def has_plain_lists(index: faiss.Index) -> bool:
     return type(faiss.downcast_InvertedLists(inner.invlists)) is faiss.ArrayInvertedLists
 
 
-def encode_shards(quantizer: Path, vectors: StoredVectors, folder: Path) -> list[Path]:
-    """Return the files of all shards' codes, in order; those that are missing are written, here or on the engine in use.
+def encode_shards(quantizer: Path, vectors: StoredVectors, folder: Path, report: Callable[[str], object]) -> list[Path]:
+    """Return the files of all shards' codes, in order; missing and damaged ones are written, here or on the engine in use.
 
     Args:
-        quantizer: File of a trained Faiss index with plain inverted lists, without vectors.
+        quantizer: File of a trained Faiss index with plain inverted lists, without vectors; its name ends with its digest.
         vectors: What to encode; the codes have its numbers.
         folder: Existing folder of the codes.
+        report: Called with a line about damaged codes.
 
     Raises:
         UserError: when vectors are damaged, or the disk is full.
     """
-    trained = quantizer.stat()
     shards = [
-        _Uncoded(rows, folder.absolute() / _name_codes(number, rows, f"{trained.st_size} {trained.st_mtime_ns}"))
+        _Uncoded(rows, folder.absolute(), _name_codes(number, rows, quantizer.stem))
         for number, rows in enumerate(vectors.divide(VECTORS_PER_SHARD))
     ]
-    lacking = [shard for shard in shards if not shard.codes.is_file()]
+    found = [sorted(shard.folder.glob(f"{shard.name}-*.faiss")) for shard in shards]
+    codes = [next(filter(is_intact, files), None) for files in found]
+    damaged = [files[0] for files, intact in zip(found, codes, strict=True) if files and intact is None]
+    if damaged:
+        report(f"  {len(damaged)} of {len(shards)} files of codes are damaged and made again, the first is {damaged[0]}")
+    lacking = [number for number, intact in enumerate(codes) if intact is None]
     work = ShardWork(
         name="encoding vectors",
         unit="vector",
@@ -67,10 +73,11 @@ def encode_shards(quantizer: Path, vectors: StoredVectors, folder: Path) -> list
         inputs=(quantizer.absolute(),),
         folder=folder.absolute(),
     )
-    done = len(vectors) - sum(map(_count_vectors, lacking))
-    for _ in run_shards(work, lacking, len(vectors), done):
-        pass
-    return [shard.codes for shard in shards]
+    left = [shards[number] for number in lacking]
+    encoded = run_shards(work, left, len(vectors), len(vectors) - sum(map(_count_vectors, left)))
+    for number, path in zip(lacking, encoded, strict=True):
+        codes[number] = path
+    return [path for path in codes if path is not None]
 
 
 def merge_codes(index: faiss.Index, codes: Sequence[Path], folder: Path, count: int) -> None:
@@ -133,35 +140,37 @@ class _Uncoded:
 
     Attributes:
         rows: Its vectors.
-        codes: The file to write.
+        folder: Where its file is written to.
+        name: What its name begins with, before the digest of its bytes.
     """
 
     rows: RowsInFile
-    codes: Path
+    folder: Path
+    name: str
 
 
 def _name_codes(number: int, rows: RowsInFile, trained: str) -> str:
     """Name a shard's codes by its number and what they are made from."""
     source = rows.path.stat()
     made_from = f"{rows.path.name} {source.st_size} {source.st_mtime_ns} {rows.start} {rows.stop} {rows.first} {trained}"
-    return f"codes-{number:06d}-{hashlib.sha256(made_from.encode()).hexdigest()[:16]}.faiss"
+    return f"codes-{number:06d}-{hashlib.sha256(made_from.encode()).hexdigest()[:16]}"
 
 
 def _count_vectors(shard: _Uncoded) -> int:
     return len(shard.rows)
 
 
-def _encode_shard(quantizer: Path, shard: _Uncoded, place: Place) -> None:
-    """Write the codes of a shard, and remove those that the same shard had before."""
-    for old in shard.codes.parent.glob(f"{shard.codes.name.rpartition('-')[0]}-*.faiss"):
-        if old != shard.codes:
-            old.unlink(missing_ok=True)
-    index: Any = faiss.read_index(str(quantizer))
+def _encode_shard(quantizer: Path, shard: _Uncoded, place: Place) -> Path:
+    """Write the codes of a shard, remove those that the same shard had before, and return the file."""
+    index: Any = faiss.clone_index(require_index(quantizer))
     lists, first = faiss.extract_index_ivf(index), shard.rows.first
     for codes in map_in_single_threads(index.sa_encode, shard.rows.blocks(VECTORS_PER_BLOCK)):
         lists.add_sa_codes(codes, np.arange(first, first + len(codes)))
         first += len(codes)
         place.advance(len(codes))
     index.ntotal = lists.ntotal
-    with whole_file(shard.codes) as temporary:
-        faiss.write_index(index, str(temporary))
+    written = shard.folder / f"{shard.name}-{write_index(index, shard.folder, shard.name)}.faiss"
+    for old in shard.folder.glob(f"{shard.name.rpartition('-')[0]}-*.faiss"):
+        if old != written:
+            old.unlink(missing_ok=True)
+    return written

@@ -8,6 +8,7 @@ from data.errors import UserError
 from pipeline.run.recipe import read_recipe
 from pipeline.run.run import Run
 from pipeline.steps.approximate_recall import print_index_recall
+from submissions.search.shard_codes import LISTS_FILE
 from submissions.vectors.files import write_vectors
 
 RECIPE = Path(__file__).parents[3] / "recipes" / "sample.yaml"
@@ -39,6 +40,11 @@ def test_an_index_is_kept_until_references_or_factory_change(tmp_path: Path, cap
     stored(tmp_path / "ensemble/reference.h5", 310, 1)
     changed = reported("IVF4,SQ8")
     assert "input reference changed" in changed and "among 310 references" in changed
+    lists = run.paths.index / LISTS_FILE
+    whole = lists.read_bytes()
+    lists.write_bytes(bytes([whole[0] ^ 1]) + whole[1:])
+    assert "references.ivfdata is damaged: its checksum is another. The index is made again.\n" in reported("IVF4,SQ8")
+    assert lists.read_bytes() == whole and reported("IVF4,SQ8").startswith("06_score index: up to date")
 
 
 def test_a_stopped_build_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ from submissions.ensemble.projection import scale_to_unit_length
 from submissions.index import codes, segments
 from submissions.index.search import content_numbers, find_nearest, find_nearest_of_blocks, open_search, vectors_of
 from submissions.index.store import Content, Store, add_files, open_store, remove_files
+from submissions.search.index_files import open_intact_index, write_index
 from tests.sending import SendingEngine
 
 DIMENSIONS, COUNT = 16, 3000
@@ -124,18 +125,18 @@ def test_a_derived_file_that_is_damaged_is_made_again(store: Store, pattern: str
     (store.folder / ".codes.half.part").write_bytes(b"what a kill left")
     again = find_nearest(open_search(store), QUERIES, 5)
     assert np.array_equal(again.contents, whole.contents) and np.array_equal(again.distances, whole.distances)
-    assert open_search(store).ntotal == COUNT and all(segments.open_intact_index(file) for file in store.folder.glob("*.faiss"))
+    assert open_search(store).ntotal == COUNT and all(open_intact_index(file) for file in store.folder.glob("*.faiss"))
 
 
 def test_codes_of_other_vectors_are_not_taken(store: Store) -> None:
     open_search(store)
     (one, other, *_) = sorted(store.folder.glob("codes-*"))
     stale = "-".join(other.stem.split("-")[:3])
-    wrong = segments.open_intact_index(one)
+    wrong = open_intact_index(one)
     other.unlink()
     assert wrong is not None
-    segments.write_index(wrong, store.folder, stale.replace(stale.split("-")[2], "0" * 16))
-    segments.write_index(wrong, store.folder, stale.replace(stale.split("-")[1], "0" * 16))
+    write_index(wrong, store.folder, stale.replace(stale.split("-")[2], "0" * 16))
+    write_index(wrong, store.folder, stale.replace(stale.split("-")[1], "0" * 16))
     assert find_nearest(open_search(store), VECTORS[:200], 1).distances.max() == 0
     assert len(names(store, "codes-*")) == 3 and not any("0" * 16 in name for name in names(store, "codes-*"))
 

@@ -14,10 +14,11 @@ from data.errors import UserError
 from submissions.ensemble.projection import scale_to_unit_length
 from submissions.search import approximate, shard_codes
 from submissions.search.approximate import (
+    CHECKSUMS_FILE,
     INDEX_FILE,
-    QUANTIZER_FILE,
     StoredIndex,
     build_index,
+    find_damaged_file,
     measure_recall,
     open_index,
     search_stored,
@@ -64,7 +65,7 @@ def test_blocks_on_disk_are_found_like_all_in_memory(
     monkeypatch.setattr(shard_codes, "VECTORS_PER_BLOCK", 250)
     build_index(factory, training, references, tmp_path, make_folder(tmp_path, "codes"))
     files = {path.name for path in tmp_path.iterdir() if path.is_file() and path.suffix != ".h5"}
-    assert files == ({INDEX_FILE} if factory in IN_MEMORY else {INDEX_FILE, LISTS_FILE})
+    assert files == {INDEX_FILE, CHECKSUMS_FILE} | ({LISTS_FILE} if factory not in IN_MEMORY else set())
     whole = faiss.index_factory(16, factory)
     whole.train(training.sample(1500))
     whole.add(references.rows(np.arange(1997)))
@@ -82,7 +83,7 @@ def test_blocks_on_disk_are_found_like_all_in_memory(
     if factory not in IN_MEMORY:  # shards make no difference, to the byte
         monkeypatch.setattr(shard_codes, "VECTORS_PER_SHARD", 2000)
         once, codes = make_folder(tmp_path, "at once"), make_folder(tmp_path, "its codes")
-        shutil.copy(tmp_path / "codes" / QUANTIZER_FILE, codes)  # training would take the longest
+        shutil.copy(next((tmp_path / "codes").glob("quantizer-*")), codes)  # training would take the longest
         build_index(factory, training, references, once, codes)
         assert (tmp_path / "at once" / LISTS_FILE).read_bytes() == (tmp_path / LISTS_FILE).read_bytes()
 
@@ -201,23 +202,70 @@ def test_a_build_goes_on_and_a_new_file_is_the_only_one_that_is_encoded(tmp_path
     build_index("IVF16,PQ4x4np", two, three, again, its_codes)
     for name in (INDEX_FILE, LISTS_FILE):
         assert (folder / name).read_bytes() == (again / name).read_bytes()
-    next(codes.glob("codes-000002-*")).write_bytes(b"torn")
-    with pytest.raises(UserError, match=r"codes: the codes in it cannot be merged .*Delete that folder"):
-        build_index("IVF16,PQ4x4np", two, three, folder, codes)
 
 
-def test_damaged_codes_and_quantizers_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sets: Sets) -> None:
+def flip(path: Path, place: float) -> None:
+    """Change one bit of a file, at this share of its length."""
+    content = bytearray(path.read_bytes())
+    content[int(len(content) * place)] ^= 16
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("place", [0.2, 0.5, 0.9, 0.999])
+def test_damaged_codes_and_quantizers_are_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sets: Sets, place: float
+) -> None:
+    """A flipped bit leaves the length as it is, and mostly a file that Faiss reads without complaint."""
     monkeypatch.setattr(shard_codes, "VECTORS_PER_SHARD", 1000)
     training, references, _ = sets
-    folder, codes = make_folder(tmp_path, "index"), make_folder(tmp_path, "codes")
-    build_index("IVF16,SQ8", training, references, folder, codes)
-    quantizer = codes / QUANTIZER_FILE
-    shutil.copy(quantizer, next(codes.glob("codes-*")))  # an index without vectors
-    with pytest.raises(UserError, match=r"cannot be merged \(they are of [0-9,]+ vectors, not 1,997\)\. Delete that folder"):
-        build_index("IVF16,SQ8", training, references, folder, codes)
-    quantizer.write_bytes(quantizer.read_bytes()[:50])
-    with pytest.raises(UserError, match=r"quantizer\.faiss is damaged .*Delete .*codes and repeat"):
-        build_index("IVF16,SQ8", training, references, folder, codes)
+    folder, codes, said = make_folder(tmp_path, "index"), make_folder(tmp_path, "codes"), list[str]()
+
+    def build() -> list[bytes]:
+        said.clear()
+        build_index("IVF16,SQ8", training, references, folder, codes, report=said.append)
+        return [path.read_bytes() for path in sorted((*folder.iterdir(), *codes.iterdir()))]
+
+    whole = build()
+    assert said == ["  training IVF16,SQ8 on 1,500 vectors, which shows no progress"]
+    assert build() == whole and said == []
+    one, other = sorted(codes.glob("codes-*"))
+    flip(other, place)
+    assert build() == whole and said == [f"  1 of 2 files of codes are damaged and made again, the first is {other}"]
+    other.write_bytes(b"torn")
+    shutil.copy(other, one)
+    assert build() == whole and said == [f"  2 of 2 files of codes are damaged and made again, the first is {one}"]
+    (quantizer,) = codes.glob("quantizer-*")
+    flip(quantizer, place)
+    assert build() == whole and said[0] == f"  {quantizer} is damaged and made again" and len(said) == 2
+    (codes / "codes-000000-0123456789abcdef.faiss").write_bytes(one.read_bytes())  # as they were called without a checksum
+    one.unlink()
+    assert build() == whole and said == []
+
+
+def test_a_damaged_index_is_found(tmp_path: Path, sets: Sets) -> None:
+    build_index("IVF16,SQ8", *sets[:2], tmp_path, make_folder(tmp_path, "codes"))
+    for name in (INDEX_FILE, LISTS_FILE, CHECKSUMS_FILE):
+        assert find_damaged_file(tmp_path) is None
+        whole = (tmp_path / name).read_bytes()
+        flip(tmp_path / name, 0.5)
+        assert find_damaged_file(tmp_path) is not None
+        (tmp_path / name).write_bytes(whole)
+    (tmp_path / LISTS_FILE).unlink()
+    assert find_damaged_file(tmp_path) == tmp_path / LISTS_FILE
+    (tmp_path / CHECKSUMS_FILE).unlink()  # made before there were any
+    assert find_damaged_file(tmp_path) is None
+
+
+@pytest.mark.parametrize("factory", ["NSG4", "PCA8,NSG8,Flat", "IVF16_NSG8,SQ8", "NSG8_SQ8"])
+def test_graphs_that_may_never_be_finished_are_refused(tmp_path: Path, sets: Sets, factory: str) -> None:
+    with pytest.raises(UserError, match=rf"'{factory}' is not supported: Faiss may never finish its graph.* Take HNSW32"):
+        build_index(factory, *sets[:2], make_folder(tmp_path, "index"), make_folder(tmp_path, "codes"))
+
+
+@pytest.mark.parametrize("factory", ["HNSW8", "SQ8", "IVF16_HNSW8,SQ8"])
+def test_what_is_named_instead_is_built(tmp_path: Path, sets: Sets, factory: str) -> None:
+    build_index(factory, *sets[:2], tmp_path, make_folder(tmp_path, "codes"))
+    assert measure_recall([StoredIndex(tmp_path, sets[1])], sets[2])[0].at_1 > 0.5
 
 
 @pytest.mark.parametrize("factory", ["IVF0,Flat", "\udc80"])
