@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from augmentations.deferral import Deferred, Group, UnfinishedBatch
 
-PIXELS_AT_ONCE = 2**23  # of the images that are padded to one size: three channels of floats, several times, about 500 MB
+PIXELS_AT_ONCE = 2**23  # of images padded to one size, and numbers of their weights: 72 bytes each at most (sharpen), 604 MB
 LUMA = (9798, 19235, 3735)  # OpenCV's weights of red, green and blue in 2 ** 15
 
 
@@ -47,9 +47,15 @@ def finish_edits(batch: Tensor | UnfinishedBatch, device: torch.device) -> Tenso
 
 
 def _divide(images: list[Tensor], group: Group) -> Iterator[slice]:
-    """Divide a group so that its images, padded to one size, have PIXELS_AT_ONCE at most."""
+    """Divide a group so that its images, padded to one size before and after, have PIXELS_AT_ONCE at most.
+
+    So have the weights of resizing and blurring, which are more than the pixels of long and narrow images: side × side. One image
+    that has more is a part by itself.
+    """
     shapes = [images[member].shape for member in group.members]
-    largest = max(shape[1] for shape in shapes) * max(shape[2] for shape in shapes)
+    height, width = max(shape[1] for shape in shapes), max(shape[2] for shape in shapes)
+    new_height, new_width = max(step.height for step in group.steps), max(step.width for step in group.steps)
+    largest = max(height * width, new_height * new_width, height * new_height, width * new_width)
     count = max(1, PIXELS_AT_ONCE // largest)
     for first in range(0, len(shapes), count):
         yield slice(first, first + count)

@@ -1,6 +1,8 @@
 """Edits that are left to the network's device: the same draws as on the CPU, and pixels within a few levels."""
 
+import weakref
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import cv2
 import numpy as np
@@ -8,11 +10,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from augmentations import device_edits
 from augmentations.composition import TABLES, Record, edit_image, replay
 from augmentations.dataset import EditedImages, UnfinishedImages, load_edited
-from augmentations.deferral import PREPARED, Unfinished, UnfinishedBatch, begin_edits, join_unfinished
+from augmentations.deferral import PREPARED, Deferred, Group, Place, Unfinished, UnfinishedBatch, begin_edits, join_unfinished
 from augmentations.device_edits import finish_edits
 from augmentations.edits.registry import Image
 from augmentations.randomness import generator_for
@@ -152,3 +156,50 @@ def test_workers_change_nothing(images: CachedImages) -> None:
             yield batch.block.numpy().tobytes()
 
     assert list(blocks(0)) == list(blocks(2)) and len(UnfinishedImages(edited)) == 40
+
+
+class PeakMemory(TorchDispatchMode):
+    """Counts the bytes of all tensors that operations make inside the block.
+
+    Attributes:
+        peak: The most that there were at once.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.peak, self._held, self._known = 0, 0, set[int]()
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        for made in tree_leaves(result):
+            if isinstance(made, torch.Tensor) and made.untyped_storage()._cdata not in self._known:
+                storage = made.untyped_storage()
+                self._known.add(storage._cdata)
+                self._held += storage.nbytes()
+                self.peak = max(self.peak, self._held)
+                weakref.finalize(storage, self._forget, storage._cdata, storage.nbytes())
+        return result
+
+    def _forget(self, key: int, size: int) -> None:
+        self._known.remove(key)
+        self._held -= size
+
+
+@pytest.mark.parametrize("operation", device_edits.TOGETHER)
+def test_memory_is_bounded_at_any_shape(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group of long and narrow images has weights of many times its pixels."""
+    monkeypatch.setattr(device_edits, "PIXELS_AT_ONCE", 2**16)
+    resizes = operation in ("shrink", "stretch")
+    peaks = []
+    for height, width in ((128, 128), (60, 90), (4, 250), (250, 4)):
+        places = {(height, width), (max(1, height // 2), max(1, width // 2))} if resizes else {(height, width)}
+        for new_height, new_width in places | ({(200, 200)} if operation == "stretch" else set()):
+            steps = [Deferred(operation, new_height, new_width)] * 80
+            numbers = torch.tensor([[height, width, new_height, new_width, 1, 1.5, 1]] * 80)
+            images = [torch.zeros(3, height, width, dtype=torch.uint8)] * 80
+            group = Group(operation, list(range(80)), steps, [], Place(0, torch.float32, (80, 7)))
+            part = next(device_edits._divide(images, group))
+            with PeakMemory() as memory, torch.no_grad():
+                device_edits.TOGETHER[operation](device_edits._stack(images[part]), steps[part], numbers[part])
+            peaks.append(memory.peak)
+    assert 2**16 * 20 < max(peaks) < 2**16 * 73  # the numbers of the images themselves are beside it
