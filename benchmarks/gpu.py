@@ -19,18 +19,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
-from gpu_parts import (
-    Row,
-    measure_determinism,
-    measure_embedding,
-    measure_head,
-    measure_loader,
-    measure_nccl,
-    measure_neighbours,
-    measure_search,
-    measure_steps,
-)
+from gpu_agreement import measure_determinism, measure_nccl
+from gpu_row import Row
 from gpu_sizes import FULL, SMOKE, Sizes
+from gpu_steps import measure_head, measure_steps
+from gpu_throughput import measure_embedding, measure_loader, measure_neighbours, measure_search
 from gpu_tiny import measure_tiny
 from rich.console import Console
 from rich.table import Table

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpu_parts import Row
+from gpu_row import Row
 
 from data.ground_truth import read_ground_truth
 from data.layout import open_isc_folder

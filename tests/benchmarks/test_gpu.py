@@ -44,7 +44,7 @@ def test_a_part_that_fails_has_a_row_and_the_others_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     import gpu
-    from gpu_parts import Row
+    from gpu_row import Row
 
     def broken(*_: object) -> Iterator[Row]:
         yield Row("first", "1 s")
@@ -58,7 +58,7 @@ def test_a_part_that_fails_has_a_row_and_the_others_run(
 
 
 def test_waits_are_those_that_torch_reports(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gpu_parts import _count_waits
+    from gpu_steps import _count_waits
 
     modes: list[str] = []
     monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", modes.append)
@@ -71,11 +71,11 @@ def test_waits_are_those_that_torch_reports(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_part_that_takes_long_leaves_models_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    import gpu_parts
+    import gpu_steps
     from gpu_sizes import SMOKE
 
-    monkeypatch.setattr(gpu_parts, "MAX_SECONDS", -1)
-    (row,) = gpu_parts.measure_steps(torch.device("cpu"), SMOKE)
+    monkeypatch.setattr(gpu_steps, "MAX_SECONDS", -1)
+    (row,) = gpu_steps.measure_steps(torch.device("cpu"), SMOKE)
     assert row.what == "toy" and row.figure.startswith("left out")
 
 

@@ -1,0 +1,129 @@
+"""Parts of benchmarks/gpu.py: images and vectors that are edited, embedded and searched in a second."""
+
+import tempfile
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import cv2
+import numpy as np
+import torch
+from class_head_step import read_clock
+from full_size import simulate
+from gpu_decoding import PHOTO, compare_decoders, write_photos
+from gpu_row import Row, measure_median
+from gpu_sizes import Sizes
+
+from augmentations.dataset import EditedImages, UnfinishedImages, load_edited, overlay_material
+from augmentations.deferral import join_unfinished
+from augmentations.device_edits import finish_edits
+from augmentations.settings import AugmentationSettings
+from data.cache import CachedImages
+from models.inference.embed import embed_batch, embed_images, measure_memory_format
+from models.network.checkpoint import Checkpoint
+from models.network.descriptor import Descriptor
+from models.network.settings import DescriptorSettings
+from models.settings import EmbeddingSettings
+from pipeline.steps.gpu_search import TorchSearch
+from submissions.search.backend import find_nearest, use_backend
+from submissions.search.exact import search_pairs
+
+NEIGHBOURS = 10  # per query
+WANTED_SIZE, WANTED_SPEED = 160, 5700  # pixels; images/s that tf_efficientnetv2_s takes there in large batches
+
+
+def measure_loader(device: torch.device, sizes: Sizes) -> Iterator[Row]:
+    """Measure how many edited images per second the loader delivers from the cache, without a network."""
+    rng = np.random.default_rng(0)
+    for size, each in sizes.loader:
+        side = round(1.5 * size)
+        small = rng.integers(0, 256, (64, 24, 24, 3), dtype=np.uint8)
+        squares = np.stack([cv2.resize(pixels, (side, side), interpolation=cv2.INTER_CUBIC) for pixels in small])
+        images = CachedImages([f"T{row}" for row in range(len(squares))], squares, {})
+        for extra in (False, True):
+            edits = AugmentationSettings(family="query", intensity=0.75, extra=extra)
+            data = EditedImages(images, edits, size, 0, overlay_material(images, images, len(images)))
+            for leaves in (False, True):
+                figures = {workers: _time_loader(data, workers, each, device, leaves) for workers in sizes.loader_workers}
+                edited = f"{'paper and extra' if extra else 'paper'} edits at {size} px, I = 0.75"
+                named = f"{edited}{', edits_on: device' if leaves else ''}, images/s"
+                shown, most = ", ".join(f"{count} workers {speed:.0f}" for count, speed in figures.items()), max(figures.values())
+                wanted = size == WANTED_SIZE
+                yield Row(named, shown, f"at least {WANTED_SPEED:,}" if wanted else "", most >= WANTED_SPEED if wanted else None)
+            left, _ = join_unfinished([UnfinishedImages(data)[0, row % 64, 0] for row in range(min(64, each))])
+            left = left.pin_memory() if device.type == "cuda" else left
+            seconds = measure_median(device, partial(finish_edits, left, device), sizes.repeats)
+            yield Row(f"the device's part of a batch of {len(left)} of them", f"{1000 * seconds:.1f} ms")
+    for size, _ in sizes.loader:
+        rates = compare_decoders(
+            device, size, min(4000, sizes.embed_images), min(64, sizes.embed_batch), max(sizes.loader_workers)
+        )
+        yield Row(f"JPEG files of {PHOTO[0]} × {PHOTO[1]} decoded for {size} px, images/s", rates)
+
+
+def _time_loader(data: EditedImages, workers: int, each: int, device: torch.device, leaves_edits: bool) -> float:
+    """Return images per second of so many workers, each of which edits `each` images or more, until the device has them."""
+    batch = min(64, each)
+    keys = [[(epoch, row % 64, 0) for row in range(batch)] for epoch in range(max(2, each // batch) * workers + workers)]
+    options = {"batch_sampler": keys, "num_workers": workers, "pin_memory": device.type == "cuda", "prefetch_factor": 4}
+    stream = iter(load_edited(data, leaves_edits, **options))
+    for _ in range(workers):
+        finish_edits(next(stream)[0], device)  # starts the workers, each of which opens fonts and emoji
+    started = read_clock(device)
+    seen = sum(len(finish_edits(pixels, device)) for pixels, _ in stream)
+    return seen / (read_clock(device) - started)
+
+
+def measure_embedding(device: torch.device, sizes: Sizes) -> Iterator[Row]:
+    """Compare embed_images on JPEG files of 1024 × 768 with the forward pass alone."""
+    with tempfile.TemporaryDirectory() as name:
+        found = write_photos(Path(name), sizes.embed_images)
+        for backbone, size in sizes.embed:
+            descriptor = Descriptor(DescriptorSettings(backbone=backbone)).eval().to(device)
+            settings = EmbeddingSettings.model_validate({"batch_size": sizes.embed_batch, "precision": sizes.precision})
+            measure_memory_format(Checkpoint(descriptor, size, {}), settings)
+            batch = torch.randn(sizes.embed_batch, 3, size, size, device=device)
+            embed = partial(embed_batch, descriptor, batch, [size], precision=sizes.precision)
+            forward = measure_median(device, embed, sizes.repeats)
+            started = read_clock(device)
+            for _ in embed_images(Checkpoint(descriptor, size, {}), found, settings):
+                pass
+            whole, alone = len(found) / (read_clock(device) - started), sizes.embed_batch / forward
+            figure = f"{whole:.0f} images/s of {alone:.0f} in the forward pass alone: {whole / alone:.0%}"
+            yield Row(f"embedding, {backbone} at {size} px", figure, "at least 80 %", whole >= 0.8 * alone)
+
+
+def measure_search(device: torch.device, sizes: Sizes) -> Iterator[Row]:
+    """Compare exact search on the device with that on the CPU: time, and whether all bits are equal."""
+    queries, references = simulate(sizes.queries, sizes.references)
+    backend, count = TorchSearch(device), 10 * sizes.queries
+    with use_backend(backend):
+        search_pairs(queries[:100], references[:10_000], 1000)  # loads the libraries
+        started = read_clock(device)
+        found = search_pairs(queries, references, count)
+        seconds = read_clock(device) - started
+    started = time.perf_counter()
+    expected = search_pairs(queries, references, count)
+    on_cpu = time.perf_counter() - started
+    parts = ("queries", "references", "distances")
+    same = all(np.array_equal(getattr(found, part), getattr(expected, part)) for part in parts)
+    what = f"search, {sizes.queries:,} × {sizes.references:,}"
+    yield Row(what, f"{seconds:.2f} s (on the CPU {on_cpu:.1f} s)", "at most 5 s", seconds <= 5)
+    yield Row("pairs and distances", "equal to the CPU's" if same else "differ from the CPU's", "equal", same, True)
+
+
+def measure_neighbours(device: torch.device, sizes: Sizes) -> Iterator[Row]:
+    """Compare the search for neighbours of query normalisation on the device with Faiss on the CPU."""
+    queries, training = simulate(sizes.queries, sizes.references, seed=1)
+    with use_backend(TorchSearch(device)):
+        find_nearest(queries[:100], training[:10_000], NEIGHBOURS, "cosine")
+        started = read_clock(device)
+        cosines, rows = find_nearest(queries, training, NEIGHBOURS, "cosine")
+        seconds = read_clock(device) - started
+    some = slice(0, 1000)
+    expected, expected_rows = find_nearest(queries[some], training, NEIGHBOURS, "cosine")
+    yield Row(f"{NEIGHBOURS} neighbours of {sizes.queries:,} among {sizes.references:,}", f"{seconds:.2f} s")
+    same, off = (rows[some] == expected_rows).mean(), np.abs(cosines[some] - expected).max()
+    near = bool(same >= 0.9999 and off < 1e-5)
+    yield Row("the same rows as Faiss's; cosines off by", f"{same:.4%}; {off:.1e}", "99.99 %; 1e-5", near, True)
