@@ -262,8 +262,8 @@ def _open_stored(index: StoredIndex) -> tuple[StoredIndex, faiss.Index]:
     opened = open_index(index.folder, index.probes)
     if opened.ntotal != len(index.vectors):
         raise UserError(
-            f"{index.folder} indexes {opened.ntotal:,} vectors, {index.vectors.name} holds {len(index.vectors):,}: build it "
-            "again."
+            f"{index.folder} indexes {opened.ntotal:,} vectors, {index.vectors.name} holds {len(index.vectors):,}. Repeat the "
+            "command with --force, which builds the index again."
         )
     return index, copy_to_gpu(opened, str(index.folder)) if index.on_gpu else opened
 

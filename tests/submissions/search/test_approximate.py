@@ -141,7 +141,7 @@ def test_recall_is_measured_against_exact_search(tmp_path: Path, sets: Sets) -> 
     by_codes, again = measure_recall([StoredIndex(coarse, references, 4, candidates) for candidates in (0, 50)], queries)
     assert by_codes.at_1 < by_codes.at_10 < again.at_1 == again.at_10  # of the candidates, the nearest comes first
     other = open_stored_vectors([draw(tmp_path, 30, 7)])
-    with pytest.raises(UserError, match=r"indexes 1,997 vectors, .*30-7\.h5 holds 30: build it again"):
+    with pytest.raises(UserError, match=r"indexes 1,997 vectors, .*30-7\.h5 holds 30\. Repeat the command with --force"):
         search_stored(StoredIndex(ivf, other), queries.sample(1), 1)
 
 
