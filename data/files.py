@@ -16,7 +16,8 @@ from typing import Any
 
 from data.errors import UserError
 from data.process import is_running
-from data.remote import RemotePath, as_path, upload_whole, upload_whole_folder
+from data.remote import RemotePath, as_path
+from data.transfers import upload_whole, upload_whole_folder
 
 HOST = socket.gethostname()
 MAX_SINGLE_FLUSHES = 100  # a folder of more files is flushed by one os.sync()

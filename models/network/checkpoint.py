@@ -12,8 +12,8 @@ from safetensors.torch import save_file
 
 from data.errors import UserError, prefix_errors
 from data.files import whole_file_apart
-from data.remote import local_file
 from data.settings import Settings
+from data.transfers import local_file
 from models.network.base import ImageDescriptor
 from models.network.descriptor import Descriptor
 from models.network.handmade import HandmadeDescriptor
