@@ -1,7 +1,6 @@
 """A run folder and its pictures on an object store, worked on by two nodes: the bytes of a run on a disk, made in one process."""
 
 import json
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -9,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from data.remote import as_path
 from pipeline.steps import ensemble
 from submissions.ensemble import moments
+from tests.pipeline.two_runs import make_two_runs
 
 pytestmark = pytest.mark.cluster
 STEPS = ("02_embed", "03_ensemble", "04_normalize", "05_submit", "06_score")
@@ -22,17 +21,7 @@ PICTURES = ("training", "reference", "query")
 def two_runs(small_run: Path, object_store: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A run that has to be embedded, with its pictures and a ground truth: in a folder and in a bucket."""
     where = tmp_path_factory.mktemp("stored")
-    shutil.copytree(small_run.parent / "data", where / "data")
-    truth = "query_id,reference_id\n" + "".join(f"Q{n:06d},R{n:06d}\n" for n in range(9))
-    (where / "data/public_ground_truth.csv").write_text(truth)
-    shutil.copytree(small_run, where / "run", ignore=shutil.ignore_patterns("embeddings", "ensemble", "manifests", ".*"))
-    shutil.rmtree(where / "run/normalized", ignore_errors=True)
-    recipe = where / "run/recipe.yaml"
-    recipe.write_text(recipe.read_text().replace("embedding: {workers: 0}", "embedding: {workers: 0, shard: 7}"))
-    files = {str(path.relative_to(where)): path.read_bytes() for path in where.rglob("*") if path.is_file()}
-    files["run/run.json"] = json.dumps({"data": "s3://cluster/data"}).encode()
-    (where / "run/run.json").write_text(json.dumps({"data": str(where / "data")}))
-    return where / "run", as_path(object_store.make_bucket("cluster", files)) / "run"
+    return make_two_runs(small_run, where, object_store, "cluster", shard=7, with_pictures=True)
 
 
 def test_two_nodes_make_in_a_bucket_what_one_process_makes_on_a_disk(

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,6 +13,7 @@ import pytest
 from data.errors import UserError
 from data.locks import LOCK_NAME, hold_folder
 from data.remote import as_path
+from tests.pipeline.two_runs import make_two_runs
 
 TOP = Path(__file__).parents[3]
 STEPS = ("02_embed", "03_ensemble", "04_normalize", "05_submit", "06_score")
@@ -32,16 +32,7 @@ with hold_folder(as_path(sys.argv[1]), "03_ensemble"):
 def two_runs(small_run: Path, object_store: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A run that has to be embedded, with a ground truth: in a folder and in a bucket."""
     where = tmp_path_factory.mktemp("remote")
-    shutil.copytree(small_run.parent / "data", where / "data")
-    truth = "query_id,reference_id\n" + "".join(f"Q{n:06d},R{n:06d}\n" for n in range(9))
-    (where / "data/public_ground_truth.csv").write_text(truth)
-    shutil.copytree(small_run, where / "run", ignore=shutil.ignore_patterns("embeddings", "ensemble", "manifests", ".*"))
-    shutil.rmtree(where / "run/normalized", ignore_errors=True)
-    (where / "run/run.json").write_text(json.dumps({"data": str(where / "data")}))
-    recipe = where / "run/recipe.yaml"
-    recipe.write_text(recipe.read_text().replace("embedding: {workers: 0}", "embedding: {workers: 0, shard: 30}"))
-    files = {str(path.relative_to(where)): path.read_bytes() for path in (where / "run").rglob("*") if path.is_file()}
-    return where / "run", as_path(object_store.make_bucket("runs", files)) / "run"
+    return make_two_runs(small_run, where, object_store, "runs", shard=30, with_pictures=False)
 
 
 @pytest.mark.slow
