@@ -79,12 +79,12 @@ def _as_bytes(values: Tensor) -> Tensor:
 
 def _shrink(stacked: Tensor, steps: list[Deferred], numbers: Tensor) -> Tensor:
     """Resize to smaller sizes by the mean of the area that each pixel covers."""
-    return _as_bytes(_resize(stacked, steps, numbers, _cover))
+    return _as_bytes(_resize(stacked, steps, numbers, weigh_areas))
 
 
 def _stretch(stacked: Tensor, steps: list[Deferred], numbers: Tensor) -> Tensor:
     """Resize to any size by linear interpolation."""
-    return _as_bytes(_resize(stacked, steps, numbers, _interpolate))
+    return _as_bytes(_resize(stacked, steps, numbers, weigh_neighbours))
 
 
 def _resize(
@@ -96,15 +96,15 @@ def _resize(
     return _map_separably(stacked, rows, columns)
 
 
-def _cover(before: Tensor, after: Tensor, length: int, places: int) -> Tensor:
+def weigh_areas(before: Tensor, after: Tensor, length: int, places: int) -> Tensor:
     """Weights [n, places, length] of the means over areas, for images with `before` of the length and `after` of the places."""
     place, source = _count(places, before)[:, None], _count(length, before)
     scale = before / after
     return (torch.minimum(source + 1, (place + 1) * scale) - torch.maximum(source, place * scale)).clamp_(min=0) / scale
 
 
-def _interpolate(before: Tensor, after: Tensor, length: int, places: int) -> Tensor:
-    """Weights [n, places, length] of linear interpolation, as for `_cover`."""
+def weigh_neighbours(before: Tensor, after: Tensor, length: int, places: int) -> Tensor:
+    """Weights [n, places, length] of linear interpolation, as for `weigh_areas`."""
     place, source = _count(places, before)[:, None], _count(length, before)
     middle = ((place + 0.5) * (before / after) - 0.5).clamp_(min=0).minimum(before - 1)
     return (1 - (middle - source).abs()).clamp_(min=0)

@@ -1,19 +1,20 @@
-"""How fast JPEG files become squares: by the loader's processes at reduced scales, and by the GPU's decoder (nvJPEG)."""
+"""How fast JPEG files become squares: decoded by the loader's processes at reduced scales, or by the GPU (`decode_on`)."""
 
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import cv2
 import torch
-from torch import Tensor
-from torch.nn import functional
 from torch.utils.data import DataLoader
-from torchvision.io import ImageReadMode, decode_jpeg
 
+from data.encoded import EncodedImages, join_encoded
+from data.errors import UserError
 from data.images import ImageSet, find_images
 from data.loader import CleanImages
 from data.procedural.sample import write_pictures
+from models.inference.device_decoding import DeviceDecoder, check_decoder, find_decoder
 
 PHOTO = (1024, 768)  # pixels
 
@@ -30,7 +31,8 @@ def write_photos(folder: Path, count: int) -> ImageSet:
 def compare_decoders(device: torch.device, size: int, images: int, batch: int, workers: int) -> str:
     """Describe the images/s of both decoders to squares of `size` pixels, and how far the squares are apart in levels.
 
-    The GPU's rate includes reading the files and resizing; where torchvision lacks the decoder, its error stands there instead.
+    The GPU's rate is that of step 02: workers read the files, the GPU decodes and resizes them. Where it cannot, the reason is
+    there instead. On a CPU, torchvision's decoder for CPUs plays the GPU's.
     """
     with tempfile.TemporaryDirectory() as name:
         found = write_photos(Path(name), images)
@@ -40,25 +42,22 @@ def compare_decoders(device: torch.device, size: int, images: int, batch: int, w
         started = time.perf_counter()
         seen = sum(len(pixels) for pixels, _ in stream)
         by_cores = seen / (time.perf_counter() - started) if seen else 0.0
-        parts = [found.paths[first : first + batch] for first in range(0, images, batch)]
         try:
-            decoded = _decode(parts[0], size, device).cpu()  # starts the decoder
-        except RuntimeError as error:
-            return f"{workers} workers {by_cores:.0f}; the GPU's decoder: {str(error).splitlines()[0]}"
-        started = time.perf_counter()
-        for part in parts[1:]:
-            last = _decode(part, size, device)
-        if len(parts) > 1:
+            decoder = check_decoder(DeviceDecoder(device, find_decoder(device)))
+        except UserError as error:
+            return f"{workers} workers {by_cores:.0f}; the GPU's decoder: {error}"
+        encoded = DataLoader(
+            EncodedImages(found, [size]), batch, num_workers=workers, collate_fn=partial(join_encoded, sizes=[size])
+        )
+        parts = iter(encoded)
+        decoded = decoder.make_squares(next(parts))[size][0].cpu()
+        started, seen = time.perf_counter(), 0
+        for part in parts:
+            last = decoder.make_squares(part)[size][0]
+            seen += len(last)
+        if seen:
             last.sum().item()  # waits for the device
-        by_gpu = sum(map(len, parts[1:])) / (time.perf_counter() - started)
+        by_gpu = seen / (time.perf_counter() - started) if seen else 0.0
     apart = (decoded.int() - squares.int()).abs().float()
-    differ = f"squares differ by {apart.mean():.2f}, at most {apart.max():.0f} levels"
+    differ = f"squares differ by {apart.mean():.2f}, at most {apart.max():.0f} levels; {decoder.refused} files refused"
     return f"{workers} workers {by_cores:.0f}, the GPU's decoder {by_gpu:.0f}; {differ}"
-
-
-def _decode(paths: list[Path], size: int, device: torch.device) -> Tensor:
-    """Decode at full size and resize to uint8 [n, 3, size, size] by means over areas, on the device."""
-    files = [torch.frombuffer(bytearray(path.read_bytes()), dtype=torch.uint8) for path in paths]
-    images = decode_jpeg(files, mode=ImageReadMode.RGB, device=device)
-    small = [functional.interpolate(image[None].float(), (size, size), mode="area") for image in images]
-    return torch.cat(small).round_().byte()

@@ -1,6 +1,6 @@
 """A data set of unedited images, and resizing."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import cv2
@@ -46,7 +46,7 @@ class CleanImages(Dataset[tuple[Tensor, bool]]):
         paths = [self.images.paths[index] for index in indices]
         if not any(map(is_remote, paths)):
             return [_load_square(path, self.size) for path in paths]
-        return [_load_square(content, self.size) for content in map_files(_read_or_nothing, paths)]
+        return [_load_square(content, self.size) for content in map_files(read_or_nothing, paths)]
 
 
 class SquaresOfSizes(Dataset[dict[int, tuple[Tensor, bool]]]):
@@ -67,16 +67,18 @@ class SquaresOfSizes(Dataset[dict[int, tuple[Tensor, bool]]]):
         return len(self.images)
 
     def __getitem__(self, index: int) -> dict[int, tuple[Tensor, bool]]:
-        return self._load(_read_or_nothing(self.images.paths[index]))
+        return load_squares(read_or_nothing(self.images.paths[index]), self.sizes)
 
     def __getitems__(self, indices: list[int]) -> list[dict[int, tuple[Tensor, bool]]]:
         """Return several items; torch's loader asks for those of a batch at once."""
         paths = [self.images.paths[index] for index in indices]
-        return [self._load(content) for content in map_files(_read_or_nothing, paths)]
+        return [load_squares(content, self.sizes) for content in map_files(read_or_nothing, paths)]
 
-    def _load(self, content: bytes) -> dict[int, tuple[Tensor, bool]]:
-        decoded: dict[tuple[int, int], NDArray[np.uint8]] = {}
-        return {size: _load_square(content, size, decoded) for size in self.sizes}
+
+def load_squares(content: bytes, sizes: Iterable[int]) -> dict[int, tuple[Tensor, bool]]:
+    """Decode an encoded image to uint8 [3, size, size] of each size; with False, zeros where it cannot be read."""
+    decoded: dict[tuple[int, int], NDArray[np.uint8]] = {}
+    return {size: _load_square(content, size, decoded) for size in sizes}
 
 
 def _load_square(
@@ -90,7 +92,7 @@ def _load_square(
     return torch.from_numpy(resize_square(pixels, size)).permute(2, 0, 1), True
 
 
-def _read_or_nothing(path: Path) -> bytes:
+def read_or_nothing(path: Path) -> bytes:
     """Return a file's bytes; none of a file that cannot be read, which is then as unreadable as an empty one."""
     try:
         return read_bytes(path, MAX_FILE_BYTES + 1)

@@ -28,6 +28,8 @@ class EmbeddingSettings(Settings):
         shard: Images per shard, the most that a killed run loses.
         whiten: False for the unit vectors of a whitening descriptor before its whitening, where step 03 is to reduce them: PCA
             comes first, because after whitening all variances are equal and it has nothing to choose by.
+        decode_on: "device" decodes plain JPEG files on an NVIDIA GPU in step 02 (nvJPEG, by torchvision) and resizes them there;
+            pixels differ by a few levels, so that vectors made otherwise are stale. "cpu" or None for the workers.
     """
 
     image_size: int | None = Field(None, ge=MIN_IMAGE_SIZE, le=MAX_IMAGE_SIZE)
@@ -39,14 +41,29 @@ class EmbeddingSettings(Settings):
     workers: int | None = Field(None, ge=0)
     shard: int = Field(50_000, ge=1)
     whiten: Literal[False] | None = None
+    decode_on: Literal["cpu", "device"] | None = None
 
     def what_makes_vectors(self) -> dict[str, Any]:
         """The settings that vectors depend on: without the number of workers and the sizes of batches and shards."""
-        return self.model_dump(mode="json", exclude={"workers", "batch_size", "shard"})
+        return self.model_dump(mode="json", exclude={"workers", "batch_size", "shard"} | self._absent())
 
     def what_makes_shards(self) -> str:
         """The settings that the shards of a stopped run depend on, as JSON: all but the number of workers."""
-        return self.model_dump_json(exclude={"workers"})
+        return self.model_dump_json(exclude={"workers"} | self._absent())
+
+    def on_cpu(self) -> "EmbeddingSettings":
+        """Return the same settings with images decoded on the CPU, as everything but step 02 does."""
+        return self.model_copy(update={"decode_on": None})
+
+    def _absent(self) -> set[str]:
+        """Keys that digests made before they were introduced do not know."""
+        return set() if self.decode_on else {"decode_on"}
+
+    @field_validator("decode_on")
+    @classmethod
+    def _as_before(cls, value: str | None) -> str | None:
+        """Take "cpu" for None: vectors that were made without the key are the same."""
+        return None if value == "cpu" else value
 
 
 class HandmadeModelSettings(HandmadeSettings):

@@ -4,6 +4,8 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,11 +14,13 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from augmentations.dataset import normalize_pixels
+from data.encoded import EncodedBatch, EncodedImages, join_encoded
 from data.errors import UserError
 from data.images import ImageSet
 from data.loader import SquaresOfSizes
 from data.process import choose_workers
 from models.device import autocast, best_device, report_lack_of_memory
+from models.inference.device_decoding import DeviceDecoder, open_decoder
 from models.inference.padding import pad_batch
 from models.inference.parallel import map_in_parallel, overlap
 from models.network.checkpoint import Checkpoint
@@ -57,16 +61,20 @@ class _Launched:
 
 
 Network = tuple[Checkpoint, EmbeddingSettings]  # a descriptor, and how it embeds
-Batches = Iterator[Mapping[int, tuple[Tensor, Tensor]]]  # by size: pixels uint8 [n, 3, s, s], which images could be read [n]
+Batch = Mapping[int, tuple[Tensor, Tensor]]  # by size: pixels uint8 [n, 3, s, s], which images could be read [n]
+Batches = Iterator[Batch | EncodedBatch]
 
 
 def load_batches(networks: Sequence[Network], images: ImageSet) -> Batches:
     """Start the processes that decode images for `embed_together`, and return their batches, of the first network's size."""
     settings = networks[0][1]
-    loader = DataLoader(
-        SquaresOfSizes(images, {max(image_sizes(how, checkpoint.image_size)) for checkpoint, how in networks}),
+    sizes = {max(image_sizes(how, checkpoint.image_size)) for checkpoint, how in networks}
+    elsewhere = settings.decode_on == "device"
+    loader: DataLoader[Any] = DataLoader(
+        EncodedImages(images, sizes) if elsewhere else SquaresOfSizes(images, sizes),
         settings.batch_size,
         num_workers=choose_workers(settings.workers),
+        collate_fn=partial(join_encoded, sizes=sorted(sizes)) if elsewhere else None,
         pin_memory=best_device().type == "cuda",
         worker_init_fn=_lower_priority,
     )
@@ -94,7 +102,7 @@ def embed_together(
     """Embed images with several networks, each file read once: a block of each network, with the bits that it has alone.
 
     Args:
-        networks: Descriptors with settings of the same batch_size.
+        networks: Descriptors with settings of the same batch_size and decode_on.
         images: The images, embedded in order.
         batches: The same images' batches from `load_batches`, if that was called before.
 
@@ -102,11 +110,13 @@ def embed_together(
         UserError: As for `embed_images`.
     """
     device = best_device()
+    decoder = open_decoder(device) if networks[0][1].decode_on == "device" else None
     launches = [_prepare(checkpoint, settings, device) for checkpoint, settings in networks]
     batches = load_batches(networks, images) if batches is None else batches
 
-    def launch(loaded: Mapping[int, tuple[Tensor, Tensor]]) -> list[_Launched]:
-        return [launch(loaded) for launch in launches]
+    def launch(loaded: Batch | EncodedBatch) -> list[_Launched]:
+        squares = _finish(loaded, decoder)
+        return [launch(squares) for launch in launches]
 
     def read(launched: list[_Launched]) -> list[tuple[NDArray[np.float32], NDArray[np.bool_]]]:
         return [_read(one) for one in launched]
@@ -125,18 +135,27 @@ def embed_together(
                 check_finite(vectors, images, first)
             yield tuple(EmbeddedBlock(first, vectors, unreadable) for vectors, unreadable in results)
             first += len(results[0][0])
+    if decoder is not None and decoder.refused:
+        print(f"  the device's decoder refused {decoder.refused:,} JPEG files, which were decoded on the CPU", flush=True)
 
 
-def _prepare(
-    checkpoint: Checkpoint, settings: EmbeddingSettings, device: torch.device
-) -> Callable[[Mapping[int, tuple[Tensor, Tensor]]], _Launched]:
+def _finish(loaded: Batch | EncodedBatch, decoder: DeviceDecoder | None) -> Batch:
+    """Decode what the workers have left to the device."""
+    if not isinstance(loaded, EncodedBatch):
+        return loaded
+    assert decoder is not None  # as many batches as are encoded are made by load_batches for the same settings
+    with report_lack_of_memory(f"while {len(loaded.rows)} JPEG files were decoded on the device", MEMORY_REMEDY):
+        return decoder.make_squares(loaded)
+
+
+def _prepare(checkpoint: Checkpoint, settings: EmbeddingSettings, device: torch.device) -> Callable[[Batch], _Launched]:
     """Put a network on the device and return what sends a batch through it."""
     with report_lack_of_memory("while a network was put on the device", MEMORY_REMEDY):
         descriptor = checkpoint.descriptor.eval().to(device)
         descriptor.arrange(descriptor.memory_format)
     sizes = image_sizes(settings, checkpoint.image_size)
 
-    def launch(loaded: Mapping[int, tuple[Tensor, Tensor]]) -> _Launched:
+    def launch(loaded: Batch) -> _Launched:
         pixels, readable = loaded[max(sizes)]
         whole = pad_batch(pixels, settings.batch_size, device)
         with report_lack_of_memory(describe_batch(len(whole), max(sizes)), MEMORY_REMEDY):

@@ -60,5 +60,5 @@ def train(run: Run, name: str, roles: TrainingRoles) -> None:
         cache=run.paths.cache,
         seed=run.recipe.seed,
         embedding=run.embedding(name),
-        validate=lambda descriptor, size: score_on_synthetic_queries(run, roles, descriptor, size, run.embedding(name)),
+        validate=lambda descriptor, size: score_on_synthetic_queries(run, roles, descriptor, size, run.embedding(name).on_cpu()),
     )

@@ -142,7 +142,7 @@ def run_extractor(run: Run) -> Extractor:
         return projection.apply(vectors, variant.dimensions, variant.eigen_power)
 
     made_from = {
-        "embedding": [settings.what_makes_vectors() for settings in own],
+        "embedding": [settings.on_cpu().what_makes_vectors() for settings in own],
         "dimensions": variant.dimensions,
         "eigen_power": variant.eigen_power,
     }

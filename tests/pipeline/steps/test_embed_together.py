@@ -74,7 +74,7 @@ def test_vectors_are_those_of_one_model_after_the_other(
         reads[path] += 1
         return path.read_bytes()
 
-    monkeypatch.setattr(loader, "_read_or_nothing", read)
+    monkeypatch.setattr(loader, "read_or_nothing", read)
     monkeypatch.setattr(decode, "_convert", lambda image: decodings.append(1) or convert(image))  # type: ignore[func-returns-value]
     assert embed_all(images, list_embeddings(checkpoints, tmp_path / "together"), together=True) == apart
     assert reads == dict.fromkeys(images.paths, 1)
@@ -173,13 +173,13 @@ def test_models_of_a_run_that_are_due_embed_together(small_run: Path, tmp_path: 
     for name in names:
         shutil.copytree(folder / "models/one", folder / "models" / name)
     run = open_existing_run(folder)
-    reads, read = Counter[Path](), loader._read_or_nothing
+    reads, read = Counter[Path](), loader.read_or_nothing
 
     def count(path: Path) -> bytes:
         reads[path] += 1
         return read(path)
 
-    monkeypatch.setattr(loader, "_read_or_nothing", count)
+    monkeypatch.setattr(loader, "read_or_nothing", count)
     run_step(run, EMBED)
     images = [path for found in find_images_to_embed(run).values() for path in found.paths]
     assert {path.name: count for path, count in reads.items()} == dict.fromkeys((path.name for path in images), 1)

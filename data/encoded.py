@@ -1,0 +1,133 @@
+"""Images for a decoder on the network's device: plain JPEG files as bytes; everything else is decoded here, as always.
+
+Plain is what such a decoder and this project's give nearly the same pixels of: 8 bits, YCbCr, baseline, upright and whole. An
+orientation, CMYK, grey or RGB JPEGs, progressive ones (which nvJPEG decodes one after the other, partly on the CPU), huge and
+damaged ones, and all other formats are decoded by `data.decode`.
+"""
+
+import io
+import warnings
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import torch
+from PIL import ExifTags, Image
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from data.decode import MIN_SIDE_PIXELS
+from data.images import ImageSet
+from data.loader import load_squares, read_or_nothing
+from data.remote import map_files
+
+MAX_DEVICE_PIXELS = 2**25  # of larger images, three bytes and three floats a pixel would fill too much of a device: 500 MB
+Squares = dict[int, tuple[Tensor, bool]]  # by size: RGB uint8 [3, size, size], and whether the image could be read
+
+
+@dataclass(frozen=True)
+class JpegFile:
+    """A JPEG file to be decoded elsewhere.
+
+    Attributes:
+        content: Its bytes.
+        height: Of the image, in pixels.
+        width: Of the image, in pixels.
+    """
+
+    content: bytes
+    height: int
+    width: int
+
+
+@dataclass(frozen=True)
+class EncodedBatch:
+    """A batch of images, plain JPEG files among them as bytes.
+
+    Attributes:
+        rows: Places of the JPEG files in the batch, ascending.
+        content: uint8 [b], the bytes of the JPEG files one after the other.
+        lengths: Length of each in bytes.
+        shapes: Height and width of each in pixels.
+        squares: Of the other images, in order, by size: uint8 [m, 3, size, size], and which could be read, bool [m].
+    """
+
+    rows: list[int]
+    content: Tensor
+    lengths: list[int]
+    shapes: list[tuple[int, int]]
+    squares: dict[int, tuple[Tensor, Tensor]]
+
+    def __len__(self) -> int:
+        return len(self.rows) + len(next(iter(self.squares.values()))[1])
+
+    @property
+    def files(self) -> list[Tensor]:
+        """The JPEG files, uint8 [length] each."""
+        return list(torch.split(self.content, self.lengths))
+
+
+class EncodedImages(Dataset[JpegFile | Squares]):
+    """Unedited images: plain JPEG files as they are, and the squares of all others, as of `SquaresOfSizes`.
+
+    Args:
+        images: The images.
+        sizes: Sides of the squares in pixels.
+    """
+
+    def __init__(self, images: ImageSet, sizes: Collection[int]) -> None:
+        self.images, self.sizes = images, sorted(set(sizes))
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> JpegFile | Squares:
+        return self._load(read_or_nothing(self.images.paths[index]))
+
+    def __getitems__(self, indices: list[int]) -> list[JpegFile | Squares]:
+        """Return several items; torch's loader asks for those of a batch at once."""
+        paths = [self.images.paths[index] for index in indices]
+        return [self._load(content) for content in map_files(read_or_nothing, paths)]
+
+    def _load(self, content: bytes) -> JpegFile | Squares:
+        return find_plain_jpeg(content) or load_squares(content, self.sizes)
+
+
+def join_encoded(items: Sequence[JpegFile | Squares], sizes: Collection[int]) -> EncodedBatch:
+    """Make a batch of items of `EncodedImages`; `sizes` are those of its squares."""
+    files = {row: item for row, item in enumerate(items) if isinstance(item, JpegFile)}
+    decoded = [item for item in items if not isinstance(item, JpegFile)]
+    squares = {}
+    for size in sizes:
+        pixels = [torch.zeros(0, 3, size, size, dtype=torch.uint8), *(item[size][0][None] for item in decoded)]
+        squares[size] = torch.cat(pixels), torch.tensor([item[size][1] for item in decoded], dtype=torch.bool)
+    content = torch.frombuffer(bytearray(b"".join(file.content for file in files.values()) + b"\0"), dtype=torch.uint8)[:-1]
+    lengths = [len(file.content) for file in files.values()]
+    return EncodedBatch(list(files), content, lengths, [(file.height, file.width) for file in files.values()], squares)
+
+
+def find_plain_jpeg(content: bytes) -> JpegFile | None:
+    """Return an encoded image that is a plain JPEG (see above); None for anything else."""
+    if not content.startswith(b"\xff\xd8\xff") or content.rfind(b"\xff\xd9") < content.rfind(b"\xff\xda"):
+        return None  # not a JPEG, or it ends within its pixels
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with Image.open(io.BytesIO(content), formats=("JPEG",)) as image:
+                return JpegFile(content, image.height, image.width) if _is_plain(image) else None
+    except Exception:  # `data.decode` says what is wrong with it
+        return None
+
+
+def _is_plain(image: Image.Image) -> bool:
+    components = tuple(component[0] for component in getattr(image, "layer", ()))
+    return (
+        image.format == "JPEG"  # not MPO, of several pictures
+        and image.mode == "RGB"
+        and components != tuple(b"RGB")
+        and (components == (1, 2, 3) or "jfif" in image.info)
+        and image.info.get("adobe_transform", 1) == 1
+        and not image.info.get("progressive")
+        and min(image.size) >= MIN_SIDE_PIXELS
+        and image.width * image.height <= MAX_DEVICE_PIXELS
+        and image.getexif().get(ExifTags.Base.Orientation, 1) == 1
+    )
