@@ -138,6 +138,8 @@ def _go_on_without(place: Path, error: sqlite3.DatabaseError) -> None:
     """
     if _read_code(error) == sqlite3.SQLITE_FULL:
         raise disk_full(place) from error
+    if _read_code(error) == sqlite3.SQLITE_READONLY:
+        raise UserError(f"{place} cannot be written: it or its lock file {LOCK_NAME} is read-only. Make it writable.") from error
     if _read_code(error) != sqlite3.SQLITE_IOERR:
         raise UserError(
             f"{place} cannot be locked ({error}). Make it writable; if its lock file {LOCK_NAME} is damaged, delete that."

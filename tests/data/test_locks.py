@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -118,6 +119,20 @@ def test_a_folder_that_cannot_be_locked_is_named(tmp_path: Path) -> None:
         pass
     (tmp_path / LOCK_NAME).write_bytes(b"no database" * 100)
     with pytest.raises(UserError, match=r"cannot be locked .* delete that"), hold_folder(tmp_path, "match.py"):
+        pass
+
+
+def test_a_read_only_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with hold_folder(tmp_path, "02_embed"):
+        pass
+    connect = sqlite3.connect
+
+    def read_only(path: Path, **options: Any) -> sqlite3.Connection:  # root may write whatever the rights say
+        opened: sqlite3.Connection = connect(f"{path.as_uri()}?mode=ro", uri=True, **options)
+        return opened
+
+    monkeypatch.setattr(sqlite3, "connect", read_only)
+    with pytest.raises(UserError, match=r"cannot be written.*\.in-use is read-only"), hold_folder(tmp_path, "02_embed"):
         pass
 
 
