@@ -1,5 +1,6 @@
 """Devices and lack of memory, with stand-ins for the GPUs that no test has."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,13 @@ def test_a_lost_process_is_reported_whatever_the_backend_says(monkeypatch: pytes
         report_lost_process("embedding"),
     ):
         raise distributed.DistBackendError("communicator was aborted on rank 1")
+    watched: list[str] = []
+    monkeypatch.setattr("models.distributed.speak_if_killed", lambda message: watched.append(message) or nullcontext())  # type: ignore[func-returns-value]
+    for own in ("1", "0"):  # one process of a machine is watched
+        monkeypatch.setenv("LOCAL_RANK", own)
+        with report_lost_process("training"):
+            assert len(watched) == (own == "0")
+    assert "process 0 of 2 of the training was ended by a signal" in watched[0] and "command again" in watched[0]
     with pytest.raises(torch.OutOfMemoryError), report_lost_process("training"):
         raise torch.OutOfMemoryError("CUDA out of memory while NCCL was used")
     monkeypatch.setenv("WORLD_SIZE", "1")

@@ -1,0 +1,35 @@
+"""A message for a process that a signal ends, which can leave none itself."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+# Runs beside a process and prints a line if that one ends without having written a byte to it. Workers of a loader also hold the
+# pipe, so that its end alone would come late: the process has ended once this one has another parent.
+WATCH = """
+import os, select, sys
+while os.getppid() == int(sys.argv[1]):
+    if select.select([0], [], [], 0.5)[0]:
+        if os.read(0, 1):
+            sys.exit()
+        break
+print("error: " + sys.argv[2], file=sys.stderr, flush=True)
+"""
+
+
+@contextmanager
+def speak_if_killed(message: str) -> Iterator[None]:
+    """Let a process beside this one print a message if a signal ends this one in the block; nothing on Windows."""
+    if os.name != "posix":
+        yield
+        return
+    command = [sys.executable, "-I", "-S", "-c", WATCH, str(os.getpid()), message]
+    # a session of its own: neither Ctrl-C nor torchrun, which signals the groups of its processes, ends it
+    with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True) as watch:
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                watch.communicate(b".")
