@@ -15,6 +15,7 @@ from models.network.descriptor import Descriptor
 from models.settings import ModelSettings
 from models.training.ceiling import clock_notice
 from models.training.classifier import save_classifier
+from models.training.collapse import COSINE, RANK, RANK_BOUND, REMEDY, find_collapse
 from models.training.curve import EpochRow, append_rows, read_rows
 from models.training.files import stage_checkpoint
 from models.training.learner import Learner
@@ -28,7 +29,6 @@ NOTES: dict[str, Callable[[str], object]] = {  # what a checkpoint notes of its 
     "ended_by": str,
     "validation": float,
 }
-COLLAPSE_SHARE = 0.05  # of the way from the smallest possible mean singular value to the largest: below it vectors have collapsed
 
 
 def leave_out_stage(folder: Path, progress: Progress, fabric: Fabric) -> Progress:
@@ -119,6 +119,8 @@ def restore_checkpoint(folder: Path, descriptor: Descriptor, stages: Sequence[St
 def report_end(last: EpochRow, stage: StageSettings, report: Callable[..., Any]) -> None:
     """Report how a stage ended, and warn where the clock ended it."""
     scored = "" if last.validation is None else f", µAP on synthetic queries {last.validation:.3f}"
+    if RANK in last.logs:
+        scored += f", mean cosine {last.logs[COSINE]:.2f}, effective rank {last.logs[RANK]:.1f} of {last.logs[RANK_BOUND]:g}"
     report(f"  stage {last.stage}: {last.classes} classes, loss {last.loss:.2f}, ended by {last.ended_by}{scored}", flush=True)
     if notice := clock_notice(stage, last.stage, last.epoch, last.ended_by):
         report(f"  warning: {notice}", flush=True)
@@ -132,12 +134,8 @@ def find_troubles(last: EpochRow, rows: list[dict[str, str]]) -> list[str]:
         rows: The curve so far, as text.
     """
     troubles = []
-    lower, upper, spread = (last.logs.get(name) for name in ("singular_lower", "singular_upper", "mean_singular_value"))
-    if lower is not None and upper is not None and spread is not None and spread < lower + COLLAPSE_SHARE * (upper - lower):
-        troubles.append(
-            f"vectors collapse in stage {last.stage} (mean singular value {spread:.3f}; {lower:.3f} of equal ones, {upper:.3f} "
-            "at most): lower optimizer.learning_rate, begin with fewer classes and weaker edits, or use svmax."
-        )
+    if collapse := find_collapse(last.logs):
+        troubles.append(f"vectors collapse in stage {last.stage} ({collapse}): {REMEDY}.")
     before = [row for row in rows if int(row["stage"]) < last.stage and row["validation"]]
     best = max(before, key=lambda row: float(row["validation"]), default=None)
     if best is not None and last.validation is not None and last.validation < float(best["validation"]):

@@ -25,6 +25,7 @@ from models.training.batches import build_batches
 from models.training.begin import Training, Validate, begin_training, find_unlabelled
 from models.training.class_counts import repeats_stage_before
 from models.training.class_rows import freeze_class_rows, rebuild_class_rows, take_teachers_rows
+from models.training.collapse import embed_classes, measure_collapse
 from models.training.curve import EpochRow, read_rows, record_validation
 from models.training.files import stage_checkpoint
 from models.training.final_whitening import learn_whitening
@@ -176,6 +177,10 @@ def _learn_stage(training: Training, progress: Progress, state: dict[str, Any]) 
         ended = run_stage(run, progress)
         if learner.average is not None:
             learner.average.apply()
+        if fabric.global_rank == 0:
+            batch = max(1, stage.batch_size // fabric.world_size)
+            vectors = embed_classes(descriptor, squares, rows, class_of, stage.image_size, batch)
+            ended[-1].logs.update(measure_collapse(vectors))
         return ended, learner
 
 

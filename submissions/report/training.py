@@ -23,6 +23,8 @@ class Stage:
         loss: Last loss; None where the curve has none.
         validation: Last validation µAP; None where the curve has none.
         ended_by: Why the stage ended; empty where the curve does not say.
+        cosine: Mean cosine of different images' vectors at its end, −1…1; None where the curve has none.
+        rank: Effective rank of the vectors at its end; None where the curve has none.
     """
 
     stage: int
@@ -31,6 +33,8 @@ class Stage:
     loss: float | None
     validation: float | None
     ended_by: str
+    cosine: float | None = None
+    rank: float | None = None
 
 
 def draw_training(name: str, curve: pd.DataFrame) -> Markup:
@@ -74,7 +78,8 @@ def list_stages(curve: pd.DataFrame) -> list[Stage]:
         settings = {name: _last(part, name) for name in STAGE_COLUMNS}
         ended = str(last["ended_by"]) if "ended_by" in part and pd.notna(last["ended_by"]) else ""
         known = {name: value for name, value in settings.items() if value is not None}
-        rows.append(Stage(number, len(part), known, _last(part, "loss"), _last(part, "validation"), ended))
+        figures = (_last(part, name) for name in ("mean_cosine", "effective_rank"))
+        rows.append(Stage(number, len(part), known, _last(part, "loss"), _last(part, "validation"), ended, *figures))
     return rows
 
 

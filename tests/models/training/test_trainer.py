@@ -447,12 +447,17 @@ def test_a_stage_that_ends_below_an_earlier_one_is_warned_of(
 def test_vectors_that_collapse_are_warned_of(
     images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    train(images, tmp_path / "well")
-    assert "collapse" not in capsys.readouterr().out
+    without_statistics = SETTINGS.descriptor.model_copy(update={"backbone": "test_nfnet"})  # which a few steps leave behind
+    rows = train(images, tmp_path / "well", SETTINGS.model_copy(update={"descriptor": without_statistics}))
+    shown = capsys.readouterr().out
+    assert "collapse" not in shown and "mean cosine 0." in shown and "effective rank " in shown
+    assert [bool(row["mean_cosine"]) for row in rows] == [False, True] * 3  # at each stage's end
+    assert all(float(row["effective_rank"]) > 3 and float(row["mean_cosine"]) < 0.95 for row in rows[1::2])
     forward = Descriptor.forward
     monkeypatch.setattr(Descriptor, "forward", lambda self, x, raw=False: forward(self, x, raw) * 1e-3 + 1.0)
-    train(images, tmp_path / "badly")
-    assert "warning: vectors collapse in stage 3 (mean singular value" in capsys.readouterr().out
+    rows = train(images, tmp_path / "badly")
+    assert "warning: vectors collapse in stage 3 (mean cosine of different images 1.000, above" in capsys.readouterr().out
+    assert "vectors collapse in stage 3" in rows[-1]["warning"]
 
 
 def test_a_start_from_weights_stands_first_in_the_curve(

@@ -12,6 +12,8 @@ CURVE = pd.DataFrame(
         "a_new_figure": [30.0, 29.0, 28.0],
         "loss": [20.0, 10.0, 15.0],
         "validation": [None, 0.2, 0.4],
+        "mean_cosine": [None, 0.3, 0.2],
+        "effective_rank": [None, 20.5, None],
         "ended_by": [None, "loss", "minutes"],
     }
 )
@@ -22,6 +24,7 @@ def test_stages_are_read_by_name() -> None:
     assert (first.stage, first.epochs, first.settings, first.loss, first.validation, first.ended_by) == (
         1, 2, {"classes": 300.0}, 10.0, 0.2, "loss",
     )  # fmt: skip
+    assert (first.cosine, first.rank, second.cosine, second.rank) == (0.3, 20.5, 0.2, None)
     assert (second.epochs, second.loss, second.validation, second.ended_by) == (1, 15.0, 0.4, "minutes")
 
 
