@@ -107,9 +107,15 @@ def score(options: argparse.Namespace) -> None:
 
 
 def score_run(run: Run, force: bool) -> None:
-    """Do step 06 if the data set has a ground truth, and print its table."""
+    """Do step 06 if the data set has a ground truth, and print its table; otherwise what the synthetic queries say of the run."""
     run_step(run, SCORE, force)
     if not has_ground_truth(run):
+        # imported here: --help must answer at once
+        from pipeline.steps.run_warnings import collect_notices, collect_warnings, read_synthetic_board
+        from pipeline.steps.score_table import print_unscored
+
+        board = read_synthetic_board(run.paths.synthetic_board)
+        print_unscored(board.to_dict("records"), collect_notices(run), collect_warnings(run))
         print(f"{run.data} has no public_ground_truth.csv, so there is no score. Submission: {run.paths.submission}")
         return
     # imported here: the table of an up-to-date run needs nothing else

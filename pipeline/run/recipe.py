@@ -133,7 +133,8 @@ class Recipe(Settings):
         embedding: How models without embedding settings of their own embed.
         ensemble: Candidates for the PCA and the models' weights.
         normalization: Candidates for the query normalisation.
-        baselines: Whether step 06 also scores the two baselines.
+        baselines: Whether step 06 also scores the two baselines, and step 03 those on the synthetic queries; without the latter
+            nothing says that the submission is below them.
     """
 
     seed: int = Field(0, ge=0)

@@ -3,14 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
-from data.files import open_regular, read_json
+from data.files import read_json
 from data.ground_truth import GroundTruth, read_ground_truth
 from data.layout import IscFolder
 from pipeline.run.provenance import code_version, versions
 from pipeline.run.run import Run
-from pipeline.steps.synthetic_board import find_warnings, read_synthetic_board
+from pipeline.steps.run_warnings import read_curve, read_synthetic_board
 from submissions.report.inputs import Distribution, ReportInputs, StepDone
 from submissions.report.page import write_report
 from submissions.scoring.bootstrap import Interval
@@ -72,25 +70,6 @@ def write_run_report(
         ),
         run.paths.report,
     )
-
-
-def read_curve(path: Path) -> pd.DataFrame:
-    """Read a model's learning curve, a row per epoch; empty if there is none."""
-    try:
-        with open_regular(path) as file:
-            return pd.read_csv(file)
-    except (FileNotFoundError, pd.errors.EmptyDataError):
-        return pd.DataFrame()
-
-
-def collect_warnings(run: Run) -> list[str]:
-    """What step 03 and the trainings warned of, the submission first."""
-    found = find_warnings(read_synthetic_board(run.paths.synthetic_board))
-    for name in run.recipe.models:
-        curve = read_curve(run.paths.curve(name))
-        if "warning" in curve:  # not in curves from before
-            found += [f"{name}: {text}" for text in curve["warning"].dropna()]
-    return found
 
 
 def read_steps(manifests: Path) -> tuple[list[StepDone], dict[str, str]]:

@@ -10,14 +10,13 @@ from data.errors import prefix_errors
 from data.files import write_text
 from data.ground_truth import GroundTruth, read_ground_truth
 from data.layout import IscFolder, open_isc_folder
-from models.training.ceiling import clock_notices
 from pipeline.run.manifest import read_manifest
 from pipeline.run.provenance import describe_origin, fingerprint_file, fingerprint_images
 from pipeline.run.run import Run
 from pipeline.steps.gpu_search import search_on_gpu
-from pipeline.steps.report import collect_warnings, write_run_report
+from pipeline.steps.report import write_run_report
+from pipeline.steps.run_warnings import collect_notices, collect_warnings, read_synthetic_board
 from pipeline.steps.score_table import NOTICES
-from pipeline.steps.synthetic_board import read_synthetic_board
 from submissions.ensemble.projection import fit_projection
 from submissions.ensemble.rules import require_training_only
 from submissions.ensemble.selection import apply_normalizations, find_best_beta
@@ -88,7 +87,7 @@ def score_variants(run: Run) -> None:
     variants = [row.as_dict() for row in rows]
     write_details(run.paths.details, submitted.ranked, truth, data.query_edits)
     before = None if variant.method == "none" else ensemble[0].ranked
-    notices = _clock_notices(run)
+    notices = collect_notices(run)
     warnings, board = collect_warnings(run) + oddities, read_synthetic_board(run.paths.synthetic_board)
     measured = submitted.scores, submitted.ranked, submitted.interval
     write_run_report(run, data, variants, measured, before, notices, warnings)
@@ -111,15 +110,6 @@ def _describe_run(run: Run, data: IscFolder) -> dict[str, Any]:
         submission=fingerprint_file(run.paths.submission),
         threads=threads,
     )
-
-
-def _clock_notices(run: Run) -> list[str]:
-    """Where the clock decided what a model of the run learnt."""
-    return [
-        f"{name}: {notice}"
-        for name, model in run.recipe.trained_models.items()
-        for notice in clock_notices(run.paths.curve(name), model.stages)
-    ]
 
 
 def score_file(

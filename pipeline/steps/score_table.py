@@ -1,6 +1,7 @@
-"""The table of variants that step 06 prints."""
+"""The tables that step 06 prints: the variants, and what was chosen on the synthetic queries."""
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +22,29 @@ def print_scores(path: Path) -> None:
         table.add_row(row["name"], *(f"{figure:.3f}" for figure in figures), style="bold" if row["submitted"] else None)
     console = Console(width=100)
     console.print(table)
-    if scores.get("synthetic"):  # not in scores from before
-        console.print(_synthetic_table(scores["synthetic"]))
-    for notice in scores.get(NOTICES, []):
+    print_unscored(scores.get("synthetic", []), scores.get(NOTICES, []), scores.get("warnings", []))  # not in scores from before
+
+
+def print_unscored(synthetic: Sequence[Mapping[Any, Any]], notices: list[str], warnings: list[str]) -> None:
+    """Print what is known of a run without a ground truth: its figures on the synthetic queries, notices and warnings.
+
+    Args:
+        synthetic: Rows of the table that step 03 wrote, best first; [] prints no table.
+        notices: Sentences that name stages whose result depends on the machine's speed.
+        warnings: What is wrong with the run, and what to try.
+    """
+    console = Console(width=100)
+    if synthetic:
+        console.print(_synthetic_table(synthetic))
+        if not any(row["kind"] == "baseline" for row in synthetic):
+            print("no baselines on the synthetic queries (baselines: false?): a submission below them is not warned of")
+    for notice in notices:
         print(notice)
-    for warning in scores.get("warnings", []):
+    for warning in warnings:
         console.print(f"warning: {warning}", style="bold red", markup=False, highlight=False)
 
 
-def _synthetic_table(rows: list[dict[str, Any]]) -> Table:
+def _synthetic_table(rows: Sequence[Mapping[Any, Any]]) -> Table:
     """µAP on the synthetic queries, of all and, where families of edits were left out of training, of both halves."""
     columns = [name for name in ("micro_average_precision", "learnt_families", "left_out_families") if name in rows[0]]
     table = Table("on the synthetic queries", title="what the variant was chosen on")

@@ -1,17 +1,16 @@
 """What the submission must beat: baselines, models and the chosen variant, all on the synthetic queries (step 03, second part).
 
-No query or reference is looked at, so that data without ground truth are warned of, too.
+No query or reference is looked at, so that data without ground truth are warned of, too: step 06 prints table and warnings for
+them as well (run_warnings.py).
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from data.errors import UserError
-from data.files import open_regular, whole_file
+from data.files import whole_file
 from data.images import ImageSet, find_images
 from models.inference.embed import embed_images
 from models.network.checkpoint import Checkpoint
@@ -23,18 +22,14 @@ from pipeline.run.run import Run
 from pipeline.run.training_roles import TrainingRoles, assign_training_roles
 from pipeline.steps.ensemble import open_joined, project_candidates, synthetic_truths
 from pipeline.steps.gpu_search import search_on_gpu
+from pipeline.steps.run_warnings import BASELINE, MODEL, SUBMITTED, find_warnings
 from submissions.ensemble.selection import MEAN, SCORE_COLUMNS, choose_variant, score_synthetic
 from submissions.ensemble.variant import read_choice
 from submissions.vectors.concatenated import open_concatenated
 from submissions.vectors.files import Vectors, read_vectors
 
 FLOORS: dict[HandmadeKind, str] = {"pixels": "whitened grey pixels", "gabor": "Gabor energies"}
-SUBMITTED, MODEL, BASELINE = "submitted", "model", "baseline"
 DIMENSIONS, MOST_IMAGES = 256, 4096  # of a baseline; training images that its whitening is fitted on
-REMEDY = (
-    "give the stages more minutes, begin with fewer classes and weaker edits, start from weights (descriptor.weights), or join "
-    "`gabor: {kind: gabor}` to the models"
-)
 
 
 @search_on_gpu()
@@ -50,39 +45,8 @@ def write_synthetic_board(run: Run) -> None:
         pd.DataFrame(rows).to_csv(temporary, index=False)
     for warning in find_warnings(pd.DataFrame(rows)):
         print(f"  warning: {warning}")
-
-
-def read_synthetic_board(path: Path) -> pd.DataFrame:
-    """Return the table that `write_synthetic_board` wrote, best first; empty where there is none, as in runs from before.
-
-    Raises:
-        UserError: The file is no such table.
-    """
-    if not path.is_file():
-        return pd.DataFrame()
-    try:
-        with open_regular(path) as file:
-            return pd.read_csv(file).sort_values(MEAN, ascending=False, kind="stable")
-    except (OSError, ValueError, KeyError) as error:
-        raise UserError(f"{path} is not the table that step 03 wrote ({error!r}). Delete it and do step 03 again.") from error
-
-
-def find_warnings(board: pd.DataFrame) -> list[str]:
-    """What needs no training and yet beats the submission or a trained model, and what to try."""
-    if board.empty:
-        return []
-    rows = board.to_dict("records")
-    floors = [row for row in rows if row["kind"] == BASELINE]
-    best = max(floors, key=lambda row: float(row[MEAN]), default=None)
-    warnings = []
-    for row in rows:
-        if best is not None and row["kind"] != BASELINE and float(row[MEAN]) < float(best[MEAN]):
-            what = "the submission" if row["kind"] == SUBMITTED else f"the model {row['name']}"
-            warnings.append(
-                f"{what} has a µAP of {row[MEAN]:.3f} on the synthetic queries, less than {best['name']} without any training "
-                f"({best[MEAN]:.3f}): {REMEDY}."
-            )
-    return sorted(warnings, key=lambda text: not text.startswith("the submission"))
+    if not run.recipe.baselines:
+        print(f"  {' and '.join(FLOORS.values())} are not scored (baselines: false): a submission below them is not warned of")
 
 
 def _competitors(run: Run, roles: TrainingRoles) -> Iterator[tuple[str, str, Vectors, Vectors]]:

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +12,10 @@ import pytest
 
 from data.ground_truth import read_ground_truth
 from pipeline.run.run import open_existing_run
-from pipeline.steps.definitions import AUGMENT, EMBED, ENSEMBLE, run_step
+from pipeline.steps.definitions import AUGMENT, EMBED, ENSEMBLE, has_ground_truth, run_step
 from pipeline.steps.ensemble import synthetic_truths
-from pipeline.steps.report import collect_warnings
-from pipeline.steps.score_table import print_scores
-from pipeline.steps.synthetic_board import find_warnings, read_synthetic_board
+from pipeline.steps.run_warnings import collect_warnings, find_warnings, read_synthetic_board
+from pipeline.steps.score_table import print_scores, print_unscored
 from submissions.ensemble.selection import LEARNT_FAMILIES, LEFT_OUT_FAMILIES, MEAN
 from submissions.ensemble.variant import read_choice
 from submissions.scoring.metrics import evaluate
@@ -61,6 +62,42 @@ def test_both_halves_of_the_queries_are_scored_for_all_that_competes(
     print_scores(tmp_path / "scores.json")
     printed = capsys.readouterr().out
     assert "left out families" in printed and "baseline: Gabor energies" in printed and "warning: the" in printed
+
+
+def test_a_run_without_ground_truth_ends_with_the_table_and_its_warnings(
+    small_run: Path, tmp_path: Path, run_command: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(small_run, folder)
+    run = open_existing_run(folder)
+    (folder / "submission.h5").write_bytes(b"")  # step 06 does not read it
+    assert not has_ground_truth(run)
+    curve = run.paths.curve("one")
+    curve.write_text("stage,epoch,ended_by,warning\n1,1,epochs,vectors collapse in stage 1\n")
+    done = run_command(tmp_path, "06_score", "--run", folder)
+    assert done.returncode == 0, done.stderr
+    assert "what the variant was chosen on" in done.stdout and "baseline: Gabor energies" in done.stdout
+    warnings = collect_warnings(run)
+    assert len(warnings) > 1 and warnings[-1] == "one: vectors collapse in stage 1"
+    said = " ".join(done.stdout.split())
+    assert all(f"warning: {warning}" in said for warning in warnings)
+    assert said.endswith(f"there is no score. Submission: {run.paths.submission}")
+
+
+def test_left_out_baselines_are_said_in_the_log_and_in_the_table(
+    small_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(small_run, folder)
+    (folder / "recipe.yaml").write_text((folder / "recipe.yaml").read_text() + "baselines: false\n")
+    run = open_existing_run(folder)
+    run_step(run, ENSEMBLE)
+    assert "whitened grey pixels and Gabor energies are not scored (baselines: false)" in capsys.readouterr().out
+    board = read_synthetic_board(run.paths.synthetic_board).to_dict("records")
+    print_unscored(board, [], [])
+    assert "no baselines on the synthetic queries (baselines: false?)" in capsys.readouterr().out
+    print_unscored([*board, {"kind": "baseline", "name": "pixels", MEAN: 0.1}], [], [])
+    assert "no baselines" not in capsys.readouterr().out
 
 
 def test_only_what_is_below_a_baseline_is_warned_of() -> None:
