@@ -105,6 +105,18 @@ class JoinedSettings(Settings):
 MemberSettings.model_rebuild()  # a member may be a JoinedSettings
 
 
+def without_weights_files(
+    settings: DescriptorSettings | HandmadeSettings | JoinedSettings,
+) -> DescriptorSettings | HandmadeSettings | JoinedSettings:
+    """The settings of a descriptor whose weights are in its own file: what it started from, with its path, is left out."""
+    if isinstance(settings, JoinedSettings):
+        members = (
+            member.model_copy(update={"descriptor": without_weights_files(member.descriptor)}) for member in settings.members
+        )
+        return settings.model_copy(update={"members": tuple(members)})
+    return settings.model_copy(update={"weights": "none"}) if isinstance(settings, DescriptorSettings) else settings
+
+
 def weights_path(weights: str) -> tuple[Path | None, str | None]:
     """The file that `weights` names, and the member in it; None for "none", "pretrained" and what is no weights file."""
     if is_local(weights):  # whose name may hold a "#" itself

@@ -11,7 +11,7 @@ from models.network.base import ImageDescriptor
 from models.network.checkpoint import load_descriptor, save_descriptor
 from models.network.descriptor import Descriptor
 from models.network.joined import JoinedDescriptor
-from models.network.settings import JoinedSettings, MemberSettings
+from models.network.settings import JoinedSettings, MemberSettings, without_weights_files
 from models.settings import EmbeddingSettings
 from pipeline.run.provenance import code_version
 from pipeline.run.run import Run
@@ -74,5 +74,5 @@ def _open_member(path: Path, embedding: EmbeddingSettings) -> tuple[ImageDescrip
     if isinstance(descriptor, Descriptor) and embedding.whiten is False:
         descriptor.drop_whitening()
     size = embedding.image_size or checkpoint.image_size
-    about = {"descriptor": descriptor.settings, "image_size": size, "flips": embedding.flip}
-    return descriptor, MemberSettings.model_validate(about)
+    member = MemberSettings.model_validate({"descriptor": descriptor.settings, "image_size": size, "flips": embedding.flip})
+    return descriptor, member.model_copy(update={"descriptor": without_weights_files(member.descriptor)})

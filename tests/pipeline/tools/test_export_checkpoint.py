@@ -1,5 +1,6 @@
 """A run as one checkpoint: the same vectors, normalisation and threshold without the run."""
 
+import json
 import runpy
 import shutil
 import sys
@@ -7,9 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 
 import pipeline.tools.match_model as match_model
 from data.images import find_images
+from models.network.checkpoint import load_descriptor, save_descriptor
+from models.network.descriptor import Descriptor
+from models.network.settings import DescriptorSettings, JoinedSettings, without_weights_files
 from pipeline.match import main
 from pipeline.run.run import open_existing_run
 from pipeline.steps.definitions import EMBED, ENSEMBLE, TRAIN, run_step
@@ -77,3 +82,28 @@ def test_a_run_with_a_joined_member_is_joined_again(small_run: Path, exported: P
     projected = read_vectors(run.paths.projected("query")).vectors
     alone = checkpoint_extractor(tmp_path / "again.safetensors").extract_all(images).vectors
     assert alone.shape == projected.shape and np.abs(alone - projected).max() < 1e-4
+
+
+def test_no_path_of_this_machine_is_written(small_run: Path, exported: Path, tmp_path: Path) -> None:
+    """A member's settings named the file that its training started from."""
+    folder = tmp_path / "run"
+    shutil.copytree(small_run, folder)
+    run = open_existing_run(folder)
+    found = load_descriptor(run.checkpoint("one"))
+    assert isinstance(found.descriptor, Descriptor)
+    start = tmp_path / "start.safetensors"
+    found.descriptor.settings = found.descriptor.settings.model_copy(update={"weights": str(start)})
+    save_descriptor(run.checkpoint("one"), found.descriptor, found.image_size, found.notes)
+    export_joined(run, tmp_path / "out.safetensors")
+    with safe_open(tmp_path / "out.safetensors", framework="pt") as file:
+        about = file.metadata()["description"]
+    assert json.loads(about)["descriptor"]["members"][0]["descriptor"]["weights"] == "none"
+    assert str(tmp_path) not in about and start.name not in about
+    joined = load_descriptor(exported).descriptor.settings  # a member that is joined itself
+    assert isinstance(joined, JoinedSettings) and isinstance(joined.members[0].descriptor, DescriptorSettings)
+    named = joined.members[0].model_copy(
+        update={"descriptor": joined.members[0].descriptor.model_copy(update={"weights": "a.pth"})}
+    )
+    inner = joined.model_copy(update={"members": (named,)})
+    outer = joined.model_copy(update={"members": (named.model_copy(update={"descriptor": inner}),)})
+    assert "a.pth" in outer.model_dump_json() and "a.pth" not in without_weights_files(outer).model_dump_json()
