@@ -67,7 +67,8 @@ class HandmadeSettings(Settings):
 
     Attributes:
         kind: "gabor" (energies of 32 filters in 4 × 4 cells), "pixels" (24 × 24 grey ones) or "colours" (8 × 8 cells).
-        dimensions: Number of dimensions kept by the whitening; all if the features have fewer.
+        dimensions: Number of dimensions kept by the whitening, at most; fewer if the features have fewer, or if fewer training
+            images can be read than one more than it.
     """
 
     kind: HandmadeKind

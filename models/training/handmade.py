@@ -18,6 +18,7 @@ from models.settings import HandmadeModelSettings
 from models.training.files import stage_checkpoint
 
 MAX_WHITENING_IMAGES = 20_000
+LEAST_IMAGES = 3  # that two dimensions, the fewest of a descriptor, are whitened on
 
 
 def whiten_handmade(settings: HandmadeModelSettings, images: ImageSet, folder: Path, workers: int | None) -> Path:
@@ -33,9 +34,14 @@ def whiten_handmade(settings: HandmadeModelSettings, images: ImageSet, folder: P
         The path of the checkpoint.
 
     Raises:
-        UserError: No more images can be read than the descriptor has dimensions.
+        UserError: Fewer than 3 images can be read.
     """
     descriptor, count = fit_handmade(settings.descriptor_settings(), images.select(images.ids[:MAX_WHITENING_IMAGES]), workers)
+    if descriptor.settings.dimensions < settings.dimensions:
+        print(
+            f"  {settings.kind}: {count} training images can be read, which whiten {descriptor.dimensions} dimensions instead of "
+            f"{settings.dimensions}"
+        )
     path = stage_checkpoint(folder, 0)
     path.parent.mkdir(parents=True, exist_ok=True)
     save_descriptor(path, descriptor, IMAGE_SIZE, {"whitened_on": count})
@@ -43,22 +49,19 @@ def whiten_handmade(settings: HandmadeModelSettings, images: ImageSet, folder: P
 
 
 @torch.no_grad()
-def fit_handmade(
-    settings: HandmadeSettings, images: ImageSet, workers: int | None, reduce: bool = False
-) -> tuple[HandmadeDescriptor, int]:
+def fit_handmade(settings: HandmadeSettings, images: ImageSet, workers: int | None) -> tuple[HandmadeDescriptor, int]:
     """Whiten a descriptor made by hand.
 
     Args:
-        settings: The descriptor.
+        settings: The descriptor; of n images that can be read it gets at most n − 1 dimensions.
         images: Training images.
         workers: As in `whiten_handmade`.
-        reduce: Whether the descriptor gets fewer dimensions where too few images can be read for those of the settings.
 
     Returns:
         The descriptor, and how many of the images could be read.
 
     Raises:
-        UserError: No more images can be read than the descriptor has dimensions, or with `reduce` fewer than 3.
+        UserError: Fewer than 3 images can be read.
     """
     descriptor = HandmadeDescriptor(settings).eval()
     features = []
@@ -71,7 +74,11 @@ def fit_handmade(
     if not features:
         raise UserError(f"none of {len(images)} training images can be read; the first is {images.paths[0]}. Replace them.")
     found = torch.cat(features)
-    if reduce and 2 < len(found) <= descriptor.dimensions:
+    if len(found) < LEAST_IMAGES:
+        raise UserError(
+            f"{len(found)} of {len(images)} training images can be read, {settings.kind} needs {LEAST_IMAGES}: add some."
+        )
+    if len(found) <= descriptor.dimensions:
         descriptor = HandmadeDescriptor(settings.model_copy(update={"dimensions": len(found) - 1})).eval()
     descriptor.whiten(found)
     return descriptor, len(found)

@@ -67,7 +67,7 @@ def _competitors(run: Run, roles: TrainingRoles) -> Iterator[tuple[str, str, Vec
 def _embed_baseline(run: Run, roles: TrainingRoles, kind: HandmadeKind) -> tuple[Vectors, Vectors]:
     images = roles.classes.select(roles.classes.ids[:MOST_IMAGES])
     settings = EmbeddingSettings(workers=run.recipe.embedding.workers)
-    descriptor, _ = fit_handmade(HandmadeSettings(kind=kind, dimensions=DIMENSIONS), images, settings.workers, reduce=True)
+    descriptor, _ = fit_handmade(HandmadeSettings(kind=kind, dimensions=DIMENSIONS), images, settings.workers)
 
     def embed(part: ImageSet) -> Vectors:
         blocks = list(embed_images(Checkpoint(descriptor, IMAGE_SIZE, {}), part, settings))

@@ -9,16 +9,36 @@ from PIL import Image
 from data.errors import UserError
 from data.images import find_images
 from data.procedural.pictures import draw_picture
-from models.network.settings import HandmadeSettings
-from models.training.handmade import fit_handmade
+from models.inference.embed import embed_images
+from models.network.checkpoint import load_descriptor
+from models.network.settings import HandmadeKind, HandmadeSettings
+from models.settings import EmbeddingSettings, HandmadeModelSettings
+from models.training.handmade import fit_handmade, whiten_handmade
 
 
-def test_unreadable_images_cost_dimensions_only_where_they_may(tmp_path: Path) -> None:
-    for number in range(6):
-        Image.fromarray(draw_picture(np.random.default_rng(number), 96)).save(tmp_path / f"{number}.png")
-    (tmp_path / "damaged.png").write_bytes(b"no picture")
-    settings, images = HandmadeSettings(kind="pixels", dimensions=6), find_images(tmp_path)
-    with pytest.raises(UserError, match="at most 5"):
-        fit_handmade(settings, images, workers=0)
-    descriptor, readable = fit_handmade(settings, images, workers=0, reduce=True)
-    assert (descriptor.dimensions, readable) == (5, 6)
+def write_pictures(folder: Path, count: int) -> None:
+    for number in range(count):
+        Image.fromarray(draw_picture(np.random.default_rng(number), 96)).save(folder / f"{number}.png")
+    (folder / "damaged.png").write_bytes(b"no picture")
+
+
+@pytest.mark.parametrize("kind", ["gabor", "pixels", "colours"])
+def test_few_images_whiten_fewer_dimensions(tmp_path: Path, kind: HandmadeKind, capsys: pytest.CaptureFixture[str]) -> None:
+    """A recipe with a handmade model ended in an error on as many images as it has dimensions, 256, or fewer."""
+    write_pictures(tmp_path, 6)
+    images, settings = find_images(tmp_path), HandmadeModelSettings(kind=kind)
+    path = whiten_handmade(settings, images, tmp_path / "model", workers=0)
+    assert f"  {kind}: 6 training images can be read, which whiten 5 dimensions instead of 256" in capsys.readouterr().out
+    loaded = load_descriptor(path)
+    assert (loaded.descriptor.dimensions, loaded.notes) == (5, {"whitened_on": 6})
+    blocks = list(embed_images(loaded, images, EmbeddingSettings(workers=0)))
+    vectors = np.concatenate([block.vectors for block in blocks])
+    assert vectors.shape == (7, 5) and np.linalg.norm(vectors, axis=1)[:6] == pytest.approx(1, abs=1e-5)
+    whiten_handmade(settings.model_copy(update={"dimensions": 5}), images, tmp_path / "less", workers=0)
+    assert "instead of" not in capsys.readouterr().out
+
+
+def test_two_images_are_too_few(tmp_path: Path) -> None:
+    write_pictures(tmp_path, 2)
+    with pytest.raises(UserError, match="2 of 3 training images can be read, pixels needs 3"):
+        fit_handmade(HandmadeSettings(kind="pixels", dimensions=6), find_images(tmp_path), workers=0)
