@@ -35,12 +35,11 @@ class DeviceDecoder:
         decode: The decoder; raises RuntimeError where it refuses one of the files.
 
     Attributes:
-        decode_files: The decoder.
         refused: Number of files that it refused, which were decoded on the CPU.
     """
 
     def __init__(self, device: torch.device, decode: Decode) -> None:
-        self._device, self.decode_files, self.refused = device, decode, 0
+        self._device, self._decoder, self.refused = device, decode, 0
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
 
     @torch.no_grad()
@@ -51,7 +50,7 @@ class DeviceDecoder:
             RuntimeError: The device's memory does not suffice.
         """
         made = {}
-        with self._beside_the_network():
+        with self.beside_the_network():
             of_files = [squares for part in _divide(batch.shapes) for squares in self._decode_part(batch, part)]
             for size, (pixels, readable) in batch.squares.items():
                 others = zip(pixels.to(self._device), readable.tolist(), strict=True)
@@ -64,24 +63,32 @@ class DeviceDecoder:
         return made
 
     @contextmanager
-    def _beside_the_network(self) -> Iterator[None]:
-        """Use a stream of its own within the block; what follows on the network's stream waits for it.
-
-        torchvision's decoder writes from a third stream, and does not wait for what still reads memory that is given to it: that
-        memory comes from this stream, which has nothing to do by then.
-        """
+    def beside_the_network(self) -> Iterator[None]:
+        """Use a stream of its own within the block; what follows on the network's stream waits for it."""
         if self._stream is None:
             yield
             return
-        self._stream.synchronize()
         with torch.cuda.stream(self._stream):
             yield
         torch.cuda.current_stream(self._device).wait_stream(self._stream)
 
+    def decode(self, files: list[Tensor]) -> list[Tensor]:
+        """Decode files, all or none of them; called `beside_the_network`.
+
+        torchvision's decoder writes from a third stream, and does not wait for those that still read memory which it is given.
+        That memory comes from the stream of this block, which is therefore waited for.
+
+        Raises:
+            RuntimeError: The decoder refuses one of them, or the device's memory does not suffice.
+        """
+        if self._stream is not None:
+            self._stream.synchronize()
+        return list(self._decoder(files))
+
     def _decode_part(self, batch: EncodedBatch, part: slice) -> Iterator[dict[int, tuple[Tensor, bool]]]:
         """Yield the squares of some of a batch's files, by size."""
         files = batch.files[part]
-        for file, image, shape in zip(files, self._decode(files), batch.shapes[part], strict=True):
+        for file, image, shape in zip(files, self._decode_some(files), batch.shapes[part], strict=True):
             if image is None or tuple(image.shape) != (3, *shape):
                 self.refused += 1
                 squares = load_squares(file.numpy().tobytes(), batch.squares)
@@ -89,17 +96,17 @@ class DeviceDecoder:
             else:
                 yield {size: (resize_to_square(image, size), True) for size in batch.squares}
 
-    def _decode(self, files: list[Tensor]) -> list[Tensor | None]:
+    def _decode_some(self, files: list[Tensor]) -> list[Tensor | None]:
         """Decode files; None for those that the decoder refuses, which it does not name."""
         try:
-            return list(self.decode_files(files))
+            return list[Tensor | None](self.decode(files))
         except RuntimeError as error:
             if is_lack_of_memory(error):
                 raise
         if len(files) == 1:
             return [None]
         middle = len(files) // 2
-        return self._decode(files[:middle]) + self._decode(files[middle:])
+        return self._decode_some(files[:middle]) + self._decode_some(files[middle:])
 
 
 def open_decoder(device: torch.device) -> DeviceDecoder:
@@ -141,7 +148,8 @@ def check_decoder(decoder: DeviceDecoder) -> DeviceDecoder:
     sample = find_plain_jpeg(content)
     assert sample is not None
     try:
-        decoder.decode_files([torch.frombuffer(bytearray(content), dtype=torch.uint8)])
+        with decoder.beside_the_network():
+            decoder.decode([torch.frombuffer(bytearray(content), dtype=torch.uint8)])
     except RuntimeError as error:
         raise UserError(
             "embedding.decode_on: device needs a torchvision that decodes JPEG files on the GPU (nvJPEG), and this one does not: "

@@ -3,6 +3,7 @@
 import io
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import cv2
@@ -133,6 +134,39 @@ def test_lack_of_memory_is_not_taken_for_a_refusal(images: ImageSet) -> None:
     assert plain is not None
     with pytest.raises(torch.OutOfMemoryError):
         DeviceDecoder(CPU, decode).make_squares(join_encoded([plain] * 2, [32]))
+
+
+def test_no_memory_is_decoded_into_before_it_is_read(images: ImageSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The streams of a GPU, played: the decoder's own stream is idle at each call, and the network's waits for it."""
+    events = list[str]()
+
+    class Stream:
+        def synchronize(self) -> None:
+            events.append("idle")
+
+        def wait_stream(self, other: "Stream") -> None:
+            events.append("wait")
+
+    def decode(files: list[Tensor]) -> list[Tensor]:
+        events.append("decode")
+        return decode_by_pillow(files)
+
+    def resize(image: Tensor, size: int) -> Tensor:
+        if events[-1] != "resize":
+            events.append("resize")
+        return resized(image, size)
+
+    resized = device_decoding.resize_to_square
+    decoder = DeviceDecoder(CPU, decode)
+    decoder._stream = Stream()  # type: ignore[assignment]
+    monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda _: Stream())
+    monkeypatch.setattr(Tensor, "record_stream", lambda *_: events.append("kept"))
+    monkeypatch.setattr(device_decoding, "resize_to_square", resize)
+    monkeypatch.setattr(device_decoding, "PIXELS_AT_ONCE", 500_000)
+    plain = [file for path in images.paths if (file := find_plain_jpeg(path.read_bytes())) is not None]
+    decoder.make_squares(join_encoded(plain, [32]))
+    assert events == ["idle", "decode", "resize"] * 3 + ["wait", "kept"]
 
 
 def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
