@@ -18,6 +18,7 @@ from models.network.base import ImageDescriptor
 from models.network.descriptor import Descriptor
 from models.network.handmade import HandmadeDescriptor
 from models.network.joined import JoinedDescriptor
+from models.network.layouts import is_vit
 from models.network.settings import MAX_IMAGE_SIZE, MIN_IMAGE_SIZE, DescriptorSettings, HandmadeSettings, JoinedSettings, is_local
 
 About = TypeVar("About", DescriptorSettings, HandmadeSettings, JoinedSettings)
@@ -73,7 +74,7 @@ def save_descriptor(path: Path, descriptor: ImageDescriptor, image_size: int, no
 def load_descriptor(path: Path) -> Checkpoint:
     """Build the descriptor that the file describes and load its weights, on the CPU.
 
-    A file that is no safetensors file is read as a published descriptor's (published.py).
+    A file that is no safetensors file, or holds a ViT without a description, is read as a published descriptor's (published.py).
 
     Raises:
         UserError: The file is missing or not a checkpoint of this project, or not all weights are finite.
@@ -91,6 +92,10 @@ def load_descriptor(path: Path) -> Checkpoint:
     except (SafetensorError, OSError) as error:
         raise UserError(f"{path} is not a safetensors file ({error}). Train the model again (step 01).") from error
     if "description" not in metadata:
+        if is_vit(weights):
+            from models.network.published import read_published
+
+            return Checkpoint(*read_published(path))
         raise UserError(
             f"{path} contains weights without a description; it is not a checkpoint of this project. Name one that step 01 wrote."
         )

@@ -1,4 +1,4 @@
-"""Descriptors that others have published, read from their own files: SSCD and the winner of ISC2021's descriptor track.
+"""Descriptors that others have published, read from their own files: SSCD, the winner of ISC2021's descriptor track, DINO's ViTs.
 
 Their weights become those of a Descriptor, so that they embed, match, join an ensemble and teach like any other.
 """
@@ -11,12 +11,20 @@ from torch import Tensor
 
 from data.errors import UserError
 from models.network.descriptor import IMAGENET_MEAN, IMAGENET_STD, Descriptor
+from models.network.layouts import describe_vit, is_vit, name_resnet, rename_classy_vision
 from models.network.settings import DescriptorSettings
+from models.network.start import load_backbone, without_prefixes
 from models.network.weights_file import read_weights_file, state_of
 
 SSCD_POOLING, SSCD_SIZE = 3.0, 320  # GeM's p; their "skew 320": squares
 ISC_POOLING = 1.0  # of isc_feature_extractor, also for the fine-tuned weights
 ISC_BACKBONES = {"tf_efficientnetv2_m_in21ft1k": "tf_efficientnetv2_m.in21k_ft_in1k"}  # timm's name then → now
+VIT, VIT_SIZE = "vit_small_patch16_224", 224  # timm's, of another width and depth; pixels
+VIT_POOLING = 4.0  # GeM's p in DINO's evaluation of copy detection
+WRAP = (
+    "If timm has it, write a checkpoint of it: models.network.checkpoint.save_descriptor(Path('vit.safetensors'), Descriptor("
+    "DescriptorSettings(backbone='NAME', weights='FILE', dimensions=None)), 224, {})."
+)
 EPSILON = 1e-5  # of BatchNorm1d
 
 
@@ -24,30 +32,34 @@ def read_published(path: Path) -> tuple[Descriptor, int, dict[str, Any]]:
     """The descriptor in one of the known layouts, the side in pixels that it was made for, and notes on it.
 
     SSCD (E. Pizzi et al., 2022), as `*.torchvision.pt`: a torchvision ResNet under `backbone.`, whose `fc`, with a bias, is the
-    projection. ISC2021's winner (S. Yokoo, 2021), such as isc_ft_v107.pth.tar: timm's last feature map, `fc` and a batch
-    normalisation, which is folded into the projection.
+    projection; or as `*.classy.pt`: Classy Vision's ResNet or ResNeXt, whose `embeddings.1` is. ISC2021's winner (S. Yokoo,
+    2021), such as isc_ft_v107.pth.tar: timm's last feature map, `fc` and a batch normalisation, which is folded into the
+    projection. A ViT's weights alone, as DINO and DINOv2 publish them: its class token beside GeM of its patch tokens, without
+    a projection.
 
     Raises:
         UserError: The file cannot be read, or has another layout.
     """
     content = read_weights_file(path)
     state = {name.removeprefix("module."): value.float() for name, value in state_of(content, path).items()}
+    state = rename_classy_vision(state)
     if {"backbone.fc.weight", "backbone.fc.bias", "backbone.layer1.0.conv1.weight"} <= state.keys():
         return _read_sscd(state, path)
     if isinstance(content.get("arch"), str) and {"fc.weight", "bn.weight", "bn.running_var"} <= state.keys():
         return _read_isc(state, content, path)
+    if is_vit(vit := without_prefixes(state)):
+        return _read_vit(vit, path)
     raise UserError(
-        f"{path} holds weights in no layout that is known: neither SSCD's (sscd_*.torchvision.pt) nor that of ISC2021's winner "
-        "(isc_*.pth.tar). A backbone alone is a start for training: `descriptor: {backbone: NAME, weights: FILE}` in a recipe."
+        f"{path} holds weights in no layout that is known: neither SSCD's (sscd_*.torchvision.pt, sscd_*.classy.pt) nor that of "
+        "ISC2021's winner (isc_*.pth.tar) nor a ViT's (DINO, DINOv2). Another backbone alone is a start for training: "
+        "`descriptor: {backbone: NAME, weights: FILE}` in a recipe."
     )
 
 
 def _read_sscd(state: dict[str, Tensor], path: Path) -> tuple[Descriptor, int, dict[str, Any]]:
-    width = state["backbone.fc.weight"].shape[1]
-    deep = "resnext101_32x8d" if "backbone.layer3.22.conv1.weight" in state else "resnet50"
     projection = {f"projection.{name}": state.pop(f"backbone.fc.{name}") for name in ("weight", "bias")}
     settings = DescriptorSettings(
-        backbone="resnet18" if width == 512 else deep,
+        backbone=name_resnet(state),
         dimensions=len(projection["projection.weight"]),
         projection_bias=True,
         pooling_exponent=SSCD_POOLING,
@@ -76,6 +88,27 @@ def _read_isc(state: dict[str, Tensor], content: dict[str, Any], path: Path) -> 
     )
     size = int(getattr(content.get("args"), "input_size", 512))
     return _build(settings, state | projection, path), size, {"published": "ISC2021 descriptor track, winner"}
+
+
+def _read_vit(state: dict[str, Tensor], path: Path) -> tuple[Descriptor, int, dict[str, Any]]:
+    try:
+        arguments, patch = describe_vit(state)
+    except (KeyError, ValueError) as error:
+        raise UserError(f"{path} holds a ViT unlike DINO's and DINOv2's ({error}). {WRAP}") from error
+    settings = DescriptorSettings(
+        backbone=VIT,
+        model_args=arguments,
+        dimensions=None,
+        pooling_exponent=VIT_POOLING,
+        train_pooling_exponent=False,
+        mean=IMAGENET_MEAN,
+        std=IMAGENET_STD,
+    )
+    descriptor = Descriptor(settings, load_weights=False)
+    unused = [name for name in load_backbone(descriptor.backbone, state, path, share=1.0) if not name.startswith("head")]
+    if unused:
+        raise UserError(f"{path} holds a ViT unlike DINO's and DINOv2's: they have no {unused[0]}. {WRAP}")
+    return descriptor, max(1, VIT_SIZE // patch) * patch, {"published": "ViT"}
 
 
 def _build(settings: DescriptorSettings, state: dict[str, Tensor], path: Path) -> Descriptor:

@@ -6,7 +6,9 @@ from timm.models.vision_transformer import VisionTransformer, checkpoint_filter_
 from torch import Tensor, nn
 
 from data.errors import UserError
+from models.distributed import group_rank
 from models.network.base import ImageDescriptor
+from models.network.layouts import dropped_head, rename_classy_vision
 from models.network.settings import weights_path
 from models.network.weights_file import read_member_names, read_weights_file, state_of
 
@@ -28,11 +30,13 @@ def load_start(descriptor: ImageDescriptor, backbone: nn.Module, weights: str) -
     path, member = weights_path(weights)
     if path is None:
         raise UserError(f"weights: {weights!r}; expected none, pretrained, shipped#MEMBER, or a .pth, .pt or .safetensors file.")
-    state = _select_member(path, state_of(read_weights_file(path), path), member)
-    _load_backbone(backbone, _without_prefixes(state), path)
+    state = rename_classy_vision(_select_member(path, state_of(read_weights_file(path), path), member))
+    load_backbone(backbone, without_prefixes(state), path, LEAST_SHARE)
     own = {name: value for name, value in descriptor.state_dict().items() if name.startswith(("projection.", "pooling."))}
     if all(name in state and state[name].shape == value.shape for name, value in own.items()):
         descriptor.load_state_dict({name: state[name].float() for name in own}, strict=False)
+    elif (head := dropped_head({name.removeprefix("module."): value for name, value in state.items()})) and group_rank() == 0:
+        print(f"  {path}: only the backbone is a start; its {head} is not used, and the linear layer begins at random")
 
 
 def _select_member(path: Path, state: dict[str, Tensor], member: str | None) -> dict[str, Tensor]:
@@ -50,7 +54,7 @@ def _select_member(path: Path, state: dict[str, Tensor], member: str | None) -> 
     return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
 
 
-def _without_prefixes(state: dict[str, Tensor]) -> dict[str, Tensor]:
+def without_prefixes(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """The backbone's weights under their own names, where they stand in a descriptor's or a data-parallel network's."""
     for prefix in PREFIXES:
         inside = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
@@ -58,12 +62,27 @@ def _without_prefixes(state: dict[str, Tensor]) -> dict[str, Tensor]:
     return state
 
 
-def _load_backbone(backbone: nn.Module, state: dict[str, Tensor], path: Path) -> None:
+def load_backbone(backbone: nn.Module, state: dict[str, Tensor], path: Path, share: float) -> list[str]:
+    """Load a backbone's weights by name.
+
+    Args:
+        backbone: The network.
+        state: Weights under its own names or, of a ViT, under DINO's and DINOv2's.
+        path: Where they come from.
+        share: Of the backbone's tensors that must be among them.
+
+    Returns:
+        The names of weights that the backbone has no place for.
+
+    Raises:
+        UserError: Fewer are.
+    """
     if isinstance(backbone, VisionTransformer):  # DINO's and DINOv2's own names, position embeddings of another size
         state = checkpoint_filter_fn(dict(state), backbone)
     own = backbone.state_dict()
     fitting = {key: value.float() for key, value in state.items() if key in own and value.shape == own[key].shape}
-    if len(fitting) < LEAST_SHARE * len(own):
+    if len(fitting) < share * len(own):
         missing = next(key for key in own if key not in fitting)
         raise UserError(f"{path} matches only {len(fitting)} of the backbone's {len(own)} tensors; {missing!r} is missing.")
     backbone.load_state_dict(fitting, strict=False)
+    return sorted(state.keys() - own.keys())

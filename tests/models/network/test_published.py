@@ -10,11 +10,12 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional
-from torchvision.models import resnet18
+from torchvision.models import get_model, resnet18
 
 from data.errors import UserError
 from models.network.checkpoint import load_descriptor, save_descriptor
 from models.network.descriptor import Descriptor
+from models.network.layouts import name_resnet
 from models.network.settings import DescriptorSettings
 
 IMAGES = torch.randn(3, 3, 64, 64, generator=torch.Generator().manual_seed(0))
@@ -52,6 +53,94 @@ def test_sscd_gives_the_vectors_of_its_own_network(tmp_path: Path) -> None:
     assert torch.equal(again.descriptor.eval()(IMAGES), loaded.descriptor(IMAGES)) and again.notes == {"published": "SSCD"}
 
 
+class ClassyLayer(nn.Module):
+    """A block of Classy Vision's ResNeXt, its modules named as there: the last normalisation is outside of the sequence."""
+
+    def __init__(self, inside: int, middle: int, outside: int, stride: int, groups: int, basic: bool) -> None:
+        super().__init__()
+        first, relu = nn.Conv2d(inside, middle, 3 if basic else 1, stride if basic else 1, int(basic), bias=False), nn.ReLU()
+        second = nn.Conv2d(middle, middle, 3, 1 if basic else stride, 1, groups=groups, bias=False)
+        rest = [] if basic else [nn.BatchNorm2d(middle), relu, nn.Conv2d(middle, outside, 1, bias=False)]
+        self.convolutional_block = nn.Sequential(first, nn.BatchNorm2d(middle), relu, second, *rest)
+        self.bn = nn.BatchNorm2d(outside)
+        self.downsample = None
+        if stride != 1 or inside != outside:
+            self.downsample = nn.Sequential(nn.Conv2d(inside, outside, 1, stride, bias=False), nn.BatchNorm2d(outside))
+
+    def forward(self, x: Tensor) -> Tensor:
+        shortcut = x if self.downsample is None else self.downsample(x)
+        return functional.relu(self.bn(self.convolutional_block(x)) + shortcut)
+
+
+class ClassyBlock(nn.Module):
+    """What heads are attached to: it wraps a layer under the name `_module`."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self._module = module
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self._module(x)
+        return found
+
+
+def build_classy(blocks: tuple[int, ...], groups: int, basic: bool, named: bool) -> nn.ModuleDict:
+    """SSCD's network on Classy Vision's ResNeXt; `named` blocks without wrappers are those of other versions."""
+    stem = nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
+    stages, inside = [], 64
+    for stage, count in enumerate(blocks):
+        outside = 64 * 2**stage * (1 if basic else 4)
+        middle = 4 * 2**stage * groups if groups > 1 else 64 * 2**stage
+        layers = []
+        for number in range(count):
+            layers.append(ClassyLayer(inside, middle, outside, 2 if stage and not number else 1, groups, basic))
+            inside = outside
+        whole = nn.Sequential()
+        for number, layer in enumerate(layers):
+            whole.add_module(f"block{stage}-{number}" if named else str(number), layer if named else ClassyBlock(layer))
+        stages.append(whole)
+    backbone = nn.ModuleDict({"initial_block": ClassyBlock(stem), "blocks": nn.Sequential(*stages)})
+    return nn.ModuleDict({"backbone": backbone, "embeddings": nn.Sequential(nn.Identity(), nn.Linear(inside, 24))})
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("blocks", "groups", "basic", "named", "name"),
+    [
+        ((2, 2, 2, 2), 1, True, False, "resnet18"),
+        pytest.param((3, 4, 6, 3), 1, False, True, "resnet50", marks=pytest.mark.slow),
+        pytest.param((3, 4, 23, 3), 32, False, False, "resnext101_32x4d", marks=pytest.mark.slow),
+    ],
+)
+def test_sscd_on_classy_vision_gives_the_vectors_of_its_own_network(
+    tmp_path: Path, blocks: tuple[int, ...], groups: int, basic: bool, named: bool, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torch.manual_seed(0)
+    network = build_classy(blocks, groups, basic, named).eval()
+    stir(network)
+    path = tmp_path / "sscd_disc.classy.pt"
+    torch.save(network.state_dict(), path)
+    backbone: Any = network["backbone"]
+    maps = backbone["blocks"](backbone["initial_block"](IMAGES))
+    projection: Any = network["embeddings"]
+    expected = functional.normalize(projection(gem(maps, 3.0)))
+    loaded = load_descriptor(path)
+    assert isinstance(loaded.descriptor, Descriptor) and loaded.descriptor.settings.backbone == name
+    torch.testing.assert_close(loaded.descriptor.eval()(IMAGES), expected, rtol=1e-3, atol=1e-5)
+    assert loaded.image_size == 320 and loaded.notes == {"published": "SSCD"}
+    if basic:
+        begun = Descriptor(DescriptorSettings(backbone=name, weights=str(path), dimensions=24)).eval()
+        torch.testing.assert_close(begun.features(IMAGES), maps, rtol=1e-3, atol=1e-4)
+        assert "its backbone.fc.weight [24, 512] is not used" in capsys.readouterr().out
+
+
+def test_a_torchvision_resnet_is_named_by_its_shapes() -> None:
+    for name in ("resnet18", "resnet34", "resnet50", "resnet101", "resnext50_32x4d", "resnext101_32x8d", "resnext101_64x4d"):
+        with torch.device("meta"):
+            state = {f"backbone.{key}": value for key, value in get_model(name).state_dict().items()}
+        assert name_resnet(state) == name
+
+
 class Winner(nn.Module):
     """The winner's network as its weights are laid out."""
 
@@ -67,7 +156,9 @@ class Winner(nn.Module):
 
 @torch.no_grad()
 @pytest.mark.parametrize("prefix", ["module.", ""])
-def test_the_winners_descriptor_gives_the_vectors_of_its_own_network(tmp_path: Path, prefix: str) -> None:
+def test_the_winners_descriptor_gives_the_vectors_of_its_own_network(
+    tmp_path: Path, prefix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     torch.manual_seed(0)
     network = Winner().eval()
     stir(network)
@@ -82,6 +173,7 @@ def test_the_winners_descriptor_gives_the_vectors_of_its_own_network(tmp_path: P
         backbone="test_efficientnet", weights=str(path), model_args={"features_only": True}, pooling_exponent=1, dimensions=20
     )
     begun = Descriptor(start).eval()  # the backbone alone
+    assert f"{path}: only the backbone is a start; its fc.weight [20, 64] is not used" in capsys.readouterr().out
     torch.testing.assert_close(begun.features(IMAGES), network.backbone(IMAGES)[-1])
 
 
@@ -128,12 +220,73 @@ def test_dinos_weights_are_a_start_at_any_size(tmp_path: Path) -> None:
     assert close.min() > 0.95  # embeddings of positions were enlarged, and are shrunk again
 
 
-def test_a_whole_descriptor_of_ours_is_a_start(tmp_path: Path) -> None:
+def write_vit(path: Path, scale: bool, registers: int) -> Any:
+    """A tiny ViT in DINO's layout, with layer-scale in DINOv2's, and register tokens by that one's names."""
+    arguments: dict[str, Any] = {"patch_size": 14, "embed_dim": 64, "depth": 2, "num_heads": 1, "mlp_ratio": 4, "img_size": 70}
+    more: dict[str, Any] = {"init_values": 1e-5 if scale else None, "reg_tokens": registers, "no_embed_class": registers > 0}
+    source: Any = timm.create_model("vit_small_patch16_224", num_classes=0, global_pool="", **arguments, **more).eval()
+    for parameter in source.parameters():
+        parameter.copy_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(parameter.numel())) * 0.1)
+    state = source.state_dict()
+    if scale:
+        state["mask_token"] = torch.zeros(1, 64)
+    if registers:  # positions were added to the class token
+        state["register_tokens"] = state.pop("reg_token")
+        of_class = torch.full((1, 1, 64), 0.25)
+        state["cls_token"] = state["cls_token"] - of_class
+        state["pos_embed"] = torch.cat([of_class, state["pos_embed"]], dim=1)
+    torch.save(state, path)
+    return source
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("scale", "registers"), [(False, 0), (True, 0), (True, 4)])
+def test_a_dino_file_embeds_without_training(tmp_path: Path, scale: bool, registers: int) -> None:
+    source = write_vit(tmp_path / "dino.pth", scale, registers)
+    loaded = load_descriptor(tmp_path / "dino.pth")
+    images = torch.randn(2, 3, 70, 70, generator=torch.Generator().manual_seed(0))
+    tokens = source.forward_features(images)
+    patches = tokens[:, 1 + registers :].clamp(min=1e-6).pow(4).mean(dim=1).pow(1 / 4)
+    expected = functional.normalize(torch.cat([tokens[:, 0], patches], dim=1))
+    torch.testing.assert_close(loaded.descriptor.eval()(images), expected, rtol=1e-4, atol=1e-5)
+    assert (loaded.image_size, loaded.descriptor.dimensions, loaded.notes) == (224, 128, {"published": "ViT"})
+    assert loaded.descriptor.mean == (0.485, 0.456, 0.406)
+    save_descriptor(tmp_path / "own.safetensors", loaded.descriptor, 70, loaded.notes)
+    assert torch.equal(load_descriptor(tmp_path / "own.safetensors").descriptor.eval()(images), loaded.descriptor(images))
+    state = torch.load(tmp_path / "dino.pth")
+    save_file(state, tmp_path / "bare.safetensors")
+    assert torch.equal(load_descriptor(tmp_path / "bare.safetensors").descriptor.eval()(images), loaded.descriptor(images))
+
+
+@torch.no_grad()
+def test_other_vits_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    write_vit(tmp_path / "dino.pth", False, 0)
+    state = torch.load(tmp_path / "dino.pth")
+    for change in (
+        {"blocks.0.attn.q_norm.weight": torch.ones(64)},
+        {"pos_embed": torch.zeros(1, 30, 64)},
+        {"blocks.1.mlp.fc1.weight": torch.zeros(2, 64)},
+    ):
+        torch.save(state | change, tmp_path / "other.pth")
+        with pytest.raises(UserError, match=r"holds a ViT unlike DINO's .*save_descriptor|matches only"):
+            load_descriptor(tmp_path / "other.pth")
+    giant = {name.replace("fc1", "w12").replace("fc2", "w3"): value for name, value in state.items()}
+    torch.save(giant, tmp_path / "giant.pth")
+    with pytest.raises(
+        UserError, match=r"holds a ViT unlike DINO's and DINOv2's \('blocks\.0\.mlp\.fc1\.weight'\).*save_descriptor"
+    ):
+        load_descriptor(tmp_path / "giant.pth")
+
+
+def test_a_whole_descriptor_of_ours_is_a_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     torch.manual_seed(0)
     first = Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16))
     save_descriptor(tmp_path / "first.safetensors", first, 32, {})
     settings = DescriptorSettings(backbone="test_efficientnet", weights=str(tmp_path / "first.safetensors"), dimensions=8)
     begun = Descriptor(settings).backbone.state_dict()
+    assert "its projection.weight [16, 256] is not used" in capsys.readouterr().out
+    Descriptor(settings.model_copy(update={"dimensions": 16}))
+    assert "is not used" not in capsys.readouterr().out
     assert all(torch.equal(begun[name], value) for name, value in first.backbone.state_dict().items())
     save_file({"a.backbone.x": torch.zeros(1)}, tmp_path / "other.safetensors")
     with pytest.raises(UserError, match="matches only 0 of the"):

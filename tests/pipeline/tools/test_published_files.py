@@ -1,0 +1,91 @@
+"""Files that others have published, in their own layouts, wherever a checkpoint can be named."""
+
+import argparse
+import csv
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import timm
+import torch
+from torch import nn
+
+from data.images import find_images
+from models.inference.embed import embed_images
+from models.network.checkpoint import load_descriptor
+from models.settings import EmbeddingSettings
+from models.training.teacher import load_teacher_vectors
+from pipeline.match import main
+from pipeline.run.run import open_existing_run
+from pipeline.run.training_roles import assign_training_roles
+from pipeline.steps.definitions import EMBED, run_step
+from pipeline.steps.train import train
+from submissions.vectors.files import read_vectors
+
+
+def write_winner(path: Path) -> None:
+    """In the layout of ISC2021's winner: 16 dimensions, of pictures of 32 pixels."""
+    parts = {
+        "backbone": timm.create_model("test_efficientnet", features_only=True),
+        "fc": nn.Linear(64, 16, bias=False),
+        "bn": nn.BatchNorm1d(16),
+    }
+    state = nn.ModuleDict(parts).state_dict()
+    torch.save({"arch": "test_efficientnet", "args": argparse.Namespace(input_size=32), "state_dict": state}, path)
+
+
+def write_dino(path: Path) -> None:
+    """In DINO's layout: a ViT of 64 channels, 128 dimensions."""
+    size: dict[str, Any] = {"patch_size": 32, "embed_dim": 64, "depth": 1, "num_heads": 1}
+    network = timm.create_model("vit_small_patch16_224", num_classes=0, global_pool="", **size)
+    torch.save(network.state_dict(), path)
+
+
+@pytest.fixture(scope="module", params=["isc_ft.pth.tar", "dino.pth"])
+def published(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path: Path = tmp_path_factory.mktemp("published") / request.param
+    torch.manual_seed(0)
+    (write_winner if path.name.startswith("isc") else write_dino)(path)
+    return path
+
+
+def embed_alone(published: Path, folder: Path) -> np.ndarray:
+    blocks = embed_images(load_descriptor(published), find_images(folder), EmbeddingSettings(workers=0))
+    return np.concatenate([block.vectors for block in blocks])
+
+
+def test_match_finds_copies_with_it(small_run: Path, published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    references = open_existing_run(small_run).data / "reference_images"
+    (tmp_path / "queries").mkdir()
+    first = find_images(references).paths[0]
+    shutil.copyfile(first, tmp_path / "queries" / f"copy{first.suffix}")
+    options = ["--queries", "queries", "--references", str(references), "--checkpoint", str(published), "--threshold=-0.0001"]
+    assert main([*options, "--output", "found"]) == 0
+    with (tmp_path / "found" / "matches.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 1 and any(first.name in value for value in rows[0].values())
+
+
+def test_it_is_a_member_of_a_run(small_run: Path, published: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(small_run, folder)
+    recipe = (
+        (folder / "recipe.yaml").read_text().replace("embedding:", f"  theirs: {{kind: file, file: {published}}}\nembedding:")
+    )
+    (folder / "recipe.yaml").write_text(recipe)
+    run = open_existing_run(folder)
+    train(run, "theirs", assign_training_roles(run))
+    run_step(run, EMBED)
+    vectors = read_vectors(run.paths.embeddings("theirs", "query")).vectors
+    np.testing.assert_allclose(vectors, embed_alone(published, run.data / "query_images"), atol=1e-6)
+
+
+def test_it_teaches(small_run: Path, published: Path, tmp_path: Path) -> None:
+    folder = open_existing_run(small_run).data / "query_images"
+    expected = embed_alone(published, folder)
+    found = load_teacher_vectors(published, find_images(folder), expected.shape[1], tmp_path, 0).numpy()
+    centred = expected - expected.mean(axis=0)
+    assert ((found * centred).sum(axis=1) / np.linalg.norm(centred, axis=1)).min() > 0.99
