@@ -104,7 +104,7 @@ def stats() -> Iterator[Path]:
 class TinyBackbone(nn.Module):
     """One convolution, as a backbone of timm's."""
 
-    num_features, pretrained_cfg = 4, dict[str, Any]()
+    num_features, default_cfg = 4, dict[str, Any]()
 
     def __init__(self) -> None:
         super().__init__()
