@@ -12,6 +12,8 @@ from pathlib import Path
 import torch
 from torch import distributed
 
+from models.objectives.base import Objective
+from models.objectives.koleo import Koleo
 from models.objectives.settings import ArcFaceSettings
 
 CLASSES, DIMENSIONS, BATCH = 11, 8, 10
@@ -19,6 +21,7 @@ CASES = {
     "plain": (CLASSES, ArcFaceSettings(scale=16, chunk=3)),
     "margin 0": (CLASSES, ArcFaceSettings(scale=16, margin=0.0, chunk=100)),
     "fewer classes than processes": (3, ArcFaceSettings(scale=16, chunk=2)),
+    "koleo": (CLASSES, ArcFaceSettings(scale=16, chunk=3)),
 }
 
 
@@ -37,7 +40,8 @@ def work(folder: Path, rank: int, ranks: int) -> None:
     for name, (classes, settings) in CASES.items():
         head = settings.build(DIMENSIONS, classes, 1)
         local = raw[own].clone().requires_grad_()
-        loss = head(local, labels[own] % classes).loss
+        objective: Objective = Koleo(head, 2.0) if name == "koleo" else head
+        loss = objective(local, labels[own] % classes).loss
         loss.backward()
         results[name] = {
             "loss": loss.detach(),

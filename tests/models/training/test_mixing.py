@@ -1,8 +1,19 @@
 """Images that show two of a batch at once."""
 
+import math
+from typing import Literal
+
 import pytest
 import torch
+from torch import Tensor
+from torch.nn import functional
 
+from augmentations.dataset import normalize_pixels
+from models.network.descriptor import Descriptor
+from models.objectives.base import Objective
+from models.settings import ModelSettings
+from models.training.launch import launch_fabric
+from models.training.learner import build_learner
 from models.training.mixing import draw_share, mix_batch
 from models.training.settings import MixSettings
 
@@ -34,3 +45,68 @@ def test_as_many_batches_are_mixed_as_asked_for() -> None:
     shares = [share for share in drawn if share is not None]
     assert 70 < len(shares) < 130 and all(0 <= share <= 1 for share in shares)
     assert sum(share < 0.1 or share > 0.9 for share in shares) > 0.3 * len(shares)  # Beta(½, ½) is high at its ends
+
+
+def mix_by_hand(images: Tensor, kind: str) -> tuple[Tensor, Tensor, float]:
+    """Mixed images, partners and λ of a batch, drawn as the learner draws them, from the definitions of MixUp and CutMix."""
+    assert float(torch.rand(())) < 1
+    share = float(torch.distributions.Beta(0.7, 0.7).sample())
+    partner = torch.randperm(len(images))
+    if kind == "mixup":
+        rows = [share * images[row] + (1 - share) * images[other] for row, other in enumerate(partner)]
+        return torch.stack(rows), partner, share
+    side = images.shape[2]
+    cut = round(side * math.sqrt(1 - share))
+    top, left = (int(torch.randint(side - cut + 1, ())) for _ in range(2))
+    mixed = images.clone()
+    for row, other in enumerate(partner):
+        for y in range(top, top + cut):
+            for x in range(left, left + cut):
+                mixed[row, :, y, x] = images[other, :, y, x]
+    return mixed, partner, 1 - cut * cut / side**2
+
+
+def arcface_by_hand(embeddings: Tensor, labels: Tensor, matrix: Tensor) -> Tensor:
+    losses = []
+    for embedding, label in zip(embeddings, labels.tolist(), strict=True):
+        cosines = [functional.cosine_similarity(embedding, row, dim=0) for row in matrix]
+        logits = [16 * (torch.cos(torch.acos(one) + 0.4) if row == label else one) for row, one in enumerate(cosines)]
+        losses.append(torch.logsumexp(torch.stack(logits), dim=0) - logits[label])
+    return torch.stack(losses).mean()
+
+
+@pytest.mark.parametrize("kind", ["mixup", "cutmix"])
+@pytest.mark.parametrize("objective", ["arcface", "infonce"])
+def test_the_loss_counts_the_image_and_its_partner_by_their_shares(
+    kind: Literal["mixup", "cutmix"], objective: Literal["arcface", "infonce"]
+) -> None:
+    """λ · L(own classes) + (1 − λ) · L(the partners')."""
+    settings = ModelSettings.model_validate(
+        {
+            "descriptor": {"backbone": "test_nfnet", "dimensions": 8},
+            "objective": {"kind": "arcface", "scale": 16, "margin": 0.4} if objective == "arcface" else {"kind": "infonce"},
+            "sampling": {"kind": "epoch"} if objective == "arcface" else {"kind": "repeated", "copies": 2},
+            "mix": {"kind": kind, "probability": 1, "alpha": 0.7},
+            "stages": [{"image_size": 32, "batch_size": 8}],
+        }
+    )
+    fabric, descriptor = launch_fabric("32"), Descriptor(settings.descriptor)
+    head: Objective = settings.objective.build(8, 5, 0)
+    learner = build_learner(fabric, descriptor, descriptor, head, settings, settings.stages[0])
+    pixels = torch.randint(256, (6, 3, 32, 32), dtype=torch.uint8)
+    labels, instances = torch.tensor([0, 0, 3, 3, 4, 4]), torch.tensor([7, 7, 8, 8, 9, 9])
+    matrix = head.class_matrix()
+    drawn = []
+    for seed in range(4):
+        torch.manual_seed(seed)
+        loss = learner.compute_batch_loss(pixels, labels, instances).loss
+        torch.manual_seed(seed)
+        mixed, partner, share = mix_by_hand(normalize_pixels(pixels, descriptor.mean, descriptor.std), kind)
+        embeddings = descriptor(mixed, raw=True)
+        if matrix is not None:
+            own, others = (arcface_by_hand(embeddings, of, matrix.parameter) for of in (labels, labels[partner]))
+        else:
+            own, others = (head(embeddings, labels[of], instances[of]).loss for of in (torch.arange(6), partner))
+        torch.testing.assert_close(loss, share * own + (1 - share) * others, rtol=1e-4, atol=1e-5)
+        drawn.append(abs(1 - 2 * share) * abs(float((own - others).detach())))  # by which swapped shares would show
+    assert max(drawn) > 1e-2

@@ -70,7 +70,7 @@ def test_the_curve_is_that_of_one_process(pictures: Path, tmp_path: Path, ranks:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("settings", ["svmax", "ideal"])
+@pytest.mark.parametrize("settings", ["svmax", "ideal", "memory"])
 def test_other_objectives_have_the_curve_of_one_process(pictures: Path, tmp_path: Path, settings: str) -> None:
     finished(start(pictures, tmp_path / "one", 1, settings=settings))
     finished(start(pictures, tmp_path / "two", 2, settings=settings))

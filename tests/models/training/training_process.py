@@ -32,6 +32,12 @@ COMMON = {
 SETTINGS = {
     "arcface": COMMON,
     "svmax": COMMON | {"svmax": {"weight": 1.0}},
+    "memory": COMMON
+    | {
+        "objective": {"kind": "infonce", "memory": 12},
+        "koleo": {"weight": 0.5},
+        "sampling": {"kind": "repeated", "copies": 2, "clean": True},
+    },
     "multigrain": COMMON | {"objective": {"kind": "multigrain"}, "sampling": {"kind": "repeated", "copies": 2}},
     "ideal": COMMON
     | {
