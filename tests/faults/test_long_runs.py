@@ -163,11 +163,12 @@ def test_embedding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: Descri
         def __init__(self, dataset: Any, batch: int, **_: Any) -> None:
             self.count, self.batch = len(dataset), batch
 
-        def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        def __iter__(self) -> Iterator[dict[int, tuple[Tensor, Tensor]]]:
             watch.look()  # once for each shard
             for first in range(0, self.count, self.batch):
                 number = min(self.batch, self.count - first)
-                yield torch.full((number, 3, 16, 16), first % 251, dtype=torch.uint8), torch.ones(number, dtype=torch.bool)
+                pixels = torch.full((number, 3, 16, 16), first % 251, dtype=torch.uint8)
+                yield {16: (pixels, torch.ones(number, dtype=torch.bool))}
 
     monkeypatch.setattr(embed, "DataLoader", Simulated)
     settings = EmbeddingSettings(workers=0, shard=IMAGES // 20, batch_size=100)
