@@ -15,7 +15,7 @@ from torchvision.models import get_model, resnet18
 from data.errors import UserError
 from models.network.checkpoint import load_descriptor, save_descriptor
 from models.network.descriptor import Descriptor
-from models.network.layouts import name_resnet
+from models.network.layouts import describe_vit, name_resnet
 from models.network.settings import DescriptorSettings
 
 IMAGES = torch.randn(3, 3, 64, 64, generator=torch.Generator().manual_seed(0))
@@ -256,6 +256,21 @@ def test_a_dino_file_embeds_without_training(tmp_path: Path, scale: bool, regist
     state = torch.load(tmp_path / "dino.pth")
     save_file(state, tmp_path / "bare.safetensors")
     assert torch.equal(load_descriptor(tmp_path / "bare.safetensors").descriptor.eval()(images), loaded.descriptor(images))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["vit_small_patch8_224.dino", "vit_base_patch16_224.dino", "vit_large_patch14_dinov2", "vit_base_patch14_reg4_dinov2"],
+)
+def test_the_published_vits_are_built_from_their_shapes(name: str) -> None:
+    with torch.device("meta"):
+        theirs: Any = timm.create_model(name, num_classes=0, global_pool="")
+        arguments, patch = describe_vit(theirs.state_dict())
+        ours: Any = timm.create_model("vit_small_patch16_224", num_classes=0, global_pool="", **arguments)
+    shapes = [{key: value.shape for key, value in network.state_dict().items()} for network in (theirs, ours)]
+    assert shapes[0] == shapes[1] and str(theirs.blocks[0].mlp) == str(ours.blocks[0].mlp)
+    assert theirs.blocks[0].attn.num_heads == ours.blocks[0].attn.num_heads and theirs.norm.eps == ours.norm.eps
+    assert theirs.num_prefix_tokens == ours.num_prefix_tokens and patch == theirs.patch_embed.patch_size[0]
 
 
 @torch.no_grad()
