@@ -34,6 +34,7 @@ from drip import find_data
 from rich.console import Console
 
 from data.errors import UserError
+from pipeline.run.cli import report_errors
 from pipeline.tools.datasets import make_sample
 
 STEPS, LONGER_STEPS, PHOTOGRAPH_STEPS, COPY_STEPS = 300, 600, 60, 400  # of claims 7 to 9, 2 to 6, these on photographs, 10 to 12
@@ -73,6 +74,10 @@ def list_claims(folder: Path, options: argparse.Namespace, seeds: int) -> list[C
         data = make_drawn_sample(folder) if options.quick and options.data is None else find_data(options.data, folder)
         claims += copies.list_claims(copies.CopyBench(folder, data, budget(COPY_STEPS), seeds))
     chosen = claims if options.only is None else [claim for claim in claims if is_asked_for(claim.number, options.only)]
+    if options.only and not chosen:
+        asked = " or ".join(options.only)
+        known = sorted({claim.number.split(",")[0] for claim in claims}, key=lambda number: (read_number(number), number))
+        raise UserError(f"no claim is called {asked}. There are {' '.join(known)} and 10 to 12; photographs needs --photographs.")
     return sorted(chosen, key=lambda claim: (read_number(claim.number), claim.number))
 
 
@@ -160,4 +165,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with report_errors():
+        main()

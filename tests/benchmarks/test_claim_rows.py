@@ -18,7 +18,8 @@ from claim_rows.claim import Arm, Claim, Measured
 from claim_rows.plan import estimate_seconds, print_plan
 from claim_rows.row import Row
 from claim_rows.store import Figures, open_store
-from claims import is_asked_for, measure_claims
+from claims import is_asked_for, make_parser, measure_claims
+from claims import list_claims as list_all_claims
 
 OF_CLASSES = ("top1", "top1_best_p", "top1_3", "top1_own_p", "whitened_top1", "whitened_recall", "whitened_copies")
 OF_ALL = (
@@ -173,6 +174,11 @@ def test_a_claim_that_cannot_be_measured_stops_no_other(tmp_path: Path, capsys: 
 def test_rows_are_asked_for_by_number_or_by_images(only: list[str], chosen: set[str]) -> None:
     numbers = {"1", "7", "7b", "7, photographs", "9d", "9d, cause", "9d, photographs", "10"}
     assert {number for number in numbers if is_asked_for(number, only)} == chosen
+
+
+def test_a_claim_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no claim is called 99\. There are 1 2 3"):
+        list_all_claims(tmp_path, make_parser().parse_args(["--only", "99"]), 5)
 
 
 def test_claims_10_to_12_come_from_the_same_runs(tmp_path: Path) -> None:
