@@ -164,13 +164,14 @@ def find_damaged_file(folder: Path) -> Path | None:
 
     The whole index is read. Indexes that were made before they had checksums are taken as they are.
     """
-    checksums = folder / CHECKSUMS_FILE
+    checksums, files = folder / CHECKSUMS_FILE, (INDEX_FILE, LISTS_FILE)
     if not checksums.is_file():
         return None
-    for line in checksums.read_text("utf-8", "replace").splitlines():
-        digest, _, name = line.partition("  ")
-        if name not in (INDEX_FILE, LISTS_FILE):
-            return checksums
+    lines = checksums.read_text("utf-8", "replace").splitlines()
+    recorded = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+    if not recorded.keys() <= set(files) or any(name not in recorded and (folder / name).is_file() for name in files):
+        return checksums
+    for name, digest in recorded.items():
         try:
             if digest_of_file(folder / name) != digest:
                 return folder / name

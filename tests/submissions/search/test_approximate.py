@@ -250,6 +250,11 @@ def test_a_damaged_index_is_found(tmp_path: Path, sets: Sets) -> None:
         flip(tmp_path / name, 0.5)
         assert find_damaged_file(tmp_path) is not None
         (tmp_path / name).write_bytes(whole)
+    checksums = (tmp_path / CHECKSUMS_FILE).read_text("utf-8")
+    for kept in ("", *checksums.splitlines(keepends=True)):  # those of the other file are lost
+        (tmp_path / CHECKSUMS_FILE).write_text(kept, "utf-8")
+        assert find_damaged_file(tmp_path) == tmp_path / CHECKSUMS_FILE
+    (tmp_path / CHECKSUMS_FILE).write_text(checksums, "utf-8")
     (tmp_path / LISTS_FILE).unlink()
     assert find_damaged_file(tmp_path) == tmp_path / LISTS_FILE
     (tmp_path / CHECKSUMS_FILE).unlink()  # made before there were any
