@@ -247,8 +247,13 @@ def measure_recall(
         queries: Vectors to search with.
         sample: Number of queries, at most.
         seed: Seed of the sample.
+
+    Raises:
+        UserError: when no query is readable, or an index is missing or damaged, or was built from other vectors.
     """
     asked, recalls = queries.sample(sample, seed), []
+    if not len(asked):
+        raise UserError(f"{queries.name} holds no vector of a readable image to search with. Embed the queries again (step 02).")
     _, exact = search_nearest(asked, indexes[0].vectors, 1, "distance")
     for index in indexes:
         began = time.perf_counter()

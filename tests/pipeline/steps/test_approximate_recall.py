@@ -47,6 +47,16 @@ def test_an_index_is_kept_until_references_or_factory_change(tmp_path: Path, cap
     assert lists.read_bytes() == whole and reported("IVF4,SQ8").startswith("06_score index: up to date")
 
 
+def test_recall_needs_a_readable_query(tmp_path: Path) -> None:
+    run = Run(tmp_path, read_recipe(RECIPE), tmp_path)
+    for name, count in (("ensemble/training", 40), ("ensemble/reference", 30)):
+        stored(tmp_path / f"{name}.h5", count, count)
+    queries = tmp_path / "normalized/query.h5"
+    write_vectors(queries, ["Q1", "Q2"], [np.zeros((2, 8), np.float32)], np.ones(2, bool))
+    with pytest.raises(UserError, match="holds no vector of a readable image to search with"):
+        print_index_recall(run, "Flat", None, False)
+
+
 def test_a_stopped_build_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     run = Run(tmp_path, read_recipe(RECIPE), tmp_path)
     for name, count in (("ensemble/training", 400), ("ensemble/reference", 300), ("normalized/query", 20)):
