@@ -59,7 +59,7 @@ def decode_rgb(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # size and damage are checked here
             with Image.open(io.BytesIO(content), formats=formats) as image:
-                _check_scans(image, name, content)
+                check_scans(image, name, content)
                 return _to_rgb(image, name, short_side, {} if decoded is None else decoded)
     except ImageError:
         raise
@@ -72,8 +72,12 @@ def decode_rgb(
         raise ImageError(name, f"is damaged ({error})") from error
 
 
-def _check_scans(image: Image.Image, name: Path, content: bytes) -> None:
-    """Refuse a JPEG of so many scans that decoding it takes minutes; cameras and encoders write a dozen."""
+def check_scans(image: Image.Image, name: Path, content: bytes) -> None:
+    """Refuse a JPEG of so many scans that decoding it takes minutes; cameras and encoders write a dozen.
+
+    Raises:
+        ImageError: There are more.
+    """
     if image.format in ("JPEG", "MPO"):
         scans = content.count(b"\xff\xda")  # never within the pixels, where a zero follows each 255
         if scans * image.width * image.height > MAX_SCANNED_PIXELS:

@@ -9,13 +9,14 @@ import io
 import warnings
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from PIL import ExifTags, Image
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from data.decode import MIN_SIDE_PIXELS
+from data.decode import MAX_FILE_BYTES, MIN_SIDE_PIXELS, check_scans
 from data.images import ImageSet
 from data.loader import load_squares, read_or_nothing
 from data.remote import map_files
@@ -109,10 +110,13 @@ def find_plain_jpeg(content: bytes) -> JpegFile | None:
     """Return an encoded image that is a plain JPEG (see above); None for anything else."""
     if not content.startswith(b"\xff\xd8\xff") or content.rfind(b"\xff\xd9") < content.rfind(b"\xff\xda"):
         return None  # not a JPEG, or it ends within its pixels
+    if len(content) > MAX_FILE_BYTES:
+        return None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with Image.open(io.BytesIO(content), formats=("JPEG",)) as image:
+                check_scans(image, Path("<bytes>"), content)
                 return JpegFile(content, image.height, image.width) if _is_plain(image) else None
     except Exception:  # `data.decode` says what is wrong with it
         return None

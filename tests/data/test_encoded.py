@@ -9,8 +9,9 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader
 
-from data import encoded
+from data import decode, encoded
 from data.encoded import EncodedImages, JpegFile, find_plain_jpeg, join_encoded
+from data.errors import ImageError
 from data.images import ImageSet
 from data.loader import SquaresOfSizes
 
@@ -73,6 +74,20 @@ def test_only_plain_files_are_left_to_the_device(name: str) -> None:
 def test_large_pictures_are_decoded_at_a_reduced_scale_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoded, "MAX_DEVICE_PIXELS", 60 * 90 - 1)
     assert find_plain_jpeg(PLAIN["4:2:0"]) is None
+
+
+def test_what_decoding_refuses_is_not_left_to_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    scans = encode() + b"\xff\xda" * (decode.MAX_SCANNED_PIXELS // (60 * 90)) + b"\xff\xd9"
+    long = encode() + bytes(1000)
+    assert find_plain_jpeg(long) is not None
+    with pytest.raises(ImageError, match="scans, too many to decode"):
+        decode.decode_rgb(scans)
+    assert find_plain_jpeg(scans) is None
+    for module in (decode, encoded):
+        monkeypatch.setattr(module, "MAX_FILE_BYTES", len(long) - 1)
+    with pytest.raises(ImageError, match="is larger than"):
+        decode.decode_rgb(long)
+    assert find_plain_jpeg(long) is None
 
 
 @pytest.mark.parametrize("workers", [0, 2])
