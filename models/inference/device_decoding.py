@@ -114,6 +114,7 @@ def open_decoder(device: torch.device) -> DeviceDecoder:
 
     Raises:
         UserError: The device is no NVIDIA GPU, torchvision cannot be imported or has no such decoder, or it gives other pixels.
+        RuntimeError: The device's memory does not suffice.
     """
     if device.type != "cuda":
         raise UserError(
@@ -143,6 +144,7 @@ def check_decoder(decoder: DeviceDecoder) -> DeviceDecoder:
 
     Raises:
         UserError: It refuses the picture, or its pixels are too different.
+        RuntimeError: The device's memory does not suffice.
     """
     content, size = _encode_sample(), 64
     sample = find_plain_jpeg(content)
@@ -151,9 +153,11 @@ def check_decoder(decoder: DeviceDecoder) -> DeviceDecoder:
         with decoder.beside_the_network():
             decoder.decode([torch.frombuffer(bytearray(content), dtype=torch.uint8)])
     except RuntimeError as error:
+        if is_lack_of_memory(error):
+            raise
         raise UserError(
             "embedding.decode_on: device needs a torchvision that decodes JPEG files on the GPU (nvJPEG), and this one does not: "
-            f"{str(error).splitlines()[0]}. {REMEDY}"
+            f"{(str(error).splitlines() or [type(error).__name__])[0]}. {REMEDY}"
         ) from error
     squares, _ = decoder.make_squares(join_encoded([sample], [size]))[size]
     apart = (squares[0].cpu().int() - load_squares(content, [size])[size][0].int()).abs().float().mean().item()

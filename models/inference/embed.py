@@ -110,7 +110,8 @@ def embed_together(
         UserError: As for `embed_images`.
     """
     device = best_device()
-    decoder = open_decoder(device) if networks[0][1].decode_on == "device" else None
+    with report_lack_of_memory("while the device's decoder was tried", MEMORY_REMEDY):
+        decoder = open_decoder(device) if networks[0][1].decode_on == "device" else None
     launches = [_prepare(checkpoint, settings, device) for checkpoint, settings in networks]
     batches = load_batches(networks, images) if batches is None else batches
 

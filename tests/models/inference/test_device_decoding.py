@@ -126,7 +126,7 @@ def test_every_image_has_its_place_whoever_decodes_it(images: ImageSet, monkeypa
             assert apart.mean() <= (0 if exact or isinstance(items[row], dict) else AT_REDUCED_SCALES[0])
 
 
-def test_lack_of_memory_is_not_taken_for_a_refusal(images: ImageSet) -> None:
+def test_lack_of_memory_is_not_taken_for_a_refusal(images: ImageSet, monkeypatch: pytest.MonkeyPatch) -> None:
     def decode(files: list[Tensor]) -> list[Tensor]:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
@@ -134,6 +134,11 @@ def test_lack_of_memory_is_not_taken_for_a_refusal(images: ImageSet) -> None:
     assert plain is not None
     with pytest.raises(torch.OutOfMemoryError):
         DeviceDecoder(CPU, decode).make_squares(join_encoded([plain] * 2, [32]))
+    monkeypatch.setattr(embed, "open_decoder", lambda device: check_decoder(DeviceDecoder(device, decode)))
+    with pytest.raises(
+        UserError, match=r"memory ran out while the device's decoder was tried: CUDA out of memory Lower batch_size"
+    ):
+        list(embed_together([(make_network(32), EmbeddingSettings(workers=0, decode_on="device"))], images))
 
 
 def test_no_memory_is_decoded_into_before_it_is_read(images: ImageSet, monkeypatch: pytest.MonkeyPatch) -> None:
