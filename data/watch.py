@@ -21,15 +21,26 @@ print("error: " + sys.argv[2], file=sys.stderr, flush=True)
 
 @contextmanager
 def speak_if_killed(message: str) -> Iterator[None]:
-    """Let a process beside this one print a message if a signal ends this one in the block; nothing on Windows."""
-    if os.name != "posix":
+    """Let a process beside this one print a message if a signal ends this one in the block; nothing on Windows.
+
+    Where no process can be started, as at the limit of open files or processes, the block runs without it.
+    """
+    watch = _start_watch(message) if os.name == "posix" else None
+    if watch is None:
         yield
         return
-    command = [sys.executable, "-I", "-S", "-c", WATCH, str(os.getpid()), message]
-    # a session of its own: neither Ctrl-C nor torchrun, which signals the groups of its processes, ends it
-    with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True) as watch:
+    with watch:
         try:
             yield
         finally:
             with suppress(OSError):
                 watch.communicate(b".")
+
+
+def _start_watch(message: str) -> subprocess.Popen[bytes] | None:
+    command = [sys.executable, "-I", "-S", "-c", WATCH, str(os.getpid()), message]
+    # a session of its own: neither Ctrl-C nor torchrun, which signals the groups of its processes, ends it
+    try:
+        return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+    except OSError:
+        return None

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from data.watch import speak_if_killed
+
 ENDS = {
     "aborted": ("os.abort()", -6),
     "killed": ("os.kill(os.getpid(), 9)", -9),
@@ -15,6 +17,15 @@ ENDS = {
     "with an error of its own": ("raise ValueError('a bug')", 1),
     "by itself": ("sys.exit(2)", 2),
 }
+
+
+@pytest.mark.parametrize("interpreter", ["", "/nonexistent/python"])
+def test_the_work_goes_on_where_no_process_can_be_started(interpreter: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", interpreter)
+    done = False
+    with speak_if_killed("it was killed"):
+        done = True
+    assert done
 
 
 @pytest.mark.skipif(os.name != "posix", reason="processes are ended by signals")
