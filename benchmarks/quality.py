@@ -1,4 +1,4 @@
-"""Scores of a descriptor on a set in the ISC2021 layout: µAP and recalls, raw and with normalised queries, and recall by edit.
+"""Scores of a descriptor on a set in the ISC2021 layout: µAP and recalls, raw and normalised, by edit, and of baselines.
 
 python benchmarks/quality.py DIR [DIR …]                     the descriptor that ships
 python benchmarks/quality.py DIR --checkpoint FILE           another one
@@ -13,8 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 from data.ground_truth import GroundTruth, read_ground_truth
-from data.layout import GROUND_TRUTH, QUERY_EDITS, open_isc_folder
+from data.layout import GROUND_TRUTH, QUERY_EDITS, IscFolder, open_isc_folder
 from models.shipped import SHIPPED
+from pipeline.steps.score import score_baselines
 from pipeline.tools.extractor import checkpoint_extractor
 from submissions.scoring.bootstrap import micro_average_precision_interval
 from submissions.scoring.metrics import evaluate
@@ -35,6 +36,7 @@ def main() -> None:
         queries, references = extractor.extract_all(folder.query), extractor.extract_all(folder.reference)
         moved = Vectors(queries.ids, extractor.normalize(queries.vectors), queries.unreadable)
         console.print(make_score_table(str(root), {"raw": queries, "queries normalised": moved}, references, truth))
+        console.print(make_baseline_table(folder, truth))
         threshold = extractor.tail.threshold(FALSE_ALARMS, len(references)) if extractor.tail else None
         if (root / QUERY_EDITS).is_file():
             console.print(make_edit_table(root / QUERY_EDITS, moved, references, truth, threshold))
@@ -48,6 +50,17 @@ def make_score_table(title: str, variants: dict[str, Vectors], references: Vecto
         found = (scores.recall_at_precision_90, scores.recall_at_rank_1, scores.recall_at_rank_10)
         bounds = f"{interval.low:.3f} – {interval.high:.3f}"
         table.add_row(name, f"{scores.micro_average_precision:.3f}", bounds, *(f"{value:.3f}" for value in found))
+    return table
+
+
+def make_baseline_table(folder: IscFolder, truth: GroundTruth) -> Table:
+    """The baselines without learning, as step 06 scores them: whitened on the folder's training images."""
+    table = Table("baseline", "µAP", "95 % interval", "R@P90", "R@1", "R@10")
+    for row in score_baselines(folder, truth):
+        found = (row.scores.recall_at_precision_90, row.scores.recall_at_rank_1, row.scores.recall_at_rank_10)
+        bounds = f"{row.interval.low:.3f} – {row.interval.high:.3f}"
+        name = row.name.removeprefix("baseline: ")
+        table.add_row(name, f"{row.scores.micro_average_precision:.3f}", bounds, *(f"{value:.3f}" for value in found))
     return table
 
 

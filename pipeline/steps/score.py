@@ -83,7 +83,7 @@ def score_variants(run: Run) -> None:
     submitted = _score_variant(name, *parts, truth, submitted=True)
     del parts
     ensemble = _score_ensembles(run, truth)
-    rows = [*(_score_baselines(data, truth) if run.recipe.baselines else []), *_score_models(run, truth), *ensemble, submitted]
+    rows = [*(score_baselines(data, truth) if run.recipe.baselines else []), *_score_models(run, truth), *ensemble, submitted]
     variants = [row.as_dict() for row in rows]
     write_details(run.paths.details, submitted.ranked, truth, data.query_edits)
     before = None if variant.method == "none" else ensemble[0].ranked
@@ -170,7 +170,7 @@ def write_details(folder: Path, ranked: RankedPairs, truth: GroundTruth, edits_f
         write_text(folder / "recall_by_number_of_edits.csv", tabulate_recall_by_number(ranked, truth, edits).to_csv(index=False))
 
 
-def _score_baselines(data: IscFolder, truth: GroundTruth) -> list[ScoredVariant]:
+def score_baselines(data: IscFolder, truth: GroundTruth) -> list[ScoredVariant]:
     """Score the 64-bit perceptual hash, and 24 × 24 grey pixels whitened on the training images."""
     hashes = [_to_vectors(part.ids, describe_images(part, compute_perceptual_hash)) for part in (data.query, data.reference)]
     rows = [_score_variant("baseline: 64-bit perceptual hash", hashes[0], hashes[1], truth)]

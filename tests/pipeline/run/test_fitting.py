@@ -20,7 +20,7 @@ from pipeline.run.training_roles import assign_training_roles
 from pipeline.steps.augment import make_queries
 from pipeline.steps.ensemble import join_models
 from pipeline.steps.normalize import normalize
-from pipeline.steps.score import _score_baselines
+from pipeline.steps.score import score_baselines
 from pipeline.steps.subsets import score_subsets
 from pipeline.steps.train import train
 from pipeline.tools.pooling_exponent import ExponentSearch, choose_exponent
@@ -113,7 +113,7 @@ def test_the_baselines_whitening_refuses_tests(run: Run) -> None:
     (run.data / TRAINING / "R000004.jpg").write_text("another file")
     data = open_isc_folder(run.data)
     with pytest.raises(UserError, match="1 training ids are also reference ids"):
-        _score_baselines(data, read_ground_truth(run.data / GROUND_TRUTH))
+        score_baselines(data, read_ground_truth(run.data / GROUND_TRUTH))
 
 
 @pytest.mark.parametrize("method", ["search", "sgd"])

@@ -1,0 +1,68 @@
+"""The benchmarks of ablation, families left out and quality: what is changed, and the tables and picture of kept results."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data.ground_truth import GroundTruth
+from models.settings import ModelSettings
+from submissions.vectors.files import Vectors
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture(autouse=True)
+def _benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+
+
+def test_every_training_of_the_ablation_is_valid_and_sees_as_many_images() -> None:
+    import ablation
+
+    for name, change in ablation.list_trainings(Path("teacher.safetensors")).items():
+        model = ablation.describe_base()
+        change(model)
+        settings = ModelSettings.model_validate(model)
+        assert sum(stage["epochs"] * stage["iterations"] for stage in model["stages"]) == ablation.STEPS, name
+        assert (model == ablation.describe_base()) == (name == "as it is"), name
+        assert {stage.batch_size for stage in settings.stages} == {64}, name
+
+
+def test_the_kept_results_give_tables_and_picture(tmp_path: Path) -> None:
+    import ablation
+    from claim_rows.store import open_store
+
+    shutil.copy(BENCHMARKS / "ablation.json", tmp_path / "ablation.json")
+    store = open_store(tmp_path / "ablation.json")
+    assert "µAP with mirror images" in [column.header for column in ablation.make_table(store, "training").columns]
+    kept = set(ablation.group_by_name(store, "training"))
+    assert kept == set(ablation.list_trainings(Path("teacher.safetensors")))
+    ablation.plot(store, tmp_path / "ablation.png")
+    assert (tmp_path / "ablation.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_family_that_is_left_out_is_one_that_was_learnt() -> None:
+    import left_out
+    from ablation import describe_base
+
+    families = left_out.list_learnt_families()
+    assert "flip" in families and "warp" not in families  # warps are in no table of this training
+    for family in families:
+        settings = ModelSettings.model_validate(describe_base() | {"without_edits": [family]})
+        assert family in settings.edits_of(settings.stages[-1], 0.6).without
+
+
+def test_scores_and_recall_by_edit(tmp_path: Path) -> None:
+    import quality
+
+    references = Vectors(["R0", "R1"], np.eye(2, dtype=np.float32), np.zeros(2, bool))
+    queries = Vectors(["Q0", "Q1"], np.eye(2, dtype=np.float32)[::-1].copy(), np.zeros(2, bool))
+    (tmp_path / "edits.csv").write_text("query_id,edits\nQ0,crop flip\nQ1,crop\n", encoding="utf-8")
+    truth = GroundTruth(["Q0", "Q1"], frozenset({("Q0", "R1"), ("Q1", "R1")}))  # the second is nearest to the wrong one
+    table = quality.make_edit_table(tmp_path / "edits.csv", queries, references, truth, 0.5)
+    cells = [list(column.cells) for column in table.columns]
+    assert cells == [["any", "flip", "crop"], ["2", "1", "2"], ["0.50", "1.00", "0.50"], ["0.50", "1.00", "0.50"]]
+    scores = quality.make_score_table("set", {"raw": queries}, references, truth)
+    assert next(iter(scores.columns[4].cells)) == "0.500"
