@@ -68,6 +68,8 @@ INTERRUPTED = """
 import os, signal, time
 from data.threads import map_in_threads
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a process that was started in the background ignores it
+
 def work(item):
     print("begun", item, flush=True)
     time.sleep(0.1)

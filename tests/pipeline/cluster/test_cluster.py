@@ -117,7 +117,7 @@ def test_an_approximate_index_is_built_and_searched_as_in_one_process(
         said.append(re.findall("recall at 1 .* references;", done.stdout))
     assert said[0] == said[1] and len(said[0]) == 2 and said[0][0] != said[0][1]
     alone, together = (read_folder(tmp_path / name / "index") for name in ("one", "cluster"))
-    assert alone == together and len(alone) == 2
+    assert alone == together and len(alone) == 3
 
 
 def test_an_address_that_nobody_answers(tmp_path: Path, run_command: RunCommand) -> None:
