@@ -14,12 +14,9 @@ from pathlib import Path
 import torch
 from PIL import ExifTags, Image
 from torch import Tensor
-from torch.utils.data import Dataset
 
 from data.decode import MAX_FILE_BYTES, MIN_SIDE_PIXELS, check_scans
-from data.images import ImageSet
-from data.loader import load_squares, read_or_nothing
-from data.remote import map_files
+from data.loader import FileContents, load_squares
 
 MAX_DEVICE_PIXELS = 2**25  # of larger images, three bytes and three floats a pixel would fill too much of a device: 500 MB
 Squares = dict[int, tuple[Tensor, bool]]  # by size: RGB uint8 [3, size, size], and whether the image could be read
@@ -67,29 +64,11 @@ class EncodedBatch:
         return list(torch.split(self.content, self.lengths))
 
 
-class EncodedImages(Dataset[JpegFile | Squares]):
-    """Unedited images: plain JPEG files as they are, and the squares of all others, as of `SquaresOfSizes`.
+class EncodedImages(FileContents[JpegFile | Squares]):
+    """Unedited images: plain JPEG files as they are, and the squares of all others, as of `SquaresOfSizes`."""
 
-    Args:
-        images: The images.
-        sizes: Sides of the squares in pixels.
-    """
-
-    def __init__(self, images: ImageSet, sizes: Collection[int]) -> None:
-        self.images, self.sizes = images, sorted(set(sizes))
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def __getitem__(self, index: int) -> JpegFile | Squares:
-        return self._load(read_or_nothing(self.images.paths[index]))
-
-    def __getitems__(self, indices: list[int]) -> list[JpegFile | Squares]:
-        """Return several items; torch's loader asks for those of a batch at once."""
-        paths = [self.images.paths[index] for index in indices]
-        return [self._load(content) for content in map_files(read_or_nothing, paths)]
-
-    def _load(self, content: bytes) -> JpegFile | Squares:
+    def load(self, content: bytes) -> JpegFile | Squares:
+        """Return a plain JPEG file, or the squares by size."""
         return find_plain_jpeg(content) or load_squares(content, self.sizes)
 
 

@@ -1,7 +1,9 @@
 """A data set of unedited images, and resizing."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable
 from pathlib import Path
+from typing import TypeVar
 
 import cv2
 import numpy as np
@@ -17,6 +19,7 @@ from data.images import ImageSet
 from data.pixels import as_uint8
 from data.remote import is_remote, map_files
 
+Item = TypeVar("Item")
 LONGEST_ASPECT = 2.25  # the short side is then the square's side / 1.5, which is what training shows of it: no detail is lost
 
 
@@ -49,11 +52,8 @@ class CleanImages(Dataset[tuple[Tensor, bool]]):
         return [_load_square(content, self.size) for content in map_files(read_or_nothing, paths)]
 
 
-class SquaresOfSizes(Dataset[dict[int, tuple[Tensor, bool]]]):
-    """Unedited images resized to squares of several sizes: by size, the items of CleanImages, bit for bit.
-
-    A file is read once, and decoded once for all sizes for which the decoder gives the same scale: those of a JPEG that its
-    reduced scales do not tell apart, and all of any other format.
+class FileContents(Dataset[Item], ABC):
+    """Images of which each file is read once, by its content; the files of a batch are read together.
 
     Args:
         images: The images.
@@ -66,13 +66,29 @@ class SquaresOfSizes(Dataset[dict[int, tuple[Tensor, bool]]]):
     def __len__(self) -> int:
         return len(self.images)
 
-    def __getitem__(self, index: int) -> dict[int, tuple[Tensor, bool]]:
-        return load_squares(read_or_nothing(self.images.paths[index]), self.sizes)
+    def __getitem__(self, index: int) -> Item:
+        return self.load(read_or_nothing(self.images.paths[index]))
 
-    def __getitems__(self, indices: list[int]) -> list[dict[int, tuple[Tensor, bool]]]:
+    def __getitems__(self, indices: list[int]) -> list[Item]:
         """Return several items; torch's loader asks for those of a batch at once."""
         paths = [self.images.paths[index] for index in indices]
-        return [load_squares(content, self.sizes) for content in map_files(read_or_nothing, paths)]
+        return [self.load(content) for content in map_files(read_or_nothing, paths)]
+
+    @abstractmethod
+    def load(self, content: bytes) -> Item:
+        """Return the item of a file's content, which is empty where the file cannot be read."""
+
+
+class SquaresOfSizes(FileContents[dict[int, tuple[Tensor, bool]]]):
+    """Unedited images resized to squares of several sizes: by size, the items of CleanImages, bit for bit.
+
+    A file is read once, and decoded once for all sizes for which the decoder gives the same scale: those of a JPEG that its
+    reduced scales do not tell apart, and all of any other format.
+    """
+
+    def load(self, content: bytes) -> dict[int, tuple[Tensor, bool]]:
+        """Return the squares by size, and whether each could be read."""
+        return load_squares(content, self.sizes)
 
 
 def load_squares(content: bytes, sizes: Iterable[int]) -> dict[int, tuple[Tensor, bool]]:

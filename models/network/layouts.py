@@ -11,10 +11,8 @@ CLASSY_BLOCK = re.compile(
 )
 CLASSY_INITIAL = re.compile(r"backbone\.initial_block\.(?:_?module\.)?([01])\.(.+)")
 CONVOLUTIONS = {0: "conv1", 1: "bn1", 3: "conv2", 4: "bn2", 6: "conv3"}  # of a block's sequence, where 2 and 5 are ReLUs
-BASIC_DEPTHS, DEPTHS = (
-    {2: 18, 6: 34},
-    {6: 50, 23: 101},
-)  # by the number of blocks in the third group, of two convolutions or three
+BASIC_DEPTHS = {2: 18, 6: 34}  # by the number of blocks in the third group, of two convolutions each
+DEPTHS = {6: 50, 23: 101}  # the same of three
 HEADS = ("backbone.fc.weight", "fc.weight", "projection.weight", "head.weight", "classifier.weight")  # of a layer after pooling
 HEAD_WIDTH = 64  # channels of an attention head in DINO's and DINOv2's ViTs
 
