@@ -1,5 +1,7 @@
 """Step 06: score the run's variants and two baselines and write the report, or score any submission.
 
+Without public_ground_truth.csv in the data set, the report shows what is known without it, and suggests copies.
+
 With --ray, the references are searched, and with --index encoded, by the workers of a Ray cluster, with a bit-identical result.
 """
 
@@ -107,7 +109,7 @@ def score(options: argparse.Namespace) -> None:
 
 
 def score_run(run: Run, force: bool) -> None:
-    """Do step 06 if the data set has a ground truth, and print its table; otherwise what the synthetic queries say of the run."""
+    """Do step 06 and print its table; without a ground truth, what the synthetic queries say of the run."""
     run_step(run, SCORE, force)
     if not has_ground_truth(run):
         # imported here: --help must answer at once
@@ -116,7 +118,10 @@ def score_run(run: Run, force: bool) -> None:
 
         board = read_synthetic_board(run.paths.synthetic_board)
         print_unscored(board.to_dict("records"), collect_notices(run), collect_warnings(run))
-        print(f"{run.data} has no public_ground_truth.csv, so there is no score. Submission: {run.paths.submission}")
+        print(
+            f"\n{run.data} has no public_ground_truth.csv, so there is no score.\n"
+            f"submission: {run.paths.submission}\nreport:     {run.paths.report_page}"
+        )
         return
     # imported here: the table of an up-to-date run needs nothing else
     from pipeline.steps.score_table import print_scores

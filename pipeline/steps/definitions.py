@@ -219,13 +219,13 @@ def _submit(run: Run) -> list[Product]:
 
 
 def _score(run: Run) -> list[Product]:
+    scored = has_ground_truth(run)
+
     def work() -> None:
-        from pipeline.steps.score import score_variants
+        from pipeline.steps.score import report_unscored, score_variants
 
-        score_variants(run)
+        (score_variants if scored else report_unscored)(run)
 
-    if not has_ground_truth(run):
-        return []
     return [
         Product(
             inputs=lambda: {
@@ -235,7 +235,7 @@ def _score(run: Run) -> list[Product]:
                 "choice": run.paths.choice,
                 "synthetic board": run.paths.synthetic_board,
             },
-            outputs=[run.paths.scores, run.paths.report_page],
+            outputs=[*([run.paths.scores] if scored else []), run.paths.report_page],
             parameters={"baselines": run.recipe.baselines, "normalization": run.recipe.normalization},
             work=work,
         )
@@ -261,5 +261,9 @@ SUBMIT = Step(
     _submit,
     needs=lambda run: [run.paths.normalized_queries, run.paths.projected("reference"), run.paths.choice],
 )
-SCORE = Step("06_score", _score, needs=lambda run: [run.paths.submission])
+SCORE = Step(
+    "06_score",
+    _score,
+    needs=lambda run: [run.paths.submission, *([] if has_ground_truth(run) else [run.paths.matches])],
+)
 STEPS = (AUGMENT, TRAIN, EMBED, ENSEMBLE, NORMALIZE, SUBMIT, SCORE)

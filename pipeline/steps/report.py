@@ -1,4 +1,4 @@
-"""The run's report: scores, their distributions, learning curves, steps and versions."""
+"""The run's report: scores and their distributions, or without a ground truth suggestions; curves, steps and versions."""
 
 from pathlib import Path
 from typing import Any
@@ -9,8 +9,8 @@ from data.layout import IscFolder
 from pipeline.run.provenance import code_version, versions
 from pipeline.run.run import Run
 from pipeline.steps.run_warnings import read_curve, read_synthetic_board
-from submissions.report.inputs import Distribution, ReportInputs, StepDone
-from submissions.report.page import write_report
+from submissions.report.inputs import Distribution, ReportInputs, StepDone, UnscoredInputs
+from submissions.report.page import write_report, write_unscored_report
 from submissions.scoring.bootstrap import Interval
 from submissions.scoring.breakdown import last_rank_at_90
 from submissions.scoring.metrics import RankedPairs, Scores
@@ -46,30 +46,58 @@ def write_run_report(
     """
     truth = read_ground_truth(data.ground_truth or "")
     scores, ranked, interval = submitted
-    steps, used = read_steps(run.paths.manifests)
     return write_report(
         ReportInputs(
-            title=run.folder.name,
+            **_describe_run(run, data, notices, warnings),
             variants=variants,
             scores=scores.as_dict(),
             interval=interval,
             ranked=ranked,
             ground_truth=truth,
-            queries=data.query,
-            references=data.reference,
-            edits_file=data.query_edits,
-            recipe=run.paths.recipe.read_text(encoding="utf-8"),
-            code=code_version(),
             distributions=_find_distributions(run, truth, ranked, before),
-            curves={name: read_curve(run.paths.curve(name)) for name in run.recipe.models},
-            steps=steps,
-            versions=used,
-            notices=notices,
-            warnings=warnings,
-            synthetic=read_synthetic_board(run.paths.synthetic_board).to_dict("records"),
         ),
         run.paths.report,
     )
+
+
+def write_unscored_run_report(
+    run: Run, data: IscFolder, pairs: list[tuple[str, str, float]], notices: list[str], warnings: list[str]
+) -> Path:
+    """Write the report of a run whose data set has no ground truth.
+
+    Args:
+        run: The run.
+        data: Its data set.
+        pairs: Query id, reference id and score of the pairs to suggest as copies, best first.
+        notices: Sentences that name stages whose result depends on the machine's speed.
+        warnings: What is wrong with the run, and what to try.
+
+    Returns:
+        The path of the report's page.
+
+    Raises:
+        UserError: when a file of an earlier step cannot be read, or the disk is full.
+    """
+    return write_unscored_report(UnscoredInputs(**_describe_run(run, data, notices, warnings), pairs=pairs), run.paths.report)
+
+
+def _describe_run(run: Run, data: IscFolder, notices: list[str], warnings: list[str]) -> dict[str, Any]:
+    """Return the fields of RunInputs by name."""
+    steps, used = read_steps(run.paths.manifests)
+    return {
+        "title": run.folder.name,
+        "queries": data.query,
+        "references": data.reference,
+        "edits_file": data.query_edits,
+        "recipe": run.paths.recipe.read_text(encoding="utf-8"),
+        "code": code_version(),
+        "curves": {name: read_curve(run.paths.curve(name)) for name in run.recipe.models},
+        "steps": steps,
+        "versions": used,
+        "notices": notices,
+        "warnings": warnings,
+        "synthetic": read_synthetic_board(run.paths.synthetic_board).to_dict("records"),
+    }
 
 
 def read_steps(manifests: Path) -> tuple[list[StepDone], dict[str, str]]:

@@ -1,4 +1,7 @@
-"""Step 06's work: score every variant of the run and the baselines on the same images, write scores.json and the report."""
+"""Step 06's work: score every variant of the run and the baselines on the same images, write scores.json and the report.
+
+Without a ground truth, write a report that says so and suggests copies, and no scores.json.
+"""
 
 import json
 import sys
@@ -10,25 +13,27 @@ from data.errors import prefix_errors
 from data.files import write_text
 from data.ground_truth import GroundTruth, read_ground_truth
 from data.layout import IscFolder, open_isc_folder
+from data.remote import remove_folder
 from pipeline.run.manifest import read_manifest
 from pipeline.run.provenance import describe_origin, fingerprint_file, fingerprint_images
 from pipeline.run.run import Run
 from pipeline.steps.gpu_search import search_on_gpu
-from pipeline.steps.report import write_run_report
+from pipeline.steps.report import write_run_report, write_unscored_run_report
 from pipeline.steps.run_warnings import collect_notices, collect_warnings, read_synthetic_board
 from pipeline.steps.score_table import NOTICES
 from submissions.ensemble.projection import fit_projection
 from submissions.ensemble.rules import require_training_only
 from submissions.ensemble.selection import apply_normalizations, find_best_beta
 from submissions.ensemble.variant import read_choice
-from submissions.formats.matching_track import evaluate_matches
+from submissions.formats.matching_track import evaluate_matches, read_matches
 from submissions.formats.submission import describe_oddities, read_submission
+from submissions.report.gallery import MAX_SUGGESTED
 from submissions.scoring.baselines import Descriptors, compute_perceptual_hash, describe_grey_pixels, describe_images
 from submissions.scoring.bootstrap import Interval, micro_average_precision_interval
 from submissions.scoring.breakdown import read_edits, tabulate_recall_by_edit, tabulate_recall_by_number, write_curve
 from submissions.scoring.metrics import RankedPairs, Scores, evaluate
 from submissions.settings import METHOD_NAMES
-from submissions.vectors.files import Vectors, read_vectors
+from submissions.vectors.files import Vectors, describe_vectors, read_vectors
 
 GREY_DIMENSIONS = 256
 
@@ -97,6 +102,30 @@ def score_variants(run: Run) -> None:
     )
     rest |= {"made_from": _describe_run(run, data)}
     write_text(run.paths.scores, json.dumps(figures | rest, indent=1) + "\n")
+
+
+def report_unscored(run: Run) -> None:
+    """Write the report of a run whose data set has no ground truth: it suggests the best pairs of its `matches.csv` as copies.
+
+    Scores of a ground truth that there was before are removed: they would be taken for those of this submission.
+
+    Raises:
+        UserError: when a file of an earlier step cannot be read, or the disk is full.
+    """
+    run.paths.scores.unlink(missing_ok=True)
+    remove_folder(run.paths.details)
+    warnings = collect_warnings(run) + describe_oddities(*read_submission(run.paths.submission))
+    write_unscored_run_report(run, open_isc_folder(run.data), _find_best_pairs(run), collect_notices(run), warnings)
+
+
+def _find_best_pairs(run: Run) -> list[tuple[str, str, float]]:
+    """Query id, reference id and score of the run's best pairs, best first; without unreadable images."""
+    table = read_matches(run.paths.matches).sort_values("score", ascending=False, kind="stable")
+    for column, path in (("query_id", run.paths.normalized_queries), ("reference_id", run.paths.projected("reference"))):
+        shape = describe_vectors(path)
+        unreadable = {shape.ids[row] for row in shape.unreadable.nonzero()[0]}
+        table = table[~table[column].isin(unreadable)]
+    return list(table.head(MAX_SUGGESTED).itertuples(index=False, name=None))
 
 
 def _describe_run(run: Run, data: IscFolder) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from data.errors import UserError
-from data.files import whole_file
+from data.files import open_regular, whole_file
 from data.ground_truth import GroundTruth
 from submissions.scoring.metrics import RankedPairs, Scores, average_precision, recall_at_precision
 from submissions.search.exact import search_pairs
@@ -71,7 +71,7 @@ def evaluate_matches(path: Path, truth: GroundTruth) -> tuple[Scores, RankedPair
         UserError: when the file is missing or unreadable, has other columns, a score that is not a finite number, or more than
             MAX_ROWS rows, or none of its queries or references is one of the ground truth.
     """
-    table = _read(path)
+    table = read_matches(path)
     _check_ids(path, table, truth)
     table = table[table["query_id"].isin(set(truth.query_ids))]
     table = table.sort_values("score", ascending=False, kind="stable").drop_duplicates(["query_id", "reference_id"])
@@ -119,11 +119,18 @@ def _check_ids(path: Path, table: pd.DataFrame, truth: GroundTruth) -> None:
             )
 
 
-def _read(path: Path) -> pd.DataFrame:
+def read_matches(path: Path) -> pd.DataFrame:
+    """Read a matching-track file, in the order of its lines; ids are str, scores float.
+
+    Raises:
+        UserError: when the file is missing or unreadable, has other columns, a score that is not a finite number, or more than
+            MAX_ROWS rows.
+    """
     if not path.is_file():
         raise UserError(f"{path}: no such file. Give a CSV with the columns {','.join(CSV_COLUMNS)}.")
     try:
-        table = pd.read_csv(path, dtype={"query_id": str, "reference_id": str}, keep_default_na=False)
+        with open_regular(path) as file:
+            table = pd.read_csv(file, dtype={"query_id": str, "reference_id": str}, keep_default_na=False)
     except (ValueError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read as CSV ({error}). Expected the columns {','.join(CSV_COLUMNS)}.") from error
     if not isinstance(table.index, pd.RangeIndex):  # pandas takes a surplus column for row labels

@@ -1,6 +1,6 @@
-"""The report's galleries of pairs: found copies, missed copies, false alarms."""
+"""The report's galleries of pairs: found copies, missed copies, false alarms; suggestions where no copies are known."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,7 +12,7 @@ from submissions.scoring.breakdown import find_pairs_at_90, last_rank_at_90
 from submissions.scoring.metrics import RankedPairs
 from submissions.scoring.query_scores import QueryScores
 
-MAX_FOUND, MAX_MISSED, MAX_FALSE_ALARMS = 24, 48, 48  # cards in each gallery
+MAX_FOUND, MAX_MISSED, MAX_FALSE_ALARMS, MAX_SUGGESTED = 24, 48, 48, 96  # cards in each gallery
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,25 @@ def make_galleries(ranked: RankedPairs, truth: GroundTruth, scores: QueryScores,
             "Most confident false alarms", "Wrong pairs, highest score first.", draw_false_alarms(ranked, truth, scores, edits)
         ),
     ]
+
+
+def suggest_copies(pairs: Sequence[tuple[str, str, float]], edits: Mapping[str, str]) -> Gallery:
+    """Return the gallery of the first MAX_SUGGESTED pairs, of which nobody knows whether they are copies.
+
+    Args:
+        pairs: Query id, reference id and score, best first.
+        edits: Names of the edits that made each query, separated by spaces, by query id.
+    """
+    cards = [
+        Card(
+            (Picture("query", query_id, "query"), Picture("reference", reference_id, "reference", format_score_note(score))),
+            f"rank {rank}",
+            edits.get(query_id, ""),
+        )
+        for rank, (query_id, reference_id, score) in enumerate(pairs[:MAX_SUGGESTED], 1)
+    ]
+    text = "The pairs of a query and a reference with the highest scores, highest first. Not checked: compare the pictures."
+    return Gallery("Suggested copies", text, cards)
 
 
 def draw_found_copies(ranked: RankedPairs, edits: Mapping[str, str]) -> list[Card]:

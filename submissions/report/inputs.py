@@ -1,4 +1,4 @@
-"""What a report shows."""
+"""What a report shows: of every run, and of one with or without a ground truth."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
@@ -44,24 +44,17 @@ class StepDone:
     code: str
 
 
-@dataclass(frozen=True)
-class ReportInputs:
-    """What a report shows.
+@dataclass(frozen=True, kw_only=True)
+class RunInputs:
+    """What every report of a run shows.
 
     Attributes:
         title: Title of the page.
-        variants: Rows of the table, with the keys name, submitted, the fields of Scores and, optionally,
-            micro_average_precision_95.
-        scores: The submission's scores, by the names of the fields of Scores.
-        interval: 95 % interval of the submission's µAP.
-        ranked: The submission's ranked pairs.
-        ground_truth: The true copies.
         queries: Query images.
         references: Reference images.
         edits_file: CSV of the edits that made each query; None where they are not known.
         recipe: Text of the recipe.
         code: Version of the code that writes the report.
-        distributions: Score distributions; the last is the submission's.
         curves: Learning curve of each model by name, a row per epoch.
         steps: What the run did, in order.
         versions: Version of each relevant package by name.
@@ -72,20 +65,47 @@ class ReportInputs:
     """
 
     title: str
-    variants: list[dict[str, Any]]
-    scores: dict[str, float | int]
-    interval: Interval
-    ranked: RankedPairs
-    ground_truth: GroundTruth
     queries: ImageSet
     references: ImageSet
     edits_file: Path | None
     recipe: str
     code: str
-    distributions: list[Distribution] = field(default_factory=list)
     curves: dict[str, pd.DataFrame] = field(default_factory=dict)
     steps: list[StepDone] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     synthetic: list[dict[Hashable, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportInputs(RunInputs):
+    """What the report of a scored run shows.
+
+    Attributes:
+        variants: Rows of the table, with the keys name, submitted, the fields of Scores and, optionally,
+            micro_average_precision_95.
+        scores: The submission's scores, by the names of the fields of Scores.
+        interval: 95 % interval of the submission's µAP.
+        ranked: The submission's ranked pairs.
+        ground_truth: The true copies.
+        distributions: Score distributions; the last is the submission's.
+    """
+
+    variants: list[dict[str, Any]]
+    scores: dict[str, float | int]
+    interval: Interval
+    ranked: RankedPairs
+    ground_truth: GroundTruth
+    distributions: list[Distribution] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnscoredInputs(RunInputs):
+    """What the report of a run without a ground truth shows.
+
+    Attributes:
+        pairs: Query id, reference id and score of the pairs that are most likely copies, best first.
+    """
+
+    pairs: list[tuple[str, str, float]]

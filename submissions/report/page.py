@@ -3,14 +3,16 @@
 from pathlib import Path
 
 import pandas as pd
+from markupsafe import Markup
 
 from data.files import whole_folder
+from data.layout import GROUND_TRUTH
 from submissions.report.charts import draw_distribution, draw_precision_recall, draw_steps
-from submissions.report.gallery import make_galleries
-from submissions.report.inputs import ReportInputs
+from submissions.report.gallery import make_galleries, suggest_copies
+from submissions.report.inputs import ReportInputs, RunInputs, UnscoredInputs
 from submissions.report.pictures import add_thumbnails
 from submissions.report.rendering import render
-from submissions.report.training import draw_training, list_stages
+from submissions.report.training import Stage, draw_training, list_stages
 from submissions.scoring.breakdown import read_edits, tabulate_recall_by_edit, tabulate_recall_by_number
 from submissions.scoring.query_scores import QueryScores, group_scores
 
@@ -28,8 +30,7 @@ def write_report(inputs: ReportInputs, folder: Path) -> Path:
     Raises:
         UserError: when the CSV of edits cannot be read, or the disk is full.
     """
-    listed = read_edits(inputs.edits_file) if inputs.edits_file is not None else {}
-    edits = {query_id: " ".join(names) for query_id, names in listed.items()}
+    listed, edits = _read_edits(inputs)
     scores = inputs.distributions[-1].scores if inputs.distributions else QueryScores()
     truth = inputs.ground_truth
     with whole_folder(folder) as temporary:
@@ -40,15 +41,50 @@ def write_report(inputs: ReportInputs, folder: Path) -> Path:
             steps=draw_steps(inputs.variants),
             curve=draw_precision_recall([("", inputs.ranked)]),
             distributions=[draw_distribution(d.title, group_scores(d.scores, truth), d.threshold) for d in inputs.distributions],
-            training=[
-                (name, draw_training(name, curve), list_stages(curve)) for name, curve in inputs.curves.items() if len(curve)
-            ],
+            training=_draw_trainings(inputs),
             galleries=shown,
             by_edit=_rows(tabulate_recall_by_edit(inputs.ranked, truth, listed)) if listed else [],
             by_number=_rows(tabulate_recall_by_number(inputs.ranked, truth, listed)) if listed else [],
         )
         (temporary / "index.html").write_text(html, encoding="utf-8")
     return folder / "index.html"
+
+
+def write_unscored_report(inputs: UnscoredInputs, folder: Path) -> Path:
+    """Write `index.html` and its thumbnails of a run that cannot be scored, atomically.
+
+    Args:
+        inputs: What the report shows.
+        folder: The folder to write; an existing one is replaced.
+
+    Returns:
+        The path of `index.html`.
+
+    Raises:
+        UserError: when the CSV of edits cannot be read, or the disk is full.
+    """
+    galleries = [suggest_copies(inputs.pairs, _read_edits(inputs)[1])]
+    with whole_folder(folder) as temporary:
+        html = render(
+            "unscored.html.jinja",
+            inputs=inputs,
+            ground_truth=GROUND_TRUTH,
+            training=_draw_trainings(inputs),
+            galleries=add_thumbnails(galleries, inputs.queries, inputs.references, temporary),
+        )
+        (temporary / "index.html").write_text(html, encoding="utf-8")
+    return folder / "index.html"
+
+
+def _read_edits(inputs: RunInputs) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """Return the names of each query's edits, by query id, as a list and separated by spaces; empty where they are not known."""
+    listed = read_edits(inputs.edits_file) if inputs.edits_file is not None else {}
+    return listed, {query_id: " ".join(names) for query_id, names in listed.items()}
+
+
+def _draw_trainings(inputs: RunInputs) -> list[tuple[str, Markup, list[Stage]]]:
+    """Return name, curve and stages of every model that was trained."""
+    return [(name, draw_training(name, curve), list_stages(curve)) for name, curve in inputs.curves.items() if len(curve)]
 
 
 def _rows(table: pd.DataFrame) -> list[tuple[object, int, float]]:

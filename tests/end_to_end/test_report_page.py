@@ -1,4 +1,4 @@
-"""The report and the comparison as a person opens them: from disk, in headless Chromium, light and dark, wide and narrow."""
+"""The reports and the comparison as a person opens them: from disk, in headless Chromium, light and dark, wide and narrow."""
 
 import shutil
 import subprocess
@@ -13,6 +13,7 @@ import pytest
 from data.procedural.sample import write_pictures
 from submissions.ensemble.projection import scale_to_unit_length
 from submissions.ensemble.variant import write_choice
+from submissions.formats.matching_track import write_pairs
 from submissions.formats.submission import write_submission
 from submissions.index.calibration import Tail
 from submissions.index.matches import Match, Matches, Rule
@@ -67,6 +68,7 @@ def write_run(folder: Path, data: Path, noise: float, seed: int) -> None:
         Vectors(parts["query"][0], moved, marks[0]),
         Vectors(parts["reference"][0], references, marks[1]),
     )
+    write_pairs(folder / "matches.csv", [(parts["query"][0][row], f"R{row:06d}", -row / COPIES) for row in range(COPIES)])
     row = {"dimensions": 16, "eigen_power": 0.0, "method": "method1", "beta": 1.0, "micro_average_precision": 0.5}
     write_choice(folder / "ensemble" / "choice.csv", pd.DataFrame([row]))
     (folder / "models" / "net").mkdir(parents=True)
@@ -79,7 +81,7 @@ def write_run(folder: Path, data: Path, noise: float, seed: int) -> None:
 def pages(
     tmp_path_factory: pytest.TempPathFactory, run_command: Callable[..., subprocess.CompletedProcess[str]]
 ) -> dict[str, Path]:
-    """A run's report and its comparison with another run, written by step 06."""
+    """A run's report with and without ground truth and its comparison with another run, written by step 06."""
     where = tmp_path_factory.mktemp("pages")
     data = where / "data"
     for name, prefix, count in (
@@ -95,11 +97,15 @@ def pages(
     (data / "reference_images" / "R000007.jpg").write_bytes(b"this is no image")
     write_run(where / "good", data, 0.5, seed=1)
     write_run(where / "other", data, 1.5, seed=2)
-    for arguments in ([], ["--compare", str(where / "other")]):
-        done = run_command(where, "06_score", "--run", where / "good", *arguments)
+    unscored = shutil.copytree(data, where / "unscored data")
+    (unscored / "public_ground_truth.csv").unlink()
+    write_run(where / "unscored", unscored, 0.5, seed=1)
+    for run, *arguments in (("good",), ("good", "--compare", str(where / "other")), ("unscored",)):
+        done = run_command(where, "06_score", "--run", where / run, *arguments)
         assert done.returncode == 0, done.stdout + done.stderr
     return {
         "report": where / "good/report/index.html",
+        "unscored": where / "unscored/report/index.html",
         "comparison": where / "good/compare/other/index.html",
         "matches": write_matches(where / "matches", data),
     }
@@ -119,7 +125,7 @@ def write_matches(folder: Path, data: Path) -> Path:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1400])
-@pytest.mark.parametrize("name", ["report", "comparison", "matches"])
+@pytest.mark.parametrize("name", ["report", "unscored", "comparison", "matches"])
 def test_a_page_opens_from_disk_whole(
     browser: "sync_api.Browser", pages: dict[str, Path], tmp_path: Path, name: str, width: int, scheme: Scheme
 ) -> None:

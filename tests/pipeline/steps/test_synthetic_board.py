@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +10,7 @@ import pytest
 
 from data.ground_truth import read_ground_truth
 from pipeline.run.run import open_existing_run
-from pipeline.steps.definitions import AUGMENT, EMBED, ENSEMBLE, has_ground_truth, run_step
+from pipeline.steps.definitions import AUGMENT, EMBED, ENSEMBLE, run_step
 from pipeline.steps.ensemble import synthetic_truths
 from pipeline.steps.run_warnings import collect_warnings, find_warnings, read_synthetic_board
 from pipeline.steps.score_table import print_scores, print_unscored
@@ -62,26 +60,6 @@ def test_both_halves_of_the_queries_are_scored_for_all_that_competes(
     print_scores(tmp_path / "scores.json")
     printed = capsys.readouterr().out
     assert "left out families" in printed and "baseline: Gabor energies" in printed and "warning: the" in printed
-
-
-def test_a_run_without_ground_truth_ends_with_the_table_and_its_warnings(
-    small_run: Path, tmp_path: Path, run_command: Callable[..., subprocess.CompletedProcess[str]]
-) -> None:
-    folder = tmp_path / "run"
-    shutil.copytree(small_run, folder)
-    run = open_existing_run(folder)
-    (folder / "submission.h5").write_bytes(b"")  # step 06 does not read it
-    assert not has_ground_truth(run)
-    curve = run.paths.curve("one")
-    curve.write_text("stage,epoch,ended_by,warning\n1,1,epochs,vectors collapse in stage 1\n")
-    done = run_command(tmp_path, "06_score", "--run", folder)
-    assert done.returncode == 0, done.stderr
-    assert "what the variant was chosen on" in done.stdout and "baseline: Gabor energies" in done.stdout
-    warnings = collect_warnings(run)
-    assert len(warnings) > 1 and warnings[-1] == "one: vectors collapse in stage 1"
-    said = " ".join(done.stdout.split())
-    assert all(f"warning: {warning}" in said for warning in warnings)
-    assert said.endswith(f"there is no score. Submission: {run.paths.submission}")
 
 
 def test_left_out_baselines_are_said_in_the_log_and_in_the_table(
