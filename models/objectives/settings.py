@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from data.settings import Settings
 
@@ -337,6 +337,32 @@ class KoleoSettings(Settings):
     """
 
     weight: float = Field(ge=0)
+
+
+class DistillationSettings(Settings):
+    """Distillation beside any objective: the student's vectors of edited images and the teacher's of the clean ones.
+
+    Attributes:
+        kind: "vectors", the cosine between both, which have as many dimensions; "relations", the softmax over the batch's other
+            images, which each network compares in its own space.
+        weight: λ; RDCD takes 1 with relations.
+        temperature: τ of the softmax; only with "relations", of which None takes CompRess's and RDCD's 0.04.
+    """
+
+    kind: Literal["vectors", "relations"]
+    weight: float = Field(1.0, gt=0)
+    temperature: float | None = Field(None, gt=0)
+
+    @property
+    def tau(self) -> float:
+        """The temperature of relations."""
+        return 0.04 if self.temperature is None else self.temperature
+
+    @model_validator(mode="after")
+    def _keys_of_the_kind(self) -> "DistillationSettings":
+        if self.temperature is not None and self.kind != "relations":
+            raise ValueError(f"temperature goes with kind relations, not with {self.kind}")
+        return self
 
 
 class SvmaxSettings(Settings):
