@@ -8,7 +8,14 @@ from pydantic import Field, field_validator, model_validator
 from augmentations.settings import AugmentationSettings, EditFamily, Table
 from data.settings import Settings
 from models.network.settings import MAX_IMAGE_SIZE, MIN_IMAGE_SIZE, DescriptorSettings, HandmadeSettings, find_file, weights_path
-from models.objectives.settings import PAIRWISE, ArcFaceSettings, KoleoSettings, ObjectiveChoice, SvmaxSettings
+from models.objectives.settings import (
+    PAIRWISE,
+    ArcFaceSettings,
+    DistillationSettings,
+    KoleoSettings,
+    ObjectiveChoice,
+    SvmaxSettings,
+)
 from models.training.settings import MixSettings, OptimizerSettings, SamplingSettings, SchedulerSettings, StageSettings
 
 MIXABLE = ("arcface", "softmax", "infonce")  # objectives that images of two classes at once go with
@@ -143,7 +150,9 @@ class ModelSettings(Settings):
         sampling: Which images make up a batch.
         edits: Table of edits.
         extra_edits: Whether edits beyond the paper's are also drawn.
-        teacher: File of a descriptor whose vectors of the clean training images are the class rows of stages that say so.
+        teacher: File of a descriptor, or "shipped", whose vectors of the clean training images are the class rows of stages that
+            say so, or what `distillation` compares with.
+        distillation: Term added to the objective in every stage, which compares with the teacher's vectors; None for none.
         without_edits: Families of edits that are left out, so that queries made with them measure what the others teach; None for
             none.
         optimizer: The optimisers.
@@ -175,6 +184,7 @@ class ModelSettings(Settings):
     edits: Table = "query"
     extra_edits: bool = False
     teacher: Path | None = None
+    distillation: DistillationSettings | None = None
     without_edits: tuple[EditFamily, ...] | None = None
     optimizer: OptimizerSettings = OptimizerSettings()
     scheduler: SchedulerSettings = SchedulerSettings()
@@ -193,6 +203,17 @@ class ModelSettings(Settings):
     def weights_file(self) -> Path | None:
         """The local weights file that training starts from; None if there is none."""
         return weights_path(self.descriptor.weights)[0]
+
+    @property
+    def teacher_file(self) -> Path | None:
+        """The teacher's file; None without a teacher."""
+        return None if self.teacher is None else find_file(self.teacher)
+
+    @property
+    def shares_teachers_space(self) -> bool:
+        """Whether vectors are compared with the teacher's, which then have as many dimensions."""
+        aligned = self.distillation is not None and self.distillation.kind == "vectors"
+        return aligned or any(stage.class_rows == "teacher" for stage in self.stages)
 
     def edits_of(self, stage: StageSettings, intensity: float) -> AugmentationSettings:
         """Return the settings of a stage's edits at an intensity, 0…1."""
@@ -231,10 +252,15 @@ class ModelSettings(Settings):
         return self
 
     @model_validator(mode="after")
-    def _a_teacher_for_its_rows(self) -> "ModelSettings":
+    def _a_teacher_for_what_needs_one(self) -> "ModelSettings":
         taught = any(stage.class_rows == "teacher" for stage in self.stages)
-        if taught != (self.teacher is not None):
-            raise ValueError("teacher names the descriptor for stages with class_rows: teacher; one goes with the other")
+        if self.teacher is None and (taught or self.distillation):
+            needing = "distillation" if self.distillation else "class_rows: teacher"
+            raise ValueError(f"{needing} needs a teacher: name the file of a descriptor with teacher")
+        if self.teacher is not None and not (taught or self.distillation):
+            raise ValueError(
+                "nothing learns from the teacher: add distillation, or class_rows: teacher to a stage, or leave teacher out"
+            )
         if taught and self.objective.kind != "arcface":
             raise ValueError(f"class_rows: teacher is for objective arcface, not for {self.objective.kind}")
         return self
@@ -261,6 +287,11 @@ class ModelSettings(Settings):
             raise ValueError(f"mix goes with the objectives {', '.join(MIXABLE)}, not with {kind}")
         if self.mix and getattr(self.objective, "memory", None):
             raise ValueError("mix would put mixed images into objective.memory: leave one of them out")
+        if self.descriptor.domains and self.distillation:
+            raise ValueError(
+                "distillation would compare each domain's part of a vector with the teacher's whole one: leave distillation or "
+                "domains out"
+            )
         if self.descriptor.domains and self.turn:
             raise ValueError("turn would mix the rotations that domains keep apart: use one of them")
         group = sampling.group

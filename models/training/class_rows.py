@@ -1,13 +1,10 @@
 """The rows of the class matrix at the beginning of a stage: centroids of the backbone's own vectors, or a teacher's vectors."""
 
-from pathlib import Path
-
-from lightning_fabric import Fabric
+from torch import Tensor
 
 from augmentations.dataset import EditedImages
 from augmentations.settings import AugmentationSettings
 from data.cache import CachedImages
-from data.images import ImageSet
 from data.process import choose_workers
 from models.distributed import share_buffers
 from models.objectives.base import Objective
@@ -15,7 +12,7 @@ from models.settings import ModelSettings
 from models.training.drip import EDITED_PER_CLASS, compute_centroids
 from models.training.learner import Learner
 from models.training.settings import StageSettings
-from models.training.teacher import compute_prototypes, load_teacher_vectors
+from models.training.teacher import compute_prototypes
 
 
 def build_head(settings: ModelSettings, dimensions: int, classes: int, seed: int) -> Objective:
@@ -75,35 +72,17 @@ def freeze_class_rows(objective: Objective) -> None:
         matrix.parameter.requires_grad_(False)
 
 
-def take_teachers_rows(
-    settings: ModelSettings,
-    fabric: Fabric,
-    learner: Learner,
-    images: ImageSet,
-    folder: Path,
-    rows: list[int],
-    class_of: list[int],
-) -> None:
+def take_teachers_rows(objective: Objective, taught: Tensor, rows: list[int], class_of: list[int]) -> None:
     """Set the rows that this process holds to the teacher's vectors of the clean images.
 
     Args:
-        settings: The model, which names the teacher.
-        fabric: The processes; the first embeds the images, once for all.
-        learner: The network, whose dimensions the teacher must have, and the objective.
-        images: All training images.
-        folder: The training's folder, where the vectors are kept.
+        objective: The objective, whose class matrix, if there is one, has the teacher's dimensions.
+        taught: The teacher's vectors of all training images [n, d].
         rows: The images that the stage learns from.
         class_of: Class of each training image.
-
-    Raises:
-        UserError: The teacher cannot be read, or has other dimensions.
     """
-    matrix = learner.objective.class_matrix()
-    if matrix is None or settings.teacher is None:
+    matrix = objective.class_matrix()
+    if matrix is None:
         return
-    with fabric.rank_zero_first():
-        vectors = load_teacher_vectors(
-            settings.teacher, images, learner.descriptor.dimensions, folder, choose_workers(settings.workers)
-        )
     own = [row for row in rows if class_of[row] in matrix.classes]
-    matrix.set_prototypes(*compute_prototypes(vectors, own, [class_of[row] for row in own]))
+    matrix.set_prototypes(*compute_prototypes(taught, own, [class_of[row] for row in own]))

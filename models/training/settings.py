@@ -135,7 +135,7 @@ class StageSettings(Settings):
         centroid_edits: Number of edited images that, besides the clean one, are averaged for each row of the class matrix; None
             for the paper's 4.
         class_rows: Rows of the class matrix: "centroids" of the backbone's own vectors, which are then trained (drip training),
-            or the "teacher"'s vectors, which stay fixed (distillation). None for centroids.
+            or the "teacher"'s vectors, which stay fixed. None for centroids.
         edit_probabilities: Probabilities at intensity 1 by edit name, which replace the tables' own; 0 disables an edit. None for
             the tables' own.
     """

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from augmentations.dataset import EditedImages, normalize_pixels, overlay_material
 from augmentations.domains import DOMAINS
@@ -14,6 +15,7 @@ from data.cache import CachedImages
 from data.errors import UserError
 from models.network.descriptor import Descriptor
 from models.objectives.base import Objective
+from models.objectives.distillation import Distillation
 from models.objectives.koleo import Koleo
 from models.objectives.svmax import Svmax
 from models.settings import ModelSettings
@@ -69,11 +71,26 @@ def build_edited_images(
     return EditedImages(squares, edits, stage.image_size, seed, material, rising, bool(settings.sampling.clean))
 
 
-def build_objective(settings: ModelSettings, descriptor: Descriptor, classes: int, seed: int) -> Objective:
-    """Build the recipe's objective with what stands beside it; s of SVMax is logged with every one."""
+def build_objective(
+    settings: ModelSettings, descriptor: Descriptor, classes: int, seed: int, taught: Tensor | None = None
+) -> Objective:
+    """Build the recipe's objective with what stands beside it; s of SVMax is logged with every one.
+
+    Args:
+        settings: Settings of the model.
+        descriptor: The network, whose dimensions the objective has.
+        classes: Number of classes.
+        seed: Of the objective's draws.
+        taught: The teacher's vectors of all training images [n, t]; needed with `distillation` alone.
+    """
     dimensions = descriptor.dimensions // (len(DOMAINS) if settings.descriptor.domains else 1)
-    objective = Svmax(build_head(settings, dimensions, classes, seed), settings.svmax)
-    return objective if settings.koleo is None else Koleo(objective, settings.koleo.weight)
+    objective: Objective = Svmax(build_head(settings, dimensions, classes, seed), settings.svmax)
+    if settings.koleo is not None:
+        objective = Koleo(objective, settings.koleo.weight)
+    if settings.distillation is not None:
+        assert taught is not None  # the settings refuse distillation without a teacher
+        objective = Distillation(objective, settings.distillation, taught)
+    return objective
 
 
 def derive_seeds(identity: Identity, seed: int, stage: int) -> tuple[int, int]:

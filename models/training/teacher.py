@@ -1,8 +1,8 @@
-"""Distillation: a teacher's vectors of the clean training images are the fixed class prototypes of a smaller network.
+"""A teacher's vectors of the clean training images, computed once and stored in the training's folder.
 
-The student's ArcFace compares its vectors of edited images with the teacher's of the clean ones, which are not trained (as in
-RDCD, S. Kim et al., 2024, but with the whole training set as negatives). The vectors are computed once and stored in the
-training's folder.
+They are the fixed class prototypes of stages that say so: the student's ArcFace compares its vectors of edited images with the
+teacher's of the clean ones, with the whole training set as negatives. Or a term beside any objective compares with them
+(models/objectives/distillation.py).
 """
 
 import hashlib
@@ -23,11 +23,38 @@ from data.images import ImageSet
 from models.inference.embed import embed_images
 from models.network.checkpoint import load_descriptor
 from models.settings import EmbeddingSettings
+from models.training.begin import Training
+from models.training.settings import StageSettings
+from models.training.state import Progress
 
 VECTORS = "teacher.safetensors"
 
 
-def load_teacher_vectors(teacher: Path, images: ImageSet, dimensions: int, folder: Path, workers: int | None) -> Tensor:
+def load_taught(training: Training, stage: StageSettings, progress: Progress) -> Tensor | None:
+    """The teacher's vectors of all training images, if the stage needs them: the first process embeds, once for all.
+
+    Args:
+        training: The training.
+        stage: The stage.
+        progress: Where the training stands; in the middle of a stage its state has the class rows.
+
+    Raises:
+        UserError: As for `load_teacher_vectors`.
+    """
+    settings = training.settings
+    teacher, compares = settings.teacher_file, settings.distillation is not None
+    needs_rows = stage.class_rows == "teacher" and not (progress.epoch or progress.batch)
+    if teacher is None or not (needs_rows or compares):
+        return None
+    begun = compares and progress.step > 0
+    dimensions = training.descriptor.dimensions if settings.shares_teachers_space else None
+    with training.fabric.rank_zero_first():
+        return load_teacher_vectors(teacher, training.classes, dimensions, training.folder, training.workers, begun)
+
+
+def load_teacher_vectors(
+    teacher: Path, images: ImageSet, dimensions: int | None, folder: Path, workers: int | None, begun: bool = False
+) -> Tensor:
     """Load or compute the teacher's vectors of images, centred and normalised.
 
     The mean is subtracted because prototypes with a common direction would drive the student away from it. Vectors of the same
@@ -36,15 +63,17 @@ def load_teacher_vectors(teacher: Path, images: ImageSet, dimensions: int, folde
     Args:
         teacher: Checkpoint of any descriptor.
         images: The n clean training images, in order.
-        dimensions: Dimension d of the student's vectors.
+        dimensions: Dimension d that the vectors must have; None for any.
         folder: The student's training folder, where the vectors are stored.
         workers: Data-loading workers; None for this process's share of the cores.
+        begun: Whether a training that goes on has compared with the stored vectors, so that no other teacher may take over.
 
     Returns:
         float32 [n, d], unit length; zero where an image cannot be read.
 
     Raises:
-        UserError: The file is missing or not a checkpoint, or its vectors have another dimension than the student's.
+        UserError: The file is missing, not a checkpoint or not the one that the training began with, or its vectors have another
+            dimension.
     """
     if not teacher.is_file():
         raise UserError(
@@ -53,8 +82,15 @@ def load_teacher_vectors(teacher: Path, images: ImageSet, dimensions: int, folde
     with teacher.open("rb") as file:
         origin = {"teacher": hashlib.file_digest(file, "sha256").hexdigest(), "images": images.digest(times=False)}
     kept = folder / VECTORS
-    vectors = _read(kept, origin)
-    if vectors is None:
+    stored, vectors = _read(kept)
+    if begun and stored.get("images") == origin["images"] and stored.get("teacher") != origin["teacher"]:
+        raise UserError(
+            f"{teacher} is not the teacher that the training in {folder} began with. Restore that file to continue, or delete "
+            "state.json there to train from the beginning."
+        )
+    if vectors is not None and stored == origin:
+        _check_dimensions(teacher, vectors.shape[1], dimensions)
+    else:
         vectors = torch.from_numpy(_embed(teacher, images, dimensions, workers))
         with whole_file_apart(kept) as temporary:
             save_file({"vectors": vectors}, temporary, metadata=origin)
@@ -79,14 +115,18 @@ def compute_prototypes(vectors: Tensor, rows: list[int], labels: list[int]) -> t
     return found, functional.normalize(total)
 
 
-def _embed(teacher: Path, images: ImageSet, dimensions: int, workers: int | None) -> NDArray[np.float16]:
-    checkpoint = load_descriptor(teacher)
-    if checkpoint.descriptor.dimensions != dimensions:
+def _check_dimensions(teacher: Path, found: int, wanted: int | None) -> None:
+    if wanted not in (None, found):
         raise UserError(
-            f"the teacher {teacher} has {checkpoint.descriptor.dimensions} dimensions, the model {dimensions}: set "
-            f"descriptor.dimensions to {checkpoint.descriptor.dimensions}."
+            f"the teacher {teacher} has {found} dimensions, the model {wanted}: set descriptor.dimensions to {found}, or let the "
+            "model learn relations alone (distillation: {kind: relations}), for which dimensions may differ."
         )
-    vectors = np.zeros((len(images), dimensions), np.float16)
+
+
+def _embed(teacher: Path, images: ImageSet, dimensions: int | None, workers: int | None) -> NDArray[np.float16]:
+    checkpoint = load_descriptor(teacher)
+    _check_dimensions(teacher, checkpoint.descriptor.dimensions, dimensions)
+    vectors = np.zeros((len(images), checkpoint.descriptor.dimensions), np.float16)
     with tqdm(total=len(images), desc="teacher", unit="image", leave=False) as bar:
         for block in embed_images(checkpoint, images, EmbeddingSettings(workers=workers)):
             vectors[block.first : block.first + len(block.vectors)] = block.vectors
@@ -94,10 +134,10 @@ def _embed(teacher: Path, images: ImageSet, dimensions: int, workers: int | None
     return vectors
 
 
-def _read(path: Path, origin: dict[str, str]) -> Tensor | None:
-    """Read the stored vectors; None if there are none or they have another origin."""
+def _read(path: Path) -> tuple[dict[str, str], Tensor | None]:
+    """Read the stored vectors' origin and the vectors; {} and None if there are none."""
     try:
         with safe_open(path, framework="pt") as file:
-            return file.get_tensor("vectors") if file.metadata() == origin else None
+            return file.metadata() or {}, file.get_tensor("vectors")
     except (OSError, SafetensorError):
-        return None
+        return {}, None

@@ -50,6 +50,7 @@ from models.training.stage_end import (
     write_start,
 )
 from models.training.state import ASPECT, Progress, save_state
+from models.training.teacher import load_taught
 
 WORKING_SCALE = 1.5  # images are edited larger than they are learnt from, so that crops keep detail
 MEMORY_REMEDY = (
@@ -152,20 +153,21 @@ def _learn_stage(training: Training, progress: Progress, state: dict[str, Any]) 
         torch.compiler.reset()  # of another image size, or the stage would meet the bound on compiling again
     with report_lack_of_memory(_work_of(stage, progress.stage, rows), MEMORY_REMEDY):
         order, edits = derive_seeds(training.identity, training.seed, progress.stage)
+        goes_on = bool(progress.epoch or progress.batch)
+        taught = load_taught(training, stage, progress)  # before the seeds: only the first process draws, and only once
         torch.manual_seed(order)  # the objective begins the same on all processes
-        objective = build_objective(settings, descriptor, 1 + max(class_of[row] for row in rows), training.seed)
+        objective = build_objective(settings, descriptor, 1 + max(class_of[row] for row in rows), training.seed, taught)
         if stage.class_rows == "teacher":
             freeze_class_rows(objective)
         learner = build_learner(fabric, descriptor, training.network, objective, settings, stage)
         torch.manual_seed(order + progress.stage * (fabric.world_size - 1) + fabric.global_rank)
         edited = build_edited_images(settings, stage, squares, others, rows, training.labelled, edits)
-        begins = not (progress.stage or progress.epoch or progress.batch)
-        if begins and settings.descriptor.weights != "none":
+        if not (progress.stage or goes_on) and settings.descriptor.weights != "none":
             check_modes(training, squares, rows, stage.image_size)
-        if progress.epoch or progress.batch:
+        if goes_on:
             learner.restore(state)
-        elif stage.class_rows == "teacher":
-            take_teachers_rows(settings, fabric, learner, training.classes, training.folder, rows, class_of)
+        elif stage.class_rows == "teacher" and taught is not None:
+            take_teachers_rows(objective, taught, rows, class_of)
         elif progress.stage > 0 or settings.descriptor.weights != "none":  # an untrained backbone has no centroids
             started = time.monotonic()
             rebuild_class_rows(settings, stage, learner, squares, edited, rows, class_of)

@@ -62,6 +62,8 @@ def move(module: nn.Module) -> nn.Module:
         {"objective": {"kind": "softmax"}},
         {"svmax": {}},
         {"koleo": {"weight": 0.1}},
+        {"teacher": "teacher.safetensors", "distillation": {"kind": "vectors"}},
+        {"teacher": "teacher.safetensors", "distillation": {"kind": "relations"}},
         {"turn": True},
         {"weight_average": 0.9},
         {"precision": "32"},
@@ -73,7 +75,7 @@ def test_a_step_stays_on_its_gpu(change: dict[str, Any], memory_format: torch.me
     settings = ModelSettings.model_validate(RECIPE | change)
     descriptor = Descriptor(settings.descriptor)
     descriptor.arrange(memory_format)
-    objective = build_objective(settings, descriptor, 12, 0)
+    objective = build_objective(settings, descriptor, 12, 0, torch.zeros(12, 16) if settings.teacher else None)
     fabric: Any = SimpleNamespace(
         device=GPU,
         to_device=move,
