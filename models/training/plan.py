@@ -39,7 +39,7 @@ from models.training.trainer import MEMORY_REMEDY, WORKING_SCALE
 HEAD_CLASSES = {"cpu": (5_000, 20_000), "cuda": (131_072, 524_288)}  # on a GPU, fewer would measure kernel launches
 TIMED_EDITS = 12  # after one warm-up edit
 CALIBRATION_PIXELS = {"cpu": 250_000, "cuda": 4_000_000}  # of a batch: enough to use the device fully, few enough to be quick
-BYTES_PER_FLOAT = 4
+BYTES_PER_FLOAT, BYTES_PER_HALF = 4, 2
 EMPTY_OBJECTIVE = Objective()  # without parameters
 CACHE_SHARE = {"pixels": 1.0, "jpeg": 0.1}  # of 3 · size² bytes per image in the cache
 
@@ -53,7 +53,8 @@ class StagePlan:
         classes: Number of classes.
         image_size: Input size in pixels.
         batch_size: Images per batch, over all processes.
-        matrix: Bytes of the class matrix or classifier and its gradient.
+        matrix: Bytes of the class matrix or classifier and its gradient, and of the teacher's vectors that distillation compares
+            with; where relations alone are learnt, as if these had the model's dimensions.
         optimizer: Bytes of the optimisers' state and of temporaries of a step.
         network: Bytes of the network and its gradients.
         activations: Bytes of the activations for a process's part of a batch, and of the logits that exist at once.
@@ -131,6 +132,7 @@ def plan_model(
     descriptor.arrange(
         choose_memory_format(descriptor, device, first.image_size, first.batch_size, settings.precision, learns=True)
     )
+    taught = 0 if settings.distillation is None else images * descriptor.dimensions * BYTES_PER_HALF
     sizes = np.ones(images, np.int64) if labels is None else np.bincount(labels)  # of the classes
     measured: dict[tuple[int, int], _Step] = {}
     workers = choose_workers(settings.workers) * processes
@@ -159,7 +161,7 @@ def plan_model(
             classes=classes,
             image_size=stage.image_size,
             batch_size=batch,
-            matrix=_count_matrix_rows(settings, rows) * width * BYTES_PER_FLOAT,
+            matrix=_count_matrix_rows(settings, rows) * width * BYTES_PER_FLOAT + taught,
             optimizer=_optimizer_bytes(settings, rows.held, width, weights),
             network=2 * weights,
             activations=step.bytes_per_image * -(-batch // processes) + 3 * BYTES_PER_FLOAT * compared * batch,
