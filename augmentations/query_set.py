@@ -1,6 +1,7 @@
 """Synthetic query sets: edited copies and edited distractors, with ground truth and each query's edit record."""
 
 import json
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def make_query_set(
     count: int,
     copies: int,
     folder: Path,
-    left_out: AugmentationSettings | None = None,
+    left_out: Sequence[AugmentationSettings] = (),
 ) -> None:
     """Write `query_images/`, the ground truth, `query_edits.csv` and `query_records.jsonl` into `folder`.
 
@@ -70,7 +71,7 @@ def make_query_set(
         count: Number of queries.
         copies: How many of them are copies of a reference.
         folder: The folder to write, completely or not at all.
-        left_out: Other edits, which make every second copy and every second other query; None makes all with `settings`.
+        left_out: Other edits, which by turns make every second copy and every second other query; () makes all with `settings`.
 
     Raises:
         UserError: there are more copies than queries, or no image can be read.
@@ -85,7 +86,7 @@ def make_query_set(
         order = np.concatenate([rng.permutation(len(images)) for _ in range(number // len(images) + 1)])[:number]
         for place, index in enumerate(order):
             query_id = f"Q{places[len(tasks)]:05d}"
-            edits = settings if left_out is None or place % 2 == 0 else left_out
+            edits = settings if not left_out or place % 2 == 0 else left_out[place // 2 % len(left_out)]
             tasks.append(((query_id, images.ids[index], images.paths[index], edits), is_copy))
     tasks.sort(key=lambda task: task[0][0])
     with whole_folder(folder) as temporary:

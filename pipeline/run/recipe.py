@@ -63,7 +63,7 @@ class QuerySettings(Settings):
         count: Number of queries, at least 2.
         copies: Number of queries made from validation references, 1 … count; the others copy nothing.
         augmentation: The edits that make the queries.
-        left_out: Families of edits that no model of the recipe learns from: they alone make every second query,
+        left_out: Families of edits that no model of the recipe learns from: one of them by turns makes every second query,
             `augmentation` without them the others, and choices are made by the mean of both halves' µAP, so that what was
             not learnt counts as much. None makes all queries with `augmentation`.
     """
@@ -81,11 +81,9 @@ class QuerySettings(Settings):
         return self.augmentation.model_copy(update={"without": (*(self.augmentation.without or ()), *self.left_out)})
 
     @property
-    def left_out_edits(self) -> AugmentationSettings | None:
-        """The edits of every second query; None where all are made alike."""
-        if self.left_out is None:
-            return None
-        return AugmentationSettings(intensity=self.augmentation.intensity, only=self.left_out)
+    def left_out_edits(self) -> tuple[AugmentationSettings, ...]:
+        """The edits that make every second query by turns, a family each; () where all are made alike."""
+        return tuple(AugmentationSettings(intensity=self.augmentation.intensity, only=(name,)) for name in self.left_out or ())
 
     @model_validator(mode="after")
     def _copies_are_queries(self) -> "QuerySettings":

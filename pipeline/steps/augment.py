@@ -1,7 +1,9 @@
 """Step 00's work: the synthetic query set, and contact sheets of the edits."""
 
+from augmentations.composition import list_edits
 from augmentations.contact_sheet import draw_contact_sheets
 from augmentations.query_set import make_query_set
+from data.errors import UserError
 from pipeline.run.fitting import require_no_tests
 from pipeline.run.run import Run
 from pipeline.run.training_roles import assign_training_roles
@@ -11,9 +13,13 @@ def make_queries(run: Run) -> None:
     """Edit validation images into queries, and write their ground truth and a record of every edit.
 
     Raises:
-        UserError: when a training image is a query or a reference, there are too few images, or two have the same id.
+        UserError: when a training image is a query or a reference, there are too few images, two have the same id, or a left-out
+            family has no edit.
     """
     roles, settings = assign_training_roles(run), run.recipe.queries
+    for name, edits in zip(settings.left_out or (), settings.left_out_edits, strict=True):
+        if not list_edits(edits):
+            raise UserError(f"queries.left_out names {name!r}, of which no table has an edit to make queries with: remove it.")
     require_no_tests(run, run.training_images, "the synthetic queries")
     make_query_set(
         references=roles.references,

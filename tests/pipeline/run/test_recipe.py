@@ -211,9 +211,9 @@ def test_left_out_families_are_drawn_in_no_half_but_their_own(tmp_path: Path) ->
     path = tmp_path / "mine.yaml"
     path.write_text(MINIMAL + "    without_edits: [text]\nqueries: {augmentation: {intensity: 0.4}, left_out: [warp, text]}\n")
     queries = read_recipe(path).queries
-    assert queries.left_out_edits is not None and queries.left_out_edits.intensity == 0.4
-    learnt, other = ({row.family for row in list_edits(part)} for part in (queries.learnt_edits, queries.left_out_edits))
-    assert other == {"warp", "text"} and learnt and not learnt & other
+    assert all(part.intensity == 0.4 for part in queries.left_out_edits)
+    learnt, *others = ({row.family for row in list_edits(part)} for part in (queries.learnt_edits, *queries.left_out_edits))
+    assert others == [{"warp"}, {"text"}] and learnt and not learnt & {"warp", "text"}
     path.write_text(MINIMAL)
     plain = read_recipe(path).queries
-    assert plain.left_out_edits is None and plain.learnt_edits == plain.augmentation
+    assert plain.left_out_edits == () and plain.learnt_edits == plain.augmentation
