@@ -26,14 +26,8 @@ from pipeline.steps.shard_files import is_whole, join_shards, make_shard_folder
 from submissions.ensemble.normalization import count_neighbours_needed
 from submissions.ensemble.projection import Projection, fit_projection_on_rows, save_projection
 from submissions.ensemble.rules import require_training_only
-from submissions.ensemble.selection import (
-    LEARNT_FAMILIES,
-    LEFT_OUT_FAMILIES,
-    choose_variant,
-    find_only_candidate,
-    find_usable_methods,
-    merge_candidates,
-)
+from submissions.ensemble.selection import choose_variant, find_only_candidate, find_usable_methods, merge_candidates
+from submissions.ensemble.synthetic_columns import LEARNT_FAMILIES, LEFT_OUT_FAMILIES
 from submissions.ensemble.validation import ValidationVectors, project_validation
 from submissions.ensemble.variant import Variant, write_choice
 from submissions.vectors.concatenated import ConcatenatedVectors, open_concatenated
@@ -146,6 +140,25 @@ def synthetic_truths(run: Run) -> tuple[GroundTruth, GroundTruth | None]:
         for other in (False, True)
     ]
     return (halves[0], halves[1]) if all(half.pairs for half in halves) else (truth, None)
+
+
+def family_truths(run: Run) -> dict[str, GroundTruth]:
+    """The ground truth of each left-out family alone, by its name: the copies that only it edited, and what copies nothing there.
+
+    The latter are all queries of the half of left-out families that copy nothing. A family without such a copy is missing, and
+    all are where `synthetic_truths` has no such half.
+    """
+    _, left_out = synthetic_truths(run)
+    if left_out is None:
+        return {}
+    edited_by, copies = read_families(run.paths.query_records), {query_id for query_id, _ in left_out.pairs}
+    truths = {}
+    for name in run.recipe.queries.left_out or ():
+        own = {query_id for query_id in copies if edited_by[query_id] == {name}}
+        if own:
+            queries = [query_id for query_id in left_out.query_ids if query_id in own or query_id not in copies]
+            truths[str(name)] = GroundTruth(queries, frozenset(pair for pair in left_out.pairs if pair[0] in own))
+    return truths
 
 
 def project_candidates(

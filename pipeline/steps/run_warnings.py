@@ -8,9 +8,9 @@ from data.errors import UserError
 from data.files import open_regular
 from models.training.ceiling import clock_notices
 from pipeline.run.run import Run
-from submissions.ensemble.selection import MEAN
+from submissions.ensemble.synthetic_columns import MEAN
 
-SUBMITTED, MODEL, BASELINE = "submitted", "model", "baseline"  # kinds of the table's rows
+SUBMITTED, ENSEMBLE, MODEL, BASELINE = "submitted", "ensemble", "model", "baseline"  # kinds of the table's rows
 REMEDY = (
     "give the stages more minutes, begin with fewer classes and weaker edits, start from weights (descriptor.weights), or join "
     "`gabor: {kind: gabor}` to the models"
@@ -41,7 +41,7 @@ def find_warnings(board: pd.DataFrame) -> list[str]:
     best = max(floors, key=lambda row: float(row[MEAN]), default=None)
     warnings = []
     for row in rows:
-        if best is not None and row["kind"] != BASELINE and float(row[MEAN]) < float(best[MEAN]):
+        if best is not None and row["kind"] in (SUBMITTED, MODEL) and float(row[MEAN]) < float(best[MEAN]):
             what = "the submission" if row["kind"] == SUBMITTED else f"the model {row['name']}"
             warnings.append(
                 f"{what} has a µAP of {row[MEAN]:.3f} on the synthetic queries, less than {best['name']} without any training "

@@ -8,6 +8,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from submissions.ensemble.synthetic_columns import title_columns
+
 NOTICES = "notices"  # key in scores.json of sentences that name stages whose result depends on the machine's speed
 
 
@@ -35,7 +37,7 @@ def print_unscored(synthetic: Sequence[Mapping[Any, Any]], notices: list[str], w
     """
     console = Console(width=100)
     if synthetic:
-        console.print(_synthetic_table(synthetic))
+        Console(width=max(100, 11 * len(title_columns(map(str, synthetic[0]))) + 23)).print(_synthetic_table(synthetic))
         if not any(row["kind"] == "baseline" for row in synthetic):
             print("no baselines on the synthetic queries (baselines: false?): a submission below them is not warned of")
     for notice in notices:
@@ -45,11 +47,12 @@ def print_unscored(synthetic: Sequence[Mapping[Any, Any]], notices: list[str], w
 
 
 def _synthetic_table(rows: Sequence[Mapping[Any, Any]]) -> Table:
-    """µAP on the synthetic queries, of all and, where families of edits were left out of training, of both halves."""
-    columns = [name for name in ("micro_average_precision", "learnt_families", "left_out_families") if name in rows[0]]
-    table = Table("on the synthetic queries", title="what the variant was chosen on")
-    for name in columns:
-        table.add_column("µAP" if name == "micro_average_precision" else f"µAP, {name.replace('_', ' ')}", justify="right")
+    """µAP on the synthetic queries, of all and, where families were left out of training, of both halves and of each alone."""
+    columns = title_columns(map(str, rows[0]))
+    table = Table(title="what the variant was chosen on: µAP on the synthetic queries")
+    table.add_column("", no_wrap=True)
+    for title in columns.values():
+        table.add_column(title, justify="right")
     for row in rows:
         label = row["name"] if row["kind"] == row["name"] else f"{row['kind']}: {row['name']}"
         style = "bold" if row["kind"] == "submitted" else None

@@ -5,11 +5,13 @@ them as well (run_warnings.py).
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from data.errors import prefix_errors
 from data.files import whole_file
 from data.images import ImageSet, find_images
 from models.inference.embed import embed_images
@@ -20,11 +22,19 @@ from models.settings import EmbeddingSettings, HandmadeModelSettings
 from models.training.handmade import fit_handmade
 from pipeline.run.run import Run
 from pipeline.run.training_roles import TrainingRoles, assign_training_roles
-from pipeline.steps.ensemble import open_joined, project_candidates, synthetic_truths
+from pipeline.steps.ensemble import family_truths, open_joined, project_candidates, synthetic_truths
 from pipeline.steps.gpu_search import search_on_gpu
-from pipeline.steps.run_warnings import BASELINE, MODEL, SUBMITTED, find_warnings
-from submissions.ensemble.selection import MEAN, SCORE_COLUMNS, choose_variant, score_synthetic
+from pipeline.steps.run_warnings import BASELINE, ENSEMBLE, MODEL, SUBMITTED, find_warnings
+from submissions.ensemble.selection import (
+    apply_normalizations,
+    find_best_beta,
+    find_usable_methods,
+    score_families,
+    score_synthetic,
+)
+from submissions.ensemble.synthetic_columns import ONE_FAMILY
 from submissions.ensemble.variant import read_choice
+from submissions.settings import METHOD_NAMES
 from submissions.vectors.concatenated import open_concatenated
 from submissions.vectors.files import Vectors, read_vectors
 
@@ -35,14 +45,18 @@ DIMENSIONS, MOST_IMAGES = 256, 4096  # of a baseline; training images that its w
 @search_on_gpu()
 def write_synthetic_board(run: Run) -> None:
     """Score everything on the synthetic queries, write the table and print its warnings."""
-    truth, left_out = synthetic_truths(run)
-    rows = [
-        {"kind": kind, "name": name} | score_synthetic(queries, references, truth, left_out)
-        for kind, name, queries, references in _competitors(run, assign_training_roles(run))
+    (truth, left_out), families, roles = synthetic_truths(run), family_truths(run), assign_training_roles(run)
+    rows: list[dict[str, Any]] = [
+        {"kind": kind, "name": name}
+        | score_synthetic(queries, references, truth, left_out)
+        | score_families(queries, references, families)
+        for kind, name, queries, references in (*_competitors(run, roles), *_variants(run, roles))
     ]
-    rows.append({"kind": SUBMITTED, "name": SUBMITTED} | _score_of_choice(run))
     with whole_file(run.paths.synthetic_board) as temporary:
         pd.DataFrame(rows).to_csv(temporary, index=False)
+    if families:
+        alone = ", ".join(f"{name} {rows[-1][f'{ONE_FAMILY}{name}']:.3f}" for name in families)
+        print(f"  µAP of the submitted variant on each left-out family alone: {alone}")
     for warning in find_warnings(pd.DataFrame(rows)):
         print(f"  warning: {warning}")
     if not run.recipe.baselines:
@@ -77,13 +91,21 @@ def _embed_baseline(run: Run, roles: TrainingRoles, kind: HandmadeKind) -> tuple
     return embed(find_images(run.paths.query_images)), embed(roles.references)
 
 
-def _score_of_choice(run: Run) -> dict[str, float]:
-    """As the table of candidates has it; measured where the recipe left nothing to choose."""
+def _variants(run: Run, roles: TrainingRoles) -> Iterator[tuple[str, str, Vectors, Vectors]]:
+    """As _competitors, of the ensemble without and with each normalisation at its best β; the chosen one again, at the end."""
     variant, table = read_choice(run.paths.choice)
-    if np.isnan(table.iloc[0][MEAN]):
-        recipe, (truth, left_out) = run.recipe, synthetic_truths(run)
-        candidates = project_candidates(
-            run, open_joined(run, "training"), assign_training_roles(run), variant.dimensions, variant.weights
-        )
-        table = choose_variant(candidates, truth, recipe.ensemble, recipe.normalization, variant.weights, left_out)[1]
-    return {str(name): float(value) for name, value in table.iloc[0].items() if name in SCORE_COLUMNS}
+    candidates = project_candidates(
+        run, open_joined(run, "training"), roles, max(run.recipe.ensemble.dimensions), variant.weights
+    )  # with as many dimensions as it was chosen with, and so to the last bit
+    queries, references, training = candidates.weight(variant.dimensions, variant.eigen_power)
+    betas = {method: find_best_beta(table, variant, method) for method in METHOD_NAMES}
+    settings = run.recipe.normalization.with_betas(betas)
+    if variant.method not in find_usable_methods(settings, len(training)):
+        settings = run.recipe.normalization.with_betas({variant.method: variant.beta})  # an error says what it lacks
+    with prefix_errors(candidates.name):
+        normalized = apply_normalizations(queries.vectors, training, settings)
+    for method, beta, moved in normalized:
+        name = ENSEMBLE if method == "none" else f"{METHOD_NAMES[method]} (β {beta:g})"
+        yield ENSEMBLE, name, Vectors(queries.ids, moved, queries.unreadable), references
+    chosen = next(moved for method, _, moved in normalized if method == variant.method)
+    yield SUBMITTED, SUBMITTED, Vectors(queries.ids, chosen, queries.unreadable), references

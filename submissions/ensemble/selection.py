@@ -1,6 +1,6 @@
 """Choosing the submitted variant on the synthetic query set: never on real queries or references."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -13,15 +13,12 @@ from tqdm import tqdm
 from data.errors import prefix_errors
 from data.ground_truth import GroundTruth
 from submissions.ensemble.normalization import count_neighbours_needed, find_neighbours, normalize_queries
+from submissions.ensemble.synthetic_columns import LEARNT_FAMILIES, LEFT_OUT_FAMILIES, MEAN, ONE_FAMILY
 from submissions.ensemble.validation import ValidationVectors
 from submissions.ensemble.variant import Variant, parse_variant, tabulate_variant
 from submissions.scoring.metrics import evaluate
 from submissions.settings import PAPER_BETA, EnsembleSettings, Method, NormalizationSettings
 from submissions.vectors.files import Vectors
-
-MEAN = "micro_average_precision"  # the table's column that decides
-LEARNT_FAMILIES, LEFT_OUT_FAMILIES = "learnt_families", "left_out_families"  # its columns of the two halves
-SCORE_COLUMNS = (MEAN, LEARNT_FAMILIES, LEFT_OUT_FAMILIES)
 
 
 def choose_variant(
@@ -81,6 +78,19 @@ def score_synthetic(
         return {MEAN: learnt}
     other = precision(left_out)
     return {MEAN: (learnt + other) / 2, LEARNT_FAMILIES: learnt, LEFT_OUT_FAMILIES: other}
+
+
+def score_families(queries: Vectors, references: Vectors, truths: Mapping[str, GroundTruth]) -> dict[str, float]:
+    """µAP of the copies edited by each left-out family alone, as columns of the board.
+
+    Args:
+        queries: Synthetic queries.
+        references: Images that they are searched in.
+        truths: Of each family, by its name: its copies, and all queries of that half that copy nothing.
+    """
+    return {
+        f"{ONE_FAMILY}{name}": evaluate(queries, references, truth)[0].micro_average_precision for name, truth in truths.items()
+    }
 
 
 def _score_normalizations(

@@ -60,8 +60,8 @@ class RunInputs:
         versions: Version of each relevant package by name.
         notices: Sentences that limit how the scores can be repeated.
         warnings: What is wrong with the run, and what to try.
-        synthetic: Rows of the table of the synthetic queries: kind, name, micro_average_precision and, where families of edits
-            were left out of training, learnt_families and left_out_families.
+        synthetic: Rows of the table of the synthetic queries: kind, name and the columns of synthetic_columns.py: of all queries
+            and, where families of edits were left out of training, of both halves and of each of these families alone.
     """
 
     title: str

@@ -3,16 +3,16 @@
 from pathlib import Path
 
 import pandas as pd
-from markupsafe import Markup
 
 from data.files import whole_folder
 from data.layout import GROUND_TRUTH
+from submissions.ensemble.synthetic_columns import title_columns
 from submissions.report.charts import draw_distribution, draw_precision_recall, draw_steps
 from submissions.report.gallery import make_galleries, suggest_copies
 from submissions.report.inputs import ReportInputs, RunInputs, UnscoredInputs
 from submissions.report.pictures import add_thumbnails
 from submissions.report.rendering import render
-from submissions.report.training import Stage, draw_training, list_stages
+from submissions.report.training import draw_training, list_stages
 from submissions.scoring.breakdown import read_edits, tabulate_recall_by_edit, tabulate_recall_by_number
 from submissions.scoring.query_scores import QueryScores, group_scores
 
@@ -41,7 +41,7 @@ def write_report(inputs: ReportInputs, folder: Path) -> Path:
             steps=draw_steps(inputs.variants),
             curve=draw_precision_recall([("", inputs.ranked)]),
             distributions=[draw_distribution(d.title, group_scores(d.scores, truth), d.threshold) for d in inputs.distributions],
-            training=_draw_trainings(inputs),
+            **_draw_run(inputs),
             galleries=shown,
             by_edit=_rows(tabulate_recall_by_edit(inputs.ranked, truth, listed)) if listed else [],
             by_number=_rows(tabulate_recall_by_number(inputs.ranked, truth, listed)) if listed else [],
@@ -69,7 +69,7 @@ def write_unscored_report(inputs: UnscoredInputs, folder: Path) -> Path:
             "unscored.html.jinja",
             inputs=inputs,
             ground_truth=GROUND_TRUTH,
-            training=_draw_trainings(inputs),
+            **_draw_run(inputs),
             galleries=add_thumbnails(galleries, inputs.queries, inputs.references, temporary),
         )
         (temporary / "index.html").write_text(html, encoding="utf-8")
@@ -82,9 +82,13 @@ def _read_edits(inputs: RunInputs) -> tuple[dict[str, list[str]], dict[str, str]
     return listed, {query_id: " ".join(names) for query_id, names in listed.items()}
 
 
-def _draw_trainings(inputs: RunInputs) -> list[tuple[str, Markup, list[Stage]]]:
-    """Return name, curve and stages of every model that was trained."""
-    return [(name, draw_training(name, curve), list_stages(curve)) for name, curve in inputs.curves.items() if len(curve)]
+def _draw_run(inputs: RunInputs) -> dict[str, object]:
+    """Return what run.html.jinja needs beside the inputs.
+
+    These are the titles of the columns of the synthetic queries, and name, curve and stages of every model that was trained.
+    """
+    trained = [(name, draw_training(name, curve), list_stages(curve)) for name, curve in inputs.curves.items() if len(curve)]
+    return {"training": trained, "synthetic_columns": title_columns(map(str, inputs.synthetic[0] if inputs.synthetic else ()))}
 
 
 def _rows(table: pd.DataFrame) -> list[tuple[object, int, float]]:

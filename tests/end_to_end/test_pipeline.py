@@ -26,6 +26,8 @@ from data.procedural.sample import write_pictures
 from pipeline.run.recipe import read_recipe
 from pipeline.run.run import Run
 from pipeline.steps import definitions
+from submissions.ensemble.synthetic_columns import MEAN
+from submissions.ensemble.variant import read_choice
 
 TOP = Path(__file__).parents[2]
 RECIPE = """
@@ -124,6 +126,12 @@ def test_the_run_ends_with_a_valid_scored_submission(finished: Path, step: Step)
     assert {manifest["recipe"] for manifest in manifests} == {scores["made_from"]["recipe"]}
     assert all(manifest["code"] and manifest["versions"] and manifest["inputs"] for manifest in manifests)
     assert scores["queries"] == 12 and scores["references"] == 12 and scores["true_pairs"] == 6
+    board = {row["name"]: row for row in scores["synthetic"]}
+    chosen, table = read_choice(run / "ensemble/choice.csv")
+    assert board["submitted"][MEAN] == table[MEAN][0] == table[MEAN].max()  # the vectors that the choice was made on
+    plain = table[(table["dimensions"] == chosen.dimensions) & (table["eigen_power"] == chosen.eigen_power)]
+    assert board["ensemble"][MEAN] == plain[MEAN][plain["method"] == "none"].item()
+    assert board["ensemble"]["kind"] == board["method 1 (β 2)"]["kind"] == board["method 2 (β 1.8)"]["kind"] == "ensemble"
     checked = step(finished, "05_submit", "--check", run / "submission.h5", "--data", "data")
     assert "is a valid submission" in checked
     assert (run / "report" / "index.html").is_file()

@@ -8,13 +8,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from augmentations.query_set import read_families
 from data.ground_truth import read_ground_truth
 from pipeline.run.run import open_existing_run
+from pipeline.run.training_roles import assign_training_roles
 from pipeline.steps.definitions import AUGMENT, EMBED, ENSEMBLE, run_step
-from pipeline.steps.ensemble import synthetic_truths
+from pipeline.steps.ensemble import family_truths, synthetic_truths
 from pipeline.steps.run_warnings import collect_warnings, find_warnings, read_synthetic_board
 from pipeline.steps.score_table import print_scores, print_unscored
-from submissions.ensemble.selection import LEARNT_FAMILIES, LEFT_OUT_FAMILIES, MEAN
+from submissions.ensemble.synthetic_columns import LEARNT_FAMILIES, LEFT_OUT_FAMILIES, MEAN, ONE_FAMILY
 from submissions.ensemble.variant import read_choice
 from submissions.scoring.metrics import evaluate
 from submissions.vectors.files import read_vectors
@@ -35,8 +37,16 @@ def test_both_halves_of_the_queries_are_scored_for_all_that_competes(
     whole = read_ground_truth(run.paths.query_ground_truth)
     assert left_out is not None and (len(learnt.pairs), len(left_out.pairs)) == (15, 15)
     assert sorted(learnt.query_ids + left_out.query_ids) == sorted(whole.query_ids)
+    families, copies = family_truths(run), {query for query, _ in left_out.pairs}
+    edited_by = read_families(run.paths.query_records)
+    assert [len(families[name].pairs) for name in ("warp", "noise")] == [8, 7] and len(families) == 2  # by turns
+    for name, truth in families.items():  # its copies among all that copy nothing
+        assert all(edited_by[query] == {name} for query, _ in truth.pairs) and truth.pairs < left_out.pairs
+        assert set(truth.query_ids) - {query for query, _ in truth.pairs} == set(left_out.query_ids) - copies
+        assert len(truth.query_ids) == len(truth.pairs) + 15
     board = read_synthetic_board(run.paths.synthetic_board).set_index("name")
-    assert set(board.index) == {"whitened grey pixels", "Gabor energies", "one", "submitted"}
+    normalized = {"ensemble", "method 1 (β 2)", "method 2 (β 1.8)"}
+    assert set(board.index) == {"whitened grey pixels", "Gabor energies", "one", "submitted"} | normalized
     np.testing.assert_allclose(board[MEAN], (board[LEARNT_FAMILIES] + board[LEFT_OUT_FAMILIES]) / 2)
     training, synthetic = (read_vectors(run.paths.embeddings("one", part)) for part in ("training", "synthetic"))
     referred = sorted({reference for _, reference in whole.pairs})
@@ -45,6 +55,14 @@ def test_both_halves_of_the_queries_are_scored_for_all_that_competes(
     assert (
         np.isnan(read_choice(run.paths.choice)[1][MEAN][0]) and 0 < of_learnt["submitted"] <= 1
     )  # nothing to choose, yet measured
+    of_family = board[[f"{ONE_FAMILY}{name}" for name in families]]
+    assert ((of_family > 0) & (of_family <= 1)).all(axis=None)
+    scores = board.drop(columns="kind").to_dict("index")
+    assert scores["submitted"] == scores["method 2 (β 1.8)"] != scores["ensemble"]  # the recipe's only method
+    searched = training.rows(sorted(assign_training_roles(run).references.ids))
+    for name, truth in families.items():
+        expected = evaluate(synthetic, searched, truth)[0].micro_average_precision
+        assert board.loc["one", f"{ONE_FAMILY}{name}"] == pytest.approx(expected)
     assert 0 < evaluate(synthetic, training, learnt)[0].micro_average_precision <= of_learnt["one"]  # among more images
     told = capsys.readouterr().out
     warnings = collect_warnings(run)  # an untrained network
@@ -59,7 +77,9 @@ def test_both_halves_of_the_queries_are_scored_for_all_that_competes(
     )  # fmt: skip
     print_scores(tmp_path / "scores.json")
     printed = capsys.readouterr().out
-    assert "left out families" in printed and "baseline: Gabor energies" in printed and "warning: the" in printed
+    assert (
+        "left-out" in printed and "┃  warp ┃" in printed and "baseline: Gabor energies" in printed and "warning: the" in printed
+    )
 
 
 def test_left_out_baselines_are_said_in_the_log_and_in_the_table(

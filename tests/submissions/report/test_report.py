@@ -70,6 +70,7 @@ def inputs(tmp_path: Path) -> ReportInputs:
                 "micro_average_precision": 0.4,
                 "learnt_families": 0.5,
                 "left_out_families": 0.3,
+                "family_warp": 0.25,
             },
             {
                 "kind": "submitted",
@@ -77,6 +78,7 @@ def inputs(tmp_path: Path) -> ReportInputs:
                 "micro_average_precision": 0.2,
                 "learnt_families": 0.2,
                 "left_out_families": 0.2,
+                "family_warp": 0.15,
             },
         ],
     )
@@ -85,8 +87,8 @@ def inputs(tmp_path: Path) -> ReportInputs:
 def test_warnings_and_the_synthetic_queries_stand_on_the_page(inputs: ReportInputs, tmp_path: Path) -> None:
     html = write_report(inputs, tmp_path / "report").read_text()
     assert "<b>Warning:</b> the submission is &lt;weak&gt;" in html
-    assert "<td>baseline: grey</td><td>0.400</td><td>0.500</td><td>0.300</td>" in html
-    assert '<tr class="submitted"><td>submitted</td><td>0.200</td>' in html and "left-out families" in html
+    assert "<td>baseline: grey</td><td>0.400</td><td>0.500</td><td>0.300</td><td>0.250</td>" in html
+    assert '<tr class="submitted"><td>submitted</td><td>0.200</td>' in html and "<th>left-out families</th><th>warp</th>" in html
     plain = write_report(replace(inputs, warnings=[], synthetic=[]), tmp_path / "plain").read_text()
     assert "Warning" not in plain and "synthetic queries</h2>" not in plain
 
