@@ -129,10 +129,13 @@ def build_index(
 
     Raises:
         UserError: when Faiss rejects `factory`, or it is not supported, there are too few training vectors for it, no reference
-            is readable, the disk has too little space, or there is no GPU that is asked for.
+            is readable, a folder lies in the place of codes, the disk has too little space, or there is no GPU that is asked for.
     """
     if not len(references):
         raise UserError(f"{references.name} holds no vector of a readable image. Embed the references again (step 02).")
+    for path in sorted(codes.glob("*.faiss")):
+        if path.is_dir():
+            raise UserError(f"{path} is a folder, but the index keeps a file there. Remove {codes} and repeat the command.")
     found = sorted(codes.glob("quantizer-*.faiss"))
     quantizer = next(filter(is_intact, found), None)
     if found and quantizer is None:

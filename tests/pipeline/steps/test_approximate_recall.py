@@ -77,6 +77,27 @@ def test_a_stopped_build_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert list(tmp_path.glob(".index-shards-*")) == []
 
 
+@pytest.mark.parametrize("kind", ["codes", "quantizer"])
+def test_a_folder_in_the_place_of_codes_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    run = Run(tmp_path, read_recipe(RECIPE), tmp_path)
+    for name, count in (("ensemble/training", 400), ("ensemble/reference", 300), ("normalized/query", 20)):
+        stored(tmp_path / f"{name}.h5", count, count)
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as stopped, pytest.raises(KeyboardInterrupt):
+        stopped.setattr("submissions.search.approximate.merge_codes", stop)
+        print_index_recall(run, "IVF4,SQ8", None, False)
+    (written,) = tmp_path.glob(f".index-shards-*/{kind}-*.faiss")
+    written.unlink()
+    written.mkdir()
+    with pytest.raises(UserError, match=rf"{kind}-.*\.faiss is a folder, but the index keeps a file there\. Remove .*shards-"):
+        print_index_recall(run, "IVF4,SQ8", None, False)
+    written.rmdir()
+    print_index_recall(run, "IVF4,SQ8", None, False)
+
+
 def test_an_index_of_the_gpu_is_another_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
