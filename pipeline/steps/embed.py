@@ -100,8 +100,11 @@ def embed_to_file(
     files = _list_shards(images, settings.shard, folder)
     if not all(map(is_whole, files)):
         others = [other for other in find_others() if other.makes_shards_with(own)]
-        if not _make_shards_together(own, others, images, of_images):
+        failure = _make_shards_together(own, others, images, of_images) if others else None
+        if failure is not None or not others:
             _make_shards([own], images, of_images)
+        if failure is not None:  # not before: where this model fails of the same alone, its error says it
+            print(f"  the next models wait for their turn, not embedded together with this one: {failure}", flush=True)
     ids = images.ids
     if background:
         files.append(folder / "background.h5")
@@ -110,18 +113,18 @@ def embed_to_file(
     _report_unreadable(images, unreadable[: len(images)], output)
 
 
-def _make_shards_together(own: Embedding, others: list[Embedding], images: ImageSet, of_images: Any) -> bool:
-    """Make the shards of several models; False where that failed, perhaps for lack of memory for all, or by another's fault."""
-    if not others:
-        return False
+def _make_shards_together(own: Embedding, others: list[Embedding], images: ImageSet, of_images: Any) -> str | None:
+    """Make the shards of several models; return why that failed, perhaps for lack of memory for all, or by another's fault.
+
+    The error itself is not returned: its traceback would keep the networks in memory.
+    """
     try:
         _make_shards([own, *others], images, of_images)
     except StorageError:
         raise
     except UserError as error:
-        print(f"  the next models wait for their turn, not embedded together with this one: {error}", flush=True)
-        return False
-    return True
+        return str(error)
+    return None
 
 
 def _make_shards(together: list[Embedding], images: ImageSet, of_images: Any) -> None:

@@ -1,8 +1,12 @@
 """Step 01's work: drip training of one model, validated on the synthetic queries."""
 
+from functools import cache
+
 from data.errors import UserError
 from data.images import find_images
+from data.process import print_once
 from data.remote import is_remote
+from models.device import best_device, describe_device
 from models.network.checkpoint import load_descriptor, save_descriptor
 from models.network.descriptor import check_backbone
 from models.settings import FileModelSettings, HandmadeModelSettings, ModelSettings
@@ -29,6 +33,7 @@ def train(run: Run, name: str, roles: TrainingRoles) -> None:
             object store; or when the backbone of any model of the recipe is
             unknown, so that the error does not come after hours of training another one.
     """
+    _warn_of_decoding(run)
     require_no_tests(run, roles.classes, f"the training of {name}")
     require_no_tests(run, roles.overlays, f"the pasted images of {name}")
     for model in run.recipe.trained_models.values():
@@ -62,3 +67,19 @@ def train(run: Run, name: str, roles: TrainingRoles) -> None:
         embedding=run.embedding(name),
         validate=lambda descriptor, size: score_on_synthetic_queries(run, roles, descriptor, size, run.embedding(name).on_cpu()),
     )
+
+
+def _warn_of_decoding(run: Run) -> None:
+    """Print that step 02 would be refused on this machine, where the recipe leaves JPEG files to a GPU and there is none."""
+    wanted = any(run.embedding(name).decode_on == "device" for name in run.recipe.models)
+    if wanted and best_device().type != "cuda":
+        _warn_once(
+            f"  step 02 will need an NVIDIA GPU (embedding.decode_on: device), and here is {describe_device(best_device())}: "
+            "do it on another machine, or set decode_on to cpu"
+        )
+
+
+@cache
+def _warn_once(text: str) -> None:
+    """Print a line once for all models of a step."""
+    print_once(text)
