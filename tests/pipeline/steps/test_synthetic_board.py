@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from augmentations.query_set import read_families
+from data.errors import UserError
 from data.ground_truth import read_ground_truth
 from pipeline.run.run import open_existing_run
 from pipeline.run.training_roles import assign_training_roles
@@ -67,6 +68,12 @@ def test_both_halves_of_the_queries_are_scored_for_all_that_competes(
     told = capsys.readouterr().out
     warnings = collect_warnings(run)  # an untrained network
     assert warnings and all(f"  warning: {warning}" in told for warning in warnings) and "without any training" in warnings[0]
+    records = run.paths.query_records.read_text().splitlines()  # runs made before families took turns mix them in a query
+    mixed = {next(iter(families["warp"].pairs))[0], next(iter(families["noise"].pairs))[0]}
+    first, second = (json.loads(line) for line in records if json.loads(line)["query_id"] in mixed)
+    first["record"] += second["record"]
+    run.paths.query_records.write_text("\n".join([*records, json.dumps(first)]))  # the last line of a query counts
+    assert sum(len(truth.pairs) for truth in family_truths(run).values()) == 14
     (tmp_path / "scores.json").write_text(
         json.dumps(
             {
@@ -80,6 +87,15 @@ def test_both_halves_of_the_queries_are_scored_for_all_that_competes(
     assert (
         "left-out" in printed and "┃  warp ┃" in printed and "baseline: Gabor energies" in printed and "warning: the" in printed
     )
+
+
+def test_a_left_out_family_without_edits_is_refused_by_step_00(small_run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(small_run, folder)
+    recipe = (folder / "recipe.yaml").read_text().replace("intensity: 0.3}", "intensity: 0.3}, left_out: [warp, policy]")
+    (folder / "recipe.yaml").write_text(recipe)
+    with pytest.raises(UserError, match=r"queries\.left_out names 'policy', of which no table has an edit"):
+        run_step(open_existing_run(folder), AUGMENT)
 
 
 def test_left_out_baselines_are_said_in_the_log_and_in_the_table(
