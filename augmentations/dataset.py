@@ -58,6 +58,7 @@ class EditedImages(Dataset[tuple[Tensor, int]]):
         overlays: Images to paste; None skips edits that paste.
         schedule: The intensity by epoch; None for that of `settings`.
         clean_first: Whether an image's first repetition in an epoch is unedited.
+        fresh: Whether every epoch draws other edits; otherwise an image's repetitions have the same edits in each of them.
     """
 
     def __init__(
@@ -69,8 +70,9 @@ class EditedImages(Dataset[tuple[Tensor, int]]):
         overlays: CachedOverlays | None = None,
         schedule: IntensitySchedule | None = None,
         clean_first: bool = False,
+        fresh: bool = True,
     ) -> None:
-        self.clean_first = clean_first
+        self.clean_first, self.fresh = clean_first, fresh
         self.images, self.settings, self.size, self.seed = images, settings, size, seed
         self.overlays, self.schedule = overlays, schedule
 
@@ -88,7 +90,8 @@ class EditedImages(Dataset[tuple[Tensor, int]]):
         image = np.asarray(self.images.pixels[row])
         if self.clean_first and epoch >= 0 and repetition % MAX_REPETITIONS_PER_PASS == 0:
             return image, []
-        rng = generator_for(self.seed, epoch, self.images.ids[row], repetition)
+        draw = (epoch, repetition) if self.fresh or epoch < 0 else (0, repetition % MAX_REPETITIONS_PER_PASS)
+        rng = generator_for(self.seed, draw[0], self.images.ids[row], draw[1])
         settings = self.settings
         if self.schedule is not None:
             settings = settings.model_copy(update={"intensity": self.schedule.at(epoch)})

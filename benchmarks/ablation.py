@@ -108,7 +108,10 @@ def list_trainings(teacher: Path | None) -> dict[str, Change]:
         "without the extra edits": _set(extra_edits=False),
         "intensity 0.6 from the beginning": _in_all_stages(intensity=0.6),
         "48 px from the beginning": _in_all_stages(image_size=48),
+        "further edits too (`edits: broad`)": _set(edits="broad"),
         "edits on squares, not in the images' own aspect": _set(aspect="square"),
+        "the same edits of an image in every epoch": _set(sampling={"fresh_edits": False}),
+        "clean and edited view of an image together": _set(sampling=PAIRS | {"clean": True}),
         "ArcFace without margin": _set(objective={"kind": "arcface", "margin": 0.0}),
         "ArcFace and KoLeo (weight 0.1)": _set(koleo={"weight": 0.1}),
         "moving average of the weights (0.998)": _set(weight_average=0.998),
@@ -116,7 +119,15 @@ def list_trainings(teacher: Path | None) -> dict[str, Change]:
         "CutMix": _set(mix={"kind": "cutmix"}),
         "InfoNCE": _compare_pairs(infonce),
         "InfoNCE and KoLeo (weight 5; SSCD's objective)": _compare_pairs(infonce, koleo={"weight": 5.0}),
-        "contrastive with cross-batch memory (the winner's objective)": _compare_pairs({"kind": "contrastive", "memory": 8000}),
+        "contrastive with cross-batch memory, means over all pairs": _compare_pairs({"kind": "contrastive", "memory": 8000}),
+        "contrastive with cross-batch memory, means over violating pairs (the winner's objective)": _compare_pairs(
+            {"kind": "contrastive", "memory": 8000, "violating": True}
+        ),
+        "InfoNCE with cross-batch memory": _compare_pairs(infonce | {"memory": 8000}),
+        "InfoNCE of a clean and an edited view": _compare_pairs(infonce, sampling=PAIRS | {"clean": True}),
+        "triplet": _compare_pairs({"kind": "triplet"}),
+        "multi-similarity": _compare_pairs({"kind": "multi_similarity"}),
+        "margin loss": _compare_pairs({"kind": "margin"}),
     }
     if teacher is not None:
         changes["last stage towards a teacher's rows"] = _taught(teacher)

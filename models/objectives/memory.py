@@ -70,13 +70,15 @@ def infonce_of_pairs(temperature: float) -> PairLoss:
     return loss
 
 
-def contrastive_of_pairs(positive_margin: float, negative_margin: float) -> PairLoss:
+def contrastive_of_pairs(positive_margin: float, negative_margin: float, violating: bool = False) -> PairLoss:
     """The mean over the positive pairs plus the mean over the negative ones, as in the contrastive objective; of distances."""
+
+    def mean(excess: Tensor, pairs: Tensor) -> Tensor:
+        counted = excess.relu().masked_fill(~pairs, 0)
+        return counted.sum() / (counted > 0 if violating else pairs).sum().clamp(min=1)
 
     def loss(cosines: Tensor, same: Tensor, different: Tensor) -> Tensor:
         distances = (2 - 2 * cosines).clamp(min=1e-8).sqrt()  # √0 has no finite gradient
-        near = (distances - positive_margin).relu().masked_fill(~same, 0).sum() / same.sum()
-        far = (negative_margin - distances).relu().masked_fill(~different, 0).sum() / different.sum().clamp(min=1)
-        return near + far
+        return mean(distances - positive_margin, same) + mean(negative_margin - distances, different)
 
     return loss

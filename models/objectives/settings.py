@@ -120,22 +120,27 @@ class ContrastiveSettings(PairwiseSettings):
         negative_margin: Negative pairs contribute only below this distance.
         memory: Number of embeddings of earlier batches that each image is also compared with (X. Wang et al., Cross-batch memory,
             2020; as the descriptor track's winner); None for none.
+        violating: True takes both means over the pairs beyond their margin alone, as the descriptor track's winner did (S. Yokoo,
+            2021, with pytorch-metric-learning's default), so that the many negatives that are far enough do not dilute others;
+            None for the means over all pairs.
     """
 
     kind: Literal["contrastive"] = "contrastive"
     positive_margin: float = Field(0.0, ge=0, lt=2)
     negative_margin: float = Field(1.0, gt=0, le=2)
     memory: int | None = Field(None, ge=2)
+    violating: Literal[True] | None = None
 
     def build(self, dimensions: int, classes: int, seed: int) -> "PairObjective | CrossBatchMemory":
         """Build the objective; see `ObjectiveSettings.build`."""
+        margins, violating = (self.positive_margin, self.negative_margin), self.violating is not None
         if self.memory is not None:
             from models.objectives.memory import CrossBatchMemory, contrastive_of_pairs
 
-            return CrossBatchMemory(contrastive_of_pairs(self.positive_margin, self.negative_margin), dimensions, self.memory)
+            return CrossBatchMemory(contrastive_of_pairs(*margins, violating), dimensions, self.memory)
         from models.objectives.pairs import PairObjective, contrastive_loss
 
-        return PairObjective(contrastive_loss(self.positive_margin, self.negative_margin))
+        return PairObjective(contrastive_loss(*margins, violating))
 
 
 class TripletSettings(PairwiseSettings):

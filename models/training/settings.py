@@ -21,6 +21,8 @@ class SamplingSettings(Settings):
             "repeated". None for no.
         iterations: Batches in an epoch, from as many passes over the images as they take (MultiGrain, section 4.1: 5005 for
             repeated and uniform sampling alike); None for one pass.
+        fresh_edits: False edits each image in the same way in every epoch of a stage, as if its copies had been made once and
+            stored; None for other edits every time.
     """
 
     kind: Literal["epoch", "repeated", "pk"] = "epoch"
@@ -28,6 +30,7 @@ class SamplingSettings(Settings):
     per_class: int = Field(4, ge=2)
     clean: bool | None = None
     iterations: int | None = Field(None, ge=1)
+    fresh_edits: Literal[False] | None = None
 
     @property
     def group(self) -> int:

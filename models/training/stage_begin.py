@@ -68,7 +68,16 @@ def build_edited_images(
     end = stage.intensity if stage.last_intensity is None else stage.last_intensity
     rising = IntensitySchedule(stage.intensity, end, stage.epochs)
     material = overlay_material(squares, others, len(squares) if labelled else rows[-1] + 1)
-    return EditedImages(squares, edits, stage.image_size, seed, material, rising, bool(settings.sampling.clean))
+    return EditedImages(
+        squares,
+        edits,
+        stage.image_size,
+        seed,
+        material,
+        rising,
+        bool(settings.sampling.clean),
+        settings.sampling.fresh_edits is None,
+    )
 
 
 def build_objective(

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -25,7 +26,7 @@ def literal_infonce(anchors: Known, before: Known) -> float:
     return sum(losses) / len(losses)
 
 
-def literal_contrastive(anchors: Known, before: Known) -> float:
+def literal_contrastive(anchors: Known, before: Known, violating: bool = False) -> float:
     near, far = [], []
     for i, (x, own) in enumerate(anchors):
         for y, label in [*(pair for j, pair in enumerate(anchors) if j != i), *before]:
@@ -34,7 +35,11 @@ def literal_contrastive(anchors: Known, before: Known) -> float:
                 near.append(max(0.0, distance - 0.1))
             else:
                 far.append(max(0.0, 1 - distance))
-    return sum(near) / len(near) + sum(far) / len(far)
+    means = []
+    for losses in (near, far):
+        counted = [loss for loss in losses if loss > 0 or not violating]
+        means.append(sum(counted) / len(counted) if counted else 0.0)
+    return sum(means)
 
 
 @pytest.mark.parametrize(
@@ -42,6 +47,7 @@ def literal_contrastive(anchors: Known, before: Known) -> float:
     [
         (InfoNceSettings(memory=10), literal_infonce),
         (ContrastiveSettings(memory=10, positive_margin=0.1), literal_contrastive),
+        (ContrastiveSettings(memory=10, positive_margin=0.1, violating=True), partial(literal_contrastive, violating=True)),
     ],
 )
 def test_each_image_is_compared_with_the_batch_and_the_last_ten_before_it(

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -38,6 +39,7 @@ ALL: list[AnyObjectiveSettings] = [
     InfoNceSettings(),
     InfoNceSettings(memory=16),
     ContrastiveSettings(memory=16),
+    ContrastiveSettings(violating=True),
     AngularSettings(),
     MarginSettings(),
     SoftmaxSettings(),
@@ -66,9 +68,11 @@ def mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
 
-def contrastive(x: Tensor, labels: Tensor) -> float:
+def contrastive(x: Tensor, labels: Tensor, violating: bool = False) -> float:
     positive = [float((x[i] - x[j]).norm()) for i, j in pairs(labels)]
     negative = [max(0.0, 1 - float((x[i] - x[j]).norm())) for i in range(len(x)) for j in others(labels, i)]
+    if violating:
+        negative = [value for value in negative if value > 0]
     return mean(positive) + mean(negative)
 
 
@@ -119,6 +123,8 @@ def angular(x: Tensor, labels: Tensor) -> float:
         (InfoNceSettings(), infonce),
         (InfoNceSettings(memory=16), infonce),  # nothing came before
         (ContrastiveSettings(memory=16), contrastive),
+        (ContrastiveSettings(violating=True), partial(contrastive, violating=True)),
+        (ContrastiveSettings(memory=16, violating=True), partial(contrastive, violating=True)),
         (AngularSettings(), angular),
     ],
 )

@@ -25,6 +25,7 @@ from models.settings import EmbeddingSettings, ModelSettings
 from models.training.averaging import WeightAverage
 from models.training.curve import read_rows
 from models.training.learner import Learner
+from models.training.stage_begin import build_edited_images
 from models.training.trainer import train_model
 
 SETTINGS = ModelSettings.model_validate(
@@ -537,3 +538,25 @@ def test_the_first_copy_of_an_image_may_be_clean(images: ImageSet, tmp_path: Pat
     assert all(same[0]) and sum(same[1]) < 14 and all(same[2])
     rebuild = [bool(torch.equal(edited[-1, row, 0][0], clean[0, row, 0][0])) for row in range(28)]
     assert sum(rebuild) < 14  # the class matrix begins from edited images, as the paper has it
+
+
+def test_edits_may_be_the_same_in_every_epoch(images: ImageSet, tmp_path: Path) -> None:
+    squares = cache_images(images, 48, tmp_path)
+    drawn = AugmentationSettings(intensity=1.0)
+    stored, fresh = EditedImages(squares, drawn, 48, 0, fresh=False), EditedImages(squares, drawn, 48, 0)
+
+    def compare(edited: EditedImages, first: tuple[int, int], second: tuple[int, int]) -> int:
+        return sum(torch.equal(edited[first[0], r, first[1]][0], edited[second[0], r, second[1]][0]) for r in range(28))
+
+    assert compare(stored, (0, 0), (7, 0)) == compare(stored, (0, 1), (2, 1_000_001)) == 28
+    assert compare(stored, (0, 0), (0, 1)) < 14  # copies of one batch differ
+    assert compare(stored, (-1, 0), (-2, 0)) < 14  # so do those that class rows are the means of
+    assert compare(fresh, (0, 0), (7, 0)) < 14
+
+
+def test_a_recipe_may_ask_for_the_same_edits(images: ImageSet, tmp_path: Path) -> None:
+    squares = cache_images(images, 48, tmp_path)
+    stored = ModelSettings.model_validate(SETTINGS.model_dump(exclude_unset=True) | {"sampling": {"fresh_edits": False}})
+    for settings, fresh in ((SETTINGS, True), (stored, False)):
+        edited = build_edited_images(settings, settings.stages[0], squares, squares, list(range(14)), False, 0)
+        assert edited.fresh is fresh
