@@ -35,7 +35,8 @@ def main() -> None:
         folder, truth = open_isc_folder(root), read_ground_truth(root / GROUND_TRUTH)
         queries, references = extractor.extract_all(folder.query), extractor.extract_all(folder.reference)
         moved = Vectors(queries.ids, extractor.normalize(queries.vectors), queries.unreadable)
-        console.print(make_score_table(str(root), {"raw": queries, "queries normalised": moved}, references, truth))
+        variants = {"raw": queries} | ({"queries normalised": moved} if extractor.normalizer else {})
+        console.print(make_score_table(str(root), variants, references, truth))
         console.print(make_baseline_table(folder, truth))
         threshold = extractor.tail.threshold(FALSE_ALARMS, len(references)) if extractor.tail else None
         if (root / QUERY_EDITS).is_file():
