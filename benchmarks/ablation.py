@@ -99,6 +99,11 @@ def _taught(teacher: Path) -> Change:
     return change
 
 
+def _distil(teacher: Path, kind: str, weight: float) -> Change:
+    """In all stages, with a weight that gives the network about as large a gradient at first as ArcFace does."""
+    return _set(teacher=str(teacher), distillation={"kind": kind, "weight": weight})
+
+
 def list_trainings(teacher: Path | None) -> dict[str, Change]:
     """What is changed, by name; the first changes nothing."""
     infonce = {"kind": "infonce", "temperature": 0.05}
@@ -131,6 +136,8 @@ def list_trainings(teacher: Path | None) -> dict[str, Change]:
     }
     if teacher is not None:
         changes["last stage towards a teacher's rows"] = _taught(teacher)
+        changes["distillation towards a teacher's vectors (weight 40)"] = _distil(teacher, "vectors", 40.0)
+        changes["distillation towards a teacher's relations (weight 1, τ 0.04)"] = _distil(teacher, "relations", 1.0)
     return changes
 
 
@@ -257,7 +264,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=Path("ablation.json"), help="default: ablation.json")
     parser.add_argument("--seeds", type=int, default=1, help="trainings of each kind (default: 1)")
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME", help="only these trainings")
-    parser.add_argument("--teacher", type=Path, metavar="FILE", help="a descriptor of 256 dimensions, for one more training")
+    parser.add_argument("--teacher", type=Path, metavar="FILE", help="a descriptor of 256 dimensions, for trainings with one")
     parser.add_argument("--plot", type=Path, metavar="FILE.png")
     options = parser.parse_args()
     with report_errors():

@@ -24,7 +24,7 @@ class Distillation(RegularizedObjective):
     and, as far as its published code shows, RDCD compare a student's vector of the teacher's dimension with the teacher's queue.
 
     Rows whose teacher's vector is zero, because the image could not be read, are neither compared nor compared with; n counts the
-    others that have a j. Where the objective takes this process's part of a batch, the other parts are gathered.
+    others, of relations those that have a j. Where the objective takes a part of the batch, the other parts are gathered.
 
     Args:
         objective: The objective to add the term to.
