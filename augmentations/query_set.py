@@ -24,7 +24,9 @@ from data.images import ImageSet
 from data.layout import GROUND_TRUTH, QUERY, QUERY_EDITS, QUERY_RECORDS
 from data.loader import shrink
 
-Task = tuple[str, str, Path, AugmentationSettings]  # query id, source id, source path, the edits to draw from
+Task = tuple[
+    str, str, Path, tuple[AugmentationSettings, ...]
+]  # query id, source id, source path, edits to draw one after another
 
 
 class FileOverlays:
@@ -71,7 +73,8 @@ def make_query_set(
         count: Number of queries.
         copies: How many of them are copies of a reference.
         folder: The folder to write, completely or not at all.
-        left_out: Other edits, which by turns make every second copy and every second other query; () makes all with `settings`.
+        left_out: Other edits: every second copy and every second other query has at least one of these, by turns, before those of
+            `settings`. () makes all queries with `settings` alone.
 
     Raises:
         UserError: there are more copies than queries, or no image can be read.
@@ -86,7 +89,7 @@ def make_query_set(
         order = np.concatenate([rng.permutation(len(images)) for _ in range(number // len(images) + 1)])[:number]
         for place, index in enumerate(order):
             query_id = f"Q{places[len(tasks)]:05d}"
-            edits = settings if not left_out or place % 2 == 0 else left_out[place // 2 % len(left_out)]
+            edits = (settings,) if not left_out or place % 2 == 0 else (left_out[place // 2 % len(left_out)], settings)
             tasks.append(((query_id, images.ids[index], images.paths[index], edits), is_copy))
     tasks.sort(key=lambda task: task[0][0])
     with whole_folder(folder) as temporary:
@@ -105,28 +108,35 @@ def read_families(records: Path) -> dict[str, set[EditFamily]]:
 
 def _write_query(folder: Path, seed: int, overlays: ImageSet, task: Task) -> list[dict[str, object]] | str:
     """Edit one image and save it; return its record, or the reason why it could not be read."""
-    query_id, source_id, path, settings = task
+    query_id, source_id, path, edits = task
     other_images = FileOverlays(overlays)
     try:
         image = shrink(decode_rgb(path, short_side=TUNED_SIDE // 2), TUNED_SIDE)
     except ImageError as error:
         return str(error)
-    edited = _edit_at_least_once(image, settings, seed, query_id, source_id, other_images)
+    edited = _edit_at_least_once(image, edits, seed, query_id, source_id, other_images)
     Image.fromarray(shrink(edited.image, 2 * TUNED_SIDE)).save(folder / f"{query_id}.jpg", quality=85)
     return edited.record
 
 
 def _edit_at_least_once(
-    image: NDArray[np.uint8], settings: AugmentationSettings, seed: int, query_id: str, source_id: str, other_images: FileOverlays
+    image: NDArray[np.uint8],
+    edits: tuple[AugmentationSettings, ...],
+    seed: int,
+    query_id: str,
+    source_id: str,
+    other_images: FileOverlays,
 ) -> Edited:
-    """Apply the first drawn composition with at least one edit; an image is never pasted into its own copy."""
+    """Apply the first drawn composition with an edit of the first of `edits`; an image is never pasted into its own copy."""
     attempt = 0
     while attempt < 1000:
         rng = generator_for(seed, attempt, query_id)
-        record = draw_record(settings, rng, [image_id for image_id in other_images.ids if image_id != source_id])
-        if not record:
+        pasted = [image_id for image_id in other_images.ids if image_id != source_id]
+        records = [draw_record(settings, rng, pasted) for settings in edits]
+        if not records[0]:
             attempt += 1
             continue
+        record = [entry for drawn in records for entry in drawn]
         try:
             return Edited(replay(image, record, other_images), record)
         except ImageError:

@@ -63,9 +63,9 @@ class QuerySettings(Settings):
         count: Number of queries, at least 2.
         copies: Number of queries made from validation references, 1 … count; the others copy nothing.
         augmentation: The edits that make the queries.
-        left_out: Families of edits that no model of the recipe learns from: one of them by turns makes every second query,
-            `augmentation` without them the others, and choices are made by the mean of both halves' µAP, so that what was
-            not learnt counts as much. None makes all queries with `augmentation`.
+        left_out: Families of edits that no model of the recipe learns from: `augmentation` without them makes all queries, and
+            every second one has edits of one of these before, by turns. Choices are made by the mean of both halves' µAP, so
+            that what was not learnt counts. None makes all queries with `augmentation`.
     """
 
     count: int = Field(600, ge=2)
@@ -82,7 +82,7 @@ class QuerySettings(Settings):
 
     @property
     def left_out_edits(self) -> tuple[AugmentationSettings, ...]:
-        """The edits that make every second query by turns, a family each; () where all are made alike."""
+        """What every second query has besides, by turns, a family each; () where all are made alike."""
         return tuple(AugmentationSettings(intensity=self.augmentation.intensity, only=(name,)) for name in self.left_out or ())
 
     @model_validator(mode="after")

@@ -143,7 +143,7 @@ def synthetic_truths(run: Run) -> tuple[GroundTruth, GroundTruth | None]:
 
 
 def family_truths(run: Run) -> dict[str, GroundTruth]:
-    """The ground truth of each left-out family alone, by its name: the copies that only it edited, and what copies nothing there.
+    """The ground truth of each left-out family, by its name: copies with its edits and no other's, and what copies nothing there.
 
     The latter are all queries of the half of left-out families that copy nothing. A family without such a copy is missing, and
     all are where `synthetic_truths` has no such half.
@@ -152,9 +152,9 @@ def family_truths(run: Run) -> dict[str, GroundTruth]:
     if left_out is None:
         return {}
     edited_by, copies = read_families(run.paths.query_records), {query_id for query_id, _ in left_out.pairs}
-    truths = {}
-    for name in run.recipe.queries.left_out or ():
-        own = {query_id for query_id in copies if edited_by[query_id] == {name}}
+    names, truths = run.recipe.queries.left_out or (), {}
+    for name in names:
+        own = {query_id for query_id in copies if edited_by[query_id] & set(names) == {name}}
         if own:
             queries = [query_id for query_id in left_out.query_ids if query_id in own or query_id not in copies]
             truths[str(name)] = GroundTruth(queries, frozenset(pair for pair in left_out.pairs if pair[0] in own))
