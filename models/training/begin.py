@@ -24,6 +24,7 @@ from models.training.final_whitening import check_whitening, choose_whitening_im
 from models.training.launch import launch_fabric
 from models.training.learner import set_up_network
 from models.training.state import DRAWN_FOR, Identity, Progress, identify_training, load_state, restore_identity
+from models.training.teacher_file import check_new_teacher
 
 Validate = Callable[[Descriptor, int], float]
 
@@ -82,7 +83,8 @@ def begin_training(
         What the stages share; where the training stands; and its saved state, {} of a new one.
 
     Raises:
-        UserError: Too few classes, an image size that the backbone cannot take, or a state that cannot be read.
+        UserError: Too few classes, an image size that the backbone cannot take, a teacher that is missing or would be
+            overwritten, or a state that cannot be read.
     """
     fabric = launch_fabric(settings.precision)
     class_of = list(range(len(classes))) if labels is None else [int(label) for label in labels]
@@ -95,6 +97,8 @@ def begin_training(
     progress, state = saved or (Progress(), {})
     if not saved:
         identity = wanted
+        if settings.teacher_file is not None:
+            check_new_teacher(settings.teacher_file, folder)
     torch.manual_seed(derived_seed(seed, identity[DRAWN_FOR]) if DRAWN_FOR in identity else seed)
     descriptor = Descriptor(settings.descriptor, load_weights=not state)  # whose file may have gone since
     if not state and fabric.global_rank == 0:

@@ -26,6 +26,7 @@ from models.settings import EmbeddingSettings
 from models.training.begin import Training
 from models.training.settings import StageSettings
 from models.training.state import Progress
+from models.training.teacher_file import require_teacher
 
 VECTORS = "teacher.safetensors"
 
@@ -75,10 +76,7 @@ def load_teacher_vectors(
         UserError: The file is missing, not a checkpoint or not the one that the training began with, or its vectors have another
             dimension.
     """
-    if not teacher.is_file():
-        raise UserError(
-            f"{teacher}: no such file. `teacher` of the recipe names a descriptor: a checkpoint, or what export.py writes."
-        )
+    require_teacher(teacher)
     with teacher.open("rb") as file:
         origin = {"teacher": hashlib.file_digest(file, "sha256").hexdigest(), "images": images.digest(times=False)}
     kept = folder / VECTORS

@@ -7,6 +7,7 @@ from data.errors import UserError
 from models.training.plan import StagePlan, describe_machine, plan_model
 from pipeline.run.run import Run
 from pipeline.run.training_roles import assign_training_roles
+from pipeline.steps.train import check_models
 
 GIB = 2**30  # bytes
 CONSOLE_WIDTH = 140  # characters
@@ -20,10 +21,11 @@ def print_plan(run: Run, processes: int) -> None:
         processes: Number of processes that would share the training, at least 1.
 
     Raises:
-        UserError: when `processes` is below 1, or a model cannot be trained at a stage's image size.
+        UserError: when `processes` is below 1, as for `check_models`, or when a model cannot be trained at a stage's image size.
     """
     if processes < 1:
         raise UserError(f"--processes {processes}: give at least 1.")
+    check_models(run)
     roles = assign_training_roles(run)
     machine, console = describe_machine(run.folder, processes), Console(width=CONSOLE_WIDTH)
     table = Table(

@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from data.errors import UserError
+from data.errors import UserError, prefix_errors
 from data.images import find_images
 from data.process import print_once
 from data.remote import is_remote
@@ -11,6 +11,7 @@ from models.network.checkpoint import load_descriptor, save_descriptor
 from models.network.descriptor import check_backbone
 from models.settings import FileModelSettings, HandmadeModelSettings, ModelSettings
 from models.training.handmade import whiten_handmade
+from models.training.teacher_file import require_teacher
 from models.training.trainer import train_model
 from pipeline.run.fitting import require_no_tests
 from pipeline.run.run import Run
@@ -30,14 +31,12 @@ def train(run: Run, name: str, roles: TrainingRoles) -> None:
 
     Raises:
         UserError: when an image to learn from is a query or a reference; when a network is to be trained in a run folder on an
-            object store; or when the backbone of any model of the recipe is
-            unknown, so that the error does not come after hours of training another one.
+            object store; or as for `check_models`.
     """
     _warn_of_decoding(run)
     require_no_tests(run, roles.classes, f"the training of {name}")
     require_no_tests(run, roles.overlays, f"the pasted images of {name}")
-    for model in run.recipe.trained_models.values():
-        check_backbone(model.descriptor.backbone)
+    check_models(run)
     settings = run.recipe.models[name]
     if isinstance(settings, ModelSettings) and is_remote(run.folder):
         raise UserError(
@@ -67,6 +66,21 @@ def train(run: Run, name: str, roles: TrainingRoles) -> None:
         embedding=run.embedding(name),
         validate=lambda descriptor, size: score_on_synthetic_queries(run, roles, descriptor, size, run.embedding(name).on_cpu()),
     )
+
+
+def check_models(run: Run) -> None:
+    """Check what all models of the recipe need, so that the error does not come after hours of training another one.
+
+    Raises:
+        UserError: when a backbone is unknown, or the teacher of a model that is still to be trained is missing; not where a model
+            of this run is the teacher.
+    """
+    for name, model in run.recipe.trained_models.items():
+        check_backbone(model.descriptor.backbone)
+        teacher, own = model.teacher_file, run.paths.model(name).parent
+        if teacher is not None and not run.checkpoint(name).exists() and not teacher.resolve().is_relative_to(own.resolve()):
+            with prefix_errors(name):
+                require_teacher(teacher)
 
 
 def _warn_of_decoding(run: Run) -> None:

@@ -213,6 +213,18 @@ def test_no_other_teacher_takes_over(images: ImageSet, tmp_path: Path, monkeypat
     assert train(images, tmp_path, settings)  # from the beginning
 
 
+def test_a_training_does_not_overwrite_its_own_teacher(images: ImageSet, tmp_path: Path) -> None:
+    train(images, tmp_path, recipe(None))
+    own = tmp_path / "m" / "stage-1.safetensors"
+    before, curve = own.read_bytes(), read_rows(tmp_path / "m")
+    stages = [{"image_size": 32, "batch_size": 8, "epochs": 1}, {"image_size": 32, "batch_size": 8, "class_rows": "teacher"}]
+    with pytest.raises(
+        UserError, match=r"stage-1\.safetensors cannot teach the training in .*m, which would overwrite it\. Copy"
+    ):
+        train(images, tmp_path, recipe(own, stages=stages))
+    assert own.read_bytes() == before and read_rows(tmp_path / "m") == curve
+
+
 @pytest.mark.parametrize("kind", ["published", "handmade", "other dimensions"])
 def test_relations_are_learnt_from_any_descriptor(images: ImageSet, tmp_path: Path, kind: str) -> None:
     path = tmp_path / "teacher.safetensors"
