@@ -224,6 +224,8 @@ def _score(run: Run) -> list[Product]:
     def work() -> None:
         from pipeline.steps.score import report_unscored, score_variants
 
+        # both write the same page: after a kill, the manifest of one must not call up to date what is half the other's
+        run.paths.manifest(SCORE.name).unlink(missing_ok=True)
         (score_variants if scored else report_unscored)(run)
 
     return [

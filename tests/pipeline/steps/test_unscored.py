@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.run.run import Run, open_existing_run
+from pipeline.steps import score
 from pipeline.steps.run_warnings import collect_warnings
 from submissions.formats.matching_track import read_matches
 
@@ -83,6 +84,25 @@ def test_a_ground_truth_that_comes_later_is_scored_and_one_that_goes_leaves_no_s
     assert "06_score: input ground truth changed" in score()
     assert "No score: there is no ground truth" in submitted.paths.report_page.read_text()
     assert not submitted.paths.scores.exists() and not submitted.paths.details.exists()
+
+
+def test_what_a_killed_scoring_left_does_not_stay_when_its_ground_truth_goes(
+    submitted: Run, tmp_path: Path, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write_half(run: Run) -> None:
+        run.paths.report_page.write_text("scored " * 100_000)  # larger than the page before
+        run.paths.scores.write_text("{}")
+        raise KeyboardInterrupt
+
+    assert run_command(tmp_path, "06_score", "--run", submitted.folder).returncode == 0
+    truth = submitted.data / "public_ground_truth.csv"
+    truth.write_text("query_id,reference_id\nQ000000,R000000\n")
+    monkeypatch.setattr(score, "score_variants", write_half)
+    assert run_command(tmp_path, "06_score", "--run", submitted.folder).returncode != 0
+    truth.unlink()
+    assert run_command(tmp_path, "06_score", "--run", submitted.folder).returncode == 0
+    assert "No score: there is no ground truth" in submitted.paths.report_page.read_text()
+    assert not submitted.paths.scores.exists()
 
 
 def test_without_its_pairs_the_step_that_makes_them_is_named(submitted: Run, tmp_path: Path, run_command: RunCommand) -> None:
