@@ -90,7 +90,10 @@ def load_descriptor(path: Path) -> Checkpoint:
             metadata = file.metadata() or {}
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
     except (SafetensorError, OSError) as error:
-        raise UserError(f"{path} is not a safetensors file ({error}). Train the model again (step 01).") from error
+        raise UserError(
+            f"{path} is not a safetensors file ({error}). A checkpoint of a run: train its model again (step 01); "
+            "otherwise name another file."
+        ) from error
     if "description" not in metadata:
         if is_vit(weights):
             from models.network.published import read_published

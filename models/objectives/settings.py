@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from data.settings import Settings
 
@@ -129,7 +129,13 @@ class ContrastiveSettings(PairwiseSettings):
     positive_margin: float = Field(0.0, ge=0, lt=2)
     negative_margin: float = Field(1.0, gt=0, le=2)
     memory: int | None = Field(None, ge=2)
-    violating: Literal[True] | None = None
+    violating: bool | None = None
+
+    @field_validator("violating")
+    @classmethod
+    def _as_before(cls, value: bool | None) -> bool | None:
+        """Take False for None: a training that began without the key is the same."""
+        return value or None
 
     def build(self, dimensions: int, classes: int, seed: int) -> "PairObjective | CrossBatchMemory":
         """Build the objective; see `ObjectiveSettings.build`."""

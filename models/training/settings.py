@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from data.settings import Settings
 from models.network.settings import MAX_IMAGE_SIZE, MIN_IMAGE_SIZE
@@ -30,12 +30,18 @@ class SamplingSettings(Settings):
     per_class: int = Field(4, ge=2)
     clean: bool | None = None
     iterations: int | None = Field(None, ge=1)
-    fresh_edits: Literal[False] | None = None
+    fresh_edits: bool | None = None
 
     @property
     def group(self) -> int:
         """Images per group in a batch: the copies of one image, the images of one class, or 1."""
         return {"epoch": 1, "repeated": self.copies, "pk": self.per_class}[self.kind]
+
+    @field_validator("fresh_edits")
+    @classmethod
+    def _as_before(cls, value: bool | None) -> bool | None:
+        """Take True for None: a training that began without the key is the same."""
+        return None if value else value
 
     @model_validator(mode="after")
     def _keys_of_the_kind(self) -> "SamplingSettings":

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError, field_validator, model_validator
 
 from augmentations.settings import AugmentationSettings, EditFamily
 from data.errors import UserError
@@ -84,6 +84,13 @@ class QuerySettings(Settings):
     def left_out_edits(self) -> tuple[AugmentationSettings, ...]:
         """What every second query has besides, by turns, a family each; () where all are made alike."""
         return tuple(AugmentationSettings(intensity=self.augmentation.intensity, only=(name,)) for name in self.left_out or ())
+
+    @field_validator("left_out")
+    @classmethod
+    def _named_once(cls, value: tuple[EditFamily, ...] | None) -> tuple[EditFamily, ...] | None:
+        if value is not None and len(set(value)) < len(value):
+            raise ValueError(f"{', '.join(value)}: name each family once, as they edit queries by turns")
+        return value
 
     @model_validator(mode="after")
     def _copies_are_queries(self) -> "QuerySettings":

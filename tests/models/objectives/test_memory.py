@@ -76,3 +76,7 @@ def test_a_batch_larger_than_the_memory_leaves_its_last_images() -> None:
     objective = InfoNceSettings(memory=4).build(8, 3, 0)
     objective(BATCHES[0], LABELS[0])
     assert sorted(objective.state_dict()["classes"].tolist()) == [1, 1, 2, 2]
+
+
+def test_means_over_all_pairs_are_what_there_is_without_the_key() -> None:
+    assert ContrastiveSettings(violating=False) == ContrastiveSettings()

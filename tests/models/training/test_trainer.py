@@ -556,7 +556,9 @@ def test_edits_may_be_the_same_in_every_epoch(images: ImageSet, tmp_path: Path) 
 
 def test_a_recipe_may_ask_for_the_same_edits(images: ImageSet, tmp_path: Path) -> None:
     squares = cache_images(images, 48, tmp_path)
-    stored = ModelSettings.model_validate(SETTINGS.model_dump(exclude_unset=True) | {"sampling": {"fresh_edits": False}})
+    plain = SETTINGS.model_dump(exclude_unset=True)
+    assert ModelSettings.model_validate(plain | {"sampling": {"fresh_edits": True}}).what_trains() == SETTINGS.what_trains()
+    stored = ModelSettings.model_validate(plain | {"sampling": {"fresh_edits": False}})
     for settings, fresh in ((SETTINGS, True), (stored, False)):
         edited = build_edited_images(settings, settings.stages[0], squares, squares, list(range(14)), False, 0)
         assert edited.fresh is fresh

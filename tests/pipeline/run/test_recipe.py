@@ -47,6 +47,7 @@ def test_the_papers_seven_models() -> None:
             r"queries.left_out names 'text', from which the model 'small' learns: .*without_edits: \[text\]",
         ),
         (MINIMAL + "queries: {left_out: [warps]}\n", "queries.left_out.0: .*'warp'.*found 'warps'"),
+        (MINIMAL + "queries: {left_out: [warp, art, warp]}\n", "queries.left_out: .*name each family once"),
         (MINIMAL + "seeed: 1\n", r"seeed: unknown key; did you mean 'seed'"),
         (MINIMAL.replace("classes", "clases"), r"models.small.stages.0.clases: unknown key; did you mean 'classes'"),
         (MINIMAL + "ensemble: {dimensions: 300}\n", "the challenge's limit"),
