@@ -34,15 +34,15 @@ def carry_out(folder: Path, plan: Path | None, way: Way, moved_to: Path | None, 
         The exit code: 0, or 1 if files were left alone.
 
     Raises:
-        UserError: when there is no plan, it is invalid, the disk is full, or another process is carrying out a plan.
+        UserError: when there is no plan, it is invalid, what is to be protected does not exist, the disk is full, or another
+            process is carrying out a plan.
     """
     rows, rejected = read_plan(plan or folder / PLAN), read_rejected_pairs(folder)
+    is_protected = make_protection_check(protected)
     with hold_lock_file(_lock(), BUSY_MESSAGE):
         journal = Journal(folder / JOURNAL)
         try:
-            outcome = apply_plan(
-                rows, way, journal, (moved_to or folder / MOVED).resolve(), make_protection_check(protected), rejected
-            )
+            outcome = apply_plan(rows, way, journal, (moved_to or folder / MOVED).resolve(), is_protected, rejected)
         finally:
             journal.close()
     _report(outcome, way, output)

@@ -16,7 +16,7 @@ from pipeline.tools.match_index import Added, add_pictures, forget_missing
 from pipeline.tools.match_leakage import report_folders, report_leakage
 from pipeline.tools.match_model import Model
 from pipeline.tools.match_output import Output
-from pipeline.tools.match_paths import indexed_path, make_protection_check
+from pipeline.tools.match_paths import indexed_path, indexed_sources, make_protection_check
 from pipeline.tools.match_report import report_unreadable, write_results, write_track
 from pipeline.tools.match_results import LEAKAGE_GALLERY, OWN_INDEX, UNREADABLE, SearchNotes, hold_results_folder, write_notes
 from pipeline.tools.match_search import Exclusions, Found, PairScores, Search
@@ -159,7 +159,7 @@ def _find_and_group(model: Model, settings: SearchSettings, pictures: Pictures, 
         sources = settings.sources
         grouping = replace(
             settings.grouping,
-            folders=[indexed_path(path) for path in (*sources.queries, *sources.references)],
+            folders=indexed_sources([*sources.queries, *sources.references]),
             is_protected=make_protection_check(sources.protected),
         )
         return found, make_groups(found, facts, PairScores(store, extractor), exclusions, grouping)
@@ -204,7 +204,7 @@ def _make_exclusions(store: Store, sources: Sources) -> Exclusions:
     return Exclusions(
         frozenset(decision.pair for decision in known if not decision.copy),
         accepted,
-        list(map(indexed_path, every)) if sources.no_self else (),
+        indexed_sources(every) if sources.no_self else (),
     )
 
 

@@ -4,6 +4,9 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from data.discovery import expand_sources
+from data.errors import UserError
+from data.files import is_there
 from data.remote import is_remote
 
 
@@ -16,7 +19,22 @@ def indexed_path(path: Path) -> Path:
     return Path(os.path.realpath(path.parent)) / path.name  # a link to a file is known by its own name
 
 
-def make_protection_check(folders: Sequence[Path]) -> Callable[[Path], bool]:
-    """Return a function that tells whether a file is protected: one of `folders`, or below one of them."""
-    guarded = [indexed_path(path) for path in folders]
+def indexed_sources(sources: Sequence[Path]) -> list[Path]:
+    """Return the paths of sources as the index knows them, each `@list.txt` replaced by what it names.
+
+    Raises:
+        UserError: a list cannot be read or is empty.
+    """
+    return list(map(indexed_path, expand_sources(sources)))
+
+
+def make_protection_check(sources: Sequence[Path]) -> Callable[[Path], bool]:
+    """Return a function that tells whether a file is protected: one of `sources`, or below one of them.
+
+    Raises:
+        UserError: a source does not exist, or a list cannot be read or is empty.
+    """
+    guarded = indexed_sources(sources)
+    if missing := [path for path in guarded if not is_there(path)]:
+        raise UserError(f"--protect {missing[0]}: there is no such file or folder. Name what must never be touched.")
     return lambda path: any(place == path or place in path.parents for place in guarded)

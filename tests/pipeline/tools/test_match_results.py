@@ -94,6 +94,20 @@ def test_protected_folders_are_kept_and_stay(album: Path, checkpoint: Path) -> N
     assert read_tree(album / "b") == before
 
 
+def test_what_a_list_names_is_protected_in_the_plan_and_when_it_is_carried_out(album: Path, checkpoint: Path) -> None:
+    before = read_tree(album)
+    Path("mine.txt").write_text("album/b\n")
+    run_match(checkpoint, "--queries", "album", "--protect", "@mine.txt")
+    plan = pd.read_csv("matches/plan.csv")
+    assert set(plan.loc[plan["file"].str.contains("/album/b/"), "protected"]) == {"yes"}
+    run_match(checkpoint, "--queries", "album")
+    with pytest.raises(UserError, match=r"--protect .*/NONE: there is no such file or folder"):
+        main(["--apply", "move", "--protect", "album/b", "NONE"])
+    assert read_tree(album) == before
+    assert main(["--apply", "move", "--protect", "@mine.txt"]) == 1
+    assert {name: content for name, content in before.items() if name.startswith("b/")}.items() <= read_tree(album).items()
+
+
 def test_which_file_is_kept_follows_the_rule(album: Path, checkpoint: Path) -> None:
     old = album / "b" / "smaller.png"
     os.utime(old, (1, 1))
