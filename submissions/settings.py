@@ -1,6 +1,6 @@
 """Settings of a recipe for concatenating models, PCA and query normalisation."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import product
 from typing import Literal
 
@@ -9,12 +9,7 @@ from pydantic import Field, NonNegativeFloat, field_validator
 from data.settings import Settings
 
 MAX_DIMENSIONS = 256  # of a submitted vector: the challenge's limit
-Method = Literal["none", "method1", "method2"]
-METHOD_NAMES: dict[Method, str] = {"none": "not normalised", "method1": "method 1", "method2": "method 2"}
-# ISC2021 paper, section 2.7: β of Eq. 10 and 14, k of Eq. 9 and 11, k of Eq. 12.
-PAPER_BETA: dict[Method, float] = {"none": 0.0, "method1": 2.0, "method2": 1.8}
-PAPER_SIMILARITY_NEIGHBOURS = 3
-PAPER_DIRECTION_NEIGHBOURS = 100
+Method = Literal["none", "method1", "method2"]  # rows of METHODS in ensemble/normalization.py
 
 
 class EnsembleSettings(Settings):
@@ -77,19 +72,10 @@ class NormalizationSettings(Settings):
     """
 
     methods: tuple[Method, ...] = Field(("none", "method1", "method2"), min_length=1)
-    beta1: tuple[float, ...] = Field((PAPER_BETA["method1"],), min_length=1)
-    beta2: tuple[float, ...] = Field((PAPER_BETA["method2"],), min_length=1)
-    similarity_neighbours: int = Field(PAPER_SIMILARITY_NEIGHBOURS, ge=1)
-    direction_neighbours: int = Field(PAPER_DIRECTION_NEIGHBOURS, ge=1)
-
-    def betas(self, method: Method) -> tuple[float, ...]:
-        """Return the candidate β of `method`; (0.0,) for "none"."""
-        return {"none": (PAPER_BETA["none"],), "method1": self.beta1, "method2": self.beta2}[method]
-
-    def with_betas(self, betas: Mapping[Method, float]) -> "NormalizationSettings":
-        """Return a copy whose only candidates are the methods of `betas`, each with its one β."""
-        known = {"methods": tuple(betas), "beta1": (betas.get("method1", 0.0),), "beta2": (betas.get("method2", 0.0),)}
-        return self.model_copy(update=known)
+    beta1: tuple[float, ...] = Field((2.0,), min_length=1)
+    beta2: tuple[float, ...] = Field((1.8,), min_length=1)
+    similarity_neighbours: int = Field(3, ge=1)
+    direction_neighbours: int = Field(100, ge=1)
 
     @field_validator("methods", "beta1", "beta2", mode="before")
     @classmethod

@@ -21,6 +21,7 @@ from pipeline.steps.gpu_search import search_on_gpu
 from pipeline.steps.report import write_run_report, write_unscored_run_report
 from pipeline.steps.run_warnings import collect_notices, collect_warnings, read_synthetic_board
 from pipeline.steps.score_table import NOTICES
+from submissions.ensemble.normalization import METHODS, with_betas
 from submissions.ensemble.projection import fit_projection
 from submissions.ensemble.rules import require_training_only
 from submissions.ensemble.selection import apply_normalizations, find_best_beta
@@ -32,7 +33,6 @@ from submissions.scoring.baselines import Descriptors, compute_perceptual_hash, 
 from submissions.scoring.bootstrap import Interval, micro_average_precision_interval
 from submissions.scoring.breakdown import read_edits, tabulate_recall_by_edit, tabulate_recall_by_number, write_curve
 from submissions.scoring.metrics import RankedPairs, Scores, evaluate
-from submissions.settings import METHOD_NAMES
 from submissions.vectors.files import Vectors, describe_vectors, read_vectors
 
 GREY_DIMENSIONS = 256
@@ -82,7 +82,7 @@ def score_variants(run: Run) -> None:
         raise ValueError("score_variants needs a ground truth")
     truth = read_ground_truth(data.ground_truth)
     variant, _ = read_choice(run.paths.choice)
-    name = f"submitted: {variant.dimensions}-d, power {variant.eigen_power:g}, {METHOD_NAMES[variant.method]}"
+    name = f"submitted: {variant.dimensions}-d, power {variant.eigen_power:g}, {METHODS[variant.method].label}"
     parts = read_submission(run.paths.submission)
     oddities = describe_oddities(*parts)
     submitted = _score_variant(name, *parts, truth, submitted=True)
@@ -229,12 +229,12 @@ def _score_ensembles(run: Run, truth: GroundTruth) -> list[ScoredVariant]:
     """Score the ensemble without and with each normalisation, at the β chosen for it on the synthetic queries."""
     variant, table = read_choice(run.paths.choice)
     queries, references, training = (read_vectors(run.paths.projected(part)) for part in ("query", "reference", "training"))
-    betas = {method: find_best_beta(table, variant, method) for method in METHOD_NAMES}
-    chosen = run.recipe.normalization.with_betas(betas)
+    betas = {method: find_best_beta(table, variant, method) for method in METHODS}
+    chosen = with_betas(run.recipe.normalization, betas)
     rows = []
     with prefix_errors(run.paths.projected("training")):
         candidates = apply_normalizations(queries.vectors, training.readable(), chosen)
     for method, beta, moved in candidates:
-        name = "ensemble" if method == "none" else f"ensemble, {METHOD_NAMES[method]} (β {beta:g})"
+        name = "ensemble" if method == "none" else f"ensemble, {METHODS[method].label} (β {beta:g})"
         rows.append(_score_variant(name, Vectors(queries.ids, moved, queries.unreadable), references, truth))
     return rows

@@ -14,12 +14,11 @@ from data.ground_truth import GroundTruth, read_ground_truth
 from data.layout import open_isc_folder
 from pipeline.run.run import Run
 from pipeline.steps.gpu_search import search_on_gpu
-from submissions.ensemble.normalization import normalize_by_variant
+from submissions.ensemble.normalization import METHODS, normalize_by_variant
 from submissions.ensemble.projection import fit_projection
 from submissions.ensemble.rules import require_training_only
 from submissions.ensemble.variant import Variant, read_choice
 from submissions.scoring.metrics import Scores, evaluate
-from submissions.settings import METHOD_NAMES
 from submissions.vectors.concatenated import ConcatenatedVectors, open_concatenated
 from submissions.vectors.files import Vectors
 
@@ -50,7 +49,7 @@ def print_subsets(run: Run) -> None:
     """
     rows = list(tqdm(score_subsets(run), desc="scoring subsets", unit="subset", leave=False))
     variant, _ = read_choice(run.paths.choice)
-    table = Table("models", "µAP", "recall at P90", f"µAP, {METHOD_NAMES[variant.method]}", "recall at P90")
+    table = Table("models", "µAP", "recall at P90", f"µAP, {METHODS[variant.method].label}", "recall at P90")
     for row in sorted(rows, key=lambda row: -row.normalized.micro_average_precision):
         both = (row.plain, row.normalized)
         figures = [f"{value:.4f}" for s in both for value in (s.micro_average_precision, s.recall_at_precision_90)]

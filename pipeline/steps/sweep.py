@@ -14,6 +14,7 @@ from pipeline.run.training_roles import assign_training_roles
 from pipeline.steps.ensemble import open_joined, project_candidates
 from pipeline.steps.gpu_search import search_on_gpu
 from submissions.ensemble.normalization import (
+    METHODS,
     append_zero,
     find_neighbours,
     normalize_queries,
@@ -22,7 +23,7 @@ from submissions.ensemble.normalization import (
 )
 from submissions.ensemble.variant import read_choice
 from submissions.scoring.metrics import evaluate
-from submissions.settings import PAPER_SIMILARITY_NEIGHBOURS, NormalizationSettings
+from submissions.settings import NormalizationSettings
 from submissions.vectors.files import Vectors
 
 BETAS = (0.25, 0.5, 1.0, 1.8, 2.5)  # strengths β, and α of score normalisation
@@ -59,20 +60,19 @@ def print_sweep(run: Run) -> None:
 
 def _normalize_each(queries: Rows, references: Rows, training: Rows) -> Iterator[tuple[str, Rows, Rows]]:
     """Yield name, queries [n, d] and references [m, d] of every normalisation; the name gives the k that was used."""
-    yield "none", queries, references
     most = min(100, len(training))
     nearest = find_neighbours(queries, training, most)
-    similar = min(PAPER_SIMILARITY_NEIGHBOURS, most)
-    for k in sorted({min(k, most) for k in (3, 10, 30, 100)}):
-        settings = NormalizationSettings(similarity_neighbours=similar, direction_neighbours=k)
-        for beta in BETAS:
-            moved = normalize_queries(queries, training, nearest, "method2", beta, settings)
-            yield f"method 2, β {beta:g}, k {k}", moved, references
-    settings = NormalizationSettings(similarity_neighbours=similar)
-    for beta in BETAS:
-        yield f"method 1, β {beta:g}", normalize_queries(queries, training, nearest, "method1", beta, settings), references
-        scored = normalize_scores(queries, training, beta, similar)
-        yield f"score normalisation, α {beta:g}, k {similar}", scored, append_zero(references)
+    similar = min(NormalizationSettings().similarity_neighbours, most)
+    for method, row in METHODS.items():
+        directed = "direction_neighbours" in row.neighbours
+        for k in sorted({min(k, most) for k in (3, 10, 30, 100)}) if directed else (1,):
+            settings = NormalizationSettings(similarity_neighbours=similar, direction_neighbours=k)
+            for beta in BETAS if row.beta else (0.0,):
+                name = row.label + (f", β {beta:g}" if row.beta else "") + (f", k {k}" if directed else "")
+                yield name, normalize_queries(queries, training, nearest, method, beta, settings), references
+    for alpha in BETAS:
+        scored = normalize_scores(queries, training, alpha, similar)
+        yield f"score normalisation, α {alpha:g}, k {similar}", scored, append_zero(references)
     k = min(10, most)
     for beta in (0.2, 0.35, 0.5):
         moved, against = (subtract_negatives(side, training, beta, k) for side in (queries, references))

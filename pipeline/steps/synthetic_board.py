@@ -25,6 +25,7 @@ from pipeline.run.training_roles import TrainingRoles, assign_training_roles
 from pipeline.steps.ensemble import family_truths, open_joined, project_candidates, synthetic_truths
 from pipeline.steps.gpu_search import search_on_gpu
 from pipeline.steps.run_warnings import BASELINE, ENSEMBLE, MODEL, SUBMITTED, find_warnings
+from submissions.ensemble.normalization import METHODS, with_betas
 from submissions.ensemble.selection import (
     apply_normalizations,
     find_best_beta,
@@ -34,7 +35,6 @@ from submissions.ensemble.selection import (
 )
 from submissions.ensemble.synthetic_columns import ONE_FAMILY
 from submissions.ensemble.variant import read_choice
-from submissions.settings import METHOD_NAMES
 from submissions.vectors.concatenated import open_concatenated
 from submissions.vectors.files import Vectors, read_vectors
 
@@ -98,14 +98,14 @@ def _variants(run: Run, roles: TrainingRoles) -> Iterator[tuple[str, str, Vector
         run, open_joined(run, "training"), roles, max(run.recipe.ensemble.dimensions), variant.weights
     )  # with as many dimensions as it was chosen with, and so to the last bit
     queries, references, training = candidates.weight(variant.dimensions, variant.eigen_power)
-    betas = {method: find_best_beta(table, variant, method) for method in METHOD_NAMES}
-    settings = run.recipe.normalization.with_betas(betas)
+    betas = {method: find_best_beta(table, variant, method) for method in METHODS}
+    settings = with_betas(run.recipe.normalization, betas)
     if variant.method not in find_usable_methods(settings, len(training)):
-        settings = run.recipe.normalization.with_betas({variant.method: variant.beta})  # an error says what it lacks
+        settings = with_betas(run.recipe.normalization, {variant.method: variant.beta})  # an error says what it lacks
     with prefix_errors(candidates.name):
         normalized = apply_normalizations(queries.vectors, training, settings)
     for method, beta, moved in normalized:
-        name = ENSEMBLE if method == "none" else f"{METHOD_NAMES[method]} (β {beta:g})"
+        name = ENSEMBLE if method == "none" else f"{METHODS[method].label} (β {beta:g})"
         yield ENSEMBLE, name, Vectors(queries.ids, moved, queries.unreadable), references
     chosen = next(moved for method, _, moved in normalized if method == variant.method)
     yield SUBMITTED, SUBMITTED, Vectors(queries.ids, chosen, queries.unreadable), references

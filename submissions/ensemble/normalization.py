@@ -1,5 +1,6 @@
 """Query normalisation: queries move away from their training neighbours, references stay (ISC2021, section 2.7)."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,15 +29,88 @@ class Neighbours:
     rows: NDArray[np.int64]
 
 
+def _move_away(
+    queries: NDArray[np.float32],
+    training: NDArray[np.float32],
+    neighbours: Neighbours,
+    beta: float,
+    settings: NormalizationSettings,
+) -> NDArray[np.float32]:
+    """q + β √C · direction (Eq. 14): the direction is the mean of (q − t) / ‖q − t‖ over the nearest, scaled to unit length."""
+    strength, nearest = _strength(neighbours, beta, settings), neighbours.rows[:, : settings.direction_neighbours]
+    moved = np.empty_like(queries)
+    for start in range(0, len(queries), QUERIES_PER_BLOCK):
+        part = slice(start, start + QUERIES_PER_BLOCK)
+        moved[part] = queries[part] + strength[part] * _compute_direction(queries[part], training, nearest[part])
+    moved[~queries.any(axis=1)] = 0
+    return moved
+
+
+def _strength(neighbours: Neighbours, beta: float, settings: NormalizationSettings) -> NDArray[np.float32]:
+    """β √C [n, 1], where C is the mean cosine to the nearest `similarity_neighbours`, clipped at 0 (Eq. 9 and 11)."""
+    similarity = np.maximum(neighbours.cosines[:, : settings.similarity_neighbours].mean(axis=1, keepdims=True), 0)
+    strength: NDArray[np.float32] = (beta * np.sqrt(similarity)).astype(np.float32)
+    return strength
+
+
+def _compute_direction(
+    queries: NDArray[np.float32], training: NDArray[np.float32], rows: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """Return unit vectors [n, d] pointing away from the neighbours (Eq. 12-13); a neighbour equal to the query contributes 0."""
+    total = np.zeros_like(queries)
+    for column in rows.T:  # one neighbour at a time keeps memory at [n, d]
+        away = queries - training[column]
+        length = np.linalg.norm(away, axis=1, keepdims=True)
+        total += np.where(length > 1e-6, away / np.maximum(length, 1e-6), 0)
+    total /= np.maximum(np.linalg.norm(total, axis=1, keepdims=True), 1e-12)
+    return total
+
+
+@dataclass(frozen=True)
+class Normalization:
+    """A row of METHODS.
+
+    Attributes:
+        label: What tables and pages call it.
+        beta: The key of NormalizationSettings that lists its candidate β; None without β.
+        neighbours: The keys of NormalizationSettings that say how many neighbours it needs.
+        formula: From queries [n, d], training vectors [m, d], the neighbours found among these, β and the settings to normalised
+            queries [n, d].
+    """
+
+    label: str
+    beta: str | None
+    neighbours: tuple[str, ...]
+    formula: Callable[[NDArray[np.float32], NDArray[np.float32], Neighbours, float, NormalizationSettings], NDArray[np.float32]]
+
+
+METHODS: dict[Method, Normalization] = {
+    "none": Normalization("not normalised", None, (), lambda queries, *_: queries),
+    "method1": Normalization(
+        "method 1",
+        "beta1",
+        ("similarity_neighbours",),
+        lambda queries, _, neighbours, beta, settings: queries * (1 + _strength(neighbours, beta, settings)),  # Eq. 10
+    ),
+    "method2": Normalization("method 2", "beta2", ("similarity_neighbours", "direction_neighbours"), _move_away),
+}
+
+
 def count_neighbours_needed(settings: NormalizationSettings, method: Method) -> int:
     """Return how many nearest training vectors `method` uses: k of Eq. 9 or 11, for method 2 the larger of Eq. 11's and 12's."""
-    match method:
-        case "none":
-            return 0
-        case "method1":
-            return settings.similarity_neighbours
-        case "method2":
-            return max(settings.similarity_neighbours, settings.direction_neighbours)
+    return max((getattr(settings, key) for key in METHODS[method].neighbours), default=0)
+
+
+def list_betas(settings: NormalizationSettings, method: Method) -> tuple[float, ...]:
+    """Return the candidate β of `method`; (0.0,) if it has none."""
+    key = METHODS[method].beta
+    return getattr(settings, key) if key else (0.0,)
+
+
+def with_betas(settings: NormalizationSettings, betas: Mapping[Method, float]) -> NormalizationSettings:
+    """Return a copy whose only candidates are the methods of `betas`, each with its one β."""
+    chosen = {key: (beta,) for method, beta in betas.items() if (key := METHODS[method].beta)}
+    return settings.model_copy(update={"methods": tuple(betas)} | chosen)
 
 
 def find_neighbours(queries: NDArray[np.float32], training: NDArray[np.float32] | FileRows, count: int) -> Neighbours:
@@ -45,7 +119,7 @@ def find_neighbours(queries: NDArray[np.float32], training: NDArray[np.float32] 
     Args:
         queries: float32 [n, d], unit length.
         training: float32 [m, d], unit length, or those of a file.
-        count: Number of neighbours k, 1…m.
+        count: Number of neighbours k, 0…m.
 
     Raises:
         UserError: when there are fewer than `count` training vectors.
@@ -55,6 +129,8 @@ def find_neighbours(queries: NDArray[np.float32], training: NDArray[np.float32] 
             f"query normalisation needs {count} training neighbours, but there are only {len(training)} training vectors. "
             "Add training images or lower normalization.direction_neighbours (method 1: similarity_neighbours) in the recipe."
         )
+    if not count:
+        return Neighbours(np.zeros((len(queries), 0), np.float32), np.zeros((len(queries), 0), np.int64))
     return Neighbours(*search_nearest(queries, training, count, "cosine"))
 
 
@@ -66,42 +142,26 @@ def normalize_queries(
     beta: float,
     settings: NormalizationSettings,
 ) -> NDArray[np.float32]:
-    """Normalise queries by method 1 (Eq. 9-10) or method 2 (Eq. 11-14); "none" returns them unchanged. Zero rows stay zero.
-
-    C is the mean cosine to the nearest `similarity_neighbours`, clipped at 0. Method 1: q (1 + β √C). Method 2:
-    q + β √C · direction, where direction is the mean of (q − t) / ‖q − t‖ over the nearest `direction_neighbours`, scaled to unit
-    length.
+    """Normalise queries by the formula of a row of METHODS. Zero rows stay zero.
 
     Args:
         queries: float32 [n, d], unit length.
         training: float32 [m, d], unit length; the vectors in which `neighbours` were found.
         neighbours: The queries' nearest training vectors, at least `count_neighbours_needed` of them.
-        method: Which of the paper's methods.
-        beta: Strength β of Eq. 10 or 14.
+        method: The row of METHODS.
+        beta: Its strength β.
         settings: How many of the neighbours C and the direction are computed from.
 
     Returns:
-        float32 [n, d]; neither method returns unit vectors.
+        float32 [n, d], which need not be unit vectors; `queries` itself for "none".
 
     Raises:
         ValueError: when `neighbours` holds fewer neighbours than the method needs.
     """
-    if method == "none":
-        return queries
     needed, found = count_neighbours_needed(settings, method), neighbours.rows.shape[1]
     if found < needed:
         raise ValueError(f"{method} needs {needed} neighbours, but {found} were found")
-    similarity = np.maximum(neighbours.cosines[:, : settings.similarity_neighbours].mean(axis=1, keepdims=True), 0)
-    strength = (beta * np.sqrt(similarity)).astype(np.float32)
-    if method == "method1":
-        longer: NDArray[np.float32] = queries * (1 + strength)
-        return longer
-    nearest, moved = neighbours.rows[:, : settings.direction_neighbours], np.empty_like(queries)
-    for start in range(0, len(queries), QUERIES_PER_BLOCK):
-        part = slice(start, start + QUERIES_PER_BLOCK)
-        moved[part] = queries[part] + strength[part] * _compute_direction(queries[part], training, nearest[part])
-    moved[~queries.any(axis=1)] = 0
-    return moved
+    return METHODS[method].formula(queries, training, neighbours, beta, settings)
 
 
 def normalize_by_variant(
@@ -129,19 +189,6 @@ def normalize_by_variant(
         used, places = np.unique(neighbours.rows, return_inverse=True)
         training, neighbours = training.take(used), replace(neighbours, rows=places.reshape(neighbours.rows.shape))
     return normalize_queries(queries, training, neighbours, variant.method, variant.beta, settings)
-
-
-def _compute_direction(
-    queries: NDArray[np.float32], training: NDArray[np.float32], rows: NDArray[np.int64]
-) -> NDArray[np.float32]:
-    """Return unit vectors [n, d] pointing away from the neighbours (Eq. 12-13); a neighbour equal to the query contributes 0."""
-    total = np.zeros_like(queries)
-    for column in rows.T:  # one neighbour at a time keeps memory at [n, d]
-        away = queries - training[column]
-        length = np.linalg.norm(away, axis=1, keepdims=True)
-        total += np.where(length > 1e-6, away / np.maximum(length, 1e-6), 0)
-    total /= np.maximum(np.linalg.norm(total, axis=1, keepdims=True), 1e-12)
-    return total
 
 
 def subtract_negatives(

@@ -12,12 +12,12 @@ from tqdm import tqdm
 
 from data.errors import prefix_errors
 from data.ground_truth import GroundTruth
-from submissions.ensemble.normalization import count_neighbours_needed, find_neighbours, normalize_queries
+from submissions.ensemble.normalization import count_neighbours_needed, find_neighbours, list_betas, normalize_queries
 from submissions.ensemble.synthetic_columns import LEARNT_FAMILIES, LEFT_OUT_FAMILIES, MEAN, ONE_FAMILY
 from submissions.ensemble.validation import ValidationVectors
 from submissions.ensemble.variant import Variant, parse_variant, tabulate_variant
 from submissions.scoring.metrics import evaluate
-from submissions.settings import PAPER_BETA, EnsembleSettings, Method, NormalizationSettings
+from submissions.settings import EnsembleSettings, Method, NormalizationSettings
 from submissions.vectors.files import Vectors
 
 
@@ -119,7 +119,7 @@ def find_only_candidate(
     if max(len(ensemble.dimensions), len(ensemble.eigen_power), len(normalization.methods), len(weightings)) > 1:
         return None
     method = normalization.methods[0]
-    betas = normalization.betas(method)
+    betas = list_betas(normalization, method)
     if len(betas) > 1:
         return None
     variant = Variant(ensemble.dimensions[0], ensemble.eigen_power[0], method, betas[0], weightings[0])
@@ -144,13 +144,12 @@ def apply_normalizations(
     """
     methods = find_usable_methods(settings, len(training))
     needed = max(count_neighbours_needed(settings, method) for method in methods)
-    neighbours = find_neighbours(queries, training, needed) if needed else None
-    candidates = []
-    for method in methods:
-        for beta in settings.betas(method):
-            moved = queries if neighbours is None else normalize_queries(queries, training, neighbours, method, beta, settings)
-            candidates.append((method, beta, moved))
-    return candidates
+    neighbours = find_neighbours(queries, training, needed)
+    return [
+        (method, beta, normalize_queries(queries, training, neighbours, method, beta, settings))
+        for method in methods
+        for beta in list_betas(settings, method)
+    ]
 
 
 def find_usable_methods(settings: NormalizationSettings, training: int) -> tuple[Method, ...]:
@@ -175,4 +174,4 @@ def find_best_beta(table: pd.DataFrame, variant: Variant, method: Method) -> flo
     for column in ("dimensions", "eigen_power", "method", "weights"):
         if column in table:  # tables of older runs have no column "weights"
             same = same[same[column] == wanted[column]]
-    return float(same.iloc[0]["beta"]) if len(same) else PAPER_BETA[method]
+    return float(same.iloc[0]["beta"]) if len(same) else list_betas(NormalizationSettings(), method)[0]

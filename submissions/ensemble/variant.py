@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pandas as pd
 
@@ -32,6 +32,8 @@ class Variant:
 
 def parse_variant(row: "pd.Series[Any]") -> Variant:
     """Return the variant of a row of the table of candidates; in tables of older runs the column `weights` is missing."""
+    if row["method"] not in get_args(Method):
+        raise ValueError(f"unknown method {row['method']!r}, expected one of {', '.join(get_args(Method))}")
     weights = tuple(float(weight) for weight in row.get("weights", "").split())
     return Variant(int(row["dimensions"]), float(row["eigen_power"]), row["method"], float(row["beta"]), weights)
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pipeline.steps.sweep import _normalize_each
+from submissions.ensemble.normalization import METHODS
 from submissions.ensemble.projection import scale_to_unit_length
 
 
@@ -17,5 +18,7 @@ def test_the_names_give_the_neighbours_there_are(training: int, ks: set[str]) ->
     )
     names = [name for name, _, _ in _normalize_each(queries, references, others)]
     assert {k for name in names for k in re.findall(r"k (\d+)", name)} == ks
+    for row in METHODS.values():
+        assert any(name.startswith(row.label) for name in names)
     assert f"negative embedding subtraction, β 0.35, k {min(10, training)}" in names
     assert f"score normalisation, α 1, k {min(3, training)}" in names

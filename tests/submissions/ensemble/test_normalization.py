@@ -1,6 +1,6 @@
 """Both methods against a slow literal rewriting of the paper's equations."""
 
-from typing import Any
+from typing import Any, cast, get_args
 
 import faiss
 import numpy as np
@@ -10,9 +10,12 @@ from hypothesis import strategies as st
 
 from data.errors import UserError
 from submissions.ensemble.normalization import (
+    METHODS,
+    Normalization,
     append_zero,
     count_neighbours_needed,
     find_neighbours,
+    list_betas,
     normalize_by_variant,
     normalize_queries,
     normalize_scores,
@@ -75,6 +78,34 @@ def test_each_mean_has_its_own_neighbours(method: Method, similar: int, k: int) 
     by_method = {found: vectors for found, _, vectors in apply_normalizations(queries, training, both)}
     np.testing.assert_allclose(by_method[method], moved if method != "none" else queries, atol=1e-6)
     assert count_neighbours_needed(settings, method) == {"none": 0, "method1": similar, "method2": max(similar, k)}[method]
+
+
+def test_a_method_is_one_row_of_the_table() -> None:
+    """Every method that a recipe may name is computed by its own formula, and labelled."""
+    assert tuple(METHODS) == get_args(Method)
+    assert len({row.label for row in METHODS.values()}) == len(METHODS)
+    rng = np.random.default_rng(7)
+    queries, training = (scale_to_unit_length(rng.standard_normal((n, 8)).astype(np.float32)) for n in (5, 200))
+    settings = NormalizationSettings()
+    results = {method: moved for method, _, moved in apply_normalizations(queries, training, settings)}
+    assert {vectors.tobytes() for vectors in results.values()} == {
+        row.formula(
+            queries, training, find_neighbours(queries, training, 100), list_betas(settings, method)[0], settings
+        ).tobytes()
+        for method, row in METHODS.items()
+    }
+    assert len({vectors.tobytes() for vectors in results.values()}) == len(METHODS)  # no two compute the same
+
+
+def test_a_method_added_to_the_table_is_computed_with_its_own_formula(monkeypatch: pytest.MonkeyPatch) -> None:
+    half = Normalization("half", None, (), lambda queries, *_: queries / 2)
+    monkeypatch.setitem(METHODS, cast(Method, "half"), half)
+    queries = np.eye(3, dtype=np.float32)
+    settings = NormalizationSettings().model_copy(update={"methods": ("half",)})
+    ((_, beta, moved),) = apply_normalizations(queries, queries, settings)
+    assert beta == 0 and (moved == queries / 2).all()
+    with pytest.raises(KeyError):
+        normalize_queries(queries, queries, find_neighbours(queries, queries, 3), cast(Method, "method3"), 1, settings)
 
 
 def test_neighbours_that_were_not_searched_are_missed() -> None:
