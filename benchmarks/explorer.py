@@ -25,19 +25,19 @@ from rich.table import Table
 
 from data.images import ImageSet
 from data.procedural.pictures import draw_picture
+from matching.explorer.answers import Explorer, reference_index
+from matching.explorer.app import make_app
+from matching.explorer.edits import EDITS
+from matching.explorer.listener import open_listener
+from matching.extractor import Extractor, Normalizer
+from matching.index.calibration import Tail
 from models.inference.embedders import load_embedder
 from models.network.checkpoint import save_descriptor
 from models.network.descriptor import Descriptor
 from models.network.settings import DescriptorSettings
 from models.settings import EmbeddingSettings
-from pipeline.tools.explorer.answers import Explorer, reference_index
-from pipeline.tools.explorer.app import make_app
-from pipeline.tools.explorer.edits import EDITS
-from pipeline.tools.explorer.listener import open_listener
-from pipeline.tools.extractor import Extractor, Normalizer
 from submissions.ensemble.projection import scale_to_unit_length
 from submissions.ensemble.variant import Variant
-from submissions.index.calibration import Tail
 from submissions.settings import NormalizationSettings
 from submissions.vectors.files import Vectors
 

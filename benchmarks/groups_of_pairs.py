@@ -3,7 +3,7 @@
     python benchmarks/groups_of_pairs.py [--pairs 10000000]
 
 Pairs are simulated: families of 2 to 6 copies that all match each other, each pair found from both sides but for one in ten,
-and 2 % of pairs between two families, which the rule has to refuse. `submissions/copies/components.py` groups them.
+and 2 % of pairs between two families, which the rule has to refuse. `matching/groups/components.py` groups them.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 from index_growth import watch_memory
 
-from submissions.copies.components import PAIR, Pairs, group_pairs, pack_pairs
+from matching.groups.components import PAIR, Pairs, group_pairs, pack_pairs
 
 PAIRS_PER_BLOCK = 250_000
 LARGEST_FAMILY = 6

@@ -34,9 +34,9 @@ from data.decode import decode_rgb
 from data.images import find_images
 from data.loader import resize_square, shrink
 from data.process import usable_cores
+from matching.extractor import Extractor, checkpoint_extractor
 from models.shipped import SHIPPED
 from pipeline.match import main as match
-from pipeline.tools.extractor import Extractor, checkpoint_extractor
 
 PIXELS, QUALITY = 12_000_000, 90
 EDITS = AugmentationSettings(family="query", intensity=0.7, extra=True)

@@ -14,9 +14,9 @@ from rich.table import Table
 
 from data.ground_truth import GroundTruth, read_ground_truth
 from data.layout import GROUND_TRUTH, QUERY_EDITS, IscFolder, open_isc_folder
+from matching.extractor import checkpoint_extractor
 from models.shipped import SHIPPED
 from pipeline.steps.score import score_baselines
-from pipeline.tools.extractor import checkpoint_extractor
 from submissions.scoring.bootstrap import micro_average_precision_interval
 from submissions.scoring.metrics import evaluate
 from submissions.vectors.files import Vectors

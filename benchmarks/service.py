@@ -25,12 +25,12 @@ from rich.console import Console
 from rich.table import Table
 
 from data.procedural.pictures import draw_picture
+from matching.extractor import checkpoint_extractor
+from matching.index.store import Content, add_files, open_store
 from models.network.checkpoint import save_descriptor
 from models.network.descriptor import Descriptor
 from models.network.settings import DescriptorSettings
-from pipeline.tools.extractor import checkpoint_extractor
 from submissions.ensemble.projection import scale_to_unit_length
-from submissions.index.store import Content, add_files, open_store
 
 TOP = Path(__file__).parents[1]
 DIMENSIONS, BLOCK, CONNECTIONS, PICTURES = 256, 10_000, 16, 20

@@ -17,10 +17,10 @@ from rich.table import Table
 
 from data.ground_truth import GroundTruth, read_ground_truth
 from data.layout import open_isc_folder
-from pipeline.tools.extractor import Extractor
-from pipeline.tools.match_model import open_model
-from pipeline.tools.match_verify import THREADS, verify_matches
-from submissions.index.matches import Match
+from matching.extractor import Extractor
+from matching.index.matches import Match
+from matching.model import open_model
+from matching.verification.pairs import THREADS, verify_matches
 from submissions.search.exact import compute_exact_distances
 
 CONSOLE = Console(width=120)

@@ -66,12 +66,12 @@ def main(options: argparse.Namespace) -> None:
     check(options)
     # imported here: --help must answer at once, and a review needs no network
     if options.matches is not None:
-        from pipeline.tools.review.serving import review
+        from matching.review.serving import review
 
         review(options.matches, options.index, options.port)
         return
-    from pipeline.tools.explorer.serving import explore, explore_index, serve
-    from pipeline.tools.match_model import make_rule, open_model
+    from matching.explorer.serving import explore, explore_index, serve
+    from matching.model import make_rule, open_model
 
     if options.index is None:
         explore(options.run, options.data, options.port, options.false_alarms, options.references)

@@ -14,10 +14,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from matching.options import check, make_parser
+from matching.output import Output
 from pipeline.cluster.options import use_ray
 from pipeline.run.cli import report_errors
-from pipeline.tools.match_options import check, make_parser
-from pipeline.tools.match_output import Output
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,20 +39,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _without_network(options: argparse.Namespace, output: Output) -> int | None:
     """Do what needs no network and return the exit code; None where one is needed."""
     # imported here: --help must answer at once
-    from pipeline.tools import match_acting, match_decisions
+    from matching import acting, decisions
 
     if options.undo:
-        return match_acting.take_back(options.output, output)
+        return acting.take_back(options.output, output)
     if options.apply is not None:
-        return match_acting.carry_out(options.output, options.plan, options.apply, options.to, options.protect, output)
+        return acting.carry_out(options.output, options.plan, options.apply, options.to, options.protect, output)
     if options.decisions:
-        match_decisions.list_decisions(match_decisions.find_index(options.index, options.output), output)
+        decisions.list_decisions(decisions.find_index(options.index, options.output), output)
         return 0
     if options.decide is not None:
-        place, (first, second) = match_decisions.find_index(options.index, options.output), options.pictures
+        place, (first, second) = decisions.find_index(options.index, options.output), options.pictures
         if options.decide == "undecided":
-            return match_decisions.forget(place, first, second, output)
-        match_decisions.remember(place, first, second, options.decide == "copy", output)
+            return decisions.forget(place, first, second, output)
+        decisions.remember(place, first, second, options.decide == "copy", output)
         return 0
     return None
 
@@ -60,25 +60,26 @@ def _without_network(options: argparse.Namespace, output: Output) -> int | None:
 def _with_network(options: argparse.Namespace, output: Output) -> int:
     """Compare two pictures, change an index, or search; return the exit code."""
     # imported here: the networks take seconds
-    from pipeline.tools import match_command, match_model, match_two
-    from pipeline.tools.match_groups import Grouping
-    from pipeline.tools.match_sources import Sources, find_pictures
+    from matching import command, two
+    from matching.grouping import Grouping
+    from matching.model import make_rule, open_model
+    from matching.sources import Sources, find_pictures
 
-    if options.pictures and (verdict := match_two.compare_bytes(options.pictures[0], options.pictures[1])):
-        return match_two.report(verdict, options.pictures[0], options.pictures[1], output)
+    if options.pictures and (verdict := two.compare_bytes(options.pictures[0], options.pictures[1])):
+        return two.report(verdict, options.pictures[0], options.pictures[1], output)
     sources = Sources(options.queries or options.leakage, options.references, options.protect, options.add, options.no_self)
     pictures = find_pictures(sources, options.output, output)
-    match_command.check_index(options.index, pictures.added is not None, output)
-    model = match_model.open_model(options.run, options.data, options.checkpoint, options.onnx)
+    command.check_index(options.index, pictures.added is not None, output)
+    model = open_model(options.run, options.data, options.checkpoint, options.onnx)
     if not sources.queries and not options.pictures:
-        match_command.change_index(model, options.index, pictures.added, options.remove, output)
+        command.change_index(model, options.index, pictures.added, options.remove, output)
         return 0
 
-    rule = match_model.make_rule(model, options.threshold, options.false_alarms, options.most, options.unrelated)
+    rule = make_rule(model, options.threshold, options.false_alarms, options.most, options.unrelated)
     if options.pictures:
         first, second = options.pictures
-        return match_two.report(match_two.compare(model, rule, first, second, bool(options.verify)), first, second, output)
-    settings = match_command.SearchSettings(
+        return two.report(two.compare(model, rule, first, second, bool(options.verify)), first, second, output)
+    settings = command.SearchSettings(
         sources,
         rule,
         options.output,
@@ -90,7 +91,7 @@ def _with_network(options: argparse.Namespace, output: Output) -> int:
         options.leakage,
         options.exact,
     )
-    match_command.search(model, settings, pictures, output)
+    command.search(model, settings, pictures, output)
     return 0
 
 

@@ -1,1 +1,1 @@
-"""From stored vectors to a scored submission, and to matches in any folder. Imports neither torch nor timm."""
+"""From stored vectors to a scored submission. Imports neither torch nor timm."""

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
-from submissions.copies.facts import picture_facts
-from submissions.copies.plan import plan_group, write_plan
-from submissions.index.matches import Match, Matches, write_matches_csv
-from submissions.index.store import Content, add_files, digest_of, open_store
+from matching.files.facts import picture_facts
+from matching.files.plan import plan_group, write_plan
+from matching.index.matches import Match, Matches, write_matches_csv
+from matching.index.store import Content, add_files, digest_of, open_store
 
 
 def write_results(folder: Path, pairs: Sequence[Match], groups: Sequence[Sequence[Path]]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("data", "augmentations", "models", "submissions", "pipeline", "benchmarks", "docs", "recipes", "README.md")
+ROOMS = ("data", "augmentations", "models", "submissions", "matching", "pipeline", "benchmarks", "docs", "recipes", "README.md")
 
 
 def numbered(last: dict[str, int]) -> set[str]:

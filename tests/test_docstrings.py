@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 TOP = Path(__file__).parents[1]
-ROOMS = ("data", "augmentations", "models", "submissions", "pipeline")
+ROOMS = ("data", "augmentations", "models", "submissions", "matching", "pipeline")
 MENDABLE = {"UserError", "ImageError"}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

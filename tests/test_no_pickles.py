@@ -15,7 +15,7 @@ from models.network.descriptor import Descriptor
 from models.network.settings import DescriptorSettings
 
 TOP = Path(__file__).parents[1]
-PACKAGES = ("augmentations", "benchmarks", "data", "models", "pipeline", "requirements", "submissions")
+PACKAGES = ("augmentations", "benchmarks", "data", "matching", "models", "pipeline", "requirements", "submissions")
 MODULES = {"cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
 ATTRIBUTES = {("pickle", "load"), ("pickle", "loads"), ("pickle", "Unpickler"), ("pandas", "read_pickle"), ("pd", "read_pickle")}
 

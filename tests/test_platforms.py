@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from data.errors import UserError
+from matching.files.acting import whole_path
+from matching.index.store import names_below
 from models.device import DEVICE_VARIABLE, best_device, describe_device
-from submissions.copies.acting import whole_path
-from submissions.index.store import names_below
 
 TOP = Path(__file__).parents[1]
-ROOMS = ("data", "augmentations", "models", "submissions", "pipeline")
+ROOMS = ("data", "augmentations", "models", "submissions", "matching", "pipeline")
 POSIX_ALONE = {"fcntl", "grp", "posix", "pty", "pwd", "readline", "resource", "syslog", "termios", "tty"}
 
 
@@ -43,8 +43,8 @@ for name in %r:
 from data.errors import UserError
 from data.files import whole_file
 from data.locks import hold_lock_file
-from submissions.copies.acting import apply_plan
-from submissions.index.store import open_store
+from matching.files.acting import apply_plan
+from matching.index.store import open_store
 folder = Path(sys.argv[1])
 with hold_lock_file(folder / "lock", "busy"), open_store(folder / "index", "extractor", 8), whole_file(folder / "whole") as file:
     file.touch()

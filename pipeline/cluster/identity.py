@@ -9,7 +9,7 @@ from pathlib import Path
 from pipeline.run.provenance import code_version, versions
 
 TOP = Path(__file__).parents[2]
-PACKAGES = ("augmentations", "data", "models", "pipeline", "submissions")
+PACKAGES = ("augmentations", "data", "matching", "models", "pipeline", "submissions")
 
 
 @cache

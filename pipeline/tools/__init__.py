@@ -1,1 +1,1 @@
-"""The work of the tools: matching folders, the explorer, evaluation, export, the choice of a pooling exponent."""
+"""The work of the tools: data sets, evaluation, export, the choice of a pooling exponent."""

@@ -7,6 +7,8 @@ import numpy as np
 import torch
 
 from data.errors import UserError
+from matching.calibration import calibrate_on_run
+from matching.extractor import run_checkpoints, run_embeddings, run_extractor
 from models.network.base import ImageDescriptor
 from models.network.checkpoint import load_descriptor, save_descriptor
 from models.network.descriptor import Descriptor
@@ -15,8 +17,6 @@ from models.network.settings import JoinedSettings, MemberSettings, without_weig
 from models.settings import EmbeddingSettings
 from pipeline.run.provenance import code_version
 from pipeline.run.run import Run
-from pipeline.tools.extractor import run_checkpoints, run_embeddings, run_extractor
-from pipeline.tools.match_calibration import calibrate_on_run
 from submissions.ensemble.projection import load_projection
 from submissions.ensemble.variant import read_choice
 

@@ -3,12 +3,12 @@
 from dataclasses import asdict
 from pathlib import Path
 
+from matching.extractor import run_checkpoints, run_embeddings
 from models.inference.onnx_export import LinearMap, export_onnx
 from models.network.checkpoint import load_descriptor
 from models.settings import EmbeddingSettings
 from pipeline.run.provenance import code_version
 from pipeline.run.run import Run, open_existing_run
-from pipeline.tools.extractor import run_checkpoints, run_embeddings
 from submissions.ensemble.projection import load_projection
 from submissions.ensemble.variant import read_choice
 

@@ -1,6 +1,10 @@
 """Jinja templates of the project's pages, with autoescaping of every value."""
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+TEMPLATES = Path(__file__).parent / "templates"
 
 
 def format_number(value: float, form: str = ".3f") -> str:
@@ -8,9 +12,9 @@ def format_number(value: float, form: str = ".3f") -> str:
     return format(value, form).replace("-", "−")
 
 
-def render(template: str, **values: object) -> str:
-    """Render `templates/<template>` with the given values; a missing value is an error."""
-    loader = PackageLoader("submissions.report")
-    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
+def render(template: str | Path, **values: object) -> str:
+    """Render a template of this package, or one elsewhere that may build on those, with the given values; none may be missing."""
+    path = TEMPLATES / template
+    environment = Environment(loader=FileSystemLoader([path.parent, TEMPLATES]), autoescape=True, undefined=StrictUndefined)
     environment.filters["number"] = format_number
-    return environment.get_template(template).render(**values)
+    return environment.get_template(path.name).render(**values)

@@ -11,13 +11,13 @@ import pandas as pd
 import pytest
 
 from data.procedural.sample import write_pictures
+from matching.index.calibration import Tail
+from matching.index.matches import Match, Matches, Rule
+from matching.matches_page import write_matches_page
 from submissions.ensemble.projection import scale_to_unit_length
 from submissions.ensemble.variant import write_choice
 from submissions.formats.matching_track import write_pairs
 from submissions.formats.submission import write_submission
-from submissions.index.calibration import Tail
-from submissions.index.matches import Match, Matches, Rule
-from submissions.report.matches_page import write_matches_page
 from submissions.vectors.files import Vectors, write_vectors
 
 if TYPE_CHECKING:

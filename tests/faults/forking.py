@@ -27,7 +27,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-ROOMS = ("data", "augmentations", "models", "submissions", "pipeline")
+ROOMS = ("data", "augmentations", "models", "submissions", "matching", "pipeline")
 CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate", "os.utime"}
 LONGEST = 120.0  # seconds; a command that takes longer hangs
 
@@ -115,7 +115,7 @@ def fork_workers() -> None:
 
 def commit_often() -> None:
     """An index is written after every 8 pictures, and vectors after every 16."""
-    replace("pipeline.tools.match_index", IMAGES_PER_COMMIT=8)
+    replace("matching.filling", IMAGES_PER_COMMIT=8)
 
 
 def export_once() -> None:

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from data.errors import UserError
-from submissions.copies.acting import Outcome, apply_plan, undo
-from submissions.copies.journal import Journal, Way
-from submissions.copies.plan import PlanRow
-from submissions.index.store import Content, add_files, open_known_store, open_store, remove_files, stored_files
+from matching.files.acting import Outcome, apply_plan, undo
+from matching.files.journal import Journal, Way
+from matching.files.plan import PlanRow
+from matching.index.store import Content, add_files, open_known_store, open_store, remove_files, stored_files
 from tests.faults.disk import PAGE, resize, small_disk
 from tests.faults.harness import Ledger
 

@@ -17,14 +17,14 @@ import uvicorn
 from PIL import Image
 
 from data.images import find_images
+from matching.explorer import guard
+from matching.explorer.answers import open_folder_explorer
+from matching.explorer.app import make_app
+from matching.explorer.listener import open_listener
+from matching.extractor import checkpoint_extractor
 from models.network.checkpoint import save_descriptor
 from models.network.descriptor import Descriptor
 from models.network.settings import DescriptorSettings
-from pipeline.tools.explorer import guard
-from pipeline.tools.explorer.answers import open_folder_explorer
-from pipeline.tools.explorer.app import make_app
-from pipeline.tools.explorer.listener import open_listener
-from pipeline.tools.extractor import checkpoint_extractor
 from tests.faults.harness import Ledger, share_of
 from tests.faults.workshop import draw_pictures
 

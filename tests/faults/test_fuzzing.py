@@ -35,6 +35,16 @@ from data.ground_truth import GroundTruth, read_ground_truth
 from data.images import ImageSet, find_images
 from data.labels import read_labels
 from data.procedural.sample import write_pictures
+from matching.explorer.answers import open_folder_explorer
+from matching.explorer.app import make_app
+from matching.explorer.service import SearchService, make_service
+from matching.extractor import Extractor, checkpoint_extractor
+from matching.files.journal import Journal
+from matching.files.plan import read_plan
+from matching.index.decisions import decide, read_decisions
+from matching.index.matches import Rule
+from matching.index.search import find_nearest, open_search
+from matching.index.store import Content, add_files, open_known_store, open_store, stored_files, unreadable_files
 from models.inference.onnx_embedder import open_onnx
 from models.inference.onnx_export import export_onnx
 from models.network.checkpoint import Checkpoint, load_descriptor, save_descriptor
@@ -46,20 +56,10 @@ from models.training.state import Progress, load_state, save_state
 from pipeline.run.manifest import describe_state, find_changes, read_manifest
 from pipeline.run.recipe import read_recipe
 from pipeline.run.run import Run, open_existing_run
-from pipeline.tools.explorer.answers import open_folder_explorer
-from pipeline.tools.explorer.app import make_app
-from pipeline.tools.explorer.service import SearchService, make_service
-from pipeline.tools.extractor import Extractor, checkpoint_extractor
-from submissions.copies.journal import Journal
-from submissions.copies.plan import read_plan
 from submissions.ensemble.projection import Projection, load_projection, save_projection
 from submissions.ensemble.variant import read_choice
 from submissions.formats.matching_track import evaluate_matches
 from submissions.formats.submission import find_submission_problems, read_submission, write_submission
-from submissions.index.decisions import decide, read_decisions
-from submissions.index.matches import Rule
-from submissions.index.search import find_nearest, open_search
-from submissions.index.store import Content, add_files, open_known_store, open_store, stored_files, unreadable_files
 from submissions.scoring.breakdown import read_edits
 from submissions.vectors.files import Vectors, read_vectors, write_vectors
 

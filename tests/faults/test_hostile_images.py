@@ -26,12 +26,12 @@ from data.errors import ImageError
 from data.formats import readable_formats
 from data.images import find_images
 from data.procedural.pictures import draw_picture
+from matching.explorer.answers import open_folder_explorer
+from matching.explorer.app import make_app
+from matching.extractor import checkpoint_extractor
+from matching.index.store import open_known_store, stored_files, vectors_by_digest
 from pipeline.match import main as match
 from pipeline.steps.embed import embed_folder
-from pipeline.tools.explorer.answers import open_folder_explorer
-from pipeline.tools.explorer.app import make_app
-from pipeline.tools.extractor import checkpoint_extractor
-from submissions.index.store import open_known_store, stored_files, vectors_by_digest
 from submissions.vectors.files import read_vectors
 
 TOP = Path(__file__).parents[2]

@@ -22,6 +22,10 @@ from torch import Tensor, nn
 
 from augmentations.dataset import EditedImages
 from data.images import ImageSet, find_images
+from matching.explorer.answers import open_folder_explorer
+from matching.explorer.app import make_app
+from matching.explorer.listener import open_listener
+from matching.extractor import checkpoint_extractor
 from models.inference import embed
 from models.network import descriptor as network
 from models.network.checkpoint import save_descriptor
@@ -33,10 +37,6 @@ from models.training.curve import read_rows
 from models.training.learner import Learner
 from models.training.trainer import train_model
 from pipeline.steps.embed import embed_to_file
-from pipeline.tools.explorer.answers import open_folder_explorer
-from pipeline.tools.explorer.app import make_app
-from pipeline.tools.explorer.listener import open_listener
-from pipeline.tools.extractor import checkpoint_extractor
 from submissions.vectors.files import describe_vectors
 from tests.faults.harness import Ledger, share_of
 from tests.faults.workshop import draw_pictures

@@ -10,8 +10,8 @@ import pytest
 from data.discovery import discover
 from data.errors import UserError
 from data.files import read_json
-from submissions.copies.journal import Journal
-from submissions.copies.plan import read_plan
+from matching.files.journal import Journal
+from matching.files.plan import read_plan
 from submissions.ensemble.projection import load_projection
 from submissions.ensemble.variant import read_choice
 from submissions.formats.submission import read_submission

@@ -15,13 +15,14 @@ import pytest
 from PIL import Image
 
 from data.procedural.sample import write_pictures
+from matching import filling
+from matching import search as match_search
+from matching.index import calibration, codes, search, segments
+from matching.index.database import DATABASE
 from models.shipped import SHIPPED
 from pipeline.cluster import engine
 from pipeline.steps import ensemble
-from pipeline.tools import match_index, match_search
 from submissions.ensemble import moments
-from submissions.index import calibration, codes, search, segments
-from submissions.index.database import DATABASE
 from submissions.search import approximate, references, shard_codes
 from submissions.vectors.files import write_vectors
 
@@ -132,7 +133,7 @@ def test_an_index_holds_and_finds_what_one_process_does(
     nodes: Any, tmp_path: Path, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch, coded: bool
 ) -> None:
     for module, name, value in (
-        *((match_index, "IMAGES_PER_COMMIT", 8), (match_search, "QUERIES_PER_BLOCK", 8), (match_search, "BLOCKS_PER_ROUND", 3)),
+        *((filling, "IMAGES_PER_COMMIT", 8), (match_search, "QUERIES_PER_BLOCK", 8), (match_search, "BLOCKS_PER_ROUND", 3)),
         *((segments, "MAX_SEGMENT_CONTENTS", 12), (segments, "MIN_CHANGED_CONTENTS", 4)),
         *((codes, "MIN_CODED_CONTENTS", 20 if coded else 1000), (codes, "TRAINING_VECTORS_PER_LIST", 16)),
         *((search, "PAIRS_WORTH_SENDING", 0), (calibration, "PAIRS_WORTH_SENDING", 0)),

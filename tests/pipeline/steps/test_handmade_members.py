@@ -9,6 +9,7 @@ import torch
 
 from data.errors import UserError
 from data.images import find_images
+from matching.extractor import checkpoint_extractor, run_extractor
 from models.network.checkpoint import load_descriptor, save_descriptor
 from models.network.handmade import HandmadeDescriptor
 from models.network.joined import JoinedDescriptor
@@ -22,7 +23,6 @@ from pipeline.steps.definitions import EMBED, ENSEMBLE, TRAIN, run_step
 from pipeline.steps.embed import embed_to_file
 from pipeline.steps.train import train
 from pipeline.tools.export_checkpoint import export_joined
-from pipeline.tools.extractor import checkpoint_extractor, run_extractor
 from submissions.ensemble.variant import read_choice
 from submissions.vectors.files import read_vectors
 

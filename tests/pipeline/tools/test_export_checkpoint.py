@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 
-import pipeline.tools.match_model as match_model
+import matching.model as match_model
 from data.images import find_images
+from matching.calibration import calibrate_on_run
+from matching.extractor import checkpoint_extractor, run_extractor
 from models.network.checkpoint import load_descriptor, save_descriptor
 from models.network.descriptor import Descriptor
 from models.network.settings import DescriptorSettings, JoinedSettings, without_weights_files
@@ -19,8 +21,6 @@ from pipeline.match import main
 from pipeline.run.run import open_existing_run
 from pipeline.steps.definitions import EMBED, ENSEMBLE, TRAIN, run_step
 from pipeline.tools.export_checkpoint import export_joined
-from pipeline.tools.extractor import checkpoint_extractor, run_extractor
-from pipeline.tools.match_calibration import calibrate_on_run
 from submissions.vectors.files import read_vectors
 
 

@@ -1,0 +1,87 @@
+"""match.py --apply and --undo: carry out a plan, or undo it."""
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from data.locks import hold_lock_file
+from matching.decisions import read_rejected_pairs
+from matching.files.acting import Outcome, apply_plan, undo
+from matching.files.journal import Journal, Way
+from matching.files.plan import read_plan
+from matching.output import Output
+from matching.paths import make_protection_check
+from matching.results import MOVED, PLAN
+
+JOURNAL = "journal.jsonl"
+MAX_PRINTED_FILES = 20  # files left alone that are listed one by one
+BUSY_MESSAGE = "another match.py is carrying out or undoing a plan. Wait for it: two could each remove what the other keeps."
+
+
+def carry_out(folder: Path, plan: Path | None, way: Way, moved_to: Path | None, protected: Sequence[Path], output: Output) -> int:
+    """Carry out a plan.
+
+    Args:
+        folder: Folder of the results, which holds the plan and gets the journal.
+        plan: Another plan; None for that of `folder`.
+        way: What to do with the files.
+        moved_to: Destination of "move"; None for `folder`/moved.
+        protected: Files and folders that must not be touched.
+        output: Where messages go.
+
+    Returns:
+        The exit code: 0, or 1 if files were left alone.
+
+    Raises:
+        UserError: when there is no plan, it is invalid, what is to be protected does not exist, the disk is full, or another
+            process is carrying out a plan.
+    """
+    rows, rejected = read_plan(plan or folder / PLAN), read_rejected_pairs(folder)
+    is_protected = make_protection_check(protected)
+    with hold_lock_file(_lock(), BUSY_MESSAGE):
+        journal = Journal(folder / JOURNAL)
+        try:
+            outcome = apply_plan(rows, way, journal, (moved_to or folder / MOVED).resolve(), is_protected, rejected)
+        finally:
+            journal.close()
+    _report(outcome, way, output)
+    output.say(f"journal: {folder / JOURNAL}; take everything back with --undo")
+    return 1 if outcome.left else 0
+
+
+def take_back(folder: Path, output: Output) -> int:
+    """Undo what the journal in a folder of results records; return the exit code: 0, or 1 if files were left alone.
+
+    Raises:
+        UserError: when the journal is damaged, the disk is full, or another process is carrying out a plan.
+    """
+    with hold_lock_file(_lock(), BUSY_MESSAGE):
+        if not (folder / JOURNAL).exists():
+            output.say(f"nothing to undo: {folder / JOURNAL} does not exist; another folder of results is named with --output")
+            return 0
+        journal = Journal(folder / JOURNAL)
+        try:
+            outcome = undo(journal)
+        finally:
+            journal.close()
+    _report(outcome, "undo", output)
+    return 1 if outcome.left else 0
+
+
+def _lock() -> Path:
+    """Return the path of the lock that all plans of a user share."""
+    user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
+    return Path(tempfile.gettempdir()) / f"image-copy-detection-{user}.lock"
+
+
+def _report(outcome: Outcome, what: str, output: Output) -> None:
+    for path in outcome.done:
+        output.record("done", {"action": what, "file": path})
+    for path, reason in outcome.left:
+        output.record("left", {"action": what, "file": path, "reason": reason})
+    for path, reason in outcome.left[:MAX_PRINTED_FILES]:
+        output.say(f"left alone: {path}: {reason}")
+    if len(outcome.left) > MAX_PRINTED_FILES:
+        output.say(f"… and {len(outcome.left) - MAX_PRINTED_FILES} more")
+    output.say(f"{what}: {len(outcome.done)} files done, {len(outcome.left)} left alone")

@@ -1,0 +1,228 @@
+"""match.py's searches: change the index, find copies, group them, write the results."""
+
+import hashlib
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from data.discovery import Discovered
+from data.errors import UserError
+from data.names import text_of
+from matching.filling import Added, add_pictures, forget_missing
+from matching.grouping import Grouped, Grouping, drop_flat, make_groups, read_facts
+from matching.index.database import DATABASE
+from matching.index.decisions import read_decisions
+from matching.index.matches import Rule
+from matching.index.store import Store, forget_queries, open_store, remove_files, unreadable_files
+from matching.leakage import report_folders, report_leakage
+from matching.matches_page import write_matches_page
+from matching.model import Model
+from matching.output import Output
+from matching.paths import indexed_path, indexed_sources, make_protection_check
+from matching.report import report_unreadable, write_results, write_track
+from matching.results import LEAKAGE_GALLERY, OWN_INDEX, UNREADABLE, SearchNotes, hold_results_folder, write_notes
+from matching.search import Exclusions, Found, PairScores, Search
+from matching.sources import Pictures, Sources
+from pipeline.run.provenance import describe_origin
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """What a search is to do.
+
+    Attributes:
+        sources: Where the pictures are.
+        rule: When a pair counts as a copy.
+        folder: The folder of the results.
+        index: A kept index of references; None keeps one in `folder`.
+        removed: Files or folders to remove from the kept index first.
+        grouping: How groups are made and planned.
+        verified: Number of nearest references of each query to verify by local features (`verification/pairs.py`); 0 for none.
+        track: A CSV file in the form of the matching track to write as well; None for none.
+        sets: Folders to report leakage between, from the one that may lose pictures to the one that may not.
+        exact: Compare every query with every reference, even in a large index.
+    """
+
+    sources: Sources
+    rule: Rule
+    folder: Path
+    index: Path | None = None
+    removed: Sequence[Path] = ()
+    grouping: Grouping = field(default_factory=Grouping)
+    verified: int = 0
+    track: Path | None = None
+    sets: Sequence[Path] = ()
+    exact: bool = False
+
+    @property
+    def within(self) -> bool:
+        """Whether copies are looked for among the queries themselves."""
+        return self.index is None and not self.sources.references
+
+
+def check_index(index: Path | None, adds: bool, output: Output) -> None:
+    """Look at a kept index before anything is embedded.
+
+    Args:
+        index: The index; None where none is named.
+        adds: Whether pictures are to be added, which makes a new index where there is none.
+        output: Where messages go.
+
+    Raises:
+        UserError: There is none, and nothing is added that would make it.
+    """
+    if index is None:
+        return
+    database = index / DATABASE
+    if adds and database.is_file() and not database.stat().st_size:
+        output.say(f"{database} is empty, as a killed or damaged one is: a new index is made")
+    if not adds and not database.exists():
+        raise UserError(f"{index} holds no index. Make it with: python pipeline/match.py --index {index} --add DIR")
+
+
+def change_index(model: Model, index: Path, added: Discovered | None, removed: Sequence[Path], output: Output) -> None:
+    """Add pictures to a kept index and remove others.
+
+    Args:
+        model: The network.
+        index: The folder of the index.
+        added: Pictures to add; None for none.
+        removed: Files to remove, and folders below which everything is removed.
+        output: Where messages go.
+
+    Raises:
+        UserError: The index is damaged or was made with another network, or the disk is full.
+    """
+    with open_store(index, model.extractor.identity, model.extractor.dimensions, new=added is not None) as store:
+        _change_store(store, model, added, removed, output)
+
+
+def search(model: Model, settings: SearchSettings, pictures: Pictures, output: Output) -> int:
+    """Find copies, and write matches.csv, groups.csv, plan.csv and the gallery.
+
+    Args:
+        model: The network.
+        settings: What to search, and how.
+        pictures: What the sources hold.
+        output: Where messages go.
+
+    Returns:
+        The number of matches.
+
+    Raises:
+        UserError: The index is damaged or was made with another network, another process is writing the results, or the disk is
+            full.
+    """
+    with hold_results_folder(settings.folder):
+        found, grouped = _find_and_group(model, settings, pictures, output)
+        write_results(settings.folder, found.matches, grouped, settings.rule, output)
+        known = None if settings.index is None else os.path.abspath(settings.index)  # noqa: PTH100 - its name, wherever it leads
+        involved = hashlib.sha256(b"".join(sorted(found.digests.values()))).hexdigest()
+        origin = describe_origin(descriptor=model.extractor.identity, pictures=[len(found.digests), involved])
+        write_notes(settings.folder, SearchNotes(known, settings.grouping.keep, found.matches.threshold, origin))
+        if found.matches.decided and settings.within:
+            _report_shares(settings, found, output)
+    if found.matches.pairs:
+        folder = shlex.quote(text_of(settings.folder))
+        output.say(f"decide pairs and choose what to keep: python pipeline/explore.py --matches {folder}")
+    return len(found.matches.pairs)
+
+
+def _find_and_group(model: Model, settings: SearchSettings, pictures: Pictures, output: Output) -> tuple[Found, Grouped | None]:
+    """Bring the index up to date, search it and group what is found; no groups where nothing decides what is a copy."""
+    own, extractor = settings.index is None, model.extractor
+    with open_store(
+        settings.index or settings.folder / OWN_INDEX,
+        extractor.identity,
+        extractor.dimensions,
+        replace=own,
+        new=own or pictures.added is not None,
+    ) as store:
+        _change_store(store, model, pictures.added, settings.removed, output)
+        if own:
+            _fill_own_index(store, model, settings.sources, pictures, output)
+        exclusions = _make_exclusions(store, settings.sources)
+        lookup = Search(store, extractor, settings.rule, exclusions, settings.verified, settings.exact)
+        found = lookup.within() if settings.within else lookup.queries(pictures.queries.paths)
+        if own:
+            forget_queries(store, found.digests.values())
+        if settings.verified:
+            found = _verify_pairs(found, settings.rule)
+        if settings.track is not None:
+            write_track(settings.track, found.candidates or found.matches.pairs, output)
+        facts = read_facts(sorted({path for match in found.matches.pairs for path in (match.query, match.reference)}))
+        found = replace(found, matches=replace(found.matches, pairs=drop_flat(found.matches.pairs, facts)))
+        if not found.matches.decided:
+            return found, None
+        sources = settings.sources
+        grouping = replace(
+            settings.grouping,
+            folders=indexed_sources([*sources.queries, *sources.references]),
+            is_protected=make_protection_check(sources.protected),
+        )
+        return found, make_groups(found, facts, PairScores(store, extractor), exclusions, grouping)
+
+
+def _fill_own_index(store: Store, model: Model, sources: Sources, pictures: Pictures, output: Output) -> None:
+    """Let the index in the results' folder hold the pictures to be searched, and no others."""
+    searched = pictures.references or pictures.queries
+    held = list(dict.fromkeys([*searched.paths, *pictures.protected.paths]))
+    _say_added(", ".join(map(str, sources.references or sources.queries)), add_pictures(store, model.extractor, held), output)
+    forget_missing(store, held)
+
+
+def _verify_pairs(found: Found, rule: Rule) -> Found:
+    """Verify the pairs by local features; confirmed pairs are copies, whatever their score."""
+    # imported here: nothing else needs OpenCV's features
+    from matching.verification.pairs import select_copies, verify_matches
+
+    looked_at = verify_matches(found.matches.pairs)
+    pairs = select_copies(looked_at, found.matches.threshold, rule.most)
+    return Found(replace(found.matches, pairs=pairs, verified=True), found.digests, looked_at)
+
+
+def _report_shares(settings: SearchSettings, found: Found, output: Output) -> None:
+    """Report the folders that share pictures, and what sets share if there are any."""
+    pairs = found.matches.pairs
+    report_folders(settings.folder, pairs, found.digests, output)
+    if settings.sets:
+        across = report_leakage(settings.folder, pairs, found.digests, [indexed_path(path) for path in settings.sets], output)
+        page = write_matches_page(settings.folder / LEAKAGE_GALLERY, replace(found.matches, pairs=across), settings.rule)
+        output.say(f"the worst pairs across sets: {page}")
+
+
+def _make_exclusions(store: Store, sources: Sources) -> Exclusions:
+    known = read_decisions(store)
+    accepted: dict[bytes, frozenset[bytes]] = {}
+    for decision in known:
+        if decision.copy:
+            for one, other in ((decision.first, decision.second), (decision.second, decision.first)):
+                accepted[one] = accepted.get(one, frozenset()) | {other}
+    every = [*sources.queries, *sources.references, *sources.protected]
+    return Exclusions(
+        frozenset(decision.pair for decision in known if not decision.copy),
+        accepted,
+        indexed_sources(every) if sources.no_self else (),
+    )
+
+
+def _change_store(store: Store, model: Model, added: Discovered | None, removed: Sequence[Path], output: Output) -> None:
+    if added is not None:
+        done = add_pictures(store, model.extractor, added.paths)
+        _say_added(str(store.folder), done, output)
+        report_unreadable([*done.closed, *unreadable_files(store)], store.folder / UNREADABLE, output)
+    if removed:
+        files = remove_files(store, map(indexed_path, removed))
+        output.say(f"removed {sum(files.values())} files from {store.folder}")
+        for path, count in files.items():
+            output.record("removed", {"path": path, "files": count})
+            if not count:
+                output.say(f"{path} is not in it, nor anything below")
+
+
+def _say_added(where: str, added: Added, output: Output) -> None:
+    closed = f"{len(added.closed)} cannot be opened, the first is {added.closed[0]}, " if added.closed else ""
+    output.say(f"{where}: {added.images} images, {added.embedded} of them embedded, {closed}the others were known")
+    output.record("added", {"images": added.images, "embedded": added.embedded, "cannot_be_opened": added.closed})

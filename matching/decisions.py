@@ -1,0 +1,95 @@
+"""match.py's decisions: what a person says of a pair holds in every later search of the index."""
+
+from pathlib import Path
+
+from data.errors import UserError
+from data.names import text_of
+from matching.index.database import DATABASE
+from matching.index.decisions import Pair, decide, read_decisions, take_back
+from matching.index.store import digest_of, open_known_store
+from matching.output import Output
+from matching.results import read_notes
+
+
+def find_index(index: Path | None, folder: Path) -> Path:
+    """Return the index that decisions are kept in: the named one, or the one that a folder of results was searched in.
+
+    Raises:
+        UserError: there is none yet.
+    """
+    place = index or read_notes(folder).index_in(folder)
+    if not (place / DATABASE).is_file():
+        raise UserError(f"{place} holds no index to keep decisions in. Search first, or name one with --index.")
+    return place
+
+
+def remember(place: Path, first: Path, second: Path, copy: bool, output: Output) -> None:
+    """Keep a decision about two pictures.
+
+    Args:
+        place: The index that decisions are kept in.
+        first: One picture.
+        second: The other.
+        copy: Whether they are copies.
+        output: Where messages go.
+
+    Raises:
+        UserError: One of them cannot be read, or they hold the same bytes.
+    """
+    digests = digest_of(first), digest_of(second)
+    if digests[0] == digests[1]:
+        raise UserError(f"{first} and {second} hold the same bytes: there is nothing to decide.")
+    with open_known_store(place) as store:
+        decide(store, (first, second), digests, copy)
+    output.record("decision", {"first": first, "second": second, "copy": copy})
+    output.say(f"{first} and {second}: {_word(copy)}, from now on")
+
+
+def forget(place: Path, first: Path, second: Path, output: Output) -> int:
+    """Forget a decision about two pictures.
+
+    Args:
+        place: The index that decisions are kept in.
+        first: One picture.
+        second: The other.
+        output: Where messages go.
+
+    Returns:
+        The exit code: 0, or 1 where nothing had been decided.
+
+    Raises:
+        UserError: One of them cannot be read.
+    """
+    with open_known_store(place) as store:
+        found = take_back(store, (digest_of(first), digest_of(second)))
+    output.record("decision", {"first": first, "second": second, "copy": None})
+    output.say(f"{first} and {second}: " + ("the decision is taken back" if found else "nothing had been decided"))
+    return 0 if found else 1
+
+
+def read_rejected_pairs(folder: Path) -> frozenset[Pair]:
+    """Return the pairs of contents that a person has called no copies, as the index of a folder of results knows them.
+
+    Raises:
+        UserError: the index is damaged.
+    """
+    place = read_notes(folder).index_in(folder)
+    if not (place / DATABASE).is_file():
+        return frozenset()
+    with open_known_store(place) as store:
+        return frozenset(decision.pair for decision in read_decisions(store) if not decision.copy)
+
+
+def list_decisions(place: Path, output: Output) -> None:
+    """Print every decision, the oldest first."""
+    with open_known_store(place) as store:
+        for decision in read_decisions(store):
+            first, second = decision.names
+            values = {"first": first, "second": second, "copy": decision.copy, "decided": decision.decided}
+            output.record("decision", values)
+            if not output.json:
+                output.say(f"{decision.decided}  {_word(decision.copy)}  {text_of(first)}  {text_of(second)}")
+
+
+def _word(copy: bool) -> str:
+    return "a copy" if copy else "not a copy"

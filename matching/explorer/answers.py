@@ -1,0 +1,241 @@
+"""The page's answers: the nearest references of a picture, the threshold, and the effect of query normalisation."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from augmentations.composition import OverlaySource
+from augmentations.query_set import FileOverlays
+from data.errors import UserError
+from data.images import ImageSet
+from data.layout import open_isc_folder
+from data.names import text_of
+from matching.calibration import calibrate_on_run
+from matching.explorer.edits import apply_edit
+from matching.explorer.pictures import data_url
+from matching.extractor import Extractor, Normalizer, run_extractor
+from matching.index.calibration import Tail
+from matching.index.database import DATABASE
+from matching.index.matches import Rule
+from matching.index.search import find_nearest
+from matching.index.store import files_of_content, open_store, stored_vectors
+from pipeline.run.run import Run
+from pipeline.run.training_roles import assign_training_roles
+from submissions.vectors.files import Vectors, read_vectors
+
+SHOWN_REFERENCES = 12
+SHOWN_TRAINING_IMAGES = 3
+Kind = Literal["reference", "training", "query"]
+
+
+@dataclass(frozen=True)
+class Explorer:
+    """An opened run.
+
+    Attributes:
+        title: Title of the page.
+        extractor: Embeds and normalises a picture as in the run.
+        references: The run's reference vectors.
+        index: Exact search over the readable references; ids are rows of `references`.
+        tail: Calibration of the threshold; None where it failed.
+        uncalibrated: Why there is no `tail`; empty if there is one.
+        rate: Expected false alarms per query for which the threshold is set, between 0 and 1.
+        pictures: The images of each kind, as far as they exist.
+        others: Images that edits may paste; None for none.
+    """
+
+    title: str
+    extractor: Extractor
+    references: Vectors
+    index: faiss.Index
+    tail: Tail | None
+    uncalibrated: str
+    rate: float
+    pictures: dict[Kind, ImageSet]
+    others: OverlaySource | None
+
+    def threshold(self) -> float | None:
+        """Return the lowest score of a copy; None where it is not calibrated."""
+        return None if self.tail is None else -self.tail.threshold(self.rate, self.index.ntotal)
+
+
+def open_explorer(run: Run, rate: float) -> Explorer:
+    """Open a run for exploration; without enough pairs to calibrate, there is no threshold.
+
+    Args:
+        run: The run, finished up to step 03.
+        rate: Expected false alarms per query for which the threshold is set, between 0 and 1.
+
+    Raises:
+        UserError: when a step has not been done, which the message names, or the data set is missing.
+    """
+    extractor = run_extractor(run)
+    references = read_vectors(run.require(run.paths.projected("reference")))
+    try:
+        tail, uncalibrated = calibrate_on_run(run, extractor), ""
+    except UserError as error:
+        tail, uncalibrated = None, str(error)
+    data, roles = open_isc_folder(run.data), assign_training_roles(run)
+    return Explorer(
+        title=str(run.folder),
+        extractor=extractor,
+        references=references,
+        index=reference_index(references),
+        tail=tail,
+        uncalibrated=uncalibrated,
+        rate=rate,
+        pictures={"reference": data.reference, "training": data.training, "query": data.query},
+        others=FileOverlays(roles.overlays) if len(roles.overlays) else None,
+    )
+
+
+def open_folder_explorer(extractor: Extractor, title: str, images: ImageSet, rate: float) -> Explorer:
+    """Open any pictures as references, without a run; they are embedded first. The threshold is the descriptor's own.
+
+    Args:
+        extractor: The descriptor.
+        title: Title of the page.
+        images: The references; the page also offers them as queries.
+        rate: Expected false alarms per query for which the threshold is set, between 0 and 1.
+    """
+    missing = "the descriptor's file contains no calibration"
+    return _explore_pictures(title, extractor, extractor.extract_all(images), images, extractor.tail, missing, rate)
+
+
+def open_index_explorer(folder: Path, extractor: Extractor, rule: Rule) -> Explorer:
+    """Search the pictures of a kept index; the page offers the same pictures to begin with.
+
+    Args:
+        folder: the index.
+        extractor: what its vectors were made with.
+        rule: with the calibration and the rate of the threshold.
+
+    Raises:
+        UserError: there is no index in the folder, or it was made with another extractor.
+    """
+    if not (folder / DATABASE).is_file():
+        raise UserError(f"{folder} holds no index. Make it with: python pipeline/match.py --index {folder} --add DIR")
+    with open_store(folder, extractor.identity, extractor.dimensions, new=False) as store:
+        blocks = list(stored_vectors(store))
+        paths = [files_of_content(store, number)[0] for numbers, _ in blocks for number in numbers.tolist()]
+    vectors = np.concatenate([vectors for _, vectors in blocks]) if blocks else np.zeros((0, extractor.dimensions), np.float32)
+    names = [text_of(path) for path in paths]
+    references, missing = Vectors(names, vectors, np.zeros(len(names), bool)), "the descriptor contains no calibration"
+    return _explore_pictures(str(folder), extractor, references, ImageSet(names, paths), rule.tail, missing, rule.rate)
+
+
+def _explore_pictures(
+    title: str, extractor: Extractor, references: Vectors, images: ImageSet, tail: Tail | None, missing: str, rate: float
+) -> Explorer:
+    """Explore pictures without a run, which offers the references as queries; `missing` says why there is no tail."""
+    return Explorer(
+        title=title,
+        extractor=extractor,
+        references=references,
+        index=reference_index(references),
+        tail=tail,
+        uncalibrated="" if tail else missing,
+        rate=rate,
+        pictures={"reference": images, "training": ImageSet([], []), "query": images},
+        others=FileOverlays(images) if len(images) else None,
+    )
+
+
+def reference_index(references: Vectors) -> faiss.Index:
+    """Build an exact index of the readable references, with their rows as ids."""
+    index = faiss.IndexIDMap2(faiss.IndexFlatL2(references.vectors.shape[1]))
+    rows = np.flatnonzero(~references.unreadable)
+    index.add_with_ids(np.ascontiguousarray(references.vectors[rows]), rows)
+    return index
+
+
+def answer(explorer: Explorer, picture: NDArray[np.uint8], edit: str | None, intensity: float, draw: int) -> dict[str, Any]:
+    """Compute everything that the page shows for one picture.
+
+    Args:
+        explorer: The opened run.
+        picture: uint8 [h, w, 3].
+        edit: Name of the edit to apply first; None for none.
+        intensity: Position of the edit's slider, 0…1.
+        draw: Number of the edit's random draw.
+
+    Returns:
+        JSON-serialisable values.
+
+    Raises:
+        UserError: when the edit is unknown or cannot be applied.
+    """
+    started = time.perf_counter()
+    made = None if edit is None else apply_edit(picture, edit, intensity, draw, explorer.others)
+    pixels = picture if made is None else made.image
+    query = explorer.extractor.extract_picture(pixels)
+    searched = explorer.extractor.normalize(query)
+    found = find_nearest(explorer.index, searched, SHOWN_REFERENCES)
+    rows, distances = found.contents[0].tolist() if found.contents.size else [], found.distances.ravel()
+    alarms = explorer.tail.false_alarms(distances, explorer.index.ntotal).tolist() if explorer.tail else [None] * len(rows)
+    before = _scores(query[0], explorer.references.vectors[rows])
+    threshold = explorer.threshold()
+    return {
+        "picture": data_url(pixels),
+        "record": made.record if made else [],
+        "threshold": threshold,
+        "nearest": [
+            {
+                "id": explorer.references.ids[row],
+                "score": -distance,
+                "unnormalized": unnormalized,
+                "false_alarms": expected,
+                "copy": threshold is not None and -distance >= threshold,
+            }
+            for row, distance, unnormalized, expected in zip(rows, distances.tolist(), before, alarms, strict=True)
+        ],
+        "normalization": _normalization(explorer, query, searched),
+        "seconds": time.perf_counter() - started,
+    }
+
+
+def _normalization(explorer: Explorer, query: NDArray[np.float32], searched: NDArray[np.float32]) -> dict[str, Any] | None:
+    """Describe the effect of query normalisation; None without it.
+
+    Returns:
+        Among others similarity (C, the mean cosine to the nearest training images), moved (‖q' − q‖), length (‖q'‖) and first
+        (the nearest reference before normalisation).
+    """
+    normalizer = explorer.extractor.normalizer
+    if normalizer is None or normalizer.variant.method == "none":
+        return None
+    near = normalizer.neighbours(query)
+    cosines, rows = (part[0, :SHOWN_TRAINING_IMAGES].tolist() for part in (near.cosines, near.rows))
+    considered = near.cosines[0, : normalizer.settings.similarity_neighbours]
+    first = find_nearest(explorer.index, query, 1)
+    return {
+        "method": normalizer.variant.method,
+        "beta": normalizer.variant.beta,
+        "similarity": max(0.0, float(considered.mean())),
+        "moved": float(np.linalg.norm(searched[0] - query[0])),
+        "length": float(np.linalg.norm(searched[0])),
+        "first": [
+            {"id": explorer.references.ids[row], "score": -distance}
+            for row, distance in zip(first.contents.ravel().tolist(), first.distances.ravel().tolist(), strict=True)
+        ],
+        "training": [
+            {"id": image_id, "cosine": cosine}
+            for image_id, cosine in zip(_training_ids(normalizer, rows), cosines, strict=True)
+            if len(explorer.pictures["training"])  # a descriptor in one file contains vectors, but no pictures
+        ],
+    }
+
+
+def _training_ids(normalizer: Normalizer, rows: list[int]) -> list[str]:
+    return [normalizer.training.ids[row] for row in np.flatnonzero(~normalizer.training.unreadable)[rows].tolist()]
+
+
+def _scores(query: NDArray[np.float32], references: NDArray[np.float32]) -> list[float]:
+    """Return −‖q − r‖² of a query [d] and references [m, d], computed in float64."""
+    difference = query.astype(np.float64) - references.astype(np.float64)
+    return [float(score) for score in -np.einsum("md,md->m", difference, difference)]

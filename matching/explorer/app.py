@@ -1,0 +1,109 @@
+"""The explorer's web application: a page, the answers it asks for, and thumbnails. Nothing that is sent is ever written."""
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse
+from pydantic import Field
+
+from data.archives import read_bytes
+from data.errors import UserError
+from data.settings import Settings
+from matching.explorer.answers import Explorer, Kind, answer
+from matching.explorer.edits import list_edits
+from matching.explorer.guard import (
+    MAX_CONCURRENT_DECODES,
+    MAX_CONCURRENT_UPLOADS,
+    MAX_PICTURE_BYTES,
+    guard,
+    receive_picture,
+)
+from matching.explorer.pages import add_page, send_picture
+from matching.explorer.pictures import SHOWN_SIDE, Pictures
+
+PAGE = Path(__file__).parent / "page"
+MAX_PICKS = 500  # queries of the run that the page offers
+
+
+class Question(Settings):
+    """What the page asks about a picture.
+
+    Attributes:
+        picture: A name that `Pictures.add` returned.
+        edit: Name of an edit; None leaves the picture as it is.
+        intensity: Intensity of the edit, 0…1.
+        draw: Number of the edit's random draw, 0 or more.
+    """
+
+    picture: str = Field(max_length=64)
+    edit: str | None = Field(None, max_length=64)
+    intensity: float = Field(0.5, ge=0, le=1)
+    draw: int = Field(0, ge=0, lt=2**31)
+
+
+def make_app(explorer: Explorer) -> FastAPI:
+    """Make the application; it embeds one picture at a time and decodes at most MAX_CONCURRENT_DECODES at once."""
+    app = FastAPI(openapi_url=None)
+    pictures, working = Pictures(), threading.Lock()
+    receiving, decoding = asyncio.Semaphore(MAX_CONCURRENT_UPLOADS), threading.BoundedSemaphore(MAX_CONCURRENT_DECODES)
+
+    def keep(content: bytes) -> str:
+        with decoding:
+            return pictures.add(content)
+
+    paths = {kind: dict(zip(images.ids, images.paths, strict=True)) for kind, images in explorer.pictures.items()}
+    picks = explorer.pictures["query"].ids[:MAX_PICKS]
+
+    @app.get("/api/about")
+    def about() -> dict[str, Any]:
+        return {
+            "title": explorer.title,
+            "references": explorer.index.ntotal,
+            "threshold": explorer.threshold(),
+            "rate": explorer.rate,
+            "uncalibrated": explorer.uncalibrated,
+            "edits": list_edits(explorer.others),
+            "queries": picks,
+            "largest": MAX_PICTURE_BYTES,
+        }
+
+    @app.post("/api/pictures")
+    async def send(request: Request) -> dict[str, str]:
+        async with receiving:
+            content = await receive_picture(request)
+            return {"picture": await run_in_threadpool(keep, content)}
+
+    @app.post("/api/picks/{query_id:path}")
+    def pick(query_id: str) -> dict[str, str]:
+        path = paths["query"].get(query_id)
+        if path is None:
+            raise UserError("The run has no such query.")
+        return {"picture": keep(_content(path))}
+
+    @app.post("/api/answers")
+    def ask(question: Question) -> dict[str, Any]:
+        with working:
+            picture = pictures.get(question.picture)
+            return answer(explorer, picture, question.edit, question.intensity, question.draw)
+
+    @app.get("/api/pictures/{kind}/{image_id:path}")
+    def show(kind: Kind, image_id: str) -> Response:
+        path = paths[kind].get(image_id)
+        if path is None:
+            return JSONResponse({"message": "There is no such picture."}, 404)
+        return send_picture(path, SHOWN_SIDE, decoding, "max-age=3600")
+
+    add_page(app, PAGE)
+    guard(app)
+    return app
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return read_bytes(path)
+    except OSError as error:
+        raise UserError(f"The query's file cannot be read ({error.strerror or error}).") from error

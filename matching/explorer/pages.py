@@ -1,0 +1,44 @@
+"""What the pages of explore.py share: their files, and pictures of the disk made small enough to be shown."""
+
+import threading
+from pathlib import Path
+
+from fastapi import FastAPI, Response
+from fastapi.responses import FileResponse, JSONResponse
+from fastapi.staticfiles import StaticFiles
+
+from data.decode import decode_rgb
+from data.errors import ImageError
+from matching.explorer.pictures import jpeg
+from submissions.report.rendering import render
+
+
+def add_page(app: FastAPI, folder: Path) -> None:
+    """Serve a page: `index.html` of `folder` at the root, its other files below /page, and the style that all pages share."""
+
+    @app.get("/")
+    def page() -> FileResponse:
+        return FileResponse(folder / "index.html")
+
+    @app.get("/style.css")
+    def style() -> Response:
+        return Response(render("style.css.jinja"), media_type="text/css")
+
+    app.mount("/page", StaticFiles(directory=folder))
+
+
+def send_picture(path: Path, long_side: int, decoding: threading.BoundedSemaphore, cached: str) -> Response:
+    """Answer with a picture as JPEG, or with status 404 and the reason where it cannot be decoded.
+
+    Args:
+        path: The picture.
+        long_side: Maximum length of its long side in pixels.
+        decoding: Limits how many pictures are decoded at once.
+        cached: The answer's Cache-Control.
+    """
+    try:
+        with decoding:
+            small = jpeg(decode_rgb(path, short_side=long_side), long_side)
+    except ImageError as error:
+        return JSONResponse({"message": f"It {error.problem}."}, 404)
+    return Response(small, media_type="image/jpeg", headers={"Cache-Control": cached})

@@ -1,0 +1,253 @@
+"""explore.py --serve: search of a kept index over HTTP, for programs. Nothing that is sent is ever written."""
+
+import asyncio
+import hashlib
+import threading
+from collections.abc import AsyncIterator
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+from fastapi import FastAPI, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import HTMLResponse
+from numpy.typing import NDArray
+from pydantic import Field
+
+from data.decode import decode_rgb
+from data.errors import ImageError, UserError
+from data.names import text_of
+from data.settings import Settings
+from matching.explorer.guard import MAX_CONCURRENT_DECODES, MAX_CONCURRENT_UPLOADS, guard, receive_picture
+from matching.extractor import Extractor
+from matching.index.database import DATABASE
+from matching.index.matches import Match, Rule
+from matching.index.search import SearchIndex, open_search
+from matching.index.store import Store, count_changes, open_store
+from matching.search import Search
+
+MAX_VECTORS = 1000  # of one request
+
+
+class VectorQuestion(Settings):
+    """Vectors to search with.
+
+    Attributes:
+        vectors: As the extractor makes them, before query normalisation: [n][dimensions], n from 1 to MAX_VECTORS.
+    """
+
+    vectors: list[list[float]] = Field(min_length=1, max_length=MAX_VECTORS)
+
+
+@dataclass
+class _Request:
+    """What one request asks.
+
+    Attributes:
+        vectors: float32 [n, d].
+        digest: SHA-256 of the picture's bytes; empty where it is not known.
+        answer: Where the answer goes: a list of matches for each vector.
+    """
+
+    vectors: NDArray[np.float32]
+    digest: bytes
+    answer: Future[list[list[dict[str, Any]]]] = field(default_factory=Future)
+
+
+@dataclass
+class SearchService:
+    """A kept index that is searched while others may change it.
+
+    One thread searches, with a connection of its own to the index; what is asked meanwhile is searched together in its next turn:
+    reading all vectors costs the most, and is done once for all of them.
+
+    Attributes:
+        index: folder of the index.
+        extractor: what its vectors were made with.
+        rule: when a reference counts as a copy.
+    """
+
+    index: Path
+    extractor: Extractor
+    rule: Rule
+    _asked: SimpleQueue[_Request | None] = field(default_factory=SimpleQueue)
+    _searching: threading.Thread | None = None
+    _opened: tuple[tuple[int, int, int], SearchIndex] | None = None
+    _network: threading.Lock = field(default_factory=threading.Lock)
+    _decoding: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(MAX_CONCURRENT_DECODES))
+    _opening: threading.Lock = field(default_factory=threading.Lock)
+
+    def about(self) -> dict[str, Any]:
+        """Return what the service searches.
+
+        Raises:
+            UserError: there is no index, or it cannot be used.
+        """
+        with open_store(self.index, self.extractor.identity, self.extractor.dimensions, new=False) as store:
+            references = self._search_index(store).ntotal
+        threshold = self.rule.threshold(references)
+        return {"references": references, "dimensions": self.extractor.dimensions, "threshold": threshold, "most": self.rule.most}
+
+    def embed(self, content: bytes) -> NDArray[np.float32]:
+        """Return the vector [1, d] of a picture.
+
+        Raises:
+            UserError: the bytes are no picture.
+        """
+        size = max(size for network in self.extractor.networks for size in network.sizes)
+        try:
+            with self._decoding:
+                pixels = decode_rgb(content, short_side=size)
+        except ImageError as error:
+            raise UserError(f"The file {error.problem}.") from error
+        with self._network:
+            return self.extractor.extract_picture(pixels)
+
+    def check_vectors(self, vectors: list[list[float]]) -> NDArray[np.float32]:
+        """Return vectors [n, d] that were sent.
+
+        Raises:
+            UserError: they have another number of dimensions, or are not finite.
+        """
+        if any(len(vector) != self.extractor.dimensions for vector in vectors):
+            raise UserError(f"Each vector must have {self.extractor.dimensions} numbers. Send vectors of the index's network.")
+        with np.errstate(over="ignore"):  # looked at below
+            array = np.array(vectors, np.float32)
+        if not np.isfinite(array).all():
+            raise UserError("The vectors contain infinite or undefined numbers. Send finite ones.")
+        return array
+
+    def ask(self, vectors: NDArray[np.float32], digest: bytes = b"") -> Future[list[list[dict[str, Any]]]]:
+        """Search for vectors [n, d] in the next turn; `digest` is the SHA-256 of the picture, where it is known."""
+        asked = _Request(vectors, digest)
+        with self._opening:
+            if self._searching is None:
+                self._searching = threading.Thread(target=self._search, daemon=True)
+                self._searching.start()
+        self._asked.put(asked)
+        return asked.answer
+
+    def close(self) -> None:
+        """End the thread that searches."""
+        if self._searching is not None:
+            self._asked.put(None)
+            self._searching.join()
+            self._searching = None
+
+    def _search(self) -> None:
+        waiting = self._next()
+        while waiting is not None:
+            try:
+                with open_store(self.index, self.extractor.identity, self.extractor.dimensions, new=False) as store:
+                    opened = _identify_file(self.index)
+                    while (
+                        waiting is not None and _identify_file(self.index) == opened
+                    ):  # not of a folder that was removed and made again
+                        self._answer(store, waiting)
+                        waiting = self._next()
+            except Exception as error:  # each request hears of it, the next turn tries again
+                for asked in waiting or []:
+                    if not asked.answer.done():
+                        asked.answer.set_exception(error)
+                waiting = self._next()
+
+    def _next(self) -> list[_Request] | None:
+        """Wait for a request; return all that have come, up to about MAX_VECTORS vectors. None ends the thread."""
+        waiting: list[_Request] = []
+        count = 0
+        while not waiting or (count < MAX_VECTORS and not self._asked.empty()):
+            asked = self._asked.get()
+            if asked is None:
+                for each in waiting:
+                    each.answer.set_exception(UserError("The service is being stopped."))
+                return None
+            waiting.append(asked)
+            count += len(asked.vectors)
+        return waiting
+
+    def _answer(self, store: Store, waiting: list[_Request]) -> None:
+        search = Search(store, self.extractor, self.rule)
+        search.__dict__["index"] = self._search_index(store)  # opened once for all requests
+        digests = [asked.digest for asked in waiting for _ in asked.vectors]
+        found = iter(search.near(np.concatenate([asked.vectors for asked in waiting]), digests))
+        for asked in waiting:
+            matches = [[_plain(match) for match in next(found)] for _ in asked.vectors]
+            if asked.answer.set_running_or_notify_cancel():
+                asked.answer.set_result(matches)
+
+    def _search_index(self, store: Store) -> SearchIndex:
+        """The index of the store's present state; opened again when another process has changed it."""
+        with self._opening:
+            state = (*_identify_file(self.index), count_changes(store))  # one made again may count the same changes
+            if self._opened is None or self._opened[0] != state:
+                self._opened = state, open_search(store)
+            return self._opened[1]
+
+
+def make_service(service: SearchService) -> FastAPI:
+    """Make the application: `/api/about`, `/api/matches`, `/api/vectors`, `/openapi.json` and a page that lists them."""
+
+    @asynccontextmanager
+    async def until_stopped(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        await run_in_threadpool(service.close)
+
+    app = FastAPI(title="Copies of pictures", docs_url=None, redoc_url=None, lifespan=until_stopped)
+    receiving = asyncio.Semaphore(MAX_CONCURRENT_UPLOADS)
+
+    @app.get("/api/about", summary="What is searched")
+    def about() -> dict[str, Any]:
+        return service.about()
+
+    @app.post(
+        "/api/matches",
+        summary="The references that a picture copies",
+        openapi_extra={
+            "requestBody": {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
+        },
+    )
+    async def matches(request: Request) -> dict[str, Any]:
+        async with receiving:
+            content = await receive_picture(request)
+            vector = await run_in_threadpool(service.embed, content)
+        found = await asyncio.wrap_future(service.ask(vector, hashlib.sha256(content).digest()))
+        return {"matches": found[0]}
+
+    @app.post("/api/vectors", summary="The references that ready vectors' pictures copy")
+    async def vectors(question: VectorQuestion) -> dict[str, Any]:
+        return {"matches": await asyncio.wrap_future(service.ask(service.check_vectors(question.vectors)))}
+
+    @app.get("/", include_in_schema=False)
+    def page() -> HTMLResponse:
+        lines = [
+            f"<li><code>{method.upper()} {escape(path)}</code> {escape(about.get('summary', ''))}</li>"
+            for path, methods in app.openapi()["paths"].items()
+            for method, about in methods.items()
+        ]
+        head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>Copies of pictures</title>'
+        return HTMLResponse(f'{head}<h1>Copies of pictures</h1><ul>{"".join(lines)}</ul><a href="openapi.json">openapi.json</a>')
+
+    guard(app)
+    return app
+
+
+def _identify_file(index: Path) -> tuple[int, int]:
+    """Return what distinguishes the index's file from another of its name.
+
+    Raises:
+        UserError: when there is none.
+    """
+    try:
+        state = (index / DATABASE).stat()
+    except OSError as error:
+        raise UserError(f"{index} holds no index ({error.strerror or error}).") from error
+    return state.st_dev, state.st_ino
+
+
+def _plain(match: Match) -> dict[str, Any]:
+    return {"reference": text_of(match.reference), "score": match.score, "expected_false_alarms": match.false_alarms}

@@ -1,0 +1,221 @@
+"""Extractors turn any image into a vector that can be searched: from a whole run, one checkpoint, or an ONNX file."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from data.errors import prefix_errors
+from data.images import ImageSet
+from data.loader import resize_square
+from matching.index.calibration import Tail
+from models.inference.embed import EmbeddedBlock
+from models.inference.embedders import Embedder, embed_with_all, list_square_sizes, load_embedder
+from models.inference.onnx_embedder import open_onnx
+from models.network.checkpoint import load_descriptor
+from models.network.joined import JoinedDescriptor
+from models.settings import EmbeddingSettings
+from pipeline.run.run import Run
+from pipeline.run.staleness import report_stale
+from pipeline.steps.definitions import NORMALIZE, STEPS
+from submissions.ensemble.normalization import Neighbours, count_neighbours_needed, find_neighbours, normalize_by_variant
+from submissions.ensemble.projection import load_projection, scale_to_unit_length
+from submissions.ensemble.variant import Variant, read_choice
+from submissions.settings import NormalizationSettings
+from submissions.vectors.files import Vectors, read_vectors
+
+Project = Callable[[NDArray[np.float32]], NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
+class Normalizer:
+    """Query normalisation as the run chose it.
+
+    Attributes:
+        training: The training vectors to normalise against.
+        variant: Method and β.
+        settings: How many neighbours the methods use.
+    """
+
+    training: Vectors
+    variant: Variant
+    settings: NormalizationSettings
+
+    @cached_property
+    def readable(self) -> NDArray[np.float32]:
+        """Training vectors [m, d] of readable images only, selected once."""
+        return self.training.readable()
+
+    def neighbours(self, queries: NDArray[np.float32]) -> Neighbours:
+        """Find the training vectors nearest to queries [n, d], as many as the run's method uses.
+
+        Raises:
+            UserError: when there are too few training vectors.
+        """
+        with prefix_errors("the training vectors to normalise against"):
+            return find_neighbours(queries, self.readable, count_neighbours_needed(self.settings, self.variant.method))
+
+    def __call__(self, queries: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the normalised queries [n, d].
+
+        Raises:
+            UserError: when there are too few training vectors.
+        """
+        with prefix_errors("the training vectors to normalise against"):
+            return normalize_by_variant(queries, self.readable, self.variant, self.settings)
+
+
+@dataclass(frozen=True)
+class Extractor:
+    """Networks and a projection that turn images into vectors, and the query normalisation.
+
+    Attributes:
+        networks: The networks, whose vectors are concatenated.
+        settings: How images are loaded and batched.
+        project: Maps concatenated vectors [n, Σ d] to vectors [n, dimensions] float32 of unit length.
+        dimensions: Dimensions of the vectors.
+        identity: Digest of everything that a reference's vector depends on.
+        normalizer: Query normalisation; None for a descriptor without one.
+        tail: Tail of unrelated pairs' distances, if the descriptor's file contains it.
+        source: Opens the same extractor in another process; None if it cannot be opened there.
+        files: The files that it is opened from.
+    """
+
+    networks: list[Embedder]
+    settings: EmbeddingSettings
+    project: Project
+    dimensions: int
+    identity: str
+    normalizer: Normalizer | None = None
+    tail: Tail | None = None
+    source: "Callable[[], Extractor] | None" = None
+    files: tuple[Path, ...] = ()
+
+    def extract(self, images: ImageSet) -> Iterator[EmbeddedBlock]:
+        """Yield vectors [m, dimensions] of files block by block; rows of unreadable images are zero and flagged."""
+        for block in embed_with_all(self.networks, images, self.settings):
+            yield EmbeddedBlock(block.first, self.project(block.vectors), block.unreadable)
+
+    def extract_all(self, images: ImageSet) -> Vectors:
+        """Return the vectors of all files at once."""
+        blocks = list(self.extract(images))
+        return Vectors(images.ids, np.concatenate([b.vectors for b in blocks]), np.concatenate([b.unreadable for b in blocks]))
+
+    def extract_picture(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Return the vector [1, dimensions] of one RGB picture, uint8 [h, w, 3]."""
+        squares = {size: resize_square(pixels, size) for size in list_square_sizes(self.networks)}
+        tensors = {size: torch.from_numpy(square).permute(2, 0, 1)[None] for size, square in squares.items()}
+        return self.project(np.concatenate([network.embed(tensors) for network in self.networks], axis=1))
+
+    def normalize(self, queries: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the normalised queries [n, dimensions]; the queries themselves without a normalizer.
+
+        Raises:
+            UserError: when there are too few training vectors.
+        """
+        return queries if self.normalizer is None else self.normalizer(queries)
+
+
+def run_extractor(run: Run) -> Extractor:
+    """Open a whole run: all models, projection and normalisation.
+
+    Raises:
+        UserError: when a step has not been done, which the message names, or a file cannot be read.
+    """
+    report_stale(run, STEPS[: STEPS.index(NORMALIZE)])
+    checkpoints = run_checkpoints(run)
+    projection_file = run.require(run.paths.projection)
+    variant, _ = read_choice(run.paths.choice)
+    projection = load_projection(projection_file)
+    own = run_embeddings(run)
+    networks = [load_embedder(path, settings) for path, settings in zip(checkpoints, own, strict=True)]
+    training = read_vectors(run.require(run.paths.projected("training")))
+
+    def project(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+        return projection.apply(vectors, variant.dimensions, variant.eigen_power)
+
+    made_from = {
+        "embedding": [settings.on_cpu().what_makes_vectors() for settings in own],
+        "dimensions": variant.dimensions,
+        "eigen_power": variant.eigen_power,
+    }
+    return Extractor(
+        networks=networks,
+        settings=run.recipe.embedding,
+        project=project,
+        dimensions=variant.dimensions,
+        identity=_digest([*checkpoints, projection_file], made_from),
+        normalizer=Normalizer(training, variant, run.recipe.normalization),
+        source=partial(run_extractor, replace(run, folder=run.folder.absolute(), data=run.data.absolute())),
+        files=tuple(path.absolute() for path in [*checkpoints, projection_file]),
+    )
+
+
+def run_checkpoints(run: Run) -> list[Path]:
+    """Return the last checkpoint of each model, in the order in which their vectors are concatenated.
+
+    Raises:
+        UserError: when a model has not been trained.
+    """
+    return [run.require(run.checkpoint(name)) for name in run.recipe.models]
+
+
+def run_embeddings(run: Run) -> list[EmbeddingSettings]:
+    """Return the embedding settings of each model, in the same order as `run_checkpoints`."""
+    return [run.embedding(name) for name in run.recipe.models]
+
+
+def checkpoint_extractor(checkpoint: Path) -> Extractor:
+    """Open a checkpoint of a single network, or of a whole run that `export.py` wrote as one file.
+
+    Raises:
+        UserError: when the checkpoint is missing or damaged.
+    """
+    settings = EmbeddingSettings()
+    loaded = load_descriptor(checkpoint)
+    network = load_embedder(checkpoint, settings)
+    joined = loaded.descriptor if isinstance(loaded.descriptor, JoinedDescriptor) else None
+    return Extractor(
+        networks=[network],
+        settings=settings,
+        project=lambda vectors: vectors,
+        dimensions=network.dimensions,
+        identity=_digest([checkpoint], {}),
+        normalizer=None if joined is None or not len(joined.background) else _make_normalizer(joined, loaded.notes),
+        tail=None if joined is None else Tail(**loaded.notes["tail"]),
+        source=partial(checkpoint_extractor, checkpoint.absolute()),
+        files=(checkpoint.absolute(),),
+    )
+
+
+def _make_normalizer(joined: JoinedDescriptor, notes: dict[str, Any]) -> Normalizer:
+    """Return query normalisation against the training vectors stored in the checkpoint."""
+    background = scale_to_unit_length(joined.background.float().numpy())
+    training = Vectors([str(row) for row in range(len(background))], background, np.zeros(len(background), bool))
+    about = notes["variant"] | {"weights": tuple(notes["variant"]["weights"])}
+    return Normalizer(training, Variant(**about), NormalizationSettings.model_validate(notes["normalization"]))
+
+
+def onnx_extractor(path: Path) -> Extractor:
+    """Open an ONNX file written by `pipeline/export.py`; it contains a run's projection, but not its query normalisation.
+
+    Raises:
+        UserError: when the file is missing or is not such a file.
+    """
+    network = open_onnx(path)
+    return Extractor([network], EmbeddingSettings(), lambda vectors: vectors, network.dimensions, _digest([path], {}))
+
+
+def _digest(files: list[Path], settings: dict[str, object]) -> str:
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
+    for path in files:
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()

@@ -1,0 +1,238 @@
+"""Carrying out a plan, and undoing it.
+
+Before a file is touched, everything that the plan took for granted is looked at again: the file and the one that is kept instead
+of it are there, are two files, and hold the bytes that were searched. What is not so is left alone and reported.
+"""
+
+import errno
+import os
+import re
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+
+from data.errors import UserError
+from data.names import text_of
+from matching.files.journal import Journal, Step, Way
+from matching.files.plan import PlanRow
+from matching.files.relocation import digest_of_file, relocate
+from matching.files.trash import find_trash, find_trash_place, is_note_of, remove_orphaned_note, write_note
+
+
+@dataclass
+class Outcome:
+    """The outcome of carrying out a plan, or of undoing it.
+
+    Attributes:
+        done: Files that the plan or its undoing was carried out on.
+        left: Files that were left alone, each with the reason.
+    """
+
+    done: list[Path] = field(default_factory=list)
+    left: list[tuple[Path, str]] = field(default_factory=list)
+
+
+class LeftAloneError(Exception):
+    """Raised when a file must not be touched; the message is the reason."""
+
+
+def apply_plan(
+    rows: Iterable[PlanRow],
+    way: Way,
+    journal: Journal,
+    moved_to: Path,
+    is_protected: Callable[[Path], bool] = lambda path: False,
+    rejected: Collection[frozenset[bytes]] = (),
+) -> Outcome:
+    """Do to every file that the plan removes what `way` says; first finish what a kill left half done.
+
+    Args:
+        rows: The rows of the plan.
+        way: "move": into `moved_to`, under its path; "hardlink", "symlink": the file goes to the trash and a link to the kept
+            file takes its place; "delete-to-trash".
+        journal: The open journal.
+        moved_to: Folder for moved files; its subfolder `trash` is used on systems without a trash.
+        is_protected: Tells whether a file must never be touched, whatever the plan says.
+        rejected: Pairs of SHA-256 that a person decided are not copies, perhaps after the plan was made.
+
+    Returns:
+        The files that were dealt with and those left alone, of this call only.
+
+    Raises:
+        UserError: The disk is full. Everything done before is in the journal.
+    """
+    outcome = finish(journal)
+    rows = list(rows)
+    kept_digests = {row.file: row.sha256 for row in rows if row.action == "keep"}
+    finished = {Path(step.file) for step in journal.in_state("done")}
+    for row in rows:
+        if row.action != "remove" or row.file in finished:
+            continue
+        try:
+            if row.protected or is_protected(row.file):
+                raise LeftAloneError("protected")
+            if frozenset(map(bytes.fromhex, (row.sha256, kept_digests[row.kept]))) in rejected:
+                raise LeftAloneError("called no copy of the file to keep; --decide undecided takes that back")
+            _check_unchanged(row, kept_digests[row.kept], way)
+            place, note = _choose_place(row.file, way, moved_to)
+            _carry_out(journal, journal.begin(way, row.file, place, row.kept, row.sha256, note))
+            outcome.done.append(row.file)
+        except LeftAloneError as reason:
+            outcome.left.append((row.file, str(reason)))
+    return outcome
+
+
+def finish(journal: Journal) -> Outcome:
+    """Finish the steps that a kill left half done."""
+    outcome = Outcome()
+    for step in journal.in_state("begin"):
+        file, place = Path(step.file), Path(step.place)
+        try:
+            if os.path.lexists(file) and (not os.path.lexists(place) or _is_others_note(step)):
+                _remove_orphaned_note(step)  # or the file would get another name in the trash
+                journal.end(step, "left", "not begun")  # the plan has it still
+                continue
+            _carry_out(journal, step)
+            outcome.done.append(file)
+        except LeftAloneError as reason:
+            outcome.left.append((file, str(reason)))
+    return outcome
+
+
+def undo(journal: Journal) -> Outcome:
+    """Put everything back that the journal says was done, the last first.
+
+    A file is put back only if it holds the bytes that were taken away and nothing else has taken its place since.
+    """
+    outcome = Outcome()
+    for step in reversed([*journal.in_state("done"), *journal.in_state("begin")]):
+        file = Path(step.file)
+        try:
+            _put_back(step)
+            journal.end(step, "undone")
+            outcome.done.append(file)
+        except LeftAloneError as reason:
+            outcome.left.append((file, str(reason)))
+    return outcome
+
+
+def _check_unchanged(row: PlanRow, kept_sha256: str, way: Way) -> None:
+    file, kept = row.file, row.kept
+    try:
+        if file.is_symlink() or kept.is_symlink():
+            raise LeftAloneError("a link")
+        if not file.is_file():
+            raise LeftAloneError("gone since the plan was made")
+        if not kept.is_file():
+            raise LeftAloneError(f"the file to keep instead, {kept}, is gone")
+        if file.samefile(kept):
+            raise LeftAloneError("the same file on the disk as the kept one")
+        if digest_of_file(file) != row.sha256:
+            raise LeftAloneError("changed since the plan was made")
+        if digest_of_file(kept) != kept_sha256:
+            raise LeftAloneError(f"the file to keep instead, {kept}, has changed since the plan was made")
+        if way == "hardlink" and file.stat().st_dev != kept.stat().st_dev:
+            raise LeftAloneError("on another disk than the kept file, which a hard link cannot reach")
+    except OSError as error:
+        raise LeftAloneError(f"cannot be looked at ({_describe(error)})") from error
+
+
+def _choose_place(file: Path, way: Way, moved_to: Path) -> tuple[Path, Path | None]:
+    if way != "move":
+        return find_trash_place(file, find_trash(file, moved_to / "trash"))
+    place = moved_to / whole_path(file)
+    if os.path.lexists(place):
+        raise LeftAloneError(f"{place} exists")
+    return place, None
+
+
+def whole_path(file: PurePath) -> PurePath:
+    """Return an absolute path as a relative one that no other file's becomes, drive letter or server included."""
+    drive = "-".join(part for part in re.split(r"[\\/:?.]+", file.drive) if part)
+    return PurePath(drive, *file.parts[1:])
+
+
+def _carry_out(journal: Journal, step: Step) -> None:
+    """Do the step, or what is missing of it."""
+    file, place, kept = Path(step.file), Path(step.place), Path(step.kept)
+    try:
+        if step.note and not Path(step.note).exists():
+            write_note(Path(step.note), file)
+        if not (os.path.lexists(place) and _is_link_to(file, kept, step.way)):
+            relocate(file, place, step.sha256)
+            _make_link(file, kept, step.way)
+    except OSError as error:
+        _take_back(journal, step, error)
+    journal.end(step, "done")
+
+
+def _take_back(journal: Journal, step: Step, error: OSError) -> None:
+    """Undo a step that failed, and say why; UserError for a full disk, LeftAloneError for anything else."""
+    file, place = Path(step.file), Path(step.place)
+    if os.path.lexists(place) and not os.path.lexists(file):
+        relocate(place, file, step.sha256)
+    _remove_orphaned_note(step)
+    journal.end(step, "left", str(error))
+    if error.errno == errno.ENOSPC:
+        raise UserError(
+            f"{place} cannot be written: the disk is full. {file} lies where it was; what was done before is in {journal.path}. "
+            "Make room and give the same command again, or take everything back with --undo."
+        ) from error
+    if isinstance(error, PermissionError) and error.filename == os.fspath(file) and error.filename2 is None:
+        raise LeftAloneError(f"no right to remove it from its folder ({error.strerror})") from error
+    raise LeftAloneError(_describe(error)) from error
+
+
+def _remove_orphaned_note(step: Step) -> None:
+    if step.note:
+        remove_orphaned_note(Path(step.note), Path(step.file), Path(step.place))
+
+
+def _is_others_note(step: Step) -> bool:
+    """Whether another file was put into the trash under the name that the step chose, before the step itself began."""
+    return bool(step.note) and os.path.lexists(step.note) and not is_note_of(Path(step.note), Path(step.file))
+
+
+def _describe(error: OSError) -> str:
+    """Return what went wrong, and with which path: it may be the file's, the kept one's or the new one's."""
+    where = error.filename2 or error.filename
+    return f"{error.strerror or error}" + (f": {text_of(Path(where))}" if isinstance(where, str) else "")
+
+
+def _make_link(file: Path, kept: Path, way: Way) -> None:
+    if way == "hardlink":
+        os.link(kept, file)
+    elif way == "symlink":
+        file.symlink_to(kept)
+
+
+def _is_link_to(file: Path, kept: Path, way: Way) -> bool:
+    if way == "symlink":
+        return file.is_symlink() and file.readlink() == kept
+    return way == "hardlink" and file.is_file() and kept.is_file() and file.samefile(kept)
+
+
+def _put_back(step: Step) -> None:
+    file, place, kept = Path(step.file), Path(step.place), Path(step.kept)
+    try:
+        if not os.path.lexists(place) or _is_others_note(step):
+            if digest_of_file(file) == step.sha256:
+                _remove_orphaned_note(step)
+                return  # it was put back before a kill, or never taken away
+            raise LeftAloneError(f"{place} is gone")
+        if digest_of_file(place) != step.sha256:
+            raise LeftAloneError(f"{place} has changed since")
+        linked = _is_link_to(file, kept, step.way)
+        if os.path.lexists(file) and not linked and not digest_of_file(file) == step.sha256:
+            raise LeftAloneError("another file has taken its place")
+        if linked:
+            file.unlink()
+        relocate(place, file, step.sha256)
+        if step.note:
+            Path(step.note).unlink(missing_ok=True)
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise UserError(
+                f"{file} cannot be put back: the disk is full. It lies at {place}; make room and undo again."
+            ) from error
+        raise LeftAloneError(_describe(error)) from error

@@ -1,0 +1,75 @@
+"""The choice of the picture of a group to keep, with the reason."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from matching.files.facts import Facts
+
+KeepRule = Literal["largest", "oldest", "folder-order"]
+KEEP_RULES: tuple[KeepRule, ...] = ("largest", "oldest", "folder-order")
+
+
+def choose_kept(members: Sequence[Facts], rule: KeepRule, folders: Sequence[Path] = ()) -> tuple[Facts, str]:
+    """Choose the picture to keep and give the reason in words.
+
+    Ties are broken by pixels, bytes, EXIF entries, date, and finally by path. Links and members of archives are chosen only if
+    the group contains nothing else.
+
+    Args:
+        members: Facts of the group's files, at least one.
+        rule: "largest": most pixels; "oldest": earliest date taken, or file date where EXIF has none; "folder-order": in the
+            first of `folders`.
+        folders: Folders in order of preference, for "folder-order".
+    """
+    real = [facts for facts in members if not facts.linked and not facts.archived] or list(members)
+    orders: dict[KeepRule, Callable[[Facts], Any]] = {
+        "largest": _make_size_key,
+        "oldest": lambda facts: (_get_date(facts), _make_size_key(facts)),
+        "folder-order": lambda facts: (_find_place(facts.path, folders), _make_size_key(facts)),
+    }
+    ordered = sorted(real, key=lambda facts: (orders[rule](facts), facts.path))
+    return ordered[0], _explain_choice(ordered, rule, folders)
+
+
+def _explain_choice(ordered: list[Facts], rule: KeepRule, folders: Sequence[Path]) -> str:
+    best = ordered[0]
+    if len(ordered) == 1:
+        return "the only file that is neither a link nor inside an archive"
+    second = ordered[1]
+    if rule == "oldest" and _get_date(best) != _get_date(second):
+        return f"oldest: {_format_date(best)}, the next {_format_date(second)}"
+    if rule == "folder-order" and _find_place(best.path, folders) != _find_place(second.path, folders):
+        place = _find_place(best.path, folders)
+        return f"in folder {place + 1} of the order, the next in {_find_place(second.path, folders) + 1}"
+    if best.width * best.height != second.width * second.height:
+        return f"largest: {best.width} × {best.height}, the next {second.width} × {second.height}"
+    if best.size != second.size:
+        return f"as large in pixels, more bytes: {best.size:,}, the next {second.size:,}"
+    if best.tags != second.tags:
+        return f"as large, more EXIF entries: {best.tags}, the next {second.tags}"
+    if _get_date(best) != _get_date(second):
+        return f"as large, older: {_format_date(best)}, the next {_format_date(second)}"
+    return "all the same, first by its path"
+
+
+def _make_size_key(facts: Facts) -> tuple[int, int, int, str]:
+    return -facts.width * facts.height, -facts.size, -facts.tags, _get_date(facts)
+
+
+def _get_date(facts: Facts) -> str:
+    """Return the date taken or, where EXIF has none, the file date, as text that sorts by time."""
+    return facts.taken or _format_file_date(facts)
+
+
+def _format_file_date(facts: Facts) -> str:
+    return str(datetime.fromtimestamp(facts.modified // 10**9))
+
+
+def _format_date(facts: Facts) -> str:
+    return f"{_get_date(facts)} ({'taken' if facts.taken else 'file date'})"
+
+
+def _find_place(path: Path, folders: Sequence[Path]) -> int:
+    return next((place for place, folder in enumerate(folders) if folder == path or folder in path.parents), len(folders))

@@ -1,0 +1,229 @@
+"""The plan: which file of each group is kept and which ones may go, as a CSV file that a person can read and change."""
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, get_args
+
+from data.archives import find_archive
+from data.errors import UserError
+from data.files import is_link, is_there, open_regular, whole_file
+from data.remote import as_path, is_remote
+from matching.files.facts import Facts
+from matching.files.keeping import KeepRule, choose_kept
+
+Action = Literal["keep", "remove", "leave"]
+PairScore = Callable[[Path, Path], float | None]
+COLUMNS = [
+    *("group", "action", "file", "kept", "reason", "score", "width", "height", "bytes", "format"),
+    *("taken", "exif_entries", "modified_ns", "sharpness", "protected", "sha256"),
+]
+
+
+@dataclass(frozen=True)
+class PlanRow:
+    """One file of a group.
+
+    Attributes:
+        group: Number of the group, from 1.
+        action: "keep", "remove" (what `--apply` acts on) or "leave".
+        file: Absolute path of the file.
+        kept: Absolute path of the file that is kept instead; for a kept file, its own path.
+        reason: Reason for the action, in words.
+        score: Score of the pair of file and kept file, at most 0; None for the kept file itself.
+        facts: Size, format, date and sharpness; None if the plan that the row was read from lacks them.
+        protected: Whether the file must never be touched.
+        sha256: Hexadecimal SHA-256 of the file's bytes when it was searched.
+    """
+
+    group: int
+    action: Action
+    file: Path
+    kept: Path
+    reason: str
+    score: float | None
+    facts: Facts | None
+    protected: bool
+    sha256: str
+
+
+def plan_group(
+    group: int,
+    members: Sequence[Facts],
+    digests: Mapping[Path, bytes],
+    rule: KeepRule,
+    folders: Sequence[Path],
+    is_protected: Callable[[Path], bool],
+    pair_score: PairScore,
+) -> list[PlanRow]:
+    """Plan one group: the kept file first, then those that may be removed, then those that are left.
+
+    A file may be removed only if it matches the kept file by itself, is no link, lies in no archive and is not protected.
+
+    Args:
+        group: its number.
+        members: its files.
+        digests: SHA-256 of every file.
+        rule: which file to keep.
+        folders: in order of preference.
+        is_protected: whether a file must not be touched.
+        pair_score: the score of two files that match by themselves, None where they don't.
+    """
+    kept, why = choose_kept(members, rule, folders)
+    rows = [
+        PlanRow(group, "leave", facts.path, kept.path, "", None, facts, is_protected(facts.path), digests[facts.path].hex())
+        for facts in members
+    ]
+    return plan_around(rows, kept.path, why, pair_score)
+
+
+def plan_around(
+    rows: Sequence[PlanRow],
+    kept: Path,
+    why: str,
+    pair_score: PairScore,
+    called: Callable[[PlanRow, PlanRow], bool | None] = lambda one, other: None,
+) -> list[PlanRow]:
+    """Plan a group again around the file to keep.
+
+    Args:
+        rows: of the group, with facts.
+        kept: the file to keep, one of them.
+        why: the reason to keep it.
+        pair_score: the score of two files that match by themselves, None where they don't.
+        called: whether a person has called the pictures of two rows copies; None where nothing has been said.
+    """
+    center = next(row for row in rows if row.file == kept)
+    planned = [replace(center, action="keep", kept=kept, reason=why, score=None)]
+    for row in rows:
+        if row.file != kept:
+            score = pair_score(kept, row.file)
+            action, reason = _decide_action(row, center, score, called(row, center))
+            planned.append(replace(row, action=action, kept=kept, reason=reason, score=score))
+    return sorted(planned, key=lambda row: (get_args(Action).index(row.action), row.file))
+
+
+def _decide_action(row: PlanRow, kept: PlanRow, score: float | None, called: bool | None) -> tuple[Action, str]:
+    facts, center = row.facts, kept.facts
+    if row.protected:
+        return "keep", "protected"
+    if facts is None or center is None:
+        return "leave", "nothing is known of it or of the kept file"
+    if facts.archived:
+        return "leave", "inside an archive"
+    if facts.linked:
+        return "leave", "a link"
+    if center.linked or center.archived:
+        return "leave", "the group holds no file that could be kept instead"
+    if called is False:
+        return "leave", "called no copy of the kept file"
+    if score is None and called is None:
+        return "leave", "does not match the kept file by itself"
+    if not facts.width:
+        return "leave", "cannot be read any more"
+    return "remove", "the same bytes as the kept file" if row.sha256 == kept.sha256 else "a copy of the kept file"
+
+
+def write_plan(path: Path, rows: Iterable[PlanRow]) -> None:
+    """Write the plan whole; bytes of names that are no UTF-8 are kept as they are."""
+    with whole_file(path) as temporary, temporary.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for row in rows:
+            facts = row.facts
+            shown = (
+                [
+                    *(facts.width, facts.height, facts.size, facts.form, facts.taken, facts.tags, facts.modified),
+                    f"{facts.sharpness:.1f}",
+                ]
+                if facts
+                else [""] * 8
+            )
+            score = "" if row.score is None else f"{row.score:.6g}"
+            protected = "yes" if row.protected else ""
+            writer.writerow([row.group, row.action, row.file, row.kept, row.reason, score, *shown, protected, row.sha256])
+
+
+def read_plan(path: Path) -> list[PlanRow]:
+    """Read a plan, which a person may have changed.
+
+    Raises:
+        UserError: there is none, a line is not as expected, or a group would lose its last file.
+    """
+    try:
+        with (
+            open_regular(path) as content,
+            io.TextIOWrapper(content, encoding="utf-8", errors="surrogateescape", newline="") as file,
+        ):
+            reader = csv.DictReader(file)
+            lines = list(reader)
+            columns = reader.fieldnames or []
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: there is no plan. Search first: match.py --queries DIR --keep largest writes one.") from error
+    except (OSError, csv.Error) as error:
+        raise UserError(f"{path} is not a plan that can be read ({error}).") from error
+    missing = [name for name in ("group", "action", "file", "kept", "protected", "sha256") if name not in columns]
+    if missing:
+        raise UserError(f"{path} has no column {missing[0]!r}: it is not a plan of match.py. Search again.")
+    rows = [_parse_row(path, number, line) for number, line in enumerate(lines, 2)]
+    _check_rows(path, rows)
+    return rows
+
+
+def _parse_row(path: Path, number: int, line: dict[str, str]) -> PlanRow:
+    action = line["action"]
+    if action not in get_args(Action):
+        raise UserError(f"{path}, line {number}: the action {action!r} is none of keep, remove, leave.")
+    file, kept = as_path(line["file"] or ""), as_path(line["kept"] or "")
+    if is_remote(file) or is_remote(kept):
+        raise UserError(
+            f"{path}, line {number}: {line['file']} or {line['kept']} is on an object store, where no file is moved, linked or "
+            "deleted from here. Carry out the plan with the store's own tools: its lines with the action 'remove' name the files."
+        )
+    if not file.is_absolute() or not kept.is_absolute():
+        raise UserError(f"{path}, line {number}: {line['file']!r} and {line['kept']!r} must be absolute paths.")
+    try:
+        group = int(line["group"])
+        score = float(line["score"]) if line.get("score") else None
+        valid = len(bytes.fromhex(line["sha256"] or "")) == 32
+    except (ValueError, TypeError):  # TypeError: a cell that the line lacks
+        valid, group, score = False, 0, None
+    if not valid:
+        raise UserError(f"{path}, line {number}: group, score and sha256 are not as match.py writes them. Search again.")
+    protected = line["protected"] == "yes"
+    facts, reason = _parse_facts(file, line), line.get("reason") or ""
+    # mypy does not narrow a str to the values of Action that were checked above
+    return PlanRow(group, action, file, kept, reason, score, facts, protected, line["sha256"])  # type: ignore[arg-type]
+
+
+def _parse_facts(file: Path, line: dict[str, str]) -> Facts | None:
+    """What the line says of the file; None where it says nothing, or what no number is."""
+    try:
+        numbers = [int(line.get(name) or "") for name in ("width", "height", "bytes", "modified_ns")]
+        sharpness = float(line.get("sharpness") or "")
+        tags = int(line.get("exif_entries") or 0)  # plans made before say nothing of them
+    except ValueError:
+        return None
+    width, height, size, modified = numbers
+    archived = not is_there(file) and find_archive(file) is not None
+    taken, form = line.get("taken") or "", line.get("format") or ""
+    return Facts(file, width, height, size, modified, taken, tags, form, sharpness, False, is_link(file), archived)
+
+
+def _check_rows(path: Path, rows: list[PlanRow]) -> None:
+    kept = {row.file for row in rows if row.action == "keep"}
+    seen: set[Path] = set()
+    for row in rows:
+        if row.file in seen:
+            raise UserError(f"{path} names {row.file} twice: remove one of the two lines.")
+        seen.add(row.file)
+        if row.action != "remove":
+            continue
+        if row.kept not in kept:
+            raise UserError(
+                f"{path}: {row.file} would be removed, but {row.kept}, which stays instead, has no line with the action keep."
+            )
+        if row.protected:
+            raise UserError(f"{path}: {row.file} is protected; its action cannot be remove.")

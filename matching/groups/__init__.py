@@ -1,0 +1,1 @@
+"""Groups of copies from the pairs that match."""

@@ -1,0 +1,228 @@
+"""Groups of files from matching pairs: byte-identical files count as one content; flat pictures and hubs are separated."""
+
+import csv
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data.files import whole_file
+from matching.files.facts import Facts
+from matching.files.plan import PlanRow
+from matching.groups.components import group_pairs, pack_pairs
+from matching.groups.groups import Cut, Link
+from matching.groups.hubs import MIN_HUB_MATCHES
+from matching.index.matches import Match
+
+PairScorer = Callable[[Sequence[tuple[bytes, bytes]]], NDArray[np.float64]]
+GROUP_COLUMNS = [
+    *("group", "file", "suggestion", "reason", "score", "width", "height", "bytes", "format", "taken"),
+    *("exif_entries", "sharpness"),
+    *("weakest_score", "weakest_first", "weakest_second"),
+]
+
+
+@dataclass(frozen=True)
+class FileLink:
+    """Two files whose contents match.
+
+    Attributes:
+        first: A file.
+        second: Another file.
+        score: −‖q − r‖².
+    """
+
+    first: Path
+    second: Path
+    score: float
+
+
+@dataclass(frozen=True)
+class FileGroup:
+    """Files that are copies of each other.
+
+    Attributes:
+        files: The files, ordered by path.
+        weakest: The link with the lowest score of those that merged the group; None if all files are byte-identical.
+    """
+
+    files: list[Path]
+    weakest: FileLink | None
+
+
+@dataclass(frozen=True)
+class FileCut:
+    """A pair that matches but merges nothing, because its groups do not match each other or would be too large together.
+
+    Attributes:
+        link: The pair with the highest score between the two groups.
+        matching: Number of pairs of contents between the groups that match.
+        compared: Number of all pairs of contents between the groups.
+        reason: "ends" or "bound", as in `groups.Cut`.
+    """
+
+    link: FileLink
+    matching: int
+    compared: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class FileHub:
+    """Files of one content that matches many others which do not match each other.
+
+    Attributes:
+        files: The files with this content, ordered by path.
+        matches: Number of contents that it matches.
+        related: Share 0…1 of the pairs among those contents that match each other.
+    """
+
+    files: list[Path]
+    matches: int
+    related: float
+
+
+@dataclass(frozen=True)
+class FileGroups:
+    """The result of grouping files.
+
+    Attributes:
+        groups: All groups, largest first.
+        cuts: The links that merged nothing.
+        flat: Pictures without content: a single colour or a plain gradient.
+        hubs: Pictures that match many others which do not match each other.
+        dropped: Number of pairs that were not considered, because too many are connected with each other (`components.py`).
+    """
+
+    groups: list[FileGroup]
+    cuts: list[FileCut]
+    flat: list[Path]
+    hubs: list[FileHub] = field(default_factory=list)
+    dropped: int = 0
+
+
+def group_files(
+    pairs: Iterable[Match],
+    digests: Mapping[Path, bytes],
+    score_pairs: PairScorer,
+    threshold: float,
+    flat: Iterable[Path],
+    bound: int,
+    rejected: frozenset[frozenset[bytes]] = frozenset(),
+    accepted: Mapping[bytes, frozenset[bytes]] | None = None,
+    least_of_hub: int = MIN_HUB_MATCHES,
+) -> FileGroups:
+    """Group the files that the pairs connect, by the rule of `groups.py`; a content counts once, however many files have it.
+
+    Args:
+        pairs: The matches.
+        digests: SHA-256 of every file that was searched.
+        score_pairs: Returns the scores of other pairs of contents.
+        threshold: Lowest score of a copy.
+        flat: Files of pictures without content, which are grouped only with byte-identical files.
+        bound: Maximum number of contents in a group.
+        rejected: Pairs of digests that the user decided are not copies.
+        accepted: By digest, the digests that the user decided are its copies.
+        least_of_hub: Number of contents that a hub matches at least; it belongs to no group (`hubs.py`).
+    """
+    called = accepted or {}
+    flat = sorted(set(flat))
+    empty = {digests[path] for path in flat if path in digests}
+    names: dict[bytes, int] = {digest: number for number, digest in enumerate(sorted(set(digests.values())))}
+    by_number = {number: digest for digest, number in names.items()}
+    files: dict[int, list[Path]] = defaultdict(list)
+    for path, digest in digests.items():
+        files[names[digest]].append(path)
+    links: dict[tuple[int, int], Link] = {}  # the best one of each pair, whichever of both was the query
+    for match in pairs:
+        one, other = digests.get(match.query), digests.get(match.reference)
+        if one is not None and other is not None and one != other and not {one, other} & empty:
+            link = Link(names[one], names[other], match.score)
+            links[_pair_of(link)] = min(link, links.get(_pair_of(link), link), key=lambda link: (-link.score, link.first))
+
+    def matching(asked: Sequence[tuple[int, int]]) -> list[bool]:
+        named = [(by_number[first], by_number[second]) for first, second in asked]
+        scores = score_pairs(named)
+        return [
+            pair[1] in called.get(pair[0], frozenset()) or (bool(score >= threshold) and frozenset(pair) not in rejected)
+            for pair, score in zip(named, scores, strict=True)
+        ]
+
+    def named_link(link: Link) -> FileLink:
+        link = links[_pair_of(link)]
+        return FileLink(min(files[link.first]), min(files[link.second]), link.score)
+
+    def named_cut(cut: Cut) -> FileCut:
+        return FileCut(named_link(cut.link), cut.matching, cut.compared, cut.reason)
+
+    table = np.array([(link.first, link.second, link.score) for link in links.values()], np.float64).reshape(-1, 3)
+    block = pack_pairs(table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2])
+    found = group_pairs([block], len(block), len(names), bound=bound, matching=matching, least_of_hub=least_of_hub)
+    joined = (
+        [
+            FileGroup(sorted(path for member in members.tolist() for path in files[member]), named_link(Link(*weakest)))
+            for members, weakest in zip(np.split(found.members, found.firsts[1:-1]), found.weakest.tolist(), strict=True)
+        ]
+        if len(found.weakest)
+        else []
+    )
+    placed = set(found.members.tolist())
+    same_bytes = [FileGroup(sorted(paths), None) for number, paths in files.items() if len(paths) > 1 and number not in placed]
+    groups = sorted(joined + same_bytes, key=lambda group: (-len(group.files), group.files))
+    named_hubs = [FileHub(sorted(files[hub.content]), hub.matches, hub.related) for hub in found.hubs]
+    return FileGroups(groups, [named_cut(cut) for cut in found.cuts], flat, named_hubs, found.dropped)
+
+
+def _pair_of(link: Link) -> tuple[int, int]:
+    return min(link.first, link.second), max(link.first, link.second)
+
+
+def write_groups_csv(path: Path, groups: Sequence[FileGroup], rows: Iterable[PlanRow]) -> None:
+    """Write every group as CSV: its files, the suggestion for each, and the group's weakest link.
+
+    Args:
+        path: The file to write.
+        groups: The groups.
+        rows: The plan for their files; each row names its group by its number, from 1.
+
+    Raises:
+        UserError: when the disk is full.
+    """
+    with whole_file(path) as temporary, temporary.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(GROUP_COLUMNS)
+        for row in rows:
+            weakest = groups[row.group - 1].weakest
+            held = [f"{weakest.score:.6g}", weakest.first, weakest.second] if weakest else ["", "", ""]
+            score = "" if row.score is None else f"{row.score:.6g}"
+            writer.writerow([row.group, row.file, row.action, row.reason, score, *_format_facts(row.facts), *held])
+
+
+def write_cuts_csv(path: Path, cuts: Iterable[FileCut]) -> None:
+    """Write the pairs that match but merge no groups as CSV, highest score first, with the counts that decided.
+
+    Raises:
+        UserError: when the disk is full.
+    """
+    with whole_file(path) as temporary, temporary.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["first", "second", "score", "matching", "compared", "reason"])
+        for cut in cuts:
+            writer.writerow([cut.link.first, cut.link.second, f"{cut.link.score:.6g}", cut.matching, cut.compared, cut.reason])
+
+
+def write_hubs_csv(path: Path, hubs: Iterable[FileHub]) -> None:
+    """Write the files that match many others which do not match each other, the one with the most matches first."""
+    with whole_file(path) as temporary, temporary.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["file", "matches", "related_share"])
+        writer.writerows([name, hub.matches, f"{hub.related:.4f}"] for hub in hubs for name in hub.files)
+
+
+def _format_facts(facts: Facts | None) -> list[object]:
+    if facts is None:
+        return [""] * 7
+    return [facts.width, facts.height, facts.size, facts.form, facts.taken, facts.tags, f"{facts.sharpness:.1f}"]

@@ -1,0 +1,192 @@
+"""Codes of a stored index's vectors, for approximate search: inverted lists with product quantisation (IVF-PQ, fast scan).
+
+Every file of vectors has a file of codes beside it. All codes come from one quantiser, trained on a sample of the vectors. Codes
+and quantiser can be computed again from the vectors at any time. The name of a file of codes contains the digests of the vectors
+and of the quantiser that it was made from, so that a stale file is recognised.
+
+H. Jégou, M. Douze, C. Schmid: Product quantization for nearest neighbor search (2011). F. André, A.-M. Kermarrec,
+N. Le Scouarnec: Cache locality is not enough: high-performance nearest neighbor search with product quantization fast scan
+(2015).
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from data.shards import Place, ShardWork, run_shards
+from matching.index.segments import (
+    Segment,
+    forget_files,
+    open_segment_file,
+)
+from submissions.search.index_files import open_intact_index, require_index, write_index
+
+MIN_CODED_CONTENTS = 500_000  # below this, no codes: one query's exact search takes less than 0.05 s
+MAX_LISTS = 512  # inverted lists; fewer where there are too few vectors to train them
+PROBED_LIST_SHARE = 0.7  # share of the lists searched per query; high, since real descriptors scatter neighbours over many lists
+TRAINING_VECTORS_PER_LIST = 64  # vectors that the quantiser is trained on, per list
+MAX_GROWTH = 4  # the quantiser is trained again once the index holds more than this many times the contents it was trained for
+KMEANS_ROUNDS = 10  # iterations of k-means, for the lists and for the codes
+VECTORS_PER_BLOCK = 16_384  # vectors encoded at once
+QUANTIZER_NAME = re.compile(r"quantizer-(\d+)-([0-9a-f]{16})\.faiss")
+
+
+@dataclass(frozen=True)
+class Quantizer:
+    """A trained quantiser, which assigns vectors to inverted lists and encodes them.
+
+    Attributes:
+        digest: First 16 hexadecimal digits of the SHA-256 of its file.
+        path: Its file.
+        index: The Faiss index, trained and without vectors.
+    """
+
+    digest: str
+    path: Path
+    index: faiss.Index
+
+
+@dataclass(frozen=True)
+class Codes:
+    """The codes of one segment.
+
+    Attributes:
+        path: Their file.
+        index: The Faiss index, ready to search.
+    """
+
+    path: Path
+    index: faiss.Index
+
+
+def open_codes(folder: Path, segments: Sequence[Segment]) -> list[Codes | None]:
+    """Open the codes of every segment; missing, damaged and stale ones are computed again and written, each as a shard.
+
+    Args:
+        folder: The index folder.
+        segments: The segments of the store's present state, at least one.
+
+    Returns:
+        For each segment its codes; None for a segment that is in memory only.
+
+    Raises:
+        UserError: The disk is full.
+    """
+    count = sum(segment.ntotal for segment in segments)
+    quantizer = _open_quantizer(folder, count) or _train_quantizer(folder, segments, count)
+    codes = [_find_codes(folder, segment, quantizer) for segment in segments]
+    lacking = [number for number, segment in enumerate(segments) if segment.path is not None and codes[number] is None]
+    work = ShardWork(
+        name="encoding vectors",
+        unit="vector",
+        open=partial(require_index, quantizer.path.absolute()),
+        work=_encode_segment,
+        size=_count_vectors,
+        folder=folder.absolute(),
+        opened_as=f"quantizer {quantizer.digest}",
+    )
+    shards = [
+        _Uncoded(path.absolute(), quantizer.digest, len(segments[n].numbers)) for n in lacking if (path := segments[n].path)
+    ]
+    for number, path in zip(lacking, run_shards(work, shards, sum(map(_count_vectors, shards))), strict=True):
+        codes[number] = Codes(path, open_codes_file(path))
+    forget_files(folder, "quantizer-*.faiss", {quantizer.digest})
+    kept = {f"codes-{segment.digest}-{quantizer.digest}" for segment in segments}
+    stale = [path for path in folder.glob("codes-*.faiss") if path.stem.rpartition("-")[0] not in kept]
+    for path in stale:
+        forget_files(folder, path.name, set())
+    return codes
+
+
+def _open_quantizer(folder: Path, count: int) -> Quantizer | None:
+    """Open an intact quantiser that was trained for at least `count / MAX_GROWTH` contents; None if there is none."""
+    for path in sorted(folder.glob("quantizer-*.faiss")):
+        match = QUANTIZER_NAME.fullmatch(path.name)
+        if match and count <= MAX_GROWTH * int(match[1]) and (index := open_intact_index(path)) is not None:
+            return Quantizer(match[2], path, index)
+    return None
+
+
+def _train_quantizer(folder: Path, segments: Sequence[Segment], count: int) -> Quantizer:
+    """Train a quantiser for an index of `count` contents on a sample of the segments' vectors, and write it."""
+    dimensions = segments[0].index.d
+    lists = min(MAX_LISTS, max(1, count // TRAINING_VECTORS_PER_LIST))
+    index: Any = faiss.index_factory(dimensions, f"IVF{lists},PQ{dimensions}x4fs")  # 4 bits a coordinate
+    index.cp.niter, index.cp.max_points_per_centroid, index.pq.cp.niter = KMEANS_ROUNDS, TRAINING_VECTORS_PER_LIST, KMEANS_ROUNDS
+    index.train(_sample_vectors(segments, TRAINING_VECTORS_PER_LIST * lists))
+    digest = write_index(index, folder, f"quantizer-{count}")
+    return Quantizer(digest, folder / f"quantizer-{count}-{digest}.faiss", index)
+
+
+def _sample_vectors(segments: Sequence[Segment], count: int) -> NDArray[np.float32]:
+    """Sample about `count` vectors [m, d], from each segment in proportion to its size; the same ones at every call."""
+    rng = np.random.default_rng(0)
+    held = sum(len(segment.numbers) for segment in segments)
+    parts = []
+    for segment in segments:
+        own = len(segment.numbers)
+        chosen = rng.choice(own, min(own, -(-count * own // held)), replace=False)
+        parts.append(segment.vectors()[np.sort(chosen)])
+    return np.concatenate(parts)
+
+
+def _find_codes(folder: Path, segment: Segment, quantizer: Quantizer) -> Codes | None:
+    """Open the codes of one segment; None if there are no intact ones."""
+    for path in folder.glob(f"codes-{segment.digest}-{quantizer.digest}-*.faiss") if segment.digest else ():
+        index = open_intact_index(path)
+        if index is not None and index.ntotal == len(segment.numbers):
+            return Codes(path, _set_probes(index))
+    return None
+
+
+def open_codes_file(path: Path) -> faiss.Index:
+    """Open a file of codes, ready to search.
+
+    Raises:
+        UserError: It is missing or damaged.
+    """
+    return _set_probes(require_index(path))
+
+
+@dataclass(frozen=True)
+class _Uncoded:
+    """A segment that has no codes.
+
+    Attributes:
+        path: Its file.
+        quantizer: Digest of the quantiser.
+        count: Number of its vectors.
+    """
+
+    path: Path
+    quantizer: str
+    count: int
+
+
+def _count_vectors(segment: _Uncoded) -> int:
+    return segment.count
+
+
+def _encode_segment(quantizer: faiss.Index, segment: _Uncoded, place: Place) -> Path:
+    """Compute the codes of a segment, write them beside it and return their file."""
+    index: Any = faiss.clone_index(quantizer)
+    stored = open_segment_file(segment.path, np.zeros(0, np.int64))
+    vectors = stored.vectors()
+    for first in range(0, len(vectors), VECTORS_PER_BLOCK):
+        index.add(vectors[first : first + VECTORS_PER_BLOCK])
+        place.advance(len(vectors[first : first + VECTORS_PER_BLOCK]))
+    name = f"codes-{stored.digest}-{segment.quantizer}"
+    return segment.path.parent / f"{name}-{write_index(index, segment.path.parent, name)}.faiss"
+
+
+def _set_probes(index: Any) -> faiss.Index:
+    index.nprobe = max(1, round(PROBED_LIST_SHARE * index.nlist))
+    found: faiss.Index = index
+    return found

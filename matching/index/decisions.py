@@ -1,0 +1,83 @@
+"""The user's decisions about pairs of pictures, stored by the hashes of their contents, so that files may be renamed."""
+
+import os
+import sqlite3
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from data.remote import as_path
+from matching.index.store import Store
+
+Pair = frozenset[bytes]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A decision about one pair of contents.
+
+    Attributes:
+        first: SHA-256 of one picture's bytes.
+        second: SHA-256 of the other picture's bytes.
+        copy: Whether they are copies of each other.
+        decided: Local date and time of the decision, `YYYY-MM-DD HH:MM:SS`.
+        names: Paths of the two files at that time.
+    """
+
+    first: bytes
+    second: bytes
+    copy: bool
+    decided: str
+    names: tuple[Path, Path]
+
+    @property
+    def pair(self) -> Pair:
+        """The two digests, unordered."""
+        return frozenset((self.first, self.second))
+
+
+def decide(store: Store, pictures: tuple[Path, Path], digests: tuple[bytes, bytes], copy: bool) -> None:
+    """Store a decision, replacing an earlier one about the same pair.
+
+    Args:
+        store: The open index.
+        pictures: Paths of the two files.
+        digests: SHA-256 of each file, in the same order.
+        copy: Whether they are copies of each other.
+    """
+    (first, one), (second, other) = sorted(zip(digests, map(os.fsencode, pictures), strict=True))
+    now = datetime.now().isoformat(sep=" ", timespec="seconds")
+    store.database.execute(
+        "INSERT OR REPLACE INTO decisions VALUES (?, ?, ?, ?, ?, ?)", (first, second, int(copy), now, one, other)
+    )
+
+
+def read_decisions(store: Store) -> list[Decision]:
+    """Return all decisions, oldest first.
+
+    Raises:
+        sqlite3.DatabaseError: A decision is damaged; `open_store` turns it into a message.
+    """
+    rows = store.database.execute(
+        "SELECT first, second, copy, decided, first_name, second_name FROM decisions ORDER BY decided, rowid"
+    )
+    decisions = []
+    for first, second, copy, decided, one, other in rows:
+        if not all(isinstance(value, bytes) for value in (first, second, one, other)) or not isinstance(decided, str):
+            raise sqlite3.DatabaseError("one of its decisions lacks a name, a digest or its time")
+        decisions.append(Decision(first, second, bool(copy), decided, (as_path(os.fsdecode(one)), as_path(os.fsdecode(other)))))
+    return decisions
+
+
+def take_back(store: Store, digests: tuple[bytes, bytes]) -> bool:
+    """Delete the decision about a pair.
+
+    Args:
+        store: The open index.
+        digests: SHA-256 of the two files, in any order.
+
+    Returns:
+        Whether there was a decision.
+    """
+    done = store.database.execute("DELETE FROM decisions WHERE first = ? AND second = ?", tuple(sorted(digests)))
+    return done.rowcount > 0

@@ -1,0 +1,95 @@
+"""One file of vectors searched for one block of queries: the unit of a search that an engine distributes (`data/shards.py`)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from data.shards import Place
+from matching.index.codes import Codes, open_codes_file
+from matching.index.segments import Segment, load_segment, open_segment_file, search_remaining
+
+Candidates = tuple[NDArray[np.float32], NDArray[np.int64]]  # squared distances [n, k], approximate by codes; content numbers
+
+
+@dataclass(frozen=True)
+class SegmentSource:
+    """What another process opens a segment from.
+
+    Attributes:
+        path: Its file; None for a segment that is in memory only.
+        codes: The file of its codes; None without.
+        gone: int64 [g], rows of the contents that have been removed, ascending.
+        vectors: float32 [n, d] of a segment that is in memory only; else None.
+        numbers: int64 [n], their content numbers; else None.
+    """
+
+    path: Path | None
+    codes: Path | None
+    gone: NDArray[np.int64]
+    vectors: NDArray[np.float32] | None = None
+    numbers: NDArray[np.int64] | None = None
+
+
+def describe_segment(segment: Segment, codes: Codes | None) -> SegmentSource:
+    """Return what another process opens a segment and its codes from."""
+    if segment.path is None:
+        return SegmentSource(None, None, segment.gone, segment.vectors(), segment.numbers)
+    return SegmentSource(segment.path.absolute(), None if codes is None else codes.path.absolute(), segment.gone)
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """A block of queries to search in one segment.
+
+    Attributes:
+        segment: Number of the segment.
+        queries: float32 [n, d].
+        count: Number of candidates k for each.
+        by_codes: Whether to search the segment's codes, if it has any.
+    """
+
+    segment: int
+    queries: NDArray[np.float32]
+    count: int
+    by_codes: bool
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+
+class OpenedSegments:
+    """The segments of an index, each opened when it is first searched.
+
+    Args:
+        sources: Where they are.
+    """
+
+    def __init__(self, sources: Sequence[SegmentSource]) -> None:
+        self._sources = sources
+        self._segments: dict[int, Segment] = {}
+        self._codes: dict[int, faiss.Index] = {}
+
+    def search(self, lookup: Lookup, place: Place) -> Candidates:
+        """Find the candidates of a block of queries in a segment; see `search_remaining`.
+
+        Raises:
+            UserError: The file of the segment or of its codes is missing or damaged.
+        """
+        number = lookup.segment
+        source = self._sources[number]
+        if number not in self._segments:
+            if source.path is not None:
+                self._segments[number] = open_segment_file(source.path, source.gone)
+            elif source.vectors is not None and source.numbers is not None:
+                self._segments[number] = load_segment(source.vectors, source.numbers)
+        if lookup.by_codes and source.codes is not None and number not in self._codes:
+            self._codes[number] = open_codes_file(source.codes)
+        segment = self._segments[number]
+        codes = self._codes.get(number) if lookup.by_codes else None
+        found = search_remaining(segment, segment.flat if codes is None else codes, lookup.queries, lookup.count)
+        place.advance(len(lookup))
+        return found

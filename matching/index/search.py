@@ -1,0 +1,283 @@
+"""The nearest references in a stored index: by exact search or, in a large index, among candidates found by their codes.
+
+The vectors are in memory-mapped files (`segments.py`), with their codes beside them (`codes.py`). Distances are exact in either
+case; an approximate search may only miss neighbours that are not among the candidates. On an engine (`data/shards.py`) each block
+of queries is searched in each file by itself (`elsewhere.py`), with the same candidates; they are merged, and compared exactly,
+in this process.
+"""
+
+import hashlib
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data.errors import UserError
+from data.shards import ShardWork, run_shards, uses_engine
+from matching.index import codes as coding
+from matching.index.codes import Codes
+from matching.index.elsewhere import Candidates, Lookup, OpenedSegments, SegmentSource, describe_segment
+from matching.index.segments import Segment, open_segments, search_remaining
+from matching.index.store import Store
+from submissions.search.exact import rank_exactly
+from submissions.search.nearest import SPARE
+from submissions.search.references import PAIRS_WORTH_SENDING
+
+MIN_CANDIDATES = 100  # candidates per query whose exact distances are computed: at least this many,
+CANDIDATES_PER_NEIGHBOUR = 10  # and at least this many for each neighbour asked for
+QUERIES_PER_BLOCK = 128  # queries whose candidates are ranked at once
+
+
+class Searchable(Protocol):
+    """The methods of an index that `find_nearest` calls; Faiss indexes have them."""
+
+    @property
+    def ntotal(self) -> int:
+        """Number of vectors."""
+
+    def search(self, x: NDArray[np.float32], k: int) -> Any:
+        """Return squared distances and numbers, both [n, m], m ≥ k, of candidates for the k nearest."""
+
+    def reconstruct_batch(self, key: NDArray[np.int64]) -> Any:
+        """Return the vectors float32 [m, d] with these numbers [m]."""
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """The nearest contents of each query.
+
+    Attributes:
+        contents: int64 [n, k], content numbers, nearest first.
+        distances: float64 [n, k], squared distances, ascending.
+    """
+
+    contents: NDArray[np.int64]
+    distances: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SearchIndex:
+    """The searchable vectors of one state of a store.
+
+    Attributes:
+        segments: The vectors, in the order of their content numbers.
+        codes: The codes of each segment; None for a segment that is searched exactly.
+        dimensions: Number d of dimensions of the vectors.
+    """
+
+    segments: Sequence[Segment]
+    codes: Sequence[Codes | None]
+    dimensions: int
+
+    @property
+    def ntotal(self) -> int:
+        """Number of contents."""
+        return sum(segment.ntotal for segment in self.segments)
+
+    @property
+    def exact(self) -> bool:
+        """Whether every content is compared with every query."""
+        return all(codes is None for codes in self.codes)
+
+    def search(self, x: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Return candidates for the k nearest contents of each query.
+
+        Args:
+            x: float32 [n, d], the queries.
+            k: Number of neighbours asked for, at least 1.
+
+        Returns:
+            Squared distances float32 [n, m] (approximate for segments with codes) and content numbers int64 [n, m], m ≥ k,
+            nearest first; infinity and −1 where there are fewer candidates.
+        """
+        return self.search_blocks([x], k)[0]
+
+    def search_blocks(self, blocks: Sequence[NDArray[np.float32]], k: int) -> list[Candidates]:
+        """Return what `search` does for several blocks of queries, which an engine searches at once.
+
+        Args:
+            blocks: float32 [n, d], the queries; candidates do not depend on which other blocks there are.
+            k: Number of neighbours asked for, at least 1.
+        """
+        spare = min(k + SPARE, self.ntotal)  # as float32 may rank the last ones otherwise on other processors
+        if self.exact:
+            return self._search_segments(blocks, spare, by_codes=False)
+        found = self._search_segments(blocks, max(MIN_CANDIDATES, CANDIDATES_PER_NEIGHBOUR * k), by_codes=True)
+        # the lists searched for these queries hold fewer than k contents
+        few = [numbers[:, min(k, self.ntotal) - 1] < 0 for _, numbers in found]
+        chosen = [number for number, rows in enumerate(few) if rows.any()]
+        exact = self._search_segments([blocks[number][few[number]] for number in chosen], spare, by_codes=False)
+        for number, (distances, numbers) in zip(chosen, exact, strict=True):
+            width = numbers.shape[1]
+            found[number][0][few[number], :width], found[number][1][few[number], :width] = distances, numbers
+        return found
+
+    def reconstruct_batch(self, key: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the vectors float32 [m, d] of the contents with these numbers [m]."""
+        vectors = np.empty((len(key), self.dimensions), np.float32)
+        owners = np.searchsorted([segment.last for segment in self.segments], key)
+        for owner in np.unique(owners):
+            rows, segment = np.flatnonzero(owners == owner), self.segments[owner]
+            vectors[rows] = segment.vectors()[np.searchsorted(segment.numbers, key[rows])]
+        return vectors
+
+    def numbers(self) -> NDArray[np.int64]:
+        """Return all content numbers, in order."""
+        return np.concatenate([np.zeros(0, np.int64), *(segment.kept_numbers() for segment in self.segments)])
+
+    def _search_segments(self, blocks: Sequence[NDArray[np.float32]], count: int, by_codes: bool) -> list[Candidates]:
+        """Return the `count` nearest candidates of each query of each block in all segments."""
+        lookups = [
+            Lookup(number, block, count, by_codes) for number in range(len(self.segments)) for block in blocks
+        ]  # file by file: workers then map few at a time
+        merged: list[Candidates] = []
+        for place, found in enumerate(self._look_up(lookups)):
+            if place < len(blocks):
+                merged.append(found)
+            else:
+                merged[place % len(blocks)] = _merge_nearest([merged[place % len(blocks)], found], count)
+        return merged
+
+    def _look_up(self, lookups: Sequence[Lookup]) -> Iterator[Candidates]:
+        """Yield the candidates of each look-up: found on the engine, if there is one and they are worth it."""
+        pairs = sum(len(lookup) * len(self.segments[lookup.segment].numbers) for lookup in lookups)
+        if not uses_engine() or pairs < max(PAIRS_WORTH_SENDING, 1):
+            for lookup in lookups:
+                segment, coded = self.segments[lookup.segment], self.codes[lookup.segment] if lookup.by_codes else None
+                index = segment.flat if coded is None else coded.index
+                yield search_remaining(segment, index, lookup.queries, lookup.count)
+            return
+        work = ShardWork(
+            name="searching the index",
+            unit="look-up",
+            open=partial(OpenedSegments, self._sources),
+            work=OpenedSegments.search,
+            size=len,
+            opened_as=f"index {self._digest}",
+        )
+        yield from run_shards(work, lookups, sum(map(len, lookups)))
+
+    @cached_property
+    def _sources(self) -> list[SegmentSource]:
+        return [describe_segment(segment, coded) for segment, coded in zip(self.segments, self.codes, strict=True)]
+
+    @cached_property
+    def _digest(self) -> str:
+        return hashlib.sha256(pickle.dumps(self._sources)).hexdigest()
+
+
+def _merge_nearest(found: Sequence[Candidates], count: int) -> Candidates:
+    """Return the `count` nearest candidates of each query; of equal ones, those found first."""
+    distances, numbers = (np.concatenate(part, axis=1) for part in zip(*found, strict=True))
+    order = np.argsort(distances, axis=1, kind="stable")[:, :count]
+    return np.take_along_axis(distances, order, 1), np.take_along_axis(numbers, order, 1)
+
+
+def open_search(store: Store, exact: bool = False) -> SearchIndex:
+    """Open the segments, and in a large index the codes, of the store's present state; missing files are written first.
+
+    Args:
+        store: The open index.
+        exact: Compare every query with every content, however many there are.
+
+    Returns:
+        The index to search.
+
+    Raises:
+        UserError: A vector in the database is damaged, or the disk is full.
+    """
+    store.database.execute("BEGIN")  # one state for the number of changes and the vectors
+    try:
+        segments = open_segments(store)
+    finally:
+        if store.database.in_transaction:
+            store.database.execute("COMMIT")
+    coded: Sequence[Codes | None] = [None] * len(segments)
+    if not exact and sum(segment.ntotal for segment in segments) >= coding.MIN_CODED_CONTENTS:
+        coded = coding.open_codes(store.folder, segments)
+    return SearchIndex(segments, coded, store.dimensions)
+
+
+def find_nearest(index: Searchable, queries: NDArray[np.float32], count: int) -> Nearest:
+    """Find the nearest contents of each query, with exact distances.
+
+    Args:
+        index: The index to search.
+        queries: float32 [n, d].
+        count: Number of neighbours per query.
+
+    Returns:
+        The nearest contents; k is `count`, or the number of contents in the index if that is smaller.
+
+    Raises:
+        UserError: A query or a vector is not finite.
+    """
+    depth = min(count, index.ntotal)
+    if not depth or not len(queries):
+        return _find_nothing(queries)
+    queries = np.ascontiguousarray(queries, np.float32)
+    _, candidates = index.search(queries, depth)
+    return _rank_candidates(index, queries, candidates, depth)
+
+
+def find_nearest_of_blocks(index: SearchIndex, blocks: Sequence[NDArray[np.float32]], count: int) -> list[Nearest]:
+    """Find what `find_nearest` does for several blocks of queries, which an engine searches at once.
+
+    Args:
+        index: The index to search.
+        blocks: float32 [n, d], the queries; what is found does not depend on which other blocks there are.
+        count: Number of neighbours per query.
+
+    Raises:
+        UserError: A query or a vector is not finite.
+    """
+    depth, asked = min(count, index.ntotal), [np.ascontiguousarray(block, np.float32) for block in blocks if len(block)]
+    if not depth:
+        return [_find_nothing(block) for block in blocks]
+    found = iter(zip(asked, index.search_blocks(asked, depth), strict=True))
+    return [
+        _rank_candidates(index, (one := next(found))[0], one[1][1], depth) if len(block) else _find_nothing(block)
+        for block in blocks
+    ]
+
+
+def _find_nothing(queries: NDArray[np.float32]) -> Nearest:
+    return Nearest(np.full((len(queries), 0), -1), np.zeros((len(queries), 0)))
+
+
+def _rank_candidates(index: Searchable, queries: NDArray[np.float32], candidates: NDArray[np.int64], depth: int) -> Nearest:
+    """Return the nearest candidates [n, m] of each query [n, d] by exact distances.
+
+    Raises:
+        UserError: A query or a vector is not finite.
+    """
+    found = [
+        rank_exactly(
+            partial(vectors_of, index),
+            queries[first : first + QUERIES_PER_BLOCK],
+            candidates[first : first + QUERIES_PER_BLOCK],
+            depth,
+        )
+        for first in range(0, len(queries), QUERIES_PER_BLOCK)
+    ]
+    distances, numbers = (np.concatenate(part) for part in zip(*found, strict=True))
+    if (numbers < 0).any():
+        raise UserError(
+            "the index or a query holds vectors that are not finite (NaN or infinite): the checkpoint is probably damaged. "
+            "Add the images again with an intact one."
+        )
+    return Nearest(numbers, distances)
+
+
+def content_numbers(index: SearchIndex) -> NDArray[np.int64]:
+    """Return all content numbers of the index, in order."""
+    return index.numbers()
+
+
+def vectors_of(index: Searchable, contents: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Return the vectors float32 [n, d] of the contents with these numbers [n]."""
+    return index.reconstruct_batch(contents)  # type: ignore[no-any-return]  # Faiss's are untyped

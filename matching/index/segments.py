@@ -1,0 +1,256 @@
+"""Segments: the vectors of a stored index in memory-mapped files, each for a range of content numbers.
+
+A segment is written once and never changed. Content numbers only increase, so that new contents go to later segments; a search
+skips the removed ones. When an index grows or shrinks, at most about `MAX_SEGMENT_CONTENTS` contents are therefore written again.
+The name of a file contains the range, the state of the database that it was made from and a digest of its bytes. A damaged or
+foreign file is ignored, and its range is written again from the database.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from matching.index.store import Store, count_changes, recorded_from, removed_contents, stored_vectors
+from submissions.search.index_files import open_intact_index, require_index, write_index
+
+MAX_SEGMENT_CONTENTS = 131_072  # contents of a file at most: 128 MiB with 256 dimensions
+MIN_CHANGED_CONTENTS = 10_000  # a file is written once more contents than this were added, or removed from it,
+MAX_REMOVED_SHARE = 0.1  # and more than this share 0…1 of the file was removed
+MAX_SPARE_NEIGHBOURS = 16  # neighbours searched for beyond those asked for, in case some have been removed
+FILE_NAME = re.compile(r"vectors-(\d+)-(\d+)-(\d+)-([0-9a-f]{16})\.faiss")
+
+
+@dataclass(frozen=True)
+class Segment:
+    """The vectors of a range of content numbers.
+
+    Attributes:
+        digest: First 16 hexadecimal digits of the file's SHA-256; empty for a segment that is in memory only.
+        after: Number before the range: all contents have higher numbers.
+        last: Last number of the range.
+        index: Faiss index of the vectors, with content numbers as ids.
+        numbers: int64 [n], numbers of the contents, ascending.
+        gone: int64 [g], rows 0…n − 1 of the contents that have been removed since, ascending.
+        path: Its file; None for a segment that is in memory only.
+    """
+
+    digest: str
+    after: int
+    last: int
+    index: faiss.Index
+    numbers: NDArray[np.int64]
+    gone: NDArray[np.int64]
+    path: Path | None = None
+
+    @property
+    def ntotal(self) -> int:
+        """Number of contents that have not been removed."""
+        return len(self.numbers) - len(self.gone)
+
+    @property
+    def flat(self) -> faiss.Index:
+        """The Faiss index of the vectors, with rows as ids."""
+        inner: Any = self.index
+        flat: faiss.Index = faiss.downcast_index(inner.index)
+        return flat
+
+    def vectors(self) -> NDArray[np.float32]:
+        """Return all vectors float32 [n, d], those of removed contents included, as a view valid as long as the segment."""
+        count = len(self.numbers)
+        flat: Any = self.flat
+        values: NDArray[np.float32] = faiss.rev_swig_ptr(flat.get_xb(), count * self.index.d)
+        return values.reshape(count, self.index.d)
+
+    def kept_numbers(self) -> NDArray[np.int64]:
+        """Return the numbers of the contents that have not been removed, ascending."""
+        return np.delete(self.numbers, self.gone)
+
+
+def search_remaining(
+    segment: Segment, index: faiss.Index, queries: NDArray[np.float32], count: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Search an index of a segment's vectors and skip removed contents.
+
+    More neighbours than needed are searched for and the removed ones dropped, which costs little; a Faiss selector would make
+    the search 15 times as slow.
+
+    Args:
+        segment: The segment, which has the content numbers and the removed rows.
+        index: Faiss index of the segment's vectors or of their codes, with rows as ids.
+        queries: float32 [n, d].
+        count: Number k of neighbours, at least 1.
+
+    Returns:
+        Squared distances float32 [n, k] as the index computes them and content numbers int64 [n, k]; infinity and −1 if nothing
+        more was found.
+    """
+    held = len(segment.numbers)
+    depth = min(count + min(MAX_SPARE_NEIGHBOURS, len(segment.gone)), held)
+    distances, numbers = _drop_removed(segment, *index.search(queries, depth), count)
+    if len(segment.gone) > MAX_SPARE_NEIGHBOURS:
+        full = min(count + len(segment.gone), held)
+        short = (numbers[:, min(count, segment.ntotal) - 1] < 0) if segment.ntotal else np.zeros(len(queries), bool)
+        if short.any() and depth < full:
+            distances[short], numbers[short] = _drop_removed(segment, *index.search(queries[short], full), count)
+    return distances, numbers
+
+
+def _drop_removed(
+    segment: Segment, distances: NDArray[np.float32], places: NDArray[np.int64], count: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Turn rows into content numbers and drop the removed ones; both arrays are padded or cut to [n, count]."""
+    absent = (places < 0) | np.isin(places, segment.gone)
+    distances = np.where(absent, np.float32(np.inf), distances)
+    numbers = np.where(absent, -1, segment.numbers[places])
+    order = np.argsort(distances, axis=1, kind="stable")[:, :count]
+    distances, numbers = np.take_along_axis(distances, order, 1), np.take_along_axis(numbers, order, 1)
+    missing = ((0, 0), (0, count - order.shape[1]))
+    return np.pad(distances, missing, constant_values=np.inf), np.pad(numbers, missing, constant_values=-1)
+
+
+def open_segments(store: Store) -> list[Segment]:
+    """Return segments that hold all contents of the store's present state, in order; the last may be in memory only.
+
+    Files that are missing or damaged are written again, as are files with too many removed contents. Contents that were added
+    since are written once there are more than `MIN_CHANGED_CONTENTS`.
+
+    Raises:
+        UserError: A vector in the database is damaged, or the disk is full.
+    """
+    removed = removed_contents(store)
+    named = _list_segment_files(store)
+    segments: list[Segment] = []
+    place, whole = -1, True
+    while True:
+        opened = (_open_segment(path, removed, store.dimensions) for path in _find_files_after(named, place))
+        found = next(filter(None, opened), None)
+        if found is not None:
+            segments.append(found)
+            place = found.last
+            continue
+        later = [after for after, _, _ in named if after > place]
+        if not later:
+            break
+        place, lost = min(later), place
+        segments += _write_segments(store, lost, place)
+        whole = False
+    fresh = _load_segment(store, place, MIN_CHANGED_CONTENTS + 1)
+    if len(fresh.numbers) > (MIN_CHANGED_CONTENTS if segments else 0):
+        segments, whole = _write_tail(store, segments, place, len(fresh.numbers)), False
+    elif len(fresh.numbers):
+        segments.append(fresh)
+    if not whole:
+        forget_files(store.folder, "vectors-*.faiss", {segment.digest for segment in segments})
+    return segments
+
+
+def _write_tail(store: Store, segments: list[Segment], after: int, count: int) -> list[Segment]:
+    """Write the contents after number `after`, `count` or more; small files at the end are merged with them."""
+    segments = list(segments)
+    while segments and segments[-1].ntotal <= 2 * count and segments[-1].ntotal + count <= MAX_SEGMENT_CONTENTS:
+        joined = segments.pop()
+        count, after = count + joined.ntotal, joined.after
+    return segments + _write_segments(store, after, None)
+
+
+def forget_files(folder: Path, pattern: str, digests: set[str]) -> None:
+    """Remove the files that match a pattern, except those whose names end with one of these digests."""
+    for path in folder.glob(pattern):
+        if path.stem.rpartition("-")[2] not in digests:
+            with suppress(OSError):  # Windows keeps what another process has mapped: the next change removes it
+                path.unlink(missing_ok=True)
+
+
+def open_segment_file(path: Path, gone: NDArray[np.int64]) -> Segment:
+    """Open the file of a segment of which these rows have been removed, int64 [g] ascending.
+
+    Raises:
+        UserError: It is missing or damaged.
+    """
+    return _read_segment(path, require_index(path), gone)
+
+
+def _read_segment(path: Path, mapped: faiss.Index, gone: NDArray[np.int64]) -> Segment:
+    _, first, last, digest = path.stem.rsplit("-", 3)
+    return Segment(digest, int(first) - 1, int(last), mapped, _read_numbers(mapped), gone, path)
+
+
+def load_segment(vectors: NDArray[np.float32], numbers: NDArray[np.int64]) -> Segment:
+    """Return a segment of vectors [n, d] and content numbers int64 [n], ascending, that is in memory only."""
+    index: Any = faiss.IndexIDMap(faiss.IndexFlatL2(vectors.shape[1]))
+    index.add_with_ids(vectors, numbers)
+    return Segment("", int(numbers[0]) - 1, int(numbers[-1]), index, numbers, np.zeros(0, np.int64))
+
+
+def _list_segment_files(store: Store) -> list[tuple[int, int, Path]]:
+    """Return (number before the range, last number, path) of each file since which all removals are recorded."""
+    first, now = recorded_from(store), count_changes(store)
+    named = [(path, match) for path in store.folder.glob("vectors-*.faiss") if (match := FILE_NAME.fullmatch(path.name))]
+    return [(int(match[2]) - 1, int(match[3]), path) for path, match in named if first <= int(match[1]) <= now]
+
+
+def _find_files_after(named: Sequence[tuple[int, int, Path]], after: int) -> list[Path]:
+    """Return the files whose range starts right after number `after`, the longest range first."""
+    return [path for begin, _, path in sorted(named, key=lambda file: -file[1]) if begin == after]
+
+
+def _open_segment(path: Path, removed: NDArray[np.int64], dimensions: int) -> Segment | None:
+    """Open a file as a segment; None if it is damaged or too many of its contents have been removed."""
+    mapped = open_intact_index(path)
+    if mapped is None or mapped.d != dimensions:
+        return None
+    numbers = _read_numbers(mapped)
+    gone = np.flatnonzero(np.isin(numbers, removed, assume_unique=True))
+    if len(gone) > max(MIN_CHANGED_CONTENTS, MAX_REMOVED_SHARE * len(numbers)) or len(gone) == len(numbers):
+        return None
+    return _read_segment(path, mapped, gone)
+
+
+def _write_segments(store: Store, after: int, until: int | None) -> list[Segment]:
+    """Write the contents numbered from `after` + 1 to `until` as segments; None for no end."""
+    segments: list[Segment] = []
+    while True:
+        part = _load_segment(store, after, MAX_SEGMENT_CONTENTS, until)
+        if not len(part.numbers):
+            return segments
+        more = len(part.numbers) == MAX_SEGMENT_CONTENTS
+        last = part.last if more or until is None else until
+        name = f"vectors-{count_changes(store)}-{after + 1}-{last}"
+        digest = write_index(part.index, store.folder, name)
+        written = _open_segment(store.folder / f"{name}-{digest}.faiss", part.gone, store.dimensions)
+        segments.append(written or part)
+        after = last
+        if not more:
+            return segments
+
+
+def _load_segment(store: Store, after: int, most: int, until: int | None = None) -> Segment:
+    """Load the first `most` contents numbered from `after` + 1 to `until` into memory; None for no end."""
+    index = faiss.IndexIDMap(faiss.IndexFlatL2(store.dimensions))
+    for numbers, vectors in _take_first(stored_vectors(store, after, until), most):
+        index.add_with_ids(vectors, numbers)
+    held = _read_numbers(index)
+    return Segment("", after, int(held[-1]) if len(held) else after, index, held, np.zeros(0, np.int64))
+
+
+def _read_numbers(index: Any) -> NDArray[np.int64]:
+    """Return the ids of a Faiss IndexIDMap, int64 [n]."""
+    numbers: NDArray[np.int64] = faiss.vector_to_array(index.id_map)
+    return numbers
+
+
+def _take_first(
+    blocks: Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]], most: int
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+    for numbers, vectors in blocks:
+        yield numbers[:most], vectors[:most]
+        most -= len(numbers)
+        if most <= 0:
+            return

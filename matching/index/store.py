@@ -1,0 +1,297 @@
+"""The references of an index in one SQLite database: files, and the hashes and vectors of their contents.
+
+SQLite's transactions survive a kill at any moment. The Faiss files beside the database (`segments.py`, `codes.py`) are derived
+from it and can be written again.
+"""
+
+import hashlib
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data.archives import find_archive, read_bytes
+from data.errors import UserError
+from data.files import open_regular
+from data.remote import as_path, is_remote
+from matching.index.database import DATABASE, compute_checksum, open_database, read_about, read_maker, write_together
+
+ROWS_PER_READ = 4096  # vectors read from the database at once
+MAX_CONTENT_NUMBER = 2**63 - 1  # the highest that SQLite gives
+
+
+@dataclass(frozen=True)
+class Store:
+    """An open index folder.
+
+    Attributes:
+        folder: The folder.
+        database: The connection to its SQLite database.
+        dimensions: d of its vectors.
+    """
+
+    folder: Path
+    database: sqlite3.Connection
+    dimensions: int
+
+
+@dataclass(frozen=True)
+class Content:
+    """One picture's bytes.
+
+    Attributes:
+        digest: Their SHA-256.
+        vector: [d] float32; None where the picture cannot be read.
+    """
+
+    digest: bytes
+    vector: NDArray[np.float32] | None
+
+
+def digest_of(path: Path) -> bytes:
+    """Return the SHA-256 of the bytes of a file or of an archive's member, 32 bytes.
+
+    Raises:
+        UserError: when it cannot be read.
+    """
+    try:
+        if is_remote(path):
+            return hashlib.sha256(read_bytes(path)).digest()
+        with open_regular(path) as file:
+            return hashlib.file_digest(file, "sha256").digest()
+    except (NotADirectoryError, FileNotFoundError) as error:
+        if find_archive(path) is None:
+            raise UserError(f"{path} cannot be read ({error.strerror or error}).") from error
+        return hashlib.sha256(read_bytes(path)).digest()
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror or error}).") from error
+
+
+@contextmanager
+def open_store(folder: Path, identity: str, dimensions: int, replace: bool = False, new: bool = True) -> Iterator[Store]:
+    """Open an index, or make a new one.
+
+    Args:
+        folder: The index folder.
+        identity: Digest of everything that determines the vectors (`Extractor.identity`).
+        dimensions: Number d of dimensions of the vectors.
+        replace: Empty the index if it was made with another extractor.
+        new: Create the index if there is none.
+
+    Yields:
+        The open index.
+
+    Raises:
+        UserError: The index cannot be used, is missing, or was made with another extractor; or the disk is full.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise UserError(f"{folder} is a file. An index is a folder: name another one.") from error
+    with open_database(folder, identity, dimensions, replace, new) as database:
+        yield Store(folder, database, dimensions)
+
+
+@contextmanager
+def open_known_store(folder: Path) -> Iterator[Store]:
+    """Open an existing index without the network that its vectors come from, for work that needs no network.
+
+    Raises:
+        UserError: There is no index, or it cannot be used.
+    """
+    identity, dimensions = read_maker(folder)
+    with open_store(folder, identity, dimensions, new=False) as store:
+        yield store
+
+
+def contents_of(store: Store, digests: Iterable[bytes]) -> dict[bytes, int]:
+    """Return the numbers of those contents that the index holds, by digest."""
+    find = "SELECT content FROM contents WHERE digest = ?"
+    found = {digest: store.database.execute(find, (digest,)).fetchone() for digest in digests}
+    return {digest: int(row[0]) for digest, row in found.items() if row}
+
+
+def add_files(store: Store, files: dict[Path, bytes], contents: Iterable[Content]) -> None:
+    """Add new contents, and record which content each file has, all or nothing.
+
+    A file whose content has changed is moved to the new one; contents that no file has any more are forgotten.
+
+    Args:
+        store: The index.
+        files: Path → digest of the file's content.
+        contents: The contents that the store lacks.
+
+    Raises:
+        ValueError: A vector is not finite.
+    """
+    with _change_files(store):
+        for content in contents:
+            if content.vector is not None and not np.isfinite(content.vector).all():
+                raise ValueError("a vector that is not finite would stop every search")
+            vector = None if content.vector is None else np.ascontiguousarray(content.vector, np.float32).tobytes()
+            store.database.execute(
+                "INSERT OR IGNORE INTO contents (digest, vector, checksum) VALUES (?1, ?2, checksum(?2))",
+                (content.digest, vector),
+            )
+        store.database.executemany(
+            "INSERT INTO files SELECT ?, content FROM contents WHERE digest = ? "
+            "ON CONFLICT (path) DO UPDATE SET content = excluded.content",
+            [(os.fsencode(path), digest) for path, digest in files.items()],
+        )
+
+
+def remove_files(store: Store, paths: Iterable[Path]) -> dict[Path, int]:
+    """Remove files, and everything below a folder that is named; returns how many files went for each path."""
+    with _change_files(store):
+        removed = {}
+        for path in paths:
+            find = "DELETE FROM files WHERE path = ? OR (path > ? AND path < ?)"
+            done = store.database.execute(find, (os.fsencode(path), *names_below(path)))
+            removed[path] = done.rowcount
+    return removed
+
+
+def names_below(folder: PurePath) -> tuple[bytes, bytes]:
+    """Return two names between which, in the order of bytes, lies everything below a folder and nothing else."""
+    separator = str(type(folder)("a", "b"))[1].encode()
+    below = os.fsencode(folder).rstrip(separator) + separator
+    return below, below[:-1] + bytes([separator[0] + 1])
+
+
+def stored_files(store: Store) -> dict[Path, bytes]:
+    """Return every file with the SHA-256 of its content, ordered by path."""
+    found = store.database.execute("SELECT path, digest FROM files JOIN contents USING (content) ORDER BY path")
+    return {as_path(os.fsdecode(path)): digest for path, digest in found}
+
+
+def digests_of_files(store: Store, paths: Iterable[Path]) -> dict[Path, bytes]:
+    """Return the digests of those of the files that the index holds."""
+    find = "SELECT digest FROM files JOIN contents USING (content) WHERE path = ?"
+    rows = {path: store.database.execute(find, (os.fsencode(path),)).fetchone() for path in paths}
+    return {path: bytes(row[0]) for path, row in rows.items() if row is not None}
+
+
+def files_of_content(store: Store, content: int) -> list[Path]:
+    """Return the files with this content, ordered by path; empty if it has been removed since."""
+    found = store.database.execute("SELECT path FROM files WHERE content = ? ORDER BY path", (int(content),))
+    return [as_path(os.fsdecode(path)) for (path,) in found]
+
+
+def vectors_by_digest(store: Store, digests: Iterable[bytes]) -> dict[bytes, NDArray[np.float32] | None]:
+    """Return the vectors of contents that the index knows as references or queries.
+
+    Args:
+        store: The index.
+        digests: SHA-256 of each content.
+
+    Returns:
+        Vector float32 [d] by digest, without unknown contents; None where the picture cannot be read.
+
+    Raises:
+        UserError: when a vector is damaged.
+    """
+    find = (
+        "SELECT vector, checksum FROM contents WHERE digest = ?1 UNION ALL SELECT vector, checksum FROM queries WHERE digest = ?1"
+    )
+    found: dict[bytes, NDArray[np.float32] | None] = {}
+    for digest in digests:
+        row = store.database.execute(find, (digest,)).fetchone()
+        if row is not None:
+            vector, checksum = row
+            if vector is not None and (len(vector) != 4 * store.dimensions or checksum not in (None, compute_checksum(vector))):
+                raise UserError(f"{store.folder / DATABASE} holds a damaged vector: remove {store.folder}, add the images again.")
+            found[digest] = None if vector is None else np.frombuffer(vector, np.float32)
+    return found
+
+
+def keep_queries(store: Store, contents: Iterable[Content]) -> None:
+    """Remember the vectors of queries, so that they are not embedded again; they are never found as references."""
+    with write_together(store.database):
+        for content in contents:
+            vector = None if content.vector is None else np.ascontiguousarray(content.vector, np.float32).tobytes()
+            store.database.execute("INSERT OR IGNORE INTO queries VALUES (?1, ?2, checksum(?2))", (content.digest, vector))
+
+
+def forget_queries(store: Store, kept: Iterable[bytes]) -> None:
+    """Forget the vectors of all queries but those with the digests `kept`."""
+    wanted = set(kept)
+    gone = [(digest,) for (digest,) in store.database.execute("SELECT digest FROM queries") if digest not in wanted]
+    store.database.executemany("DELETE FROM queries WHERE digest = ?", gone)
+
+
+def digest_of_content(store: Store, content: int) -> bytes | None:
+    """Return the digest of a content; None when it has been removed since."""
+    row = store.database.execute("SELECT digest FROM contents WHERE content = ?", (int(content),)).fetchone()
+    return None if row is None else bytes(row[0])
+
+
+def unreadable_files(store: Store) -> list[Path]:
+    """Return the files of contents that cannot be read as pictures."""
+    found = store.database.execute("SELECT path FROM files JOIN contents USING (content) WHERE vector IS NULL ORDER BY path")
+    return [as_path(os.fsdecode(path)) for (path,) in found]
+
+
+def stored_vectors(
+    store: Store, after: int = -1, until: int | None = None
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+    """Yield blocks of content numbers [m] and vectors [m, d] of readable contents, in the order of their numbers.
+
+    Args:
+        store: The open index.
+        after: Number before the range: only contents with higher numbers are read.
+        until: Last number of the range; None for no end.
+
+    Raises:
+        UserError: A vector is damaged; the message names its first file.
+    """
+    find = (
+        "SELECT content, vector, checksum FROM contents "
+        "WHERE content > ? AND content <= ? AND vector IS NOT NULL ORDER BY content"
+    )
+    rows = store.database.execute(find, (after, MAX_CONTENT_NUMBER if until is None else until))
+    while block := rows.fetchmany(ROWS_PER_READ):
+        for number, vector, checksum in block:
+            if len(vector) != 4 * store.dimensions or checksum not in (None, compute_checksum(vector)):
+                raise _damaged_vector_error(store, number)
+        numbers = np.array([number for number, _, _ in block], np.int64)
+        yield numbers, np.frombuffer(b"".join(vector for _, vector, _ in block), np.float32).reshape(-1, store.dimensions)
+
+
+def _damaged_vector_error(store: Store, content: int) -> UserError:
+    files = files_of_content(store, content)
+    if not files:
+        return UserError(f"{store.folder / DATABASE} holds a damaged vector of no file: remove {store.folder}, add all again.")
+    return UserError(
+        f"{store.folder / DATABASE} holds a damaged vector, of {files[0]}. Remove the file (--remove) and add it again (--add)."
+    )
+
+
+def count_changes(store: Store) -> int:
+    """Return how many times the index was changed; the number identifies the state that a Faiss file was made from."""
+    number = read_about(store.database, "changes")
+    if not number.isdecimal():
+        raise sqlite3.DatabaseError(f"its number of changes is {number!r}")
+    return int(number)
+
+
+def removed_contents(store: Store) -> NDArray[np.int64]:
+    """Return the numbers of all readable contents that were removed since `recorded_from`; numbers are never given again."""
+    return np.array([number for (number,) in store.database.execute("SELECT content FROM removed ORDER BY content")], np.int64)
+
+
+def recorded_from(store: Store) -> int:
+    """Return the number of changes from which on removals are recorded; indexes made before recorded none."""
+    return int(read_about(store.database, "recorded_from"))
+
+
+@contextmanager
+def _change_files(store: Store) -> Iterator[None]:
+    """Change files and contents in one transaction, and count the change."""
+    with write_together(store.database):
+        yield
+        store.database.execute("UPDATE about SET value = value + 1 WHERE key = 'changes'")

@@ -1,0 +1,117 @@
+"""match.py --leakage: the pictures that sets share; and folders that share pictures, as a short table."""
+
+import csv
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from data.files import whole_file
+from data.names import text_of
+from matching.groups.shares import Share, clean_lists, shared_pictures
+from matching.index.matches import Match
+from matching.output import Output
+
+MAX_PRINTED_FOLDERS = 10
+MIN_SHARED_PICTURES = 2  # that two folders must share to be listed
+
+
+def report_leakage(
+    folder: Path, pairs: Sequence[Match], digests: Mapping[Path, bytes], sets: Sequence[Path], output: Output
+) -> list[Match]:
+    """Write leakage.csv and a cleaned list for each set, and print the table of sets × sets.
+
+    Args:
+        folder: Folder of the results.
+        pairs: Matches among all pictures.
+        digests: SHA-256 of every picture.
+        sets: Folders of the sets; each may lose pictures that have a copy in a later one.
+        output: Where messages go.
+
+    Returns:
+        The matches between different sets, best first.
+
+    Raises:
+        UserError: when the disk is full.
+    """
+    set_of = _make_set_lookup(sets)
+    shares = shared_pictures(pairs, digests, set_of)
+    _write(folder / "leakage.csv", shares)
+    names = _name_sets(sets)
+    output.say(f"{'set':30} {'copied in':30} pictures   share")
+    for share in shares:
+        _record("leakage", share, output)
+        one, other = names[share.first], names[share.second]
+        output.say(_line(one, other, share.copies_of_first, share.share_of_first))
+        if one != other:
+            output.say(_line(other, one, share.copies_of_second, share.share_of_second))
+    if not any(share.first != share.second for share in shares):
+        output.say("no set holds a copy of another's picture")
+    for number, (name, kept) in enumerate(clean_lists(pairs, digests, sets, set_of).items()):
+        path = folder / f"clean-{number}-{name.name}.txt"
+        with whole_file(path) as temporary:
+            temporary.write_bytes(b"".join(os.fsencode(picture) + b"\n" for picture in kept))
+        output.record("clean_list", {"set": name, "list": path, "pictures": len(kept)})
+        output.say(f"without copies in later sets: {path} ({len(kept)} pictures)")
+    return [
+        match for match in pairs if None not in (places := {set_of(match.query), set_of(match.reference)}) and len(places) > 1
+    ]
+
+
+def report_folders(folder: Path, pairs: Sequence[Match], digests: Mapping[Path, bytes], output: Output) -> None:
+    """Write folders.csv, which lists folders that share pictures, and print those that share most.
+
+    Args:
+        folder: Folder of the results.
+        pairs: Matches among all pictures.
+        digests: SHA-256 of every picture.
+        output: Where messages go.
+
+    Raises:
+        UserError: when the disk is full.
+    """
+    shares = [
+        share
+        for share in shared_pictures(pairs, digests, lambda path: path.parent)
+        if share.first != share.second and min(share.copies_of_first, share.copies_of_second) >= MIN_SHARED_PICTURES
+    ]
+    _write(folder / "folders.csv", shares)
+    if shares:
+        output.say(f"folders that hold the same pictures: {folder / 'folders.csv'}")
+    for share in shares[:MAX_PRINTED_FOLDERS]:
+        _record("folders", share, output)
+        output.say(
+            f"  {share.first}: {share.copies_of_first} of {share.size_of_first} ({share.share_of_first:.0%}) also in "
+            f"{share.second}: {share.copies_of_second} of {share.size_of_second} ({share.share_of_second:.0%})"
+        )
+
+
+def _make_set_lookup(sets: Sequence[Path]) -> Callable[[Path], Path | None]:
+    return lambda path: next((name for name in sets if name == path or name in path.parents), None)
+
+
+def _name_sets(sets: Sequence[Path]) -> dict[Path, str]:
+    """Return the name of each set's folder; its whole path where several folders have that name."""
+    count = Counter(path.name for path in sets)
+    return {path: text_of(path.name if count[path.name] == 1 else path) for path in sets}
+
+
+def _line(one: str, other: str, count: int, share: float) -> str:
+    return f"{one:30} {other:30} {count:8} {share:7.1%}"
+
+
+def _record(kind: str, share: Share, output: Output) -> None:
+    counts = {"copies_of_first": share.copies_of_first, "copies_of_second": share.copies_of_second}
+    sizes = {"size_of_first": share.size_of_first, "size_of_second": share.size_of_second}
+    output.record(kind, {"first": share.first, "second": share.second} | counts | sizes)
+
+
+def _write(path: Path, shares: Sequence[Share]) -> None:
+    with whole_file(path) as temporary, temporary.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        of_each = [f"{value}_of_{which}" for which in ("first", "second") for value in ("copies", "size", "share")]
+        writer.writerow(["first", "second", *of_each])
+        for share in shares:
+            first = [share.copies_of_first, share.size_of_first, f"{share.share_of_first:.4f}"]
+            second = [share.copies_of_second, share.size_of_second, f"{share.share_of_second:.4f}"]
+            writer.writerow([share.first, share.second, *first, *second])

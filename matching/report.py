@@ -1,0 +1,113 @@
+"""What a search reports: messages, JSON lines, CSV files and the gallery."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from data.names import line_of
+from data.unreadable import list_unreadable
+from matching.grouping import Grouped, write_grouped
+from matching.index.matches import Match, Matches, Rule, describe_count, write_matches_csv
+from matching.matches_page import write_matches_page
+from matching.output import Output
+from matching.results import CUTS, GALLERY, GROUPS, HUBS, MATCHES, PLAN, UNREADABLE
+from submissions.formats.matching_track import write_pairs
+
+
+def write_results(folder: Path, matches: Matches, grouped: Grouped | None, rule: Rule, output: Output) -> None:
+    """Write the pairs, the groups and the gallery, and say what they hold.
+
+    Args:
+        folder: The folder of the results.
+        matches: The pairs and counts.
+        grouped: The groups and their plan; None where nothing decides what is a copy, so that an older plan is removed.
+        rule: The rule by which a pair counts as a copy.
+        output: Where messages go.
+
+    Raises:
+        UserError: The disk is full.
+    """
+    write_matches_csv(folder / MATCHES, matches)
+    page = write_matches_page(
+        folder / GALLERY, matches, rule, grouped.groups if grouped else None, grouped.rows if grouped else []
+    )
+    output.say(
+        f"{matches.queries} queries, {matches.references} different references; {describe_count(matches)} "
+        + _describe_decision(matches, rule)
+    )
+    output.say(
+        "exact search: every query was compared with every reference"
+        if matches.exact
+        else "approximate search: the scores are exact, but a copy may have been missed; --exact compares all pairs"
+    )
+    output.record("search", {"exact": matches.exact, "queries": matches.queries, "references": matches.references})
+    report_unreadable(matches.unreadable, folder / UNREADABLE, output)
+    for match in matches.pairs:
+        values = {"query": match.query, "reference": match.reference, "score": match.score}
+        output.record("match", values | {"expected_false_alarms": match.false_alarms} | _evidence_values(match))
+    if grouped is not None:
+        write_grouped(folder, grouped, output)
+    else:
+        for name in (GROUPS, CUTS, HUBS, PLAN):
+            (folder / name).unlink(missing_ok=True)  # of an earlier search: --apply must not carry that out
+    output.say(f"matches: {folder / MATCHES}\ngallery: {page}")
+
+
+def write_track(path: Path, pairs: Sequence[Match], output: Output) -> None:
+    """Write the matching track's CSV; confirmed pairs come before all others, by how many features agree.
+
+    Args:
+        path: The file to write.
+        pairs: The pairs.
+        output: Where messages go.
+
+    Raises:
+        UserError: The disk is full.
+    """
+    rows = [
+        (match.query.stem, match.reference.stem, float(match.evidence.inliers) if match.evidence else match.score)
+        for match in pairs
+    ]
+    output.say(f"matching track: {path}, {write_pairs(path, rows)} pairs")
+
+
+def report_unreadable(images: Sequence[Path], listed: Path, output: Output) -> None:
+    """List the pictures that cannot be decoded, each with its reason, and say how many there are.
+
+    Args:
+        images: The pictures.
+        listed: The file to write.
+        output: Where messages go.
+
+    Raises:
+        UserError: The disk is full.
+    """
+    list_unreadable(listed, images)
+    for image in images:
+        output.record("unreadable", {"file": image})
+    if images:
+        count, first = len(images), line_of(images[0])
+        output.say(f"images that cannot be read and match nothing: {count}, the first is {first}; all, with reasons: {listed}")
+
+
+def _evidence_values(match: Match) -> dict[str, object]:
+    found = match.evidence
+    if found is None:
+        return {}
+    return {
+        "inliers": found.inliers,
+        "change": found.change,
+        "query_region": found.query_region,
+        "reference_region": found.reference_region,
+    }
+
+
+def _describe_decision(matches: Matches, rule: Rule) -> str:
+    if matches.verified:
+        count = sum(match.evidence is not None for match in matches.pairs)
+        also = "" if matches.threshold is None else f", the others score at least {matches.threshold:.3f}"
+        return f"({count} confirmed by their features{also})"
+    if matches.threshold is None:
+        return "listed; nothing calibrates a threshold here, so there are no groups: add --unrelated DIR or --threshold"
+    if rule.score is not None:
+        return f"of at least {matches.threshold:.3f}"
+    return f"of at least {matches.threshold:.3f} ({rule.rate:g} false alarms per query to be expected)"

@@ -1,0 +1,77 @@
+"""The folder that match.py writes its results into: who may write there, and what the search was."""
+
+import json
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from data.errors import UserError
+from data.files import whole_file
+from data.locks import hold_lock_file
+from matching.files.keeping import KEEP_RULES, KeepRule
+
+MATCHES, GROUPS, CUTS, HUBS, PLAN = "matches.csv", "groups.csv", "cuts.csv", "hubs.csv", "plan.csv"
+SEARCH = "search.json"
+OWN_INDEX, MOVED = "index", "moved"
+GALLERY, LEAKAGE_GALLERY = "gallery", "leakage"
+UNREADABLE = "unreadable.txt"  # in the folder of the results, or of the index
+
+
+@dataclass(frozen=True)
+class SearchNotes:
+    """What later commands need to know of a search.
+
+    Attributes:
+        index: absolute path of the index that was searched, where decisions are kept; None for the one in the results' folder.
+        keep: by which rule the plan chose the files to keep.
+        threshold: the lowest score of a copy; None where nothing decided it.
+        made_from: fingerprints of the descriptor and of the pictures involved, and versions; None from an older version.
+    """
+
+    index: str | None = None
+    keep: KeepRule = "largest"
+    threshold: float | None = None
+    made_from: dict[str, Any] | None = None
+
+    def index_in(self, folder: Path) -> Path:
+        """Return the index of the results in this folder."""
+        return folder / OWN_INDEX if self.index is None else Path(self.index)
+
+
+def hold_results_folder(folder: Path) -> AbstractContextManager[None]:
+    """Lock the folder of the results against other processes.
+
+    Raises:
+        UserError: another match.py is writing into it, or it is a file.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise UserError(f"--output {folder} is a file. Name a folder.") from error
+    return hold_lock_file(folder / ".lock", f"another match.py is writing into {folder}. Wait for it, or name another --output.")
+
+
+def write_notes(folder: Path, notes: SearchNotes) -> None:
+    """Write what later commands need to know of a search."""
+    with whole_file(folder / SEARCH) as temporary:
+        temporary.write_text(json.dumps(asdict(notes)) + "\n", encoding="utf-8")
+
+
+def read_notes(folder: Path) -> SearchNotes:
+    """Read the notes on a search; without the file, as older versions left it, the defaults.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    path = folder / SEARCH
+    try:
+        notes = SearchNotes(**json.loads(path.read_text(encoding="utf-8")))
+        valid = notes.keep in KEEP_RULES and isinstance(notes.index, (str, type(None)))
+    except FileNotFoundError:
+        return SearchNotes()
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError(f"{path} cannot be read ({error}). Search again: match.py writes it.") from error
+    if not valid or not isinstance(notes.threshold, (float, int, type(None))):
+        raise UserError(f"{path} does not hold the values that match.py writes. Search again: match.py replaces it.")
+    return notes

@@ -1,0 +1,169 @@
+"""The plan of a folder of results: which files to keep, chosen by hand or by what is decided."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from data.errors import UserError
+from matching.files.plan import PlanRow, plan_around, read_plan, write_plan
+from matching.index.decisions import Pair
+from matching.results import MATCHES, PLAN, hold_results_folder
+from matching.review.decisions import Word
+
+CHANGED = "The search has been done again, or the plan was edited. Load the page again to see it."
+
+
+@dataclass
+class ReviewedPlan:
+    """The plan as the page shows and changes it; every change is written to plan.csv at once.
+
+    Attributes:
+        folder: The folder of the results.
+        groups: The rows of each group, by its number.
+        scores: Scores of the listed pairs, by their two files.
+        state: The state of the folder's files when they were read or last written here.
+    """
+
+    folder: Path
+    groups: dict[int, list[PlanRow]]
+    scores: Mapping[frozenset[Path], float]
+    state: str
+    _group_of: dict[Path, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._group_of = {row.file: group for group, rows in self.groups.items() for row in rows}
+
+    @property
+    def current(self) -> bool:
+        """Whether the folder still holds what was read, apart from changes made by this object."""
+        return read_state(self.folder) == self.state
+
+    def rows(self, group: int) -> list[PlanRow]:
+        """Return the rows of a group.
+
+        Raises:
+            UserError: There is no such group.
+        """
+        if group not in self.groups:
+            raise UserError("There is no such group.")
+        return self.groups[group]
+
+    def common_group(self, one: Path, other: Path) -> int | None:
+        """Return the number of the group that two files belong to; None if they do not share one."""
+        group = self._group_of.get(one)
+        return group if group == self._group_of.get(other) else None
+
+    def keep(self, group: int, file: Path, words: Mapping[Pair, Word]) -> None:
+        """Keep another file of a group, and write the plan.
+
+        Args:
+            group: Number of the group.
+            file: The file to keep.
+            words: What is decided.
+
+        Raises:
+            UserError: The file cannot be kept instead of the others, or the search has been done again.
+        """
+        row = next((row for row in self.rows(group) if row.file == file), None)
+        if row is None:
+            raise UserError("The file is not in this group.")
+        if row.facts is None or row.facts.linked or row.facts.archived or not row.facts.width:
+            raise UserError("A link, a file inside an archive or one that cannot be read is not kept instead of another.")
+        self._write(group, self._plan_around(group, file, "chosen by hand", words))
+
+    def follow(self, group: int, files: tuple[Path, Path], words: Mapping[Pair, Word]) -> None:
+        """Let the plan for one pair follow what is decided now; only the row of the file beside the kept one changes.
+
+        Args:
+            group: Number of the group.
+            files: The two files.
+            words: What is decided.
+
+        Raises:
+            UserError: The search has been done again.
+        """
+        rows = self.groups[group]
+        center = find_center(rows)
+        if center.file not in files:
+            return
+        changed = files[0] if files[1] == center.file else files[1]
+        planned = {row.file: row for row in self._plan_around(group, center.file, center.reason, words)}
+        self._write(group, [planned[row.file] if row.file == changed and row.action != "keep" else row for row in rows])
+
+    def follow_everywhere(self, pair: Pair, words: Mapping[Pair, Word]) -> None:
+        """Let the plan follow what is decided about a pair of contents, in every group whose kept file has one of them.
+
+        Args:
+            pair: SHA-256 of both contents.
+            words: What is decided.
+
+        Raises:
+            UserError: The search has been done again.
+        """
+        for group, rows in self.groups.items():
+            center = find_center(rows)
+            for row in rows:
+                if pair_of(row, center) == pair:
+                    self.follow(group, (row.file, center.file), words)
+
+    def _plan_around(self, group: int, kept: Path, why: str, words: Mapping[Pair, Word]) -> list[PlanRow]:
+        """Plan a group around a file, by the pairs that were listed and by what is decided."""
+        rows = self.groups[group]
+        by_file = {row.file: row for row in rows}
+        before = {row.file: row.score for row in rows if row.kept == kept}
+
+        def called(one: PlanRow, other: PlanRow) -> bool | None:
+            word = words.get(pair_of(one, other))
+            return None if word is None else word == "copy"
+
+        def score(one: Path, other: Path) -> float | None:
+            if by_file[one].sha256 == by_file[other].sha256:
+                return 0.0
+            return self.scores.get(frozenset((one, other)), before.get(other))
+
+        return plan_around(rows, kept, why, score, called)
+
+    def _write(self, group: int, rows: list[PlanRow]) -> None:
+        if rows == self.groups[group]:
+            return
+        with hold_results_folder(self.folder):
+            if not self.current:
+                raise UserError(CHANGED)
+            every = self.groups | {group: rows}
+            write_plan(self.folder / PLAN, [row for each in every.values() for row in each])
+            self.state = read_state(self.folder)
+        self.groups[group] = rows
+
+
+def read_groups(folder: Path) -> dict[int, list[PlanRow]]:
+    """Read the rows of the plan by their groups; none where there is no plan.
+
+    Raises:
+        UserError: The plan is damaged.
+    """
+    groups: dict[int, list[PlanRow]] = {}
+    for row in read_plan(folder / PLAN) if (folder / PLAN).exists() else []:
+        groups.setdefault(row.group, []).append(row)
+    return groups
+
+
+def read_state(folder: Path) -> str:
+    """Return the state of the files that a search writes: another one when it has been done again."""
+    states = []
+    for name in (MATCHES, PLAN):
+        try:
+            state = (folder / name).stat()
+            states.append(f"{state.st_mtime_ns:x}-{state.st_ino:x}")
+        except OSError:
+            states.append("none")
+    return "-".join(states)
+
+
+def find_center(rows: Sequence[PlanRow]) -> PlanRow:
+    """Return the row of the file that the others' rows keep instead of them."""
+    return next((row for row in rows if row.action == "keep" and row.kept == row.file), rows[0])
+
+
+def pair_of(one: PlanRow, other: PlanRow) -> Pair:
+    """Return the SHA-256 of the contents of two rows."""
+    return frozenset((bytes.fromhex(one.sha256), bytes.fromhex(other.sha256)))

@@ -1,0 +1,302 @@
+"""The results of match.py as the review page shows them; decisions go to the index, choices of files to keep to plan.csv."""
+
+import shlex
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from data.errors import UserError
+from data.names import text_of
+from matching.files.facts import Facts, picture_facts
+from matching.files.keeping import choose_kept
+from matching.files.plan import PlanRow
+from matching.index.database import DATABASE
+from matching.index.matches import Match, read_matches_csv
+from matching.index.store import digest_of, digests_of_files, open_known_store
+from matching.results import MATCHES, SearchNotes, read_notes
+from matching.review.decisions import Decisions, Word, word_of
+from matching.review.plans import ReviewedPlan, find_center, pair_of, read_groups, read_state
+from matching.verification.geometry import Evidence
+
+MAX_SHOWN_PAIRS = 100_000  # of the page; matches.csv lists all
+MAX_CACHED_FACTS = 2000
+
+
+@dataclass
+class Results:
+    """An opened folder of results.
+
+    Attributes:
+        folder: The folder.
+        notes: What is known of the search.
+        token: Names the state of the folder that was opened.
+        files: Every file of a pair or a group; the page names them by their positions here.
+        matches: Pairs, best first, by the positions of their files.
+        digests: SHA-256 of the files whose contents the plan or the index knows.
+        plan: The plan by its groups.
+        decisions: What is decided.
+    """
+
+    folder: Path
+    notes: SearchNotes
+    token: str
+    files: list[Path]
+    matches: dict[tuple[int, int], Match]
+    digests: dict[Path, bytes]
+    plan: ReviewedPlan
+    decisions: Decisions
+    _numbers: dict[Path, int] = field(default_factory=dict)
+    _facts: OrderedDict[tuple[Path, int], Facts] = field(default_factory=OrderedDict)
+    _changing: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._numbers = {path: number for number, path in enumerate(self.files)}
+
+    @property
+    def current(self) -> bool:
+        """Whether the folder still holds what was opened, apart from changes made by this object."""
+        return self.plan.current
+
+    def find_evidence(self, first: int, second: int) -> dict[str, Any] | None:
+        """Look for what two files share, where the search did not; None where nothing confirms that one copies the other."""
+        # imported here: nothing else needs OpenCV's features
+        from matching.verification.pairs import verify_two
+
+        found = verify_two(self.file(first), self.file(second))
+        return None if found is None else _evidence_values(found, turned=False)
+
+    def overview(self) -> dict[str, Any]:
+        """Return everything the page needs before it shows the first pair: pairs, groups and what is decided already."""
+        decided = self._read_listed_decisions()
+        pairs = [[*pair, decided.get(pair)] for pair, match in self.matches.items() if not self._same_bytes(match)]
+        groups = self.plan.groups
+        return {
+            "token": self.token,
+            "folder": text_of(self.folder),
+            "index": text_of(self.decisions.index),
+            "threshold": self.notes.threshold,
+            "pairs": pairs,
+            "same_bytes": len(self.matches) - len(pairs),
+            "bounded": len(self.matches) >= MAX_SHOWN_PAIRS,
+            "groups": [[group, len(rows)] for group, rows in groups.items()],
+            "apply": f"python pipeline/match.py --apply move --output {shlex.quote(text_of(self.folder))}",
+            "remove": sum(row.action == "remove" for rows in groups.values() for row in rows),
+        }
+
+    def pair(self, first: int, second: int) -> dict[str, Any]:
+        """Return two files side by side, whether they were listed as a pair or not.
+
+        Raises:
+            UserError: One of them cannot be read any more.
+        """
+        one, other = self.file(first), self.file(second)
+        facts = [self._facts_of(path) for path in (one, other)]
+        digests = [digest_of(path) for path in (one, other)]
+        match, turned = self.matches.get((first, second)), False
+        if match is None:
+            match, turned = self.matches.get((second, first)), True
+        return {
+            "files": [self._describe_file(number, fact) for number, fact in zip((first, second), facts, strict=True)],
+            "sha256": [digest.hex() for digest in digests],
+            "same_bytes": digests[0] == digests[1],
+            "score": None if match is None else match.score,
+            "false_alarms": None if match is None else match.false_alarms,
+            "evidence": None if match is None or match.evidence is None else _evidence_values(match.evidence, turned),
+            "decision": self.decisions.words().get(frozenset(digests), "undecided"),
+            "group": self.plan.common_group(one, other),
+            "suggestion": self._suggestion(facts),
+        }
+
+    def group(self, number: int) -> dict[str, Any]:
+        """Return a group with the plan for its files, the kept one first.
+
+        Raises:
+            UserError: There is no such group.
+        """
+        rows = self.plan.rows(number)
+        words, center = self.decisions.words(), find_center(rows)
+        return {
+            "group": number,
+            "kept": self._numbers[center.file],
+            "files": [
+                self._describe_file(self._numbers[row.file], self._row_facts(row))
+                | {
+                    "action": row.action,
+                    "reason": row.reason,
+                    "score": row.score,
+                    "protected": row.protected,
+                    "same_bytes": row.sha256 == center.sha256,
+                    "decision": words.get(pair_of(row, center), "undecided"),
+                    "sha256": row.sha256,
+                }
+                for row in rows
+            ],
+        }
+
+    def decide(self, first: int, second: int, sha256: Sequence[str], word: Word) -> Word:
+        """Keep a decision about two files in the index, or take it back; the plan of their group follows it.
+
+        Args:
+            first: Position of one file in `files`.
+            second: Position of the other file.
+            sha256: SHA-256 of both as the page showed them, hexadecimal.
+            word: The decision.
+
+        Returns:
+            The earlier decision.
+
+        Raises:
+            UserError: A file has changed since it was shown, both hold the same bytes, or the index cannot be used.
+        """
+        paths = self.file(first), self.file(second)
+        digests = digest_of(paths[0]), digest_of(paths[1])
+        if [digest.hex() for digest in digests] != list(sha256):
+            raise UserError("One of the two files has changed since it was shown. Look at them again.")
+        if digests[0] == digests[1]:
+            raise UserError("The two files hold the same bytes: there is nothing to decide.")
+        with self._changing:
+            before = self.decisions.record(paths, digests, word)
+            group = self.plan.common_group(*paths)
+            if group is not None:
+                self.plan.follow(group, paths, self.decisions.words())
+        return before
+
+    def list_decisions(self) -> list[dict[str, Any]]:
+        """Return every decision that the index holds, the latest first."""
+        return [
+            {
+                "sha256": [decision.first.hex(), decision.second.hex()],
+                "names": [text_of(name) for name in decision.names],
+                "files": [self._numbers.get(name) for name in decision.names],
+                "copy": decision.copy,
+                "decided": decision.decided,
+            }
+            for decision in reversed(self.decisions.read())
+        ]
+
+    def forget(self, sha256: Sequence[str]) -> bool:
+        """Take a decision back; False where there was none."""
+        one, other = (bytes.fromhex(text) for text in sha256)
+        with self._changing:
+            found = self.decisions.forget((one, other))
+            self.plan.follow_everywhere(frozenset((one, other)), self.decisions.words())
+        return found
+
+    def keep(self, group: int, file: int) -> None:
+        """Keep another file of a group, and write the plan.
+
+        Raises:
+            UserError: The file cannot be kept instead of the others, or the search has been done again.
+        """
+        path = self.file(file)
+        with self._changing:
+            self.plan.keep(group, path, self.decisions.words())
+
+    def file(self, number: int) -> Path:
+        """Return the path of a file by its position.
+
+        Raises:
+            UserError: There is no such file.
+        """
+        if not 0 <= number < len(self.files):
+            raise UserError("There is no such file.")
+        return self.files[number]
+
+    def _same_bytes(self, match: Match) -> bool:
+        one, other = self.digests.get(match.query), self.digests.get(match.reference)
+        return match.score == 0 and (one is None or one == other)
+
+    def _suggestion(self, facts: Sequence[Facts]) -> dict[str, Any] | None:
+        """Which of the two to keep by the search's rule, and why; nothing where one cannot be read."""
+        if not all(fact.width for fact in facts) or self.notes.keep == "folder-order":
+            return None
+        kept, why = choose_kept(facts, self.notes.keep)
+        return {"file": self._numbers[kept.path], "reason": why}
+
+    def _facts_of(self, path: Path) -> Facts:
+        try:
+            key = path, path.stat().st_mtime_ns
+        except OSError:
+            return picture_facts(path)  # inside an archive, or gone
+        with self._changing:
+            known = self._facts.get(key)
+        if known is None:
+            known = picture_facts(path)
+            with self._changing:
+                self._facts[key] = known
+                while len(self._facts) > MAX_CACHED_FACTS:
+                    self._facts.popitem(last=False)
+        return known
+
+    def _row_facts(self, row: PlanRow) -> Facts:
+        return row.facts if row.facts is not None else self._facts_of(row.file)
+
+    def _describe_file(self, number: int, facts: Facts) -> dict[str, Any]:
+        stamp = datetime.fromtimestamp(facts.modified // 10**9)
+        return {
+            "number": number,
+            "name": text_of(Path(facts.path.name)),
+            "folder": text_of(facts.path.parent),
+            "width": facts.width,
+            "height": facts.height,
+            "bytes": facts.size,
+            "format": facts.form,
+            "taken": facts.taken,
+            "exif_entries": facts.tags,
+            "modified": str(stamp) if facts.modified else "",
+            "sharpness": facts.sharpness,
+        }
+
+    def _read_listed_decisions(self) -> dict[tuple[int, int], Word]:
+        """What is decided of the listed pairs, by the contents that are known and otherwise by the names of the time."""
+        by_content, by_name = {}, {}
+        for decision in self.decisions.read():
+            by_content[decision.pair] = by_name[frozenset(decision.names)] = word_of(decision)
+        if not by_content:
+            return {}
+        found = {}
+        for pair, match in self.matches.items():
+            contents = [self.digests.get(match.query), self.digests.get(match.reference)]
+            if None not in contents:
+                word = by_content.get(frozenset(digest for digest in contents if digest is not None))
+            else:
+                word = by_name.get(frozenset((match.query, match.reference)))
+            if word is not None:
+                found[pair] = word
+        return found
+
+
+def open_results(folder: Path, index: Path | None = None) -> Results:
+    """Open a folder of results.
+
+    Args:
+        folder: What match.py's --output named.
+        index: Where decisions are kept; None for the index that the search used.
+
+    Raises:
+        UserError: There is no search in it, it is damaged, or its index is gone.
+    """
+    state = read_state(folder)
+    notes = read_notes(folder)
+    place = index or notes.index_in(folder)
+    if not (place / DATABASE).is_file():
+        raise UserError(f"{place} holds no index to keep decisions in. Search again, or name it with --index.")
+    matches, groups = read_matches_csv(folder / MATCHES, MAX_SHOWN_PAIRS), read_groups(folder)
+    planned = {row.file: bytes.fromhex(row.sha256) for rows in groups.values() for row in rows}
+    files = list(dict.fromkeys([path for match in matches for path in (match.query, match.reference)] + list(planned)))
+    with open_known_store(place) as store:
+        known = digests_of_files(store, files)
+    numbers = {path: number for number, path in enumerate(files)}
+    pairs = {(numbers[match.query], numbers[match.reference]): match for match in matches}
+    scores = {frozenset((match.query, match.reference)): match.score for match in reversed(matches)}  # the best one of each pair
+    plan = ReviewedPlan(folder, groups, scores, state)
+    return Results(folder, notes, state, files, pairs, known | planned, plan, Decisions(place))
+
+
+def _evidence_values(found: Evidence, turned: bool) -> dict[str, Any]:
+    regions = [found.query_region, found.reference_region]
+    return {"inliers": found.inliers, "change": found.change, "regions": regions[::-1] if turned else regions}

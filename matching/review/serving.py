@@ -1,0 +1,22 @@
+"""explore.py --matches: open the results of a search, serve the page on this machine alone."""
+
+from pathlib import Path
+
+from data.names import text_of
+from matching.explorer.listener import open_listener, run_until_stopped
+from matching.review.app import Review, make_review_app
+
+
+def review(folder: Path, index: Path | None, port: int) -> None:
+    """Serve the review page until Ctrl-C.
+
+    Args:
+        folder: results of match.py.
+        index: where decisions are kept; None for the index that was searched.
+        port: of 127.0.0.1; 0 takes a free one.
+
+    Raises:
+        UserError: there are no results, they are damaged, or the port cannot be used.
+    """
+    with open_listener(port) as listener:
+        run_until_stopped(make_review_app(Review(folder, index)), listener, text_of(folder))

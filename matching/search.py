@@ -1,0 +1,327 @@
+"""Searching a stored index: which references queries copy, or which pictures of the index are copies of each other."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data.shards import uses_engine
+from matching.extractor import Extractor
+from matching.filling import IMAGES_PER_COMMIT, embed_queries
+from matching.index.matches import Match, Matches, Rule
+from matching.index.search import SearchIndex, content_numbers, find_nearest_of_blocks, open_search, vectors_of
+from matching.index.store import (
+    Store,
+    digest_of_content,
+    digests_of_files,
+    files_of_content,
+    stored_files,
+    unreadable_files,
+    vectors_by_digest,
+)
+
+QUERIES_PER_BLOCK = IMAGES_PER_COMMIT
+BLOCKS_PER_ROUND = 64  # blocks of queries that an engine searches at once
+MAX_EXAMINED_REFERENCES = 2000  # references examined for one query where the nearest ones are excluded
+T = TypeVar("T")
+Hit = tuple[int, float]  # number of a content and the squared distance
+
+
+@dataclass(frozen=True)
+class Exclusions:
+    """Pairs that are never reported, whatever their score, and pairs that always are.
+
+    Attributes:
+        rejected: Pairs of digests that the user decided are not copies.
+        accepted: By digest, the digests that the user decided are its copies.
+        folders: With --no-self: pictures below the same one of these folders are not compared.
+    """
+
+    rejected: frozenset[frozenset[bytes]] = frozenset()
+    accepted: Mapping[bytes, frozenset[bytes]] = field(default_factory=dict)
+    folders: Sequence[Path] = ()
+
+    def folder_of(self, path: Path) -> int | None:
+        """Return the index of the first of `folders` that contains a picture; None if none does."""
+        return next((n for n, folder in enumerate(self.folders) if folder == path or folder in path.parents), None)
+
+    def same_folder(self, one: Path, other: Path) -> bool:
+        """Whether two pictures are below the same one of `folders`."""
+        place = self.folder_of(one)
+        return place is not None and place == self.folder_of(other)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search found.
+
+    Attributes:
+        matches: The pairs and counts.
+        digests: SHA-256 of every picture involved, by its path.
+        candidates: All verified pairs, best first; empty without --verify.
+    """
+
+    matches: Matches
+    digests: dict[Path, bytes]
+    candidates: Sequence[Match] = ()
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Queries that are searched together.
+
+    Attributes:
+        queries: Path and digest of each.
+        vectors: float32 [n, d], before query normalisation.
+    """
+
+    queries: list[tuple[Path, bytes]]
+    vectors: NDArray[np.float32]
+
+
+@dataclass
+class Search:
+    """One search: the store's Faiss index, the rule, and what is excluded.
+
+    Attributes:
+        store: The open index.
+        extractor: Embeds and normalises the queries.
+        rule: When a pair counts as a copy, and the maximum number of references per query.
+        exclusions: Pairs that are never, and pairs that are always reported.
+        candidates: Number of nearest references of each query to report whatever their score, for verification; 0 to follow the
+            rule.
+        exact: Compare every query with every reference, even in a large index.
+    """
+
+    store: Store
+    extractor: Extractor
+    rule: Rule
+    exclusions: Exclusions = field(default_factory=Exclusions)
+    candidates: int = 0
+    exact: bool = False
+
+    @cached_property
+    def index(self) -> SearchIndex:
+        """The Faiss index of the store's current state."""
+        return open_search(self.store, self.exact)
+
+    @cached_property
+    def threshold(self) -> float | None:
+        """The lowest score of a copy, given the number of references; None without one."""
+        return self.rule.threshold(self.index.ntotal)
+
+    @property
+    def wanted(self) -> int:
+        """Maximum number of references reported per query."""
+        return self.candidates or self.rule.most
+
+    def queries(self, paths: Sequence[Path]) -> Found:
+        """Find the references that these pictures copy.
+
+        Raises:
+            UserError: when the index is damaged or cannot be written, or there are too few training vectors to normalise against.
+        """
+        digests = embed_queries(self.store, self.extractor, paths)
+        unreadable = [path for path in paths if path not in digests]
+        pairs: list[Match] = []
+
+        def choose() -> Iterator[_Block]:
+            for part in _split_into_blocks([path for path in paths if path in digests]):
+                vectors = vectors_by_digest(self.store, {digests[path] for path in part})
+                unreadable.extend(path for path in part if vectors[digests[path]] is None)
+                readable = [(path, vector) for path in part if (vector := vectors[digests[path]]) is not None]
+                if readable:
+                    yield _Block([(path, digests[path]) for path, _ in readable], np.stack([vector for _, vector in readable]))
+
+        for path, digest, hits in self._search_blocks(choose()):
+            pairs += self._make_matches(path, digest, hits)[: self.wanted]
+        known = digests_of_files(self.store, {match.reference for match in pairs})
+        missing = unreadable + [path for path in unreadable_files(self.store) if path not in unreadable]
+        return Found(self._collect_matches(pairs, len(paths), missing), known | digests)
+
+    def near(self, vectors: NDArray[np.float32], digests: Sequence[bytes]) -> list[list[Match]]:
+        """Find the references that pictures copy, given their vectors instead of files.
+
+        Args:
+            vectors: float32 [n, d], before query normalisation.
+            digests: SHA-256 of each picture's bytes; empty where they are not known.
+
+        Returns:
+            The matches of each vector, best first.
+        """
+        query = Path("<picture>")
+        (hits,) = self._find_hits([self.extractor.normalize(vectors)], [[lambda content: True] * len(vectors)])
+        return [self._make_matches(query, digest, found)[: self.wanted] for digest, found in zip(digests, hits, strict=True)]
+
+    def within(self) -> Found:
+        """Find the pictures of the index that are copies of each other; each pair once, with the higher of its two scores.
+
+        Raises:
+            UserError: when the index is damaged, or there are too few training vectors to normalise against.
+        """
+        best: dict[tuple[Path, Path], Match] = {}
+
+        def choose() -> Iterator[_Block]:
+            for part in _split_into_blocks(content_numbers(self.index).tolist()):
+                chosen = [(number, path) for number in part for path in self._representatives(number)]
+                if not chosen:
+                    continue  # removed by another process meanwhile
+                digests = {number: digest_of_content(self.store, number) or b"" for number in part}
+                vectors = vectors_of(self.index, np.array([number for number, _ in chosen]))
+                yield _Block([(path, digests[number]) for number, path in chosen], vectors)
+
+        for path, digest, hits in self._search_blocks(choose()):
+            for match in self._make_matches(path, digest, hits):
+                pair = min(match.query, match.reference), max(match.query, match.reference)
+                if pair not in best or best[pair].score < match.score:
+                    best[pair] = match
+        files = stored_files(self.store)
+        return Found(self._collect_matches(best.values(), len(files), unreadable_files(self.store)), files)
+
+    def _collect_matches(self, pairs: Iterable[Match], queries: int, unreadable: list[Path]) -> Matches:
+        index = self.index
+        return Matches(_sort_matches(pairs), self.threshold, queries, index.ntotal, unreadable, exact=index.exact)
+
+    def _representatives(self, content: int) -> list[Path]:
+        """Return the first file of a content; with --no-self the first one below each folder."""
+        chosen: dict[int | None, Path] = {}
+        for path in files_of_content(self.store, content):
+            chosen.setdefault(self.exclusions.folder_of(path), path)
+        return list(chosen.values())
+
+    def _make_filter(self, query: Path, digest: bytes) -> Callable[[int], bool]:
+        """Return a function that tells whether a content has a file that may be reported for the query."""
+        rejected, folders = self.exclusions.rejected, self.exclusions.folders
+
+        def allowed(content: int) -> bool:
+            if rejected:
+                other = digest_of_content(self.store, content)
+                if other is not None and frozenset((digest, other)) in rejected:
+                    return False
+            files = files_of_content(self.store, content)
+            return any(path != query and not (folders and self.exclusions.same_folder(query, path)) for path in files)
+
+        return allowed
+
+    def _search_blocks(self, blocks: Iterator["_Block"]) -> Iterator[tuple[Path, bytes, list[Hit]]]:
+        """Yield the path, the digest and the nearest allowed contents of each query; an engine searches many blocks at once."""
+        while together := list(islice(blocks, BLOCKS_PER_ROUND if uses_engine() else 1)):
+            normalized = self.extractor.normalize(np.concatenate([block.vectors for block in together]))
+            bounds = np.cumsum([len(block.vectors) for block in together])[:-1]
+            allowed = [[self._make_filter(path, digest) for path, digest in block.queries] for block in together]
+            for block, found in zip(together, self._find_hits(np.split(normalized, bounds), allowed), strict=True):
+                for (path, digest), hits in zip(block.queries, found, strict=True):
+                    yield path, digest, hits
+
+    def _find_hits(
+        self, blocks: Sequence[NDArray[np.float32]], allowed: Sequence[Sequence[Callable[[int], bool]]]
+    ) -> list[list[list[Hit]]]:
+        """Return the nearest allowed contents of the queries [n, d] of each block; deeper where the nearest ones are excluded."""
+        limit = np.inf if self.threshold is None or self.candidates else -self.threshold
+        wanted, depth = self.wanted, self.wanted + 1  # a query may find itself
+        result: list[list[list[Hit]]] = [[[] for _ in block] for block in blocks]
+        rows = [np.arange(len(block)) for block in blocks]
+        while any(map(len, rows)):
+            found = find_nearest_of_blocks(self.index, [block[own] for block, own in zip(blocks, rows, strict=True)], depth)
+            for number, nearest in enumerate(found):
+                deeper = []
+                columns = rows[number].tolist(), nearest.contents.tolist(), nearest.distances.tolist()
+                for row, contents, distances in zip(*columns, strict=True):
+                    near = [hit for hit in zip(contents, distances, strict=True) if hit[1] <= limit]
+                    result[number][row] = [hit for hit in near if allowed[number][row](hit[0])][:wanted]
+                    if len(result[number][row]) < wanted and len(near) == depth:
+                        deeper.append(row)
+                rows[number] = np.array(deeper, np.int64)
+            if depth >= min(self.index.ntotal, MAX_EXAMINED_REFERENCES):
+                break
+            depth = min(4 * depth, self.index.ntotal, MAX_EXAMINED_REFERENCES)
+        return result
+
+    def _make_matches(self, query: Path, digest: bytes, hits: list[Hit]) -> list[Match]:
+        """Return matches with the files of the hits; byte-identical files score 0, however far normalisation moved the query."""
+        twins = [Match(query, path, 0.0, 0.0) for path in self._files(query, self._content_of(digest))]
+        found = {match.reference for match in twins}
+        distances = np.array([distance for _, distance in hits])
+        tail = self.rule.tail
+        expected = tail.false_alarms(distances, self.index.ntotal).tolist() if tail else [None] * len(hits)
+        others = [
+            Match(query, path, -distance, alarms)
+            for (content, distance), alarms in zip(hits, expected, strict=True)
+            for path in self._files(query, content)
+            if path not in found
+        ]
+        return twins + self._find_accepted(query, digest, {match.reference for match in twins + others}) + others
+
+    def _find_accepted(self, query: Path, digest: bytes, known: set[Path]) -> list[Match]:
+        """Return matches with files that the user decided are copies of the query, unless they are already found."""
+        chosen = self.exclusions.accepted.get(digest, frozenset())
+        scores = PairScores(self.store, self.extractor).scores([(digest, other) for other in chosen])
+        return [
+            Match(query, path, float(score), 0.0)
+            for other, score in zip(chosen, scores, strict=True)
+            for path in self._files(query, self._content_of(other))
+            if path not in known
+        ]
+
+    def _content_of(self, digest: bytes) -> int | None:
+        row = self.store.database.execute("SELECT content FROM contents WHERE digest = ?", (digest,)).fetchone()
+        return None if row is None else int(row[0])
+
+    def _files(self, query: Path, content: int | None) -> list[Path]:
+        files = [] if content is None else files_of_content(self.store, content)
+        return [path for path in files if path != query and not self.exclusions.same_folder(query, path)]
+
+
+class PairScores:
+    """Scores of any two pictures that the index knows, as in a search; vectors are read once."""
+
+    def __init__(self, store: Store, extractor: Extractor) -> None:
+        self._store, self._extractor = store, extractor
+        self._raw: dict[bytes, NDArray[np.float64]] = {}
+        self._normalized: dict[bytes, NDArray[np.float64]] = {}
+
+    def scores(self, pairs: Sequence[tuple[bytes, bytes]]) -> NDArray[np.float64]:
+        """Return −‖q − r‖² of each pair of digests, float64 [pairs], the higher of its two directions.
+
+        −∞ stands for a pair with an unreadable or unknown picture.
+
+        Raises:
+            UserError: when the index is damaged.
+        """
+        self._read({digest for pair in pairs for digest in pair} - self._raw.keys())
+        result = np.full(len(pairs), -np.inf)
+        for row, (one, other) in enumerate(pairs):
+            if one == other:
+                result[row] = 0.0
+            elif one in self._raw and other in self._raw:
+                there = _squared_distance(self._normalized[one], self._raw[other])
+                back = _squared_distance(self._normalized[other], self._raw[one])
+                result[row] = -min(there, back)
+        return result
+
+    def _read(self, digests: Iterable[bytes]) -> None:
+        for part in _split_into_blocks(sorted(digests)):
+            found: Mapping[bytes, NDArray[np.float32] | None] = vectors_by_digest(self._store, part)
+            readable = {digest: vector for digest, vector in found.items() if vector is not None}
+            if readable:
+                normalized = self._extractor.normalize(np.stack(list(readable.values())))
+                self._raw |= {digest: vector.astype(np.float64) for digest, vector in readable.items()}
+                self._normalized |= dict(zip(readable, normalized.astype(np.float64), strict=True))
+
+
+def _squared_distance(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+    return float(((one - other) ** 2).sum())
+
+
+def _split_into_blocks(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), QUERIES_PER_BLOCK):
+        yield items[start : start + QUERIES_PER_BLOCK]
+
+
+def _sort_matches(pairs: Iterable[Match]) -> list[Match]:
+    return sorted(pairs, key=lambda match: (-match.score, match.query, match.reference))

@@ -1,0 +1,79 @@
+"""Where match.py's pictures come from: folders, archives, files and lists, and what they hold."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from data.discovery import Discovered, discover, format_skipped_counts
+from matching.output import Output
+from matching.results import GALLERY, LEAKAGE_GALLERY, MOVED, OWN_INDEX
+from submissions.report.output_folder import check_output_folder
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where pictures come from: folders, archives, files or `@list.txt`.
+
+    Attributes:
+        queries: Pictures that may be copies; without references, copies are looked for among them.
+        references: Pictures that may have been copied.
+        protected: Pictures that are searched too and never touched.
+        added: Pictures to add to a kept index.
+        no_self: Report no pairs within one source.
+    """
+
+    queries: Sequence[Path]
+    references: Sequence[Path] = ()
+    protected: Sequence[Path] = ()
+    added: Sequence[Path] = ()
+    no_self: bool = False
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """What the sources hold.
+
+    Attributes:
+        queries: Pictures that may be copies.
+        references: Pictures that may have been copied; None where copies are looked for among the queries.
+        protected: Pictures that are never touched.
+        added: Pictures to add to a kept index; None where none are to be added.
+    """
+
+    queries: Discovered
+    references: Discovered | None
+    protected: Discovered
+    added: Discovered | None
+
+
+def find_pictures(sources: Sources, folder: Path, output: Output) -> Pictures:
+    """Find the pictures of all sources, except those in the results' own folder, and say what was skipped.
+
+    Args:
+        sources: Where to look.
+        folder: The folder of the results.
+        output: Where messages go.
+
+    Raises:
+        UserError: A source is missing or holds no picture, or the results would overwrite a folder that is not theirs.
+    """
+    for page in (GALLERY, LEAKAGE_GALLERY):
+        check_output_folder(folder / page, "--output")
+    own = [folder / name for name in (GALLERY, LEAKAGE_GALLERY, OWN_INDEX, MOVED)]
+
+    def look_in(named: Sequence[Path]) -> Discovered | None:
+        if not named:
+            return None
+        found = discover(named, excluded=own)
+        if found.skipped:
+            output.say(f"passed over: {format_skipped_counts(found.skipped)}")
+        output.record("skipped", {reason: len(paths) for reason, paths in found.skipped.items()})
+        return found
+
+    nothing = Discovered([])
+    return Pictures(
+        look_in(sources.queries) or nothing,
+        look_in(sources.references),
+        look_in(sources.protected) or nothing,
+        look_in(sources.added),
+    )

@@ -1,0 +1,173 @@
+"""Whether two pictures share content in the same geometric arrangement, and where: a robust homography of local features."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from matching.verification.features import Features
+
+MAX_DISTANCE_RATIO = 0.85  # distance of the nearest descriptor over that of the second nearest (Lowe's ratio test)
+MIN_MATCHES = 8  # matching features needed to fit a homography
+MAX_REPROJECTION_ERROR = 4.0  # pixels of the reduced picture
+MIN_INLIERS = 10  # features that must agree with the homography for two pictures to count as verified
+CERTAIN_INLIERS = 30  # with this many inliers, no further change of the picture is tried
+MIN_SCALE, MAX_SCALE = 0.05, 20.0  # length in the reference over length in the query, both exclusive
+Change = Literal["", "mirrored", "inverted", "mirrored and inverted"]
+Box = tuple[float, float, float, float]  # left, top, right, bottom, as shares 0…1 of width and height
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What two pictures share.
+
+    Attributes:
+        inliers: Number of features that one homography maps from the query to the reference, at least MIN_INLIERS.
+        change: Change of the query that had to be undone; empty if it is neither a mirror image nor a negative.
+        query_region: Box of the shared part in the query.
+        reference_region: Box of the shared part in the reference.
+    """
+
+    inliers: int
+    change: Change
+    query_region: Box
+    reference_region: Box
+
+
+@dataclass(frozen=True)
+class Views:
+    """A picture as it is, as a mirror image and as a negative, to be compared with many others.
+
+    Attributes:
+        picture: Features of the unchanged picture.
+    """
+
+    picture: Features
+
+    @cached_property
+    def changed(self) -> list[tuple[Change, Features]]:
+        """The mirror image, the negative, and both."""
+        mirrored = self.picture.mirrored()
+        return [
+            ("mirrored", mirrored),
+            ("inverted", self.picture.inverted()),
+            ("mirrored and inverted", mirrored.inverted()),
+        ]
+
+    @cached_property
+    def own(self) -> NDArray[np.float32]:
+        """Descriptors float32 [n, 128] of the unchanged picture."""
+        return self.picture.descriptors
+
+    @cached_property
+    def descriptors(self) -> NDArray[np.float32]:
+        """Descriptors float32 [3 n, 128] of the three changed pictures, concatenated in the order of `changed`."""
+        return np.concatenate([features.descriptors for _, features in self.changed])
+
+
+def verify(query: Features | Views, reference: Features) -> Evidence | None:
+    """Find the homography that most features agree on, for the picture as it is, its mirror image and its negative.
+
+    Args:
+        query: Features of one picture; pass its views if it is compared with several others, which saves work.
+        reference: Features of the other picture.
+
+    Returns:
+        The evidence with the most inliers; None if fewer than `MIN_INLIERS` features agree.
+    """
+    views = query if isinstance(query, Views) else Views(query)
+    picture, count = views.picture, len(views.picture.points)
+    if min(count, len(reference.points)) < MIN_MATCHES:
+        return None
+    target = reference.descriptors
+    best = _fit_homography(picture, picture, reference, "", *_match_descriptors(views.own, target))
+    if best is not None and best.inliers >= CERTAIN_INLIERS:
+        return best
+    rows, matched = _match_descriptors(views.descriptors, target)  # one product for all three
+    for place, (change, changed) in enumerate(views.changed):
+        own = rows // count == place
+        found = _fit_homography(picture, changed, reference, change, rows[own] - place * count, matched[own])
+        if found is not None and (best is None or found.inliers > best.inliers):
+            best = found
+        if best is not None and best.inliers >= CERTAIN_INLIERS:
+            break
+    return best
+
+
+def _fit_homography(
+    query: Features,
+    changed: Features,
+    reference: Features,
+    change: Change,
+    shared_query: NDArray[np.intp],
+    shared_reference: NDArray[np.intp],
+) -> Evidence | None:
+    if len(shared_query) < MIN_MATCHES:
+        return None
+    source, target = changed.points[shared_query], reference.points[shared_reference]  # MAGSAC fits no reflections
+    homography, mask = cv2.findHomography(
+        source, target, cv2.USAC_MAGSAC, MAX_REPROJECTION_ERROR, maxIters=2000, confidence=0.999
+    )
+    if homography is None or not _is_plausible(homography, source):
+        return None
+    inside = mask.ravel().astype(bool)
+    count = min(len(np.unique(points[inside].round(), axis=0)) for points in (source, target))  # many to one is no evidence
+    if count < MIN_INLIERS:
+        return None
+    return Evidence(
+        count,
+        change,
+        _compute_box(query.points[shared_query][inside], query.width, query.height),
+        _compute_box(target[inside], reference.width, reference.height),
+    )
+
+
+def _match_descriptors(query: NDArray[np.float32], reference: NDArray[np.float32]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the rows of the query [n, 128] that pass the ratio test, and their matches' rows in the reference [m, 128]."""
+    cosines = query @ reference.T
+    best = cosines.argmax(axis=1)
+    rows = np.arange(len(cosines))
+    nearest = np.sqrt(np.maximum(2 - 2 * cosines[rows, best], 0))
+    cosines[rows, best] = -1
+    second = np.sqrt(np.maximum(2 - 2 * cosines.max(axis=1), 1e-12))
+    kept = nearest < MAX_DISTANCE_RATIO * second
+    return rows[kept], best[kept]
+
+
+def _is_plausible(homography: NDArray[Any], points: NDArray[np.float32]) -> bool:
+    """Return whether a homography [3, 3] neither folds the picture nor collapses it to a point or a line."""
+    left, top = points.min(axis=0)
+    right, bottom = points.max(axis=0)
+    corners = np.array([[left, top], [right, top], [right, bottom], [left, bottom]], np.float64)
+    area = (right - left) * (bottom - top)
+    projected = np.c_[corners, np.ones(4)] @ homography.T
+    if area <= 0 or not np.isfinite(projected).all() or (projected[:, 2] * projected[0, 2] <= 0).any():
+        return False
+    mapped = projected[:, :2] / projected[:, 2:]
+    sides = np.roll(mapped, -1, axis=0) - mapped
+    turns = sides[:, 0] * np.roll(sides[:, 1], -1) - sides[:, 1] * np.roll(sides[:, 0], -1)
+    if not ((turns > 0).all() or (turns < 0).all()):
+        return False
+    scale = float(np.sqrt(abs(_compute_area(mapped)) / area))
+    lengths = np.linalg.norm(sides, axis=1)
+    return MIN_SCALE < scale < MAX_SCALE and lengths.min() > 0.1 * lengths.max() * min(1.0, _compute_aspect(corners))
+
+
+def _compute_aspect(corners: NDArray[np.float64]) -> float:
+    """Return the shortest side of a quadrilateral [4, 2] over its longest."""
+    sides = np.linalg.norm(np.roll(corners, -1, axis=0) - corners, axis=1)
+    return float(sides.min() / sides.max())
+
+
+def _compute_area(corners: NDArray[np.float64]) -> float:
+    """Return the signed area of a polygon [n, 2], in square pixels (shoelace formula)."""
+    x, y = corners.T
+    return float(np.sum(x * np.roll(y, -1) - y * np.roll(x, -1)) / 2)
+
+
+def _compute_box(points: NDArray[np.float32], width: int, height: int) -> Box:
+    (left, top), (right, bottom) = points.min(axis=0), points.max(axis=0)
+    return float(left / width), float(top / height), float(right / width), float(bottom / height)

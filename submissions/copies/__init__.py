@@ -1,1 +1,0 @@
-"""Copies among the images of one set: groups from the pairs that match."""

@@ -1,0 +1,187 @@
+"""Search over HTTP: the answers of the search itself, also while the index changes; nothing that is sent can harm it."""
+
+import io
+import shutil
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from fastapi.testclient import TestClient
+from PIL import Image
+
+from data.discovery import discover
+from data.errors import UserError
+from data.procedural.sample import write_pictures
+from matching.explorer.answers import open_index_explorer
+from matching.explorer.app import make_app
+from matching.explorer.service import SearchService, make_service
+from matching.extractor import Extractor, checkpoint_extractor
+from matching.filling import add_pictures
+from matching.index.matches import Rule
+from matching.index.store import Store, open_store, remove_files, stored_files, vectors_by_digest
+from pipeline.explore import check, make_parser
+
+BYTES = {"content-type": "application/octet-stream"}
+
+
+@pytest.fixture(scope="module")
+def extractor(checkpoint: Path) -> Extractor:
+    return checkpoint_extractor(checkpoint)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, extractor: Extractor) -> Path:
+    list(write_pictures(tmp_path / "pictures", "R", 6, seed=1, workers=1))
+    with open_store(tmp_path / "index", extractor.identity, extractor.dimensions) as store:
+        add_pictures(store, extractor, discover([tmp_path / "pictures"]).paths)
+    return tmp_path
+
+
+@pytest.fixture
+def client(folder: Path, extractor: Extractor) -> Iterator[TestClient]:
+    service = SearchService(folder / "index", extractor, Rule(None, None, 0.001, 3))
+    with TestClient(make_service(service), base_url="http://127.0.0.1") as opened:
+        yield opened
+
+
+def names(answer: list[dict[str, object]]) -> list[str]:
+    return [Path(str(match["reference"])).name for match in answer]
+
+
+def test_a_picture_and_its_vector_find_the_same(client: TestClient, folder: Path, extractor: Extractor) -> None:
+    path = folder / "pictures" / "R000002.jpg"
+    answered = client.post("/api/matches", content=path.read_bytes(), headers=BYTES).json()["matches"]
+    assert names(answered)[0] == "R000002.jpg" and answered[0]["score"] == 0 and len(answered) == 3
+    with open_store(folder / "index", extractor.identity, extractor.dimensions) as store:
+        digests = stored_files(store)
+        (vector,) = vectors_by_digest(store, [digests[path.resolve()]]).values()
+    assert vector is not None
+    (found,) = client.post("/api/vectors", json={"vectors": [vector.tolist()]}).json()["matches"]
+    assert names(found) == names(answered) and found[0]["score"] == pytest.approx(0, abs=1e-9)
+    with Image.open(path) as image:
+        target = io.BytesIO()
+        image.save(target, "PNG")
+    again = client.post("/api/matches", content=target.getvalue(), headers=BYTES).json()["matches"]
+    assert names(again)[0] == "R000002.jpg"
+
+
+def test_changes_of_the_index_are_seen(client: TestClient, folder: Path, extractor: Extractor) -> None:
+    assert client.get("/api/about").json()["references"] == 6
+    path = folder / "pictures" / "R000001.jpg"
+    with open_store(folder / "index", extractor.identity, extractor.dimensions) as store:
+        remove_files(store, [path.resolve()])
+    assert client.get("/api/about").json()["references"] == 5
+    answered = client.post("/api/matches", content=path.read_bytes(), headers=BYTES).json()["matches"]
+    assert "R000001.jpg" not in names(answered)
+
+
+def test_many_at_once_get_their_own_answers(client: TestClient, folder: Path) -> None:
+    paths = sorted((folder / "pictures").glob("*.jpg")) * 4
+
+    def ask(path: Path) -> str:
+        return names(client.post("/api/matches", content=path.read_bytes(), headers=BYTES).json()["matches"])[0]
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(ask, paths)) == [path.name for path in paths]
+
+
+def test_what_is_wrong_is_refused_with_a_message(client: TestClient, folder: Path) -> None:
+    before = sorted(folder.rglob("*"))
+    assert client.post("/api/matches", content=b"no picture", headers=BYTES).status_code == 400
+    assert client.post("/api/matches", content=b"x").status_code == 400
+    short = client.post("/api/vectors", json={"vectors": [[1.0, 2.0]]}).json()["message"]
+    assert short == "Each vector must have 16 numbers. Send vectors of the index's network."
+    assert client.post("/api/vectors", json={"vectors": [[1e39] * 16]}).status_code == 400
+    assert client.post("/api/vectors", json={"vectors": []}).status_code == 422
+    assert client.post("/api/vectors", json={"vectors": [[0.0] * 16] * 1001}).status_code == 422
+    assert client.post("/api/matches", content=b"x", headers=BYTES | {"sec-fetch-site": "cross-site"}).status_code == 403
+    assert client.get("/api/about", headers={"host": "elsewhere"}).status_code == 400
+    assert [path for path in sorted(folder.rglob("*")) if path.suffix != ".faiss"] == [p for p in before if p.suffix != ".faiss"]
+
+
+def test_requests_that_wait_are_searched_together_and_answered_apart(
+    folder: Path, extractor: Extractor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = SearchService(folder / "index", extractor, Rule(None, None, 0.001, 3))
+    with open_store(folder / "index", extractor.identity, extractor.dimensions) as store:
+        digests = stored_files(store)
+        vectors = vectors_by_digest(store, digests.values())
+    turns: list[int] = []
+    answer = service._answer
+
+    def counted(store: Store, waiting: list[Any]) -> None:
+        turns.append(len(waiting))
+        begun.set()
+        assert more.wait(60)
+        answer(store, waiting)
+
+    begun, more = threading.Event(), threading.Event()
+    monkeypatch.setattr(service, "_answer", counted)
+    asked = []
+    for path, digest in digests.items():
+        vector = vectors[digest]
+        assert vector is not None
+        asked.append((path, service.ask(vector[None])))
+        assert begun.wait(60)  # the others come while the first one is searched
+    more.set()
+    for path, found in asked:
+        assert found.result(60)[0][0]["reference"] == str(path)
+    service.close()
+    assert turns == [1, 5]
+
+
+def test_an_index_that_is_made_again_or_gone_is_no_end(client: TestClient, folder: Path, extractor: Extractor) -> None:
+    body = {"vectors": [[1.0] + [0.0] * 15]}
+    assert len(client.post("/api/vectors", json=body).json()["matches"][0]) == 3
+    shutil.move(folder / "index", folder / "aside")
+    gone = client.post("/api/vectors", json=body)
+    assert gone.status_code == 400 and "holds no index" in gone.json()["message"] and not (folder / "index").exists()
+    with open_store(folder / "index", extractor.identity, extractor.dimensions) as store:
+        add_pictures(store, extractor, discover([folder / "pictures" / "R000004.jpg"]).paths)
+    (matches,) = client.post("/api/vectors", json=body).json()["matches"]
+    assert names(matches) == ["R000004.jpg"]
+
+
+def test_an_index_is_explored_as_a_page(folder: Path, extractor: Extractor) -> None:
+    explorer = open_index_explorer(folder / "index", extractor, Rule(None, None, 0.001, 3))
+    page = TestClient(make_app(explorer), base_url="http://127.0.0.1")
+    about = page.get("/api/about").json()
+    path = str((folder / "pictures" / "R000003.jpg").resolve())
+    assert about["references"] == 6 and path in about["queries"]
+    picture = page.post(f"/api/picks/{quote(path)}").json()["picture"]
+    assert page.post("/api/answers", json={"picture": picture}).json()["nearest"][0]["id"] == path
+    with pytest.raises(UserError, match="holds no index"):
+        open_index_explorer(folder, extractor, Rule(None, None, 0.001, 3))
+
+
+def test_the_interface_is_described(client: TestClient) -> None:
+    paths = client.get("/openapi.json").json()["paths"]
+    assert set(paths) == {"/api/about", "/api/matches", "/api/vectors"}
+    assert "application/octet-stream" in paths["/api/matches"]["post"]["requestBody"]["content"]
+    assert "/api/matches" in client.get("/").text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--serve"], "give one with --index"),
+        (["--index", "x", "--threshold=-1"], "goes with --serve"),
+        (["--index", "x", "--references", "r"], "exclude each other"),
+        (["--serve", "--index", "x", "--matches", "m"], "one of the two"),
+        (["--checkpoint", "c"], "name that too, with --index"),
+        (["--index", "x", "--checkpoint", "c", "--onnx", "o"], "exclude each other"),
+        (["--serve", "--index", "x", "--threshold", "1"], "at most 0"),
+    ],
+)
+def test_wrong_options_are_refused(arguments: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        check(make_parser().parse_args(arguments))
+
+
+def test_vectors_of_another_network_are_refused(folder: Path) -> None:
+    with pytest.raises(UserError, match="another run or checkpoint"), open_store(folder / "index", "other", 16):
+        pass

@@ -1,0 +1,400 @@
+"""Acting on a plan loses nothing: files are counted before and after, with kills at any moment, full disks, missing rights."""
+
+import errno
+import hashlib
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data.errors import UserError
+from matching.files import acting, relocation
+from matching.files.acting import apply_plan, finish, undo
+from matching.files.facts import Facts
+from matching.files.journal import Journal, Way
+from matching.files.plan import PlanRow, read_plan, write_plan
+from tests.folders import read_tree
+
+WAYS: list[Way] = ["move", "hardlink", "symlink", "delete-to-trash"]
+
+
+class Killed(BaseException):
+    """As if the process had been killed."""
+
+
+def digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def contents(folder: Path) -> Counter[bytes]:
+    """How many files hold what, hard links of one file counted once."""
+    inodes = {path.stat().st_ino: path.read_bytes() for path in folder.rglob("*.jpg") if path.is_file() and not path.is_symlink()}
+    return Counter(inodes.values())
+
+
+@pytest.fixture
+def album(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """album/: two groups of three files each; the trash lies beside it."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    for group in (1, 2):
+        for name in ("keep", "copy", "small"):
+            path = tmp_path / "album" / str(group) / f"{name}.jpg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(f"{group} {name}".encode())
+    return tmp_path / "album"
+
+
+def plan_of(album: Path) -> list[PlanRow]:
+    rows = []
+    for folder in sorted(album.iterdir()):
+        kept = folder / "keep.jpg"
+        for path in (kept, folder / "copy.jpg", folder / "small.jpg"):
+            action: Any = "keep" if path == kept else "remove"
+            rows.append(PlanRow(int(folder.name), action, path, kept, "", None, None, False, digest(path.read_bytes())))
+    return rows
+
+
+def apply(album: Path, rows: list[PlanRow], way: Way, **options: Any) -> acting.Outcome:
+    journal = Journal(album.parent / "journal.jsonl")
+    try:
+        return apply_plan(rows, way, journal, album.parent / "moved", **options)
+    finally:
+        journal.close()
+
+
+def undone(album: Path) -> acting.Outcome:
+    journal = Journal(album.parent / "journal.jsonl")
+    try:
+        return undo(journal)
+    finally:
+        journal.close()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_plan_is_carried_out_and_undone(album: Path, way: Way) -> None:
+    before, all_contents = read_tree(album), contents(album.parent)
+    rows = plan_of(album)
+    outcome = apply(album, rows, way)
+    assert len(outcome.done) == 4 and not outcome.left
+    assert contents(album.parent) == all_contents
+    for row in rows:
+        if row.action == "keep":
+            assert row.file.read_bytes() == before[str(row.file.relative_to(album))]
+        elif way in ("move", "delete-to-trash"):
+            assert not os.path.lexists(row.file)
+        else:
+            assert row.file.samefile(row.kept) and row.file.is_symlink() == (way == "symlink")
+    notes = list((album.parent / "data" / "Trash" / "info").glob("*"))
+    assert len(notes) == (0 if way == "move" else 4)
+    again = apply(album, rows, way)
+    assert not again.done and not again.left
+    outcome = undone(album)
+    assert len(outcome.done) == 4 and not outcome.left and read_tree(album) == before
+    assert not list((album.parent / "data").rglob("*.trashinfo")) and contents(album.parent) == all_contents
+    assert undone(album).done == []
+    assert len(apply(album, rows, way).done) == 4
+
+
+def counted_calls(monkeypatch: pytest.MonkeyPatch, at: int, after: bool) -> list[int]:
+    """Kill at the at-th change of the disk, before or after it happens."""
+    calls = [0]
+
+    def watch(owner: Any, name: str) -> None:
+        original: Callable[..., Any] = getattr(owner, name)
+
+        def watched(*arguments: Any, **options: Any) -> Any:
+            calls[0] += 1
+            if calls[0] == at and not after:
+                raise Killed
+            result = original(*arguments, **options)
+            if calls[0] == at and after:
+                raise Killed
+            return result
+
+        monkeypatch.setattr(owner, name, watched)
+
+    watch(os, "link")
+    watch(Path, "unlink")
+    watch(Path, "symlink_to")
+    watch(Journal, "_write")
+    watch(acting, "write_note")
+    return calls
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("across_disks", [False, True])
+def test_killed_at_any_moment_it_goes_on_or_back(
+    album: Path, way: Way, across_disks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if across_disks and way == "hardlink":
+        pytest.skip("a hard link cannot cross disks")
+    before, all_contents, rows = read_tree(album), contents(album.parent), plan_of(album)
+    if across_disks:
+        monkeypatch.setattr(relocation, "_link_or_copy", only_copies(relocation._link_or_copy))
+    apply(album, rows, way)
+    unbroken = files_below(album.parent)
+    undone(album)
+    start_again(album)
+    at = 0
+    while True:
+        at += 1
+        with monkeypatch.context() as patched:
+            calls = counted_calls(patched, at, after=bool(at % 2))
+            with suppress(Killed):
+                apply(album, rows, way)
+        if calls[0] < at:
+            break
+        lost = set(all_contents) - set(contents(album.parent))
+        assert not lost, f"killed at change {at}: {lost}"
+        if at % 3:
+            apply(album, rows, way)
+            assert all(not os.path.lexists(row.file) or row.file.samefile(row.kept) for row in rows if row.action == "remove")
+            assert files_below(album.parent) == unbroken, f"killed at change {at}"
+        undone(album)
+        assert read_tree(album) == before and contents(album.parent) == all_contents, f"killed at change {at}"
+        assert not list(album.parent.rglob("*.trashinfo")), f"killed at change {at}"
+        start_again(album)
+    assert at > 10
+
+
+def files_below(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()}
+
+
+def start_again(album: Path) -> None:
+    for child in (album.parent / "journal.jsonl", album.parent / "data", album.parent / "moved"):
+        shutil.rmtree(child) if child.is_dir() else child.unlink(missing_ok=True)
+
+
+def only_copies(original: Callable[..., None]) -> Callable[..., None]:
+    """As if the place were on another disk: the first link fails."""
+
+    def copied(file: Path, place: Path, sha256: str) -> None:
+        link = os.link
+
+        def other_disk(source: Any, target: Any, **options: Any) -> None:
+            if Path(source) == file:
+                raise OSError(errno.EXDEV, "Invalid cross-device link")
+            link(source, target, **options)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(os, "link", other_disk)
+            original(file, place, sha256)
+
+    return copied
+
+
+def test_killed_while_undoing_it_can_be_undone_again(album: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, rows = read_tree(album), plan_of(album)
+    for way in WAYS:
+        for at in range(1, 12):
+            apply(album, rows, way)
+            with monkeypatch.context() as patched:
+                counted_calls(patched, at, after=bool(at % 2))
+                with pytest.raises(Killed):
+                    undone(album)
+            undone(album)
+            assert read_tree(album) == before, f"{way}, killed at change {at}"
+            assert not list(album.parent.rglob("*.trashinfo")), f"{way}, killed at change {at}"
+
+
+@pytest.mark.parametrize("content", [b"1 copy", b"another file"])
+@pytest.mark.parametrize("going_on", [True, False], ids=["goes on", "is undone"])
+def test_what_another_put_into_the_trash_after_a_kill_is_left_there(
+    album: Path, content: bytes, going_on: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name is taken from a step that was killed before it wrote its note, by a file with another path."""
+    rows, trash = plan_of(album), album.parent / "data" / "Trash"
+    with monkeypatch.context() as patched:
+        patched.setattr(acting, "write_note", kill)
+        with pytest.raises(Killed):
+            apply(album, rows, "delete-to-trash")
+    others = [trash / "files" / "copy.jpg", trash / "info" / "copy.jpg.trashinfo"]
+    for path, holds in zip(
+        others, (content, b"[Trash Info]\nPath=/elsewhere/copy.jpg\nDeletionDate=2026-01-02T03:04:05\n"), strict=True
+    ):
+        path.parent.mkdir(parents=True)
+        path.write_bytes(holds)
+    for with_file in (True, False):  # at last only the note is there, as before a desktop moves the file
+        if not with_file:
+            others.pop(0).unlink()
+        before = [path.read_bytes() for path in others]
+        outcome = apply(album, rows, "delete-to-trash") if going_on else undone(album)
+        assert not outcome.left and [path.read_bytes() for path in others] == before
+        undone(album)
+        assert (album / "1" / "copy.jpg").read_bytes() == b"1 copy" and [path.read_bytes() for path in others] == before
+
+
+def kill(*_: object) -> None:
+    raise Killed
+
+
+def test_what_changed_since_the_plan_is_left_alone(album: Path) -> None:
+    rows = plan_of(album)
+    (album / "1" / "copy.jpg").write_bytes(b"edited meanwhile")
+    (album / "1" / "small.jpg").unlink()
+    (album / "2" / "keep.jpg").write_bytes(b"another picture")
+    before = read_tree(album)
+    outcome = apply(album, rows, "delete-to-trash")
+    reasons = [reason for _, reason in outcome.left]
+    assert not outcome.done and read_tree(album) == before
+    assert reasons[0] == "changed since the plan was made" and reasons[1] == "gone since the plan was made"
+    assert all("has changed since" in reason for reason in reasons[2:])
+
+
+def test_the_kept_file_must_be_there_and_be_another_file(album: Path) -> None:
+    rows = plan_of(album)
+    (album / "1" / "copy.jpg").unlink()
+    os.link(album / "1" / "keep.jpg", album / "1" / "copy.jpg")
+    (album / "1" / "small.jpg").unlink()
+    (album / "1" / "small.jpg").symlink_to("keep.jpg")
+    (album / "2" / "keep.jpg").unlink()
+    before = read_tree(album)
+    outcome = apply(album, rows, "move")
+    assert not outcome.done and read_tree(album) == before
+    assert [reason.split(",")[0] for _, reason in outcome.left] == [
+        "the same file on the disk as the kept one",
+        "a link",
+        "the file to keep instead",
+        "the file to keep instead",
+    ]
+
+
+def test_protected_files_are_never_touched(album: Path) -> None:
+    before = read_tree(album)
+    outcome = apply(album, plan_of(album), "delete-to-trash", is_protected=lambda path: (album / "1") in path.parents)
+    assert len(outcome.done) == 2 and [reason for _, reason in outcome.left] == ["protected"] * 2
+    assert {name: value for name, value in before.items() if name.startswith("1/")}.items() <= read_tree(album).items()
+
+
+@pytest.mark.parametrize("way", ["move", "delete-to-trash"])
+def test_a_full_disk_loses_nothing(album: Path, way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, all_contents, rows = read_tree(album), contents(album.parent), plan_of(album)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(relocation, "_link_or_copy", only_copies(relocation._link_or_copy))
+        patched.setattr(shutil, "copyfileobj", full)
+        with pytest.raises(UserError, match="disk is full"):
+            apply(album, rows, way)
+    assert read_tree(album) == before and contents(album.parent) == all_contents and not list(album.parent.rglob("*.part"))
+    assert len(apply(album, rows, way).done) == 4
+    undone(album)
+    assert read_tree(album) == before
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_without_the_right_to_delete_everything_stays(album: Path, way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, unlink = read_tree(album), Path.unlink
+
+    def denied(path: Path, missing_ok: bool = False) -> None:
+        if path.name == "copy.jpg" and path.parent.parent == album:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        unlink(path, missing_ok)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", denied)
+        outcome = apply(album, plan_of(album), way)
+    assert [path.name for path in outcome.done] == ["small.jpg"] * 2
+    assert [reason for _, reason in outcome.left] == ["no right to remove it from its folder (Permission denied)"] * 2
+    undone(album)
+    assert read_tree(album) == before and len(list(album.parent.rglob("copy*.jpg"))) == 2
+
+
+def test_moving_overwrites_nothing(album: Path) -> None:
+    there = album.parent / "moved" / (album / "1" / "copy.jpg").relative_to("/")
+    there.parent.mkdir(parents=True)
+    there.write_bytes(b"mine")
+    outcome = apply(album, plan_of(album), "move")
+    assert len(outcome.done) == 3 and outcome.left[0][1].endswith("exists") and there.read_bytes() == b"mine"
+
+
+def test_undo_leaves_alone_what_has_changed_meanwhile(album: Path) -> None:
+    rows = plan_of(album)
+    apply(album, rows, "symlink")
+    (album / "1" / "copy.jpg").unlink()
+    (album / "1" / "copy.jpg").write_bytes(b"a new picture")
+    moved = album.parent / "data" / "Trash" / "files" / "small.jpg"
+    moved.write_bytes(b"edited in the trash")
+    outcome = undone(album)
+    assert len(outcome.done) == 2 and len(outcome.left) == 2
+    assert (album / "1" / "copy.jpg").read_bytes() == b"a new picture" and moved.read_bytes() == b"edited in the trash"
+
+
+def test_facts_survive_the_plan_and_older_plans_are_read(album: Path) -> None:
+    rows, path = [replace(row, facts=facts_of(row.file)) for row in plan_of(album)], album.parent / "plan.csv"
+    write_plan(path, rows)
+    assert read_plan(path) == rows
+    older = "\n".join(",".join(cells[:11] + cells[12:]) for cells in (line.split(",") for line in path.read_text().splitlines()))
+    path.write_text(older)
+    assert "exif_entries" not in older and [row.facts for row in read_plan(path)] == [
+        replace(row.facts, tags=0) for row in rows if row.facts is not None
+    ]
+
+
+def facts_of(file: Path) -> Facts:
+    return Facts(file, 40, 30, 1000, 10**18, "2020-01-02 03:04:05", 12, "JPEG", 7.5, False, False, False)
+
+
+def test_names_that_are_no_text_survive_plan_journal_and_undo(album: Path) -> None:
+    for name in (b'no\xff text, "quoted".jpg', b"new\nline.jpg"):
+        (Path(os.fsdecode(os.fsencode(album) + b"/1/" + name))).write_bytes(name)
+    rows = plan_of(album)
+    kept = album / "1" / "keep.jpg"
+    for path in set((album / "1").iterdir()) - {row.file for row in rows}:
+        rows.append(PlanRow(1, "remove", path, kept, "a copy", -0.25, None, False, digest(path.read_bytes())))
+    write_plan(album.parent / "plan.csv", rows)
+    assert read_plan(album.parent / "plan.csv") == rows
+    before = read_tree(album)
+    assert len(apply(album, read_plan(album.parent / "plan.csv"), "delete-to-trash").done) == 6
+    undone(album)
+    assert read_tree(album) == before
+
+
+def test_a_journal_cut_short_by_a_kill_is_gone_on_with(album: Path) -> None:
+    rows, path = plan_of(album), album.parent / "journal.jsonl"
+    apply(album, rows, "move")
+    with path.open("ab") as file:
+        file.write(b'{"state": "begin", "number"')
+    assert len(undone(album).done) == 4
+    path.write_bytes(b"what is this\n" + path.read_bytes())
+    with pytest.raises(UserError, match="is not a line of a journal"):
+        Journal(path)
+
+
+def test_nothing_is_left_half_done_when_there_is_nothing_to_finish(album: Path) -> None:
+    journal = Journal(album.parent / "journal.jsonl")
+    assert finish(journal).done == [] and undo(journal).done == []
+    journal.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda line: line.replace("remove", "burn", 1), "none of keep, remove, leave"),
+        (lambda line: line.replace("keep,", "remove,", 1), "has no line with the action keep"),
+        (lambda line: line.replace("sha256", "sum"), "no column 'sha256'"),
+        (lambda line: line.replace("/1/copy.jpg", "/1/small.jpg", 1), "twice"),
+        (lambda line: line.replace(",/", ",", 1), "absolute"),
+        (lambda line: "\n".join(row[:-3] for row in line.splitlines()), "no column"),
+    ],
+)
+def test_a_plan_that_was_spoilt_is_refused(album: Path, change: Callable[[str], str], message: str) -> None:
+    path = album.parent / "plan.csv"
+    write_plan(path, plan_of(album))
+    path.write_text(change(path.read_text()))
+    with pytest.raises(UserError, match=message):
+        read_plan(path)
+
+
+def test_without_a_plan_nothing_is_done(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="there is no plan"):
+        read_plan(tmp_path / "plan.csv")

@@ -1,0 +1,74 @@
+"""Facts of pictures, and which one of a group is kept."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from matching.files.facts import Facts, is_flat, picture_facts
+from matching.files.keeping import KeepRule, choose_kept
+
+RNG = np.random.default_rng(0)
+
+
+def facts(name: str, **known: object) -> Facts:
+    values: dict[str, object] = {
+        "width": 10,
+        "height": 10,
+        "size": 100,
+        "modified": 10**9,
+        "taken": "",
+        "tags": 0,
+        "form": "JPEG",
+    }
+    values |= {"form": "JPEG", "sharpness": 1.0, "flat": False, "linked": False, "archived": False}
+    return Facts(Path(name), **(values | known))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("pixels", "flat"),
+    [
+        (np.full((64, 64, 3), 200), True),
+        (np.full((64, 64, 3), 200) + RNG.integers(-1, 2, (64, 64, 3)), True),
+        (np.linspace(0, 255, 64)[:, None, None] * np.ones((64, 64, 3)), True),
+        (np.where(np.arange(64)[:, None, None] % 16 < 2, 0, 255) * np.ones((64, 64, 3)), False),
+        (RNG.integers(0, 256, (64, 64, 3)), False),
+    ],
+)
+def test_pictures_that_show_nothing_are_known(pixels: np.ndarray, flat: bool) -> None:
+    assert is_flat(pixels.clip(0, 255).astype(np.uint8)) == flat
+
+
+def test_facts_are_those_of_the_picture_as_it_is_shown(tmp_path: Path) -> None:
+    image = Image.fromarray(RNG.integers(0, 256, (40, 60, 3), np.uint8))
+    exif = Image.Exif()
+    exif[0x0112], exif[0x0132] = 6, "2020:05:06 07:08:09"
+    image.save(tmp_path / "turned.jpg", exif=exif)
+    found = picture_facts(tmp_path / "turned.jpg")
+    assert (found.width, found.height, found.taken, found.form) == (40, 60, "2020-05-06 07:08:09", "JPEG")
+    assert found.tags == 2 and found.sharpness > 100 and not found.flat and not found.linked
+    (tmp_path / "broken.jpg").write_bytes(b"\xff\xd8\xff broken")
+    assert picture_facts(tmp_path / "broken.jpg").width == 0
+    assert picture_facts(tmp_path / "none.jpg").size == 0
+    (tmp_path / "link.jpg").symlink_to("turned.jpg")
+    assert picture_facts(tmp_path / "link.jpg").linked
+
+
+@pytest.mark.parametrize(
+    ("rule", "members", "kept", "reason"),
+    [
+        ("largest", [facts("/a"), facts("/b", width=20)], "/b", "largest: 20 × 10"),
+        ("largest", [facts("/a"), facts("/b", size=200)], "/b", "more bytes: 200"),
+        ("largest", [facts("/a"), facts("/b", tags=3)], "/b", "more EXIF entries: 3"),
+        ("largest", [facts("/b"), facts("/a")], "/a", "first by its path"),
+        ("oldest", [facts("/a", taken="2020-01-01 00:00:00"), facts("/b", taken="1999-01-01 00:00:00")], "/b", "oldest: 1999"),
+        ("oldest", [facts("/a", modified=2 * 10**18), facts("/b", modified=10**18, width=1)], "/b", "file date"),
+        ("folder-order", [facts("/y/a", width=99), facts("/x/b")], "/x/b", "in folder 1"),
+        ("largest", [facts("/a", linked=True, width=99), facts("/b")], "/b", "neither a link"),
+        ("largest", [facts("/a.zip/a", archived=True, width=99), facts("/b")], "/b", "nor inside an archive"),
+    ],
+)
+def test_the_kept_file_is_chosen_with_a_reason(rule: KeepRule, members: list[Facts], kept: str, reason: str) -> None:
+    found, why = choose_kept(members, rule, [Path("/x"), Path("/y")])
+    assert found.path == Path(kept) and reason in why

@@ -1,0 +1,29 @@
+"""What sets share is counted per picture, the same bytes under several names included."""
+
+from pathlib import Path
+
+from matching.groups.shares import Share, clean_lists, shared_pictures
+from matching.index.matches import Match
+
+TRAIN, TEST = Path("/train"), Path("/test")
+FILES = {TRAIN / name: digest for name, digest in (("a", b"1"), ("b", b"2"), ("c", b"3"), ("d", b"3"))}
+FILES |= {TEST / "x": b"1", TEST / "y": b"4", TEST / "z": b"1"}
+PAIRS = [Match(TEST / "y", TRAIN / "b", -0.1, None), Match(TEST / "x", TRAIN / "a", 0.0, None)]
+
+
+def test_sets_are_compared_by_content() -> None:
+    shares = shared_pictures(PAIRS, FILES, lambda path: path.parent)
+    across, within_test, within_train = sorted(shares, key=lambda share: share.first == share.second)
+    assert across == Share(TEST, TRAIN, 3, 2, 3, 4)
+    assert within_test == Share(TEST, TEST, 2, 2, 3, 3) and within_train == Share(TRAIN, TRAIN, 2, 2, 4, 4)
+    assert across.share_of_first == 1.0 and across.share_of_second == 0.5
+
+
+def test_earlier_sets_lose_what_later_ones_hold() -> None:
+    clean = clean_lists(PAIRS, FILES, [TRAIN, TEST], lambda path: path.parent)
+    assert clean == {TRAIN: [TRAIN / "c", TRAIN / "d"], TEST: [TEST / "x", TEST / "y", TEST / "z"]}
+    assert clean_lists(PAIRS, FILES, [TEST, TRAIN], lambda path: path.parent)[TEST] == []
+
+
+def test_pictures_of_no_set_count_nowhere() -> None:
+    assert shared_pictures(PAIRS, FILES, lambda path: None) == []

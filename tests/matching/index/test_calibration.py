@@ -1,0 +1,61 @@
+"""The threshold keeps its promise on vectors that the tail was not fitted on, for more references than it was fitted on."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from data.errors import UserError
+from matching.index.calibration import Tail, fit_tail
+
+
+def unit(rng: np.random.Generator, count: int, dimensions: int = 24) -> NDArray[np.float32]:
+    vectors = rng.standard_normal((count, dimensions)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.1, 0.3])
+def test_unrelated_queries_raise_no_more_false_alarms_than_stated(rate: float) -> None:
+    """Evenly spread vectors have a bounded tail: close to what was seen the rate is met, far out it is not exceeded."""
+    rng = np.random.default_rng(1)
+    tail = fit_tail(unit(rng, 500), unit(rng, 300), np.full(500, -1))
+    queries, references = unit(rng, 4000), unit(rng, 3000)
+    nearest = (2 - 2 * queries @ references.T).min(axis=1)
+    measured = (nearest <= tail.threshold(rate, 3000)).mean()
+    assert measured < 1.5 * rate
+    assert measured > rate / 3 or rate < 0.3
+
+
+def test_related_pairs_are_left_out() -> None:
+    rng = np.random.default_rng(2)
+    references = unit(rng, 200)
+    queries = np.concatenate([references[:100], unit(rng, 100)])
+    own = np.concatenate([np.arange(100), np.full(100, -1)])
+    clean = fit_tail(queries, references, own)
+    polluted = fit_tail(queries, references, np.full(200, -1))
+    assert clean.pairs == 200 * 200 - 100
+    assert polluted.scale > 1.5 * clean.scale
+
+
+def test_threshold_and_false_alarms_are_each_others_inverse() -> None:
+    tail = Tail(start=1.5, scale=0.1, share=0.005, pairs=10_000)
+    distance = tail.threshold(0.01, 1000)
+    assert tail.false_alarms(np.array([distance]), 1000)[0] == pytest.approx(0.01)
+    assert tail.threshold(0.01, 10_000) < distance
+    assert tail.threshold(1.0, 10) == 1.5  # the tail says nothing beyond its start
+    assert tail.threshold(1e-30, 10**9) == 0
+
+
+def test_too_few_pairs_are_refused() -> None:
+    rng = np.random.default_rng(3)
+    with pytest.raises(UserError, match="at least 200 pairs"):
+        fit_tail(unit(rng, 10), unit(rng, 10), np.arange(10))
+
+
+def test_a_sample_of_many_references_keeps_related_pairs_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("matching.index.calibration.MAX_REFERENCES", 150)
+    rng = np.random.default_rng(4)
+    references = unit(rng, 300)
+    tail = fit_tail(references, references, np.arange(300))
+    assert tail.pairs == 300 * 150 - 150
+    assert tail.start > 0.2  # no pair of a reference with itself is among the nearest

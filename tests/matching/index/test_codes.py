@@ -1,0 +1,195 @@
+"""Vectors in files of bounded size, and approximate search by their codes: nothing is lost, nothing is rewritten without need."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from data.errors import UserError
+from data.shards import use_engine
+from matching.index import codes, segments
+from matching.index.search import content_numbers, find_nearest, find_nearest_of_blocks, open_search, vectors_of
+from matching.index.store import Content, Store, add_files, open_store, remove_files
+from submissions.ensemble.projection import scale_to_unit_length
+from submissions.search.index_files import open_intact_index, write_index
+from tests.sending import SendingEngine
+
+DIMENSIONS, COUNT = 16, 3000
+RNG = np.random.default_rng(0)
+CENTRES = RNG.standard_normal((60, DIMENSIONS), dtype=np.float32)
+
+
+def draw(count: int) -> NDArray[np.float32]:
+    chosen = RNG.integers(0, len(CENTRES), count)
+    return scale_to_unit_length(CENTRES[chosen] + 0.5 * RNG.standard_normal((count, DIMENSIONS), dtype=np.float32))
+
+
+VECTORS = draw(COUNT)
+QUERIES = scale_to_unit_length(VECTORS[::30] + 0.05 * RNG.standard_normal((100, DIMENSIONS), dtype=np.float32))
+
+
+def add(store: Store, rows: range, vectors: NDArray[np.float32] = VECTORS) -> None:
+    files = {Path(f"/a/{row}.jpg"): b"%d" % row for row in rows}
+    add_files(store, files, [Content(b"%d" % row, vectors[row % COUNT]) for row in rows])
+
+
+def names(store: Store, pattern: str) -> set[str]:
+    return {path.name for path in store.folder.glob(pattern)}
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """An index of 3,000 vectors in files of 1,024 each."""
+    for name, value in (("MAX_SEGMENT_CONTENTS", 1024), ("MIN_CHANGED_CONTENTS", 50)):
+        monkeypatch.setattr(segments, name, value)
+    for name, value in (("MIN_CODED_CONTENTS", 500), ("MAX_LISTS", 32)):
+        monkeypatch.setattr(codes, name, value)
+    with open_store(tmp_path / "index", "extractor", DIMENSIONS) as opened:
+        add(opened, range(COUNT))
+        yield opened
+
+
+def test_approximate_search_finds_what_exact_search_does_with_exact_distances(store: Store) -> None:
+    approximate, exact = open_search(store), open_search(store, exact=True)
+    assert not approximate.exact and exact.exact and approximate.ntotal == exact.ntotal == COUNT
+    assert len(names(store, "vectors-*")) == len(names(store, "codes-*")) == 3
+    found, true = find_nearest(approximate, QUERIES, 10), find_nearest(exact, QUERIES, 10)
+    hit = [len(set(one) & set(other)) / 10 for one, other in zip(found.contents.tolist(), true.contents.tolist(), strict=True)]
+    assert np.mean(hit) >= 0.95
+    assert np.array_equal(found.contents[:, 0], true.contents[:, 0])
+    distances = ((vectors_of(exact, found.contents.ravel()).astype(np.float64) - np.repeat(QUERIES, 10, axis=0)) ** 2).sum(axis=1)
+    assert np.allclose(found.distances.ravel(), distances, atol=1e-12)
+    assert np.array_equal(vectors_of(exact, content_numbers(exact)), VECTORS)
+
+
+def test_exact_search_in_several_files_is_that_of_all_distances(store: Store) -> None:
+    remove_files(store, [Path(f"/a/{row}.jpg") for row in range(0, 3000, 61)])
+    index = open_search(store, exact=True)
+    kept = np.setdiff1d(np.arange(COUNT), np.arange(0, 3000, 61))
+    found = find_nearest(index, QUERIES, 40)
+    distances = ((QUERIES[:, None].astype(np.float64) - VECTORS[None, kept]) ** 2).sum(axis=2)
+    order = np.argsort(distances, axis=1, kind="stable")[:, :40]
+    assert np.array_equal(found.contents, kept[order] + 1)
+    assert np.allclose(found.distances, np.take_along_axis(distances, order, 1), atol=1e-12)
+
+
+def test_a_query_whose_whole_neighbourhood_is_gone_is_answered_exactly(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segments, "MAX_SPARE_NEIGHBOURS", 2)
+    monkeypatch.setattr(segments, "MIN_CHANGED_CONTENTS", 500)
+    open_search(store)
+    before = names(store, "vectors-*")
+    query = QUERIES[:1]
+    order = np.argsort(((VECTORS - query) ** 2).sum(axis=1), kind="stable")
+    remove_files(store, [Path(f"/a/{row}.jpg") for row in order[:300]])
+    found = find_nearest(open_search(store, exact=True), query, 5)
+    assert found.contents[0].tolist() == (order[300:305] + 1).tolist()
+    assert names(store, "vectors-*") == before
+
+
+def test_what_is_added_or_removed_rewrites_no_other_file(store: Store) -> None:
+    open_search(store)
+    vectors, coded = names(store, "vectors-*"), names(store, "codes-*")
+    quantizer = names(store, "quantizer-*")
+    add(store, range(COUNT, COUNT + 30), scale_to_unit_length(draw(COUNT)))
+    remove_files(store, [Path(f"/a/{row}.jpg") for row in range(40)])
+    index = open_search(store)
+    assert index.ntotal == COUNT - 10 and names(store, "*.faiss") == vectors | coded | quantizer
+    add(store, range(COUNT + 30, COUNT + 100))
+    index = open_search(store)
+    assert index.ntotal == COUNT + 60 and not index.exact
+    assert len(vectors - names(store, "vectors-*")) <= 1 and len(coded - names(store, "codes-*")) <= 1
+    assert names(store, "quantizer-*") == quantizer
+    found = find_nearest(index, VECTORS[30:31], 3)  # its own is gone; added again as content COUNT + 30
+    assert found.contents[0, 0] == COUNT + 31 and found.distances[0, 0] == 0
+    assert not set(range(1, 41)) & set(content_numbers(index).tolist())
+    remove_files(store, [Path(f"/a/{row}.jpg") for row in range(1100, 1300)])
+    before = names(store, "vectors-*")
+    assert open_search(store).ntotal == COUNT - 140
+    assert len(before - names(store, "vectors-*")) == 1
+    assert set(content_numbers(open_search(store)).tolist()) == set(range(41, COUNT + 101)) - set(range(1101, 1301))
+
+
+@pytest.mark.parametrize("pattern", ["vectors-*", "codes-*", "quantizer-*"])
+@pytest.mark.parametrize("damage", ["flip", "cut", "lose"])
+def test_a_derived_file_that_is_damaged_is_made_again(store: Store, pattern: str, damage: str) -> None:
+    whole = find_nearest(open_search(store), QUERIES, 5)
+    path = sorted(store.folder.glob(pattern))[len(names(store, pattern)) // 2]
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    if damage == "lose":
+        path.unlink()
+    else:
+        path.write_bytes(bytes(content) if damage == "flip" else content[:-100])
+    (store.folder / ".codes.half.part").write_bytes(b"what a kill left")
+    again = find_nearest(open_search(store), QUERIES, 5)
+    assert np.array_equal(again.contents, whole.contents) and np.array_equal(again.distances, whole.distances)
+    assert open_search(store).ntotal == COUNT and all(open_intact_index(file) for file in store.folder.glob("*.faiss"))
+
+
+def test_codes_of_other_vectors_are_not_taken(store: Store) -> None:
+    open_search(store)
+    (one, other, *_) = sorted(store.folder.glob("codes-*"))
+    stale = "-".join(other.stem.split("-")[:3])
+    wrong = open_intact_index(one)
+    other.unlink()
+    assert wrong is not None
+    write_index(wrong, store.folder, stale.replace(stale.split("-")[2], "0" * 16))
+    write_index(wrong, store.folder, stale.replace(stale.split("-")[1], "0" * 16))
+    assert find_nearest(open_search(store), VECTORS[:200], 1).distances.max() == 0
+    assert len(names(store, "codes-*")) == 3 and not any("0" * 16 in name for name in names(store, "codes-*"))
+
+
+def test_more_than_the_lists_hold_is_searched_exactly(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codes, "PROBED_LIST_SHARE", 0.0)
+    approximate = find_nearest(open_search(store), QUERIES[:5], 2000)
+    exact = find_nearest(open_search(store, exact=True), QUERIES[:5], 2000)
+    assert np.array_equal(approximate.contents, exact.contents)
+
+
+def test_the_quantizer_is_trained_again_when_the_index_has_grown(store: Store) -> None:
+    open_search(store)
+    before = names(store, "quantizer-*")
+    add(store, range(COUNT, 5 * COUNT), VECTORS)
+    assert not open_search(store).exact and names(store, "quantizer-*").isdisjoint(before)
+    assert len(names(store, "quantizer-*")) == 1
+
+
+def test_a_small_index_is_searched_exactly(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codes, "MIN_CODED_CONTENTS", COUNT + 1)
+    assert open_search(store).exact and not names(store, "codes-*")
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_an_engine_finds_the_same_in_every_file_by_itself(store: Store, exact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("matching.index.search.PAIRS_WORTH_SENDING", 0)
+    open_search(store, exact)
+    add(store, range(COUNT, COUNT + 30), scale_to_unit_length(draw(COUNT)))  # in memory only
+    remove_files(store, [Path(f"/a/{row}.jpg") for row in range(40)])
+    blocks = [QUERIES[:40], QUERIES[40:40], QUERIES[40:]]
+    alone = [find_nearest(open_search(store, exact), block, 12) for block in blocks]
+    engine = SendingEngine()
+    with use_engine(engine):
+        for path in store.folder.glob("codes-*"):
+            path.unlink()
+        index = open_search(store, exact)
+        together = find_nearest_of_blocks(index, blocks, 12)
+    assert len(index.segments) == 4 and index.exact == exact
+    assert engine.works == ([] if exact else ["encoding vectors"]) + ["searching the index"]
+    for one, other in zip(alone, together, strict=True):
+        assert np.array_equal(one.contents, other.contents) and np.array_equal(one.distances, other.distances)
+
+
+def test_a_node_that_does_not_see_the_index_says_so(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("matching.index.search.PAIRS_WORTH_SENDING", 0)
+    index = open_search(store, exact=True)
+    for path in store.folder.glob("vectors-*"):
+        path.unlink()
+    with use_engine(SendingEngine()), pytest.raises(UserError, match=r"vectors-.* is missing or damaged\. All nodes must share"):
+        find_nearest(index, QUERIES, 3)
+
+
+def test_vectors_that_are_not_finite_are_refused(store: Store) -> None:
+    with pytest.raises(UserError, match="not finite"):
+        find_nearest(open_search(store), np.full((1, DIMENSIONS), np.nan, np.float32), 3)

@@ -1,0 +1,358 @@
+"""The stored index: contents known by their hash, all-or-nothing changes, and a Faiss file that can always be made again."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data.errors import UserError
+from matching.index import segments
+from matching.index.decisions import decide, read_decisions
+from matching.index.search import content_numbers, find_nearest, open_search, vectors_of
+from matching.index.store import (
+    Content,
+    Store,
+    add_files,
+    contents_of,
+    digest_of,
+    files_of_content,
+    keep_queries,
+    open_store,
+    remove_files,
+    stored_files,
+    unreadable_files,
+)
+
+RNG = np.random.default_rng(0)
+VECTORS = RNG.standard_normal((20, 8)).astype(np.float32)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(tmp_path / "index", "extractor", 8) as opened:
+        yield opened
+
+
+def add(store: Store, *rows: int, prefix: str = "/a") -> None:
+    digests = {Path(f"{prefix}/{row}.jpg"): b"%d" % row for row in rows}
+    add_files(store, digests, [Content(b"%d" % row, VECTORS[row]) for row in rows])
+
+
+def test_nearest_names_the_files_and_exact_distances(store: Store) -> None:
+    add(store, *range(20))
+    index = open_search(store)
+    found = find_nearest(index, VECTORS[:5], 3)
+    assert [files_of_content(store, number)[0].name for number in found.contents[:, 0]] == [f"{i}.jpg" for i in range(5)]
+    difference = VECTORS[None, :5].astype(np.float64) - VECTORS[:, None].astype(np.float64)
+    assert np.allclose(found.distances, np.sort((difference**2).sum(-1), axis=0)[:3].T, atol=1e-12)
+    assert np.array_equal(vectors_of(index, content_numbers(index)), VECTORS)
+    assert find_nearest(index, VECTORS[:2], 50).contents.shape == (2, 20)
+    assert find_nearest(index, VECTORS[:0], 3).contents.shape == (0, 0)
+
+
+def test_an_empty_index_finds_nothing(store: Store) -> None:
+    assert find_nearest(open_search(store), VECTORS[:2], 3).contents.shape == (2, 0)
+
+
+def test_the_same_bytes_are_kept_once(store: Store) -> None:
+    add(store, 1, 2)
+    add(store, 1, prefix="/b")
+    assert len(stored_files(store)) == 3 and open_search(store).ntotal == 2
+    number = contents_of(store, [b"1"])[b"1"]
+    assert files_of_content(store, number) == [Path("/a/1.jpg"), Path("/b/1.jpg")]
+    assert remove_files(store, [Path("/a/1.jpg"), Path("/a/7.jpg")]) == {Path("/a/1.jpg"): 1, Path("/a/7.jpg"): 0}
+    assert open_search(store).ntotal == 2
+    assert remove_files(store, [Path("/b")]) == {Path("/b"): 1}
+    assert open_search(store).ntotal == 1 and contents_of(store, [b"1"]) == {}
+
+
+def test_a_changed_file_takes_its_new_content(store: Store) -> None:
+    add(store, 1, 2)
+    add_files(store, {Path("/a/1.jpg"): b"new"}, [Content(b"new", VECTORS[3])])
+    assert stored_files(store)[Path("/a/1.jpg")] == b"new" and contents_of(store, [b"1"]) == {}
+    assert open_search(store).ntotal == 2
+
+
+def test_removing_a_folder_spares_its_namesakes(store: Store) -> None:
+    add(store, 1, prefix="/a")
+    add(store, 2, prefix="/a%")
+    add(store, 3, prefix="/ab")
+    assert remove_files(store, [Path("/a")]) == {Path("/a"): 1}
+    assert set(stored_files(store)) == {Path("/a%/2.jpg"), Path("/ab/3.jpg")}
+
+
+def test_unreadable_and_strangely_named_files(store: Store) -> None:
+    strange = Path(os.fsdecode(b"/a/\xff'; DROP TABLE files; --.jpg"))
+    add_files(store, {strange: b"x"}, [Content(b"x", None)])
+    assert unreadable_files(store) == [strange] and open_search(store).ntotal == 0
+    assert contents_of(store, [b"x"])
+
+
+def test_another_extractor_is_refused(store: Store) -> None:
+    with pytest.raises(UserError, match="another run or checkpoint"), open_store(store.folder, "other", 8):
+        pass
+
+
+def test_an_index_that_may_be_replaced_is_emptied_for_another_extractor(store: Store) -> None:
+    add(store, 1, 2)
+    before = {path.name for path in store.folder.glob("*.faiss") if open_search(store)}
+    with open_store(store.folder, "other", 4, replace=True) as other:
+        assert open_search(other).ntotal == 0 and contents_of(other, [b"1"]) == {}
+        add_files(other, {Path("/a/1.jpg"): b"1"}, [Content(b"1", VECTORS[1, :4])])
+        assert open_search(other).ntotal == 1
+    with open_store(store.folder, "other", 4, replace=True) as again:
+        assert open_search(again).ntotal == 1
+    assert before.isdisjoint(path.name for path in store.folder.glob("*.faiss"))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE about SET value = 'some' WHERE key = 'changes'",
+        "DELETE FROM about WHERE key = 'changes'",
+        "DROP TABLE contents",
+    ],
+)
+def test_a_database_that_makes_no_sense_is_named(store: Store, damage: str) -> None:
+    add(store, 1, 2)
+    store.database.execute("PRAGMA foreign_keys = OFF")
+    store.database.execute(damage)
+    with pytest.raises(UserError, match="cannot be used"), open_store(store.folder, "extractor", 8) as opened:
+        open_search(opened)
+
+
+def test_a_damaged_decision_is_named(store: Store) -> None:
+    add(store, 1, 2)
+    decide(store, (Path("/a"), Path("/b")), (b"1" * 32, b"2" * 32), copy=True)
+    assert [decision.names for decision in read_decisions(store)] == [(Path("/a"), Path("/b"))]
+    store.database.execute("UPDATE decisions SET first_name = 7")
+    with pytest.raises(UserError, match="cannot be used"), open_store(store.folder, "extractor", 8) as opened:
+        read_decisions(opened)
+
+
+def test_a_file_is_no_index(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="is a file"), open_store(tmp_path / "file", "extractor", 8):
+        pass
+
+
+def test_a_damaged_database_is_named(tmp_path: Path) -> None:
+    (tmp_path / "references.sqlite").write_bytes(b"no database at all" * 100)
+    with pytest.raises(UserError, match="cannot be used"), open_store(tmp_path, "extractor", 8):
+        pass
+
+
+@pytest.mark.parametrize("content", [b"", None])
+def test_an_empty_database_is_no_index_of_nothing(tmp_path: Path, content: bytes | None) -> None:
+    """It was taken for a new one: a search found 0 references."""
+    if content is None:
+        with closing(sqlite3.connect(tmp_path / "references.sqlite")) as database:
+            database.execute("PRAGMA journal_mode = WAL")
+    else:
+        (tmp_path / "references.sqlite").write_bytes(content)
+    with pytest.raises(UserError, match=r"references\.sqlite is empty"), open_store(tmp_path, "extractor", 8, new=False):
+        pass
+    with open_store(tmp_path, "extractor", 8) as store:
+        add(store, 1)
+    with open_store(tmp_path, "extractor", 8, new=False) as store:
+        assert len(stored_files(store)) == 1
+
+
+def test_a_full_disk_is_no_damage(store: Store) -> None:
+    add(store, 1)
+    pages = store.database.execute("PRAGMA page_count").fetchone()[0]
+    full = pytest.raises(UserError, match=r"the disk is full\. .* same command again")
+    with full as caught, open_store(store.folder, "extractor", 8) as other:
+        other.database.execute(f"PRAGMA max_page_count = {pages}")
+        add(other, *range(2, 20), prefix="/a long name" * 40)
+    assert "remove" not in str(caught.value)
+    assert len(stored_files(store)) == 1
+
+
+def test_a_transaction_that_sqlite_has_ended_hides_no_full_disk(store: Store) -> None:
+    """On a disk that is really full SQLite rolls back by itself; the message was that the index is damaged and to be removed."""
+    full = sqlite3.OperationalError("database or disk is full")
+    full.sqlite_errorcode = sqlite3.SQLITE_FULL
+
+    def fail(other: Store) -> Iterator[Content]:
+        other.database.execute("ROLLBACK")
+        raise full
+        yield
+
+    with pytest.raises(UserError, match="the disk is full"), open_store(store.folder, "extractor", 8) as other:
+        add_files(other, {}, fail(other))
+    with pytest.raises(UserError, match="the disk is full"), open_store(store.folder, "extractor", 8) as other:
+        keep_queries(other, fail(other))
+
+
+def test_another_process_that_writes_is_no_damage(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("matching.index.database.LOCK_TIMEOUT_SECONDS", 0.1)
+    store.database.execute("BEGIN IMMEDIATE")
+    waiting = pytest.raises(UserError, match=r"another process has been writing for 0\.1 s")
+    with waiting as caught, open_store(store.folder, "extractor", 8):
+        pass
+    assert "remove" not in str(caught.value)
+
+
+def test_flipped_bytes_of_a_vector_are_found(store: Store) -> None:
+    add(store, 1, 2)
+    bytes_of_2 = VECTORS[2].tobytes()
+    flipped = bytes([bytes_of_2[0] ^ 1]) + bytes_of_2[1:]
+    store.database.execute("UPDATE contents SET vector = ? WHERE digest = x'32'", (flipped,))
+    with pytest.raises(UserError, match=r"damaged vector, of /a/2\.jpg.*--remove"):
+        open_search(store)
+    remove_files(store, [Path("/a/2.jpg")])
+    add(store, 2)
+    assert open_search(store).ntotal == 2
+
+
+def test_an_index_made_before_vectors_had_checksums_opens(store: Store) -> None:
+    add(store, 1, 2)
+    store.database.execute("ALTER TABLE contents DROP COLUMN checksum")
+    with open_store(store.folder, "extractor", 8, new=False) as opened:
+        add(opened, 3)
+        assert open_search(opened).ntotal == 3
+        opened.database.execute("UPDATE contents SET vector = zeroblob(32) WHERE digest = x'31'")
+        add(opened, 4)
+        for path in store.folder.glob("*.faiss"):
+            path.unlink()
+        with pytest.raises(UserError, match=r"damaged vector, of /a/1\.jpg"):
+            open_search(opened)
+
+
+def test_the_faiss_file_is_made_again_when_it_is_stale_lost_or_damaged(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segments, "MIN_CHANGED_CONTENTS", 0)
+    add(store, 1, 2)
+    assert open_search(store).ntotal == 2
+    (first,) = store.folder.glob("*.faiss")
+    add(store, 3)
+    assert open_search(store).ntotal == 3 and not first.exists()
+    (second,) = store.folder.glob("*.faiss")
+    whole = second.read_bytes()
+    for damaged in (whole[:40], whole[:-40] + bytes(40), whole.replace(VECTORS[3].tobytes(), bytes(32))):
+        assert damaged != whole
+        second.write_bytes(damaged)
+        assert find_nearest(open_search(store), VECTORS[3:4], 1).distances[0, 0] == 0
+    second.unlink()
+    assert open_search(store).ntotal == 3
+
+
+def test_a_failed_change_leaves_nothing(store: Store) -> None:
+    add(store, 1)
+
+    def contents() -> Iterator[Content]:
+        yield Content(b"2", VECTORS[2])
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        add_files(store, {Path("/a/2.jpg"): b"2"}, contents())
+    assert contents_of(store, [b"2"]) == {} and len(stored_files(store)) == 1
+
+
+WRITER = """
+import sys
+from pathlib import Path
+import numpy as np
+from matching.index.search import open_search
+from matching.index.store import *
+with open_store(Path(sys.argv[1]), "extractor", 8) as store:
+    print("open", flush=True)
+    for turn in range(100_000):
+        rows = range(turn * 50, turn * 50 + 50)
+        vectors = np.repeat(np.array(rows, np.float32)[:, None], 8, axis=1)
+        files = {Path(f"/{turn}/{row}.jpg"): b"%d" % row for row in rows}
+        add_files(store, files, [Content(b"%d" % row, vector) for row, vector in zip(rows, vectors)])
+        open_search(store)
+        if turn % 3 == 2:
+            remove_files(store, [Path(f"/{turn - 1}")])
+"""
+
+
+def test_a_kill_at_any_moment_leaves_a_whole_state(tmp_path: Path) -> None:
+    """Each turn adds 50 files or removes 50: any other number would be half a change."""
+    for delay in (0.0, 0.03, 0.11, 0.2, 0.37):
+        process = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE)
+        assert process.stdout is not None and process.stdout.readline() == b"open\n"
+        time.sleep(delay)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        with sqlite3.connect(tmp_path / "references.sqlite") as plain:
+            assert plain.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        with open_store(tmp_path, "extractor", 8) as store:
+            files = stored_files(store)
+            assert len(files) % 50 == 0
+            index = open_search(store)
+            assert index.ntotal == len(files)
+            for path, digest in list(files.items())[::37]:
+                found = find_nearest(index, np.full((1, 8), int(digest), np.float32), 1)
+                assert found.distances[0, 0] == 0 and files_of_content(store, int(found.contents[0, 0])) == [path]
+
+
+@pytest.mark.parametrize("spare", [0, 16])
+def test_what_changed_since_the_faiss_file_was_made_is_searched_without_making_it_again(
+    store: Store, spare: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segments, "MAX_SPARE_NEIGHBOURS", spare)
+    add(store, *range(10))
+    open_search(store)
+    (file,) = store.folder.glob("*.faiss")
+    add(store, *range(10, 16))
+    remove_files(store, [Path("/a/3.jpg"), Path("/a/12.jpg")])
+    add(store, 3)  # under a new number
+    index = open_search(store)
+    assert list(store.folder.glob("*.faiss")) == [file] and index.ntotal == 15
+    kept = [row for row in range(16) if row != 12]
+    numbers = content_numbers(index)
+    assert len(numbers) == len(set(numbers.tolist())) == 15
+    found = find_nearest(index, VECTORS[kept], 15)
+    names = [files_of_content(store, number)[0].name for number in found.contents[:, 0]]
+    assert names == [f"{row}.jpg" for row in kept] and np.allclose(found.distances[:, 0], 0)
+    assert all(sorted(row) == numbers.tolist() for row in found.contents.tolist())
+    file.unlink()
+    again = find_nearest(open_search(store), VECTORS[kept], 15)
+    assert np.array_equal(again.contents, found.contents) and np.array_equal(again.distances, found.distances)
+
+
+def test_the_faiss_file_is_made_again_when_much_has_changed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segments, "MIN_CHANGED_CONTENTS", 3)
+    add(store, *range(10))
+    open_search(store)
+    (file,) = store.folder.glob("*.faiss")
+    add(store, 10, 11)
+    remove_files(store, [Path(f"/a/{row}.jpg") for row in range(3)])
+    assert open_search(store).ntotal == 9 and file.exists()
+    remove_files(store, [Path("/a/3.jpg")])
+    assert open_search(store).ntotal == 8 and not file.exists()
+
+
+def test_removals_that_were_not_recorded_are_not_missed(store: Store) -> None:
+    add(store, 1, 2, 3)
+    open_search(store)
+    for statement in ("DROP TRIGGER note_removed", "DROP TABLE removed", "DELETE FROM about WHERE key = 'recorded_from'"):
+        store.database.execute(statement)  # an index made before removals were recorded
+    remove_files(store, [Path("/a/1.jpg")])
+    with open_store(store.folder, "extractor", 8) as opened:
+        assert open_search(opened).ntotal == 2
+        remove_files(opened, [Path("/a/2.jpg")])
+        assert content_numbers(open_search(opened)).tolist() == [3]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(store: Store, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.jpg")
+    with pytest.raises(UserError, match="is not a regular file"):
+        digest_of(tmp_path / "a.jpg")
+    add(store, 1, 2)
+    open_search(store)
+    (kept,) = store.folder.glob("*.faiss")
+    kept.unlink()
+    os.mkfifo(kept)
+    assert open_search(store).ntotal == 2

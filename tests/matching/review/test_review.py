@@ -1,0 +1,297 @@
+"""The review page: decisions reach the index, choices reach the plan, nothing else is written; other sites get nothing."""
+
+import csv
+import io
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from PIL import Image
+
+from data.errors import UserError
+from matching.files.plan import read_plan
+from matching.index.decisions import read_decisions
+from matching.index.matches import Match, read_matches_csv
+from matching.index.store import open_known_store
+from matching.results import PLAN, SEARCH, SearchNotes, hold_results_folder, read_notes, write_notes
+from matching.review.app import Review, make_review_app
+from matching.review.results import open_results
+from matching.verification.geometry import Evidence
+from pipeline.match import main
+from tests.folders import read_tree
+from tests.search_results import write_results
+
+ODD = os.fsdecode(b"caf\xe9.png")
+
+
+def write_picture(path: Path, number: int, side: int) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pixels = np.random.default_rng(number).integers(0, 256, (6, 8, 3), np.uint8)
+    Image.fromarray(pixels).resize((side * 4 // 3, side), Image.Resampling.NEAREST).save(path)
+    return path
+
+
+@pytest.fixture
+def results(own_desk: Path) -> Path:
+    """album/: a large picture with two smaller copies and a third that matches one copy only; another pair beside them."""
+    album = own_desk / "album"
+    names = [("large.png", 0, 240), ("small.png", 0, 120), (ODD, 0, 90), ("half.png", 1, 120), ("x.png", 2, 60), ("y.png", 3, 90)]
+    large, small, odd, half, x, y = (write_picture(album / name, number, side) for name, number, side in names)
+    write_search(own_desk / "matches", [large, small, odd, half, x, y])
+    return own_desk / "matches"
+
+
+def write_search(folder: Path, paths: list[Path]) -> None:
+    """As a search of match.py writes its results."""
+    large, small, odd, half, x, y = paths
+    evidence = Evidence(23, "mirrored", (0.0, 0.25, 0.5, 1.0), (0.1, 0.1, 0.9, 0.9))
+    pairs = [
+        Match(large, small, -0.01, 0.0, evidence),
+        Match(odd, large, -0.02, 0.00002),
+        Match(half, small, -0.3, 0.0005),
+        Match(y, x, -0.4, None),
+    ]
+    write_results(folder, pairs, [[large, small, odd, half], [x, y]])
+    write_notes(folder, SearchNotes(threshold=-0.5))
+
+
+@pytest.fixture
+def client(results: Path) -> TestClient:
+    return TestClient(make_review_app(Review(results, None)), base_url="http://127.0.0.1")
+
+
+def overview(client: TestClient) -> Any:
+    return client.get("/api/review").json()
+
+
+def pair_of(client: TestClient, first: int, second: int) -> Any:
+    return client.get(f"/api/pairs/{overview(client)['token']}/{first}/{second}").json()
+
+
+def say(client: TestClient, first: int, second: int, word: str, **changed: object) -> Any:
+    shown = pair_of(client, first, second)
+    question = {"token": overview(client)["token"], "first": first, "second": second, "sha256": shown["sha256"], "decision": word}
+    return client.post("/api/decisions", json=question | changed)
+
+
+def numbers(results: Path) -> dict[str, int]:
+    return {path.name: number for number, path in enumerate(open_results(results).files)}
+
+
+def planned(results: Path) -> dict[str, tuple[str, str]]:
+    return {row.file.name: (row.action, row.reason) for row in read_plan(results / PLAN)}
+
+
+def decided(results: Path) -> list[tuple[bool, set[str]]]:
+    with open_known_store(results / "index") as store:
+        return [(decision.copy, {name.name for name in decision.names}) for decision in read_decisions(store)]
+
+
+def test_the_page_is_shown_what_the_search_found(client: TestClient, results: Path) -> None:
+    before = read_tree(results.parent / "album")
+    shown, at = overview(client), numbers(results)
+    assert [tuple(pair) for pair in shown["pairs"]] == [
+        (at["large.png"], at["small.png"], None),
+        (at[ODD], at["large.png"], None),
+        (at["half.png"], at["small.png"], None),
+        (at["y.png"], at["x.png"], None),
+    ]
+    assert shown["groups"] == [[1, 4], [2, 2]] and shown["threshold"] == -0.5
+    pair = pair_of(client, at["small.png"], at["large.png"])  # the other way round
+    assert pair["evidence"] == {"inliers": 23, "change": "mirrored", "regions": [[0.1, 0.1, 0.9, 0.9], [0.0, 0.25, 0.5, 1.0]]}
+    assert pair["suggestion"]["file"] == at["large.png"] and "320 × 240" in pair["suggestion"]["reason"]
+    assert [file["width"] for file in pair["files"]] == [160, 320] and pair["files"][0]["format"] == "PNG"
+    assert (pair["score"], pair["group"], pair["decision"]) == (-0.01, 1, "undecided")
+    unlisted = pair_of(client, at["large.png"], at["half.png"])
+    assert unlisted["score"] is None and unlisted["evidence"] is None
+    for size, width in (("small", 320), ("large", 320)):
+        answer = client.get(f"/api/files/{shown['token']}/{at['large.png']}/{size}")
+        assert answer.headers["content-type"] == "image/jpeg" and Image.open(io.BytesIO(answer.content)).width == width
+    for page in ("/", "/style.css", "/page/review.js", "/page/review.css"):
+        assert client.get(page).status_code == 200
+    assert read_tree(results.parent / "album") == before
+
+
+def test_decisions_reach_the_index_and_the_plan_and_are_taken_back(client: TestClient, results: Path) -> None:
+    at, plan = numbers(results), (results / PLAN).read_bytes()
+    large, small = at["large.png"], at["small.png"]
+    assert planned(results)["small.png"][0] == "remove"
+    assert say(client, large, small, "not-a-copy").json() == {"before": "undecided"}
+    assert decided(results) == [(False, {"large.png", "small.png"})]
+    assert planned(results)["small.png"] == ("leave", "called no copy of the kept file")
+    assert planned(results)[ODD][0] == "remove"
+    assert pair_of(client, small, large)["decision"] == "not-a-copy" and overview(client)["pairs"][0][2] == "not-a-copy"
+    assert say(client, large, small, "copy").json() == {"before": "not-a-copy"}
+    assert say(client, large, small, "undecided").json() == {"before": "copy"}
+    assert decided(results) == [] and (results / PLAN).read_bytes() == plan
+    assert planned(results)["half.png"] == ("leave", "does not match the kept file by itself")
+    assert say(client, at["half.png"], large, "copy").status_code == 200
+    assert planned(results)["half.png"] == ("remove", "a copy of the kept file")
+    (line,) = client.get("/api/decisions").json()["decisions"]
+    assert line["copy"] is True and set(line["files"]) == {at["half.png"], large}
+    assert client.post("/api/decisions/forget", json={"sha256": line["sha256"]}).json() == {"found": True}
+    assert client.post("/api/decisions/forget", json={"sha256": line["sha256"]}).json() == {"found": False}
+    assert decided(results) == [] and (results / PLAN).read_bytes() == plan
+
+
+def test_a_pair_that_joins_no_group_is_decided_too(client: TestClient, results: Path) -> None:
+    at, plan = numbers(results), (results / PLAN).read_bytes()
+    assert say(client, at["half.png"], at["small.png"], "not-a-copy").status_code == 200
+    assert say(client, at["half.png"], at["x.png"], "copy").status_code == 200
+    assert decided(results) == [(False, {"half.png", "small.png"}), (True, {"half.png", "x.png"})]
+    assert (results / PLAN).read_bytes() == plan
+
+
+def test_what_was_decided_on_the_command_line_is_shown(client: TestClient, results: Path) -> None:
+    album, at = results.parent / "album", numbers(results)
+    main([str(album / ODD), str(album / "large.png"), "--decide", "not-a-copy", "--output", str(results)])
+    assert overview(client)["pairs"][1][2] == "not-a-copy"
+    (album / ODD).rename(album / "renamed.png")
+    assert overview(client)["pairs"][1][2] == "not-a-copy"
+    assert "cannot be read" in pair_of(client, at[ODD], at["large.png"])["message"]
+
+
+def test_another_file_is_kept_and_the_plan_is_carried_out(client: TestClient, results: Path) -> None:
+    at, plan = numbers(results), (results / PLAN).read_bytes()
+    question = {"token": overview(client)["token"], "group": 1, "file": at["small.png"]}
+    group = client.post("/api/kept", json=question).json()
+    assert group["kept"] == at["small.png"] and group["files"][0]["reason"] == "chosen by hand"
+    actions = {name: action for name, (action, _) in planned(results).items()}
+    assert actions == {"small.png": "keep", "large.png": "remove", "half.png": "remove", ODD: "leave"} | {
+        "x.png": "remove",
+        "y.png": "keep",
+    }
+    before = read_tree(results.parent / "album")
+    assert main(["--apply", "delete-to-trash", "--output", str(results)]) == 0
+    assert set(read_tree(results.parent / "album")) == {"small.png", "y.png", ODD}
+    assert main(["--undo", "--output", str(results)]) == 0 and read_tree(results.parent / "album") == before
+    assert client.post("/api/kept", json=question | {"file": at["large.png"]}).status_code == 200
+    assert {name: action for name, (action, _) in planned(results).items()} == {
+        row["file"].rsplit("/", 1)[1]: row["action"] for row in csv.DictReader(io.StringIO(os.fsdecode(plan)))
+    }
+
+
+def test_what_is_called_no_copy_is_never_removed_by_an_older_plan(results: Path) -> None:
+    album = results.parent / "album"
+    main([str(album / "small.png"), str(album / "large.png"), "--decide", "not-a-copy", "--output", str(results)])
+    assert main(["--apply", "delete-to-trash", "--output", str(results)]) == 1
+    assert set(read_tree(album)) == {"large.png", "small.png", "half.png", "y.png"}
+    assert main(["--undo", "--output", str(results)]) == 0 and len(read_tree(album)) == 6
+
+
+def test_lines_that_a_person_edited_stay_when_others_are_decided(client: TestClient, results: Path) -> None:
+    text = os.fsdecode((results / PLAN).read_bytes()).replace("1,remove", "1,leave", 1)
+    (results / PLAN).write_bytes(os.fsencode(text))
+    at = numbers(results)
+    edited = next(name for name in ("small.png", ODD) if planned(results)[name][0] == "leave")
+    other = ODD if edited == "small.png" else "small.png"
+    assert say(client, at["large.png"], at[other], "not-a-copy").status_code == 200
+    assert planned(results)[edited][0] == "leave" and planned(results)[other][0] == "leave"
+    assert say(client, at["large.png"], at[other], "undecided").status_code == 200
+    assert planned(results)[edited][0] == "leave" and planned(results)[other][0] == "remove"
+
+
+def test_a_file_that_changed_since_it_was_shown_is_not_decided(client: TestClient, results: Path) -> None:
+    at = numbers(results)
+    shown = pair_of(client, at["large.png"], at["small.png"])
+    write_picture(results.parent / "album" / "small.png", 9, 60)
+    answer = say(client, at["large.png"], at["small.png"], "copy", sha256=shown["sha256"])
+    assert answer.status_code == 400 and "has changed since" in answer.json()["message"] and decided(results) == []
+
+
+def test_the_same_bytes_are_not_decided(client: TestClient, results: Path) -> None:
+    album, at = results.parent / "album", numbers(results)
+    shutil.copy(album / "large.png", album / "small.png")
+    assert pair_of(client, at["large.png"], at["small.png"])["same_bytes"] is True
+    assert "same bytes" in say(client, at["large.png"], at["small.png"], "copy").json()["message"]
+
+
+def test_a_search_that_is_done_again_is_seen(client: TestClient, results: Path) -> None:
+    at, token = numbers(results), overview(client)["token"]
+    kept = {"token": token, "group": 1, "file": at["small.png"]}
+    with hold_results_folder(results):
+        assert "another match.py is writing" in client.post("/api/kept", json=kept).json()["message"]
+    write_search(results, open_results(results).files)
+    plan = (results / PLAN).read_bytes()
+    assert "done again" in client.post("/api/kept", json=kept).json()["message"] and (results / PLAN).read_bytes() == plan
+    assert overview(client)["token"] != token
+    assert client.get(f"/api/pairs/{token}/0/1").status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/api/decisions", {"first": 0, "second": 1, "decision": "copy"}, 422),
+        ("/api/decisions", {"token": "", "first": 0, "second": 1, "sha256": ["0" * 64] * 2, "decision": "copy"}, 400),
+        ("/api/decisions", {"token": "", "first": 0, "second": 1, "sha256": ["0" * 64] * 2, "decision": "maybe"}, 422),
+        ("/api/decisions", {"token": "", "first": 0, "second": 1, "sha256": ["../x"] * 2, "decision": "copy"}, 422),
+        ("/api/decisions/forget", {"sha256": ["0" * 64]}, 422),
+        ("/api/kept", {"token": None, "group": 1, "file": 0}, 422),
+        ("/api/kept", {"group": 7, "file": 0}, 400),
+        ("/api/kept", {"group": 1, "file": -1}, 400),
+        ("/api/kept", {"group": 2, "file": 0}, 400),
+    ],
+)
+def test_wrong_questions_change_nothing(client: TestClient, results: Path, path: str, body: dict[str, Any], status: int) -> None:
+    plan = (results / PLAN).read_bytes()
+    body = {"token": overview(client)["token"]} | body if path == "/api/kept" else body
+    answer = client.post(path, json=body)
+    assert answer.status_code == status and answer.json()["message"]
+    assert decided(results) == [] and (results / PLAN).read_bytes() == plan
+
+
+def test_no_other_site_decides(client: TestClient, results: Path) -> None:
+    at = numbers(results)
+    shown, token = pair_of(client, at["large.png"], at["small.png"]), overview(client)["token"]
+    question = {
+        "token": token,
+        "first": at["large.png"],
+        "second": at["small.png"],
+        "sha256": shown["sha256"],
+        "decision": "copy",
+    }
+    for headers in (
+        {"origin": "http://elsewhere.example"},
+        {"origin": "null"},
+        {"sec-fetch-site": "cross-site"},
+        {"host": "elsewhere.example"},
+    ):
+        assert client.post("/api/decisions", json=question, headers=headers).status_code in (400, 403)
+        assert client.post("/api/kept", json={"token": token, "group": 1, "file": 0}, headers=headers).status_code in (400, 403)
+        assert client.get("/api/review", headers=headers).status_code in (400, 403)
+    assert decided(results) == []
+    assert client.post("/api/decisions", json=question, headers={"origin": "http://127.0.0.1"}).status_code == 200
+
+
+def test_files_are_known_by_their_place_only(client: TestClient) -> None:
+    token = overview(client)["token"]
+    for path in ("99", "-1", "..%2F..%2Fetc%2Fpasswd"):
+        assert client.get(f"/api/files/{token}/{path}/small").status_code in (400, 404, 422)
+    assert client.get(f"/api/files/{token}/0/huge").status_code == 422
+
+
+def test_results_that_cannot_be_reviewed_are_refused(results: Path) -> None:
+    with pytest.raises(UserError, match="holds no index"):
+        open_results(results.parent)
+    (results / SEARCH).write_text('{"keep": "any"}')
+    with pytest.raises(UserError, match=r"does not hold the values that match\.py writes"):
+        open_results(results)
+    (results / SEARCH).unlink()
+    assert read_notes(results) == SearchNotes() and open_results(results).plan.groups  # written before there were notes
+    (results / "matches.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(UserError, match=r"matches\.csv is not as match\.py writes it"):
+        open_results(results)
+    (results / "matches.csv").unlink()
+    with pytest.raises(UserError, match="there are no matches"):
+        open_results(results)
+
+
+def test_matches_are_read_as_they_were_written(results: Path) -> None:
+    first, second, *_ = read_matches_csv(results / "matches.csv")
+    assert first.evidence == Evidence(23, "mirrored", (0.0, 0.25, 0.5, 1.0), (0.1, 0.1, 0.9, 0.9)) and first.false_alarms == 0
+    assert second.query.name == ODD and second.query.is_file() and second.evidence is None
+    assert len(read_matches_csv(results / "matches.csv", most=2)) == 2

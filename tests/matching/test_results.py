@@ -1,0 +1,355 @@
+"""From folders to groups, plan, action and undo, as the command line does it."""
+
+import json
+import os
+import shutil
+import subprocess
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image, ImageOps
+
+from data.errors import UserError
+from data.procedural.sample import write_pictures
+from matching import filling, grouping
+from matching.extractor import Extractor
+from matching.groups.grouped import FileGroups, group_files
+from matching.index import codes
+from matching.index.store import Content
+from pipeline.match import main
+from tests.folders import read_tree
+
+THRESHOLD = "-0.02"
+
+
+@pytest.fixture
+def album(own_desk: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """album/a and album/b: six pictures, a smaller copy of the first, the second's very bytes, two blank pictures."""
+    monkeypatch.chdir(own_desk)
+    pictures = own_desk / "album" / "a"
+    list(write_pictures(pictures, "R", 6, seed=1, workers=1))
+    other = own_desk / "album" / "b"
+    other.mkdir()
+    with Image.open(pictures / "R000000.jpg") as image:
+        image.resize((image.width * 3 // 4, image.height * 3 // 4)).save(other / "smaller.png")
+    shutil.copy(pictures / "R000001.jpg", other / "same.jpg")
+    for name, value in (("white.png", 255), ("white2.png", 254)):
+        Image.fromarray(np.full((64, 64, 3), value, np.uint8)).save(other / name)
+    return own_desk / "album"
+
+
+def run_match(checkpoint: Path, *arguments: object) -> int:
+    return main(["--checkpoint", str(checkpoint), "--threshold", THRESHOLD, *map(str, arguments)])
+
+
+def groups_of(folder: Path = Path("matches")) -> list[set[str]]:
+    table = pd.read_csv(folder / "groups.csv")
+    return [{Path(name).name for name in part["file"]} for _, part in table.groupby("group")]
+
+
+def test_groups_and_the_plan_say_what_to_keep_and_why(album: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = read_tree(album)
+    assert run_match(checkpoint, "--queries", "album") == 0
+    found = groups_of()
+    assert {"R000001.jpg", "same.jpg"} in found
+    assert any({"R000000.jpg", "smaller.png"} <= group for group in found)
+    assert not any({"white.png", "white2.png"} & group for group in found)
+    plan = pd.read_csv("matches/plan.csv").set_index(pd.read_csv("matches/plan.csv")["file"].map(lambda name: Path(name).name))
+    assert plan.loc["R000000.jpg", "action"] == "keep" and "largest" in str(plan.loc["R000000.jpg", "reason"])
+    assert plan.loc["smaller.png", "action"] == "remove" and str(plan.loc["smaller.png", "kept"]).endswith("R000000.jpg")
+    printed = capsys.readouterr().out
+    assert "nothing has been touched" in printed and "pictures that show nothing, kept apart: 2" in printed
+    page = Path("matches/gallery/index.html").read_text()
+    assert "Group 1:" in page and "smaller.png" in page and "Pictures that show nothing" in page
+    assert read_tree(album) == before
+
+
+@pytest.mark.parametrize("way", ["move", "hardlink", "symlink", "delete-to-trash"])
+def test_a_plan_is_applied_and_undone_by_the_command(album: Path, checkpoint: Path, way: str) -> None:
+    before = read_tree(album)
+    run_match(checkpoint, "--queries", "album")
+    removed = pd.read_csv("matches/plan.csv").query("action == 'remove'")["file"].tolist()
+    assert main(["--apply", way]) == 0
+    for name in removed:
+        gone = not os.path.lexists(name)
+        assert gone == (way in ("move", "delete-to-trash"))
+    assert main(["--undo"]) == 0 and read_tree(album) == before
+
+
+def test_protected_folders_are_kept_and_stay(album: Path, checkpoint: Path) -> None:
+    before = read_tree(album / "b")
+    run_match(checkpoint, "--queries", "album/a", "--protect", "album/b")
+    plan = pd.read_csv("matches/plan.csv")
+    below_b = plan[plan["file"].str.contains("/album/b/")]
+    assert set(below_b["action"]) == {"keep"} and set(below_b["protected"]) == {"yes"}
+    changed = Path("matches/plan.csv").read_text().replace(",keep,", ",remove,")
+    Path("matches/plan.csv").write_text(changed)
+    with pytest.raises(UserError):
+        main(["--apply", "move"])
+    assert read_tree(album / "b") == before
+
+
+def test_what_a_list_names_is_protected_in_the_plan_and_when_it_is_carried_out(album: Path, checkpoint: Path) -> None:
+    before = read_tree(album)
+    Path("mine.txt").write_text("album/b\n")
+    run_match(checkpoint, "--queries", "album", "--protect", "@mine.txt")
+    plan = pd.read_csv("matches/plan.csv")
+    assert set(plan.loc[plan["file"].str.contains("/album/b/"), "protected"]) == {"yes"}
+    run_match(checkpoint, "--queries", "album")
+    with pytest.raises(UserError, match=r"--protect .*/NONE: there is no such file or folder"):
+        main(["--apply", "move", "--protect", "album/b", "NONE"])
+    assert read_tree(album) == before
+    assert main(["--apply", "move", "--protect", "@mine.txt"]) == 1
+    assert {name: content for name, content in before.items() if name.startswith("b/")}.items() <= read_tree(album).items()
+
+
+def test_which_file_is_kept_follows_the_rule(album: Path, checkpoint: Path) -> None:
+    old = album / "b" / "smaller.png"
+    os.utime(old, (1, 1))
+    for rule, kept in (("largest", "R000000.jpg"), ("oldest", "smaller.png")):
+        run_match(checkpoint, "--queries", "album", "--keep", rule)
+        plan = pd.read_csv("matches/plan.csv")
+        row = plan[plan["file"].str.contains("smaller|R000000")].query("action == 'keep'")
+        assert [Path(name).name for name in row["file"]] == [kept]
+    run_match(checkpoint, "--queries", "album/b", "album/a", "--keep", "folder-order")
+    plan = pd.read_csv("matches/plan.csv")
+    assert "same.jpg" in {Path(name).name for name in plan.query("action == 'keep'")["file"]}
+
+
+def test_with_no_self_only_pairs_across_sources_are_found(album: Path, checkpoint: Path) -> None:
+    shutil.copy(album / "a" / "R000003.jpg", album / "a" / "double.jpg")
+    run_match(checkpoint, "--queries", "album/a", "album/b", "--no-self")
+    table = pd.read_csv("matches/matches.csv")
+    pairs = [{Path(a).parent.name, Path(b).parent.name} for a, b in zip(table["query"], table["reference"], strict=True)]
+    assert pairs and all(pair == {"a", "b"} for pair in pairs)
+    run_match(checkpoint, "--queries", "album/a", "album/b")
+    assert {"R000003.jpg", "double.jpg"} in groups_of()
+
+
+def test_lists_and_archives_are_sources_and_archives_are_never_acted_on(album: Path, checkpoint: Path) -> None:
+    with zipfile.ZipFile("pictures.zip", "w") as archive:
+        archive.write(album / "a" / "R000002.jpg", "inside/copy.jpg")
+    Path("list.txt").write_text("album/a\n")
+    before = Path("pictures.zip").read_bytes()
+    run_match(checkpoint, "--queries", "@list.txt", "pictures.zip")
+    plan = pd.read_csv("matches/plan.csv")
+    assert {"copy.jpg", "R000002.jpg"} in groups_of()
+    row = plan[plan["file"].str.endswith("copy.jpg")].iloc[0]
+    assert row["action"] == "leave" and row["reason"] == "inside an archive"
+    main(["--apply", "delete-to-trash"])
+    assert Path("pictures.zip").read_bytes() == before and (album / "a" / "R000002.jpg").is_file()
+
+
+def test_two_files_give_one_answer(album: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, copy = album / "a" / "R000000.jpg", album / "b" / "smaller.png"
+    assert run_match(checkpoint, first, copy) == 0 and capsys.readouterr().out.startswith("copy  score ")
+    assert run_match(checkpoint, first, album / "b" / "white.png") == 1 and "no copy" in capsys.readouterr().out
+    assert main([str(first), str(first)]) == 0 and "the same file" in capsys.readouterr().out
+    assert main([str(album / "a" / "R000001.jpg"), str(album / "b" / "same.jpg")]) == 0
+    assert "the same bytes" in capsys.readouterr().out
+    assert run_match(checkpoint, first, copy, "--json") == 0
+    printed = capsys.readouterr()
+    answer = json.loads(printed.out)
+    assert answer["type"] == "verdict" and answer["copy"] is True and answer["score"] <= 0
+    assert run_match(checkpoint, first, copy, "--quiet") == 0 and capsys.readouterr().out == ""
+    for wrong, message in ((album / "none.jpg", "cannot be read"), (Path(__file__), "cannot be decoded as a picture")):
+        with pytest.raises(UserError, match=message):
+            run_match(checkpoint, first, wrong)
+    with pytest.raises(UserError, match="no calibrated threshold"):
+        main(["--checkpoint", str(checkpoint), str(first), str(copy)])
+
+
+def test_exit_codes_are_those_of_cmp(
+    album: Path, checkpoint: Path, run_command: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    base = ["--checkpoint", checkpoint, "--threshold", THRESHOLD, album / "a" / "R000000.jpg"]
+    others = (album / "b" / "smaller.png", album / "b" / "white.png", "none.jpg")
+    assert [run_command(album, "match", *base, other).returncode for other in others] == [0, 1, 2]
+
+
+def test_json_lines_stand_alone_on_standard_output(album: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (album / "notes.txt").write_text("x")
+    run_match(checkpoint, "--queries", "album", "--json")
+    printed = capsys.readouterr()
+    lines = [json.loads(line) for line in printed.out.splitlines()]
+    assert {line["type"] for line in lines} == {"skipped", "added", "search", "match", "group", "folders"}
+    assert "groups of" in printed.err
+    assert next(line for line in lines if line["type"] == "skipped")["not a picture"] == 1
+    capsys.readouterr()
+    main(["--apply", "move", "--json"])
+    assert {json.loads(line)["type"] for line in capsys.readouterr().out.splitlines()} == {"done"}
+    main(["--undo", "--quiet"])
+    run_match(checkpoint, "--index", "kept", "--add", "album/b", "--json")
+    run_match(checkpoint, "--index", "kept", "--remove", "album/b/white.png", "--json")
+    main([str(album / "a" / "R000000.jpg"), str(album / "b" / "smaller.png"), "--decide", "copy", "--json"])
+    run_match(checkpoint, "--leakage", "album/a", "album/b", "--json", "--output", "sets")
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {"type": "added", "images": 4, "embedded": 4, "cannot_be_opened": []} in lines
+    assert {"type": "removed", "path": str(album / "b" / "white.png"), "files": 1} in lines
+    assert [line["copy"] for line in lines if line["type"] == "decision"] == [True]
+    assert [Path(line["list"]).name for line in lines if line["type"] == "clean_list"] == ["clean-0-a.txt", "clean-1-b.txt"]
+
+
+def test_verification_finds_what_the_descriptor_misses_and_says_where(album: Path, checkpoint: Path) -> None:
+    rng = np.random.default_rng(0)
+    for name in ("x", "y"):
+        photo = Image.fromarray(rng.integers(0, 256, (24, 32, 3), np.uint8)).resize((320, 240), Image.Resampling.NEAREST)
+        photo.save(f"{name}.png")
+    Path("queries").mkdir()
+    with Image.open("x.png") as image, Image.open("y.png") as ground:
+        ground.paste(ImageOps.mirror(image.crop((80, 60, 240, 180))), (20, 20))
+        ground.save("queries/pasted.png")
+    Path("references").mkdir()
+    Path("x.png").rename("references/x.png")
+    shutil.copy(album / "a" / "R000001.jpg", "references/other.jpg")
+    main(["--checkpoint", str(checkpoint), "--threshold", "-0.0000001", "--queries", "queries", "--references", "references"])
+    assert pd.read_csv("matches/matches.csv").empty
+    sources = ["--queries", "queries", "--references", "references", "--verify", "--matching-track", "track.csv"]
+    main(["--checkpoint", str(checkpoint), *sources])
+    found = pd.read_csv("matches/matches.csv")
+    assert [Path(name).name for name in found["reference"]] == ["x.png"] and found["change"].tolist() == ["mirrored"]
+    region = [float(side) for side in str(found["query_region"].iloc[0]).split()]
+    assert np.allclose(region, [20 / 320, 20 / 240, 180 / 320, 140 / 240], atol=0.1)
+    track = pd.read_csv("track.csv")
+    assert list(track.columns) == ["query_id", "reference_id", "score"] and len(track) == 2
+    assert track["reference_id"].iloc[0] == "x" and track["score"].iloc[0] >= 10 > 0 >= track["score"].iloc[1]
+    assert 'class="framed"' in Path("matches/gallery/index.html").read_text()
+    assert main(["--checkpoint", str(checkpoint), "queries/pasted.png", "references/x.png", "--verify"]) == 0
+    assert main(["--checkpoint", str(checkpoint), "queries/pasted.png", "references/other.jpg", "--verify"]) == 1
+
+
+def test_decisions_hold_by_content_and_can_be_taken_back(
+    album: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, copy, other = album / "a" / "R000000.jpg", album / "b" / "smaller.png", album / "a" / "R000005.jpg"
+    run_match(checkpoint, "--queries", "album")
+    assert any({"R000000.jpg", "smaller.png"} <= group for group in groups_of())
+    assert main([str(first), str(copy), "--decide", "not-a-copy"]) == 0
+    assert main([str(first), str(other), "--decide", "copy"]) == 0
+    renamed = copy.rename(copy.with_name("renamed.png"))
+    run_match(checkpoint, "--queries", "album")
+    pairs = pd.read_csv("matches/matches.csv")
+    named = [{Path(a).name, Path(b).name} for a, b in zip(pairs["query"], pairs["reference"], strict=True)]
+    assert {"R000000.jpg", "renamed.png"} not in named and {"R000000.jpg", "R000005.jpg"} in named
+    assert any({"R000000.jpg", "R000005.jpg"} <= group for group in groups_of())
+    assert not any({"R000000.jpg", "renamed.png"} <= group for group in groups_of())
+    capsys.readouterr()
+    assert main(["--decisions", "--json"]) == 0
+    assert [json.loads(line)["copy"] for line in capsys.readouterr().out.splitlines()] == [False, True]
+    assert main([str(first), str(renamed), "--decide", "undecided"]) == 0
+    assert main([str(first), str(renamed), "--decide", "undecided"]) == 1
+    run_match(checkpoint, "--queries", "album")
+    assert any({"R000000.jpg", "renamed.png"} <= group for group in groups_of())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a.jpg", "--decide", "copy"], "two pictures"),
+        (["--decisions"], "holds no index"),
+        (["a.jpg", "b.jpg", "--decide", "copy", "--index", "none"], "holds no index"),
+        (["--leakage", "album"], "at least two"),
+        (["--leakage", "album", "album/../album"], "at least two"),
+        (["--leakage", "album/a", "album/b", "--queries", "album"], "takes the sets itself"),
+    ],
+)
+def test_wrong_decisions_and_sets_are_refused(album: Path, arguments: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        main(arguments)
+
+
+def test_leakage_between_sets_and_similar_folders(album: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = read_tree(album)
+    run_match(checkpoint, "--leakage", "album/a", "album/b")
+    table = pd.read_csv("matches/leakage.csv")
+    across = table[table["first"] != table["second"]].iloc[0]
+    assert (across["copies_of_first"], across["copies_of_second"]) == (2, 2) and across["size_of_first"] == 6
+    clean = Path("matches/clean-0-a.txt").read_text().splitlines()
+    assert {Path(name).name for name in clean} == {f"R00000{number}.jpg" for number in (2, 3, 4, 5)}
+    assert len(Path("matches/clean-1-b.txt").read_text().splitlines()) == 4
+    printed = capsys.readouterr().out
+    assert "folders that hold the same pictures" in printed and "33%" in printed
+    assert len(pd.read_csv("matches/folders.csv")) == 1 and read_tree(album) == before
+    page = Path("matches/leakage/index.html").read_text()
+    assert "the worst pairs across sets: matches/leakage/index.html" in printed and page.count('class="pair"') == 2
+    assert "same.jpg" in page and "smaller.png" in page and "white" not in page
+    shutil.copytree(album / "b", "elsewhere/a")
+    run_match(checkpoint, "--leakage", "album/a", "elsewhere/a", "--output", "namesakes")
+    assert f"{album / 'a'}" in capsys.readouterr().out
+    run_match(checkpoint, "--queries", "@matches/clean-0-a.txt", "album/b", "--output", "again")
+    assert not any({"R000000.jpg"} & group for group in groups_of(Path("again")))
+
+
+def test_queries_are_embedded_once(album: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    embedded: list[int] = []
+    contents = filling._contents
+
+    def counted(extractor: Extractor, found: dict[bytes, Path]) -> Iterator[Content]:
+        embedded.append(len(found))
+        return contents(extractor, found)
+
+    monkeypatch.setattr(filling, "_contents", counted)
+    for _ in range(2):
+        run_match(checkpoint, "--queries", "album/b", "--references", "album/a")
+    assert sum(embedded) == 6 + 3  # same.jpg holds the bytes of a reference
+    assert {"smaller.png", "same.jpg"} <= {Path(name).name for name in pd.read_csv("matches/matches.csv")["query"]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--apply", "move", "--undo"], "cannot be combined"),
+        (["--apply", "move", "--queries", "album"], "take no folders"),
+        (["--apply", "hardlink", "--to", "x"], "--to is the destination"),
+        (["--apply", "move"], "there is no plan"),
+        (["a.jpg", "b.jpg", "--queries", "album"], "compared without --queries"),
+        (["--queries", "album", "--group-size", "1"], "at least 2"),
+        (["--queries", "album", "--hub-matches", "1"], "at least 2"),
+        (["--queries", "@none.txt"], "cannot be read"),
+    ],
+)
+def test_wrong_options_are_refused(album: Path, arguments: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        main(arguments)
+
+
+def test_without_a_journal_there_is_nothing_to_undo(album: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--undo", "--output", "mistyped"]) == 0 and not Path("mistyped").exists()
+    assert "nothing to undo: mistyped/journal.jsonl does not exist" in capsys.readouterr().out
+
+
+def test_from_how_many_matches_a_picture_is_a_hub_is_an_option(
+    album: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, original = list[int](), cast("Callable[..., FileGroups]", group_files)
+
+    def noted(*arguments: Any, least_of_hub: int, **options: Any) -> FileGroups:
+        asked.append(least_of_hub)
+        return original(*arguments, least_of_hub=least_of_hub, **options)
+
+    monkeypatch.setattr(grouping, "group_files", noted)
+    run_match(checkpoint, "--queries", "album", "--hub-matches", "7")
+    run_match(checkpoint, "--queries", "album")
+    assert asked == [7, 50]
+
+
+def test_a_large_index_says_that_its_search_is_approximate_and_finds_the_same(
+    album: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    list(write_pictures(album / "more", "M", 20, seed=9, workers=1))
+    run_match(checkpoint, "--queries", "album")
+    assert "exact search: every query" in capsys.readouterr().out
+    exact = Path("matches/matches.csv").read_bytes()
+    monkeypatch.setattr(codes, "MIN_CODED_CONTENTS", 20)
+    run_match(checkpoint, "--queries", "album", "--json")
+    printed = capsys.readouterr()
+    assert "approximate search: the scores are exact" in printed.err and Path("matches/matches.csv").read_bytes() == exact
+    found = [json.loads(line) for line in printed.out.splitlines()]
+    assert [line["exact"] for line in found if line["type"] == "search"] == [False]
+    run_match(checkpoint, "--queries", "album", "--exact")
+    assert "exact search: every query" in capsys.readouterr().out and Path("matches/matches.csv").read_bytes() == exact

@@ -1,0 +1,31 @@
+"""Which commands use the descriptor that ships when none is named."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from matching.explorer import serving
+from models.shipped import SHIPPED
+from pipeline.steps import embed
+
+
+def test_a_folder_is_embedded_with_the_shipped_descriptor_unless_another_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_command: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    used: list[Path] = []
+    monkeypatch.setattr(embed, "embed_folder", lambda checkpoint, images, output, workers: used.append(checkpoint))
+    other = tmp_path / "other.safetensors"
+    for more in ((), ("--checkpoint", other)):
+        assert run_command(tmp_path, "02_embed", "--images", tmp_path, "--output", tmp_path / "v.h5", *more).returncode == 0
+    assert used == [SHIPPED, other]
+
+
+def test_the_page_over_a_folder_uses_the_shipped_descriptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Path] = []
+    monkeypatch.setattr(serving, "checkpoint_extractor", opened.append)
+    for name in ("find_images", "make_app", "run_until_stopped", "open_folder_explorer"):
+        monkeypatch.setattr(serving, name, lambda *args, **named: type("Page", (), {"title": ""})())
+    serving.explore(None, None, 0, 0.001, references=tmp_path)
+    assert opened == [SHIPPED]

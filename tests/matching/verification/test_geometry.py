@@ -1,0 +1,97 @@
+"""Copies are confirmed, with the right region, through mirror images, negatives, rotations and crops; others are not."""
+
+from collections.abc import Callable
+
+import cv2
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from matching.verification.features import Features, local_features
+from matching.verification.geometry import Views, verify
+
+Pixels = NDArray[np.uint8]
+
+
+def picture(seed: int, height: int = 240, width: int = 320) -> Pixels:
+    """Blobs and edges of all sizes, as photos have them."""
+    rng = np.random.default_rng(seed)
+    image = np.zeros((height, width, 3), np.uint8)
+    for _ in range(150):
+        centre = int(rng.integers(width)), int(rng.integers(height))
+        colour = tuple(int(value) for value in rng.integers(0, 256, 3))
+        if rng.random() < 0.5:
+            cv2.circle(image, centre, int(rng.integers(3, 25)), colour, -1)
+        else:
+            end = int(centre[0] + rng.integers(-40, 40)), int(centre[1] + rng.integers(-40, 40))
+            cv2.rectangle(image, centre, end, colour, -1)
+    return image
+
+
+ORIGINAL = picture(0)
+
+
+@pytest.mark.parametrize(
+    ("edit", "change"),
+    [
+        (lambda image: image, ""),
+        (lambda image: image[:, ::-1], "mirrored"),
+        (lambda image: image[::-1], "mirrored"),
+        (lambda image: 255 - image, "inverted"),
+        (lambda image: 255 - image[:, ::-1], "mirrored and inverted"),
+        (np.rot90, ""),
+        (lambda image: cv2.warpAffine(image, cv2.getRotationMatrix2D((160, 120), 30, 0.8), (320, 240)), ""),
+        (lambda image: cv2.GaussianBlur(image, (5, 5), 1.5), ""),
+        (lambda image: cv2.imdecode(cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, 15])[1], 1), ""),
+        (lambda image: cv2.resize(image, (200, 220)), ""),
+        (lambda image: (image * 0.4 + 30).astype(np.uint8), ""),
+    ],
+)
+def test_edited_copies_are_confirmed(edit: Callable[[Pixels], Pixels], change: str) -> None:
+    found = verify(local_features(np.ascontiguousarray(edit(ORIGINAL))), local_features(ORIGINAL))
+    assert found is not None and found.change == change and found.inliers >= 10
+
+
+def test_the_region_of_a_crop_pasted_elsewhere_is_found() -> None:
+    query = picture(7)
+    query[60:180, 40:200] = ORIGINAL[100:220, 120:280]
+    found = verify(local_features(query), local_features(ORIGINAL))
+    assert found is not None
+    assert np.allclose(found.query_region, (40 / 320, 60 / 240, 200 / 320, 180 / 240), atol=0.08)
+    assert np.allclose(found.reference_region, (120 / 320, 100 / 240, 280 / 320, 220 / 240), atol=0.08)
+
+
+def test_the_region_is_given_in_the_picture_itself_when_it_is_a_mirror_image() -> None:
+    query = picture(7)
+    query[60:180, 40:200] = ORIGINAL[100:220, 120:280][:, ::-1]
+    found = verify(local_features(query), local_features(ORIGINAL))
+    assert found is not None and found.change == "mirrored"
+    assert np.allclose(found.query_region, (40 / 320, 60 / 240, 200 / 320, 180 / 240), atol=0.08)
+
+
+def test_unrelated_pictures_are_not_confirmed() -> None:
+    features = [local_features(picture(seed)) for seed in range(12)]
+    found = [verify(one, other) for a, one in enumerate(features) for b, other in enumerate(features) if a < b]
+    assert len(found) == 66 and not any(found)
+
+
+@pytest.mark.parametrize(
+    "pixels", [np.full((100, 100, 3), 200), np.zeros((8, 300, 3)), np.indices((64, 64)).sum(0)[..., None].repeat(3, 2)]
+)
+def test_pictures_without_features_are_not_confirmed(pixels: NDArray[np.int64]) -> None:
+    empty = local_features(pixels.astype(np.uint8))
+    assert verify(empty, local_features(ORIGINAL)) is None and verify(empty, empty) is None
+
+
+def test_a_repeated_pattern_is_not_taken_for_a_copy_of_one_point() -> None:
+    one = local_features(ORIGINAL)
+    same = Features(np.zeros_like(one.points) + 5, one.histograms, one.width, one.height)
+    assert verify(same, one) is None
+
+
+def test_views_of_a_query_are_evidence_as_the_query_is() -> None:
+    reference = local_features(ORIGINAL)
+    for image in (ORIGINAL[:, ::-1], 255 - ORIGINAL, picture(3)):
+        query = local_features(np.ascontiguousarray(image))
+        views = Views(query)
+        assert verify(views, reference) == verify(query, reference) == verify(views, reference)
