@@ -2,16 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import Dataset, Sampler
 
 from augmentations.composition import Record, draw_record, replay
-from augmentations.deferral import Unfinished, begin_edits, join_unfinished
 from augmentations.edits.registry import Image
 from augmentations.randomness import generator_for
 from augmentations.schedule import IntensitySchedule
@@ -80,11 +78,11 @@ class EditedImages(Dataset[tuple[Tensor, int]]):
         return len(self.images)
 
     def __getitem__(self, key: Key) -> tuple[Tensor, int]:
-        image, record = self.draw(key)
+        image, record = self._draw(key)
         edited = replay(image, record, self.overlays) if record else image
         return torch.from_numpy(np.ascontiguousarray(resize_square(edited, self.size))).permute(2, 0, 1), key[1]
 
-    def draw(self, key: Key) -> tuple[Image, Record]:
+    def _draw(self, key: Key) -> tuple[Image, Record]:
         """Return an item's cached image and the edits that are drawn for it."""
         epoch, row, repetition = key
         image = np.asarray(self.images.pixels[row])
@@ -96,33 +94,6 @@ class EditedImages(Dataset[tuple[Tensor, int]]):
         if self.schedule is not None:
             settings = settings.model_copy(update={"intensity": self.schedule.at(epoch)})
         return image, draw_record(settings, rng, self.overlays.ids if self.overlays else ())
-
-
-class UnfinishedImages(Dataset[tuple[Unfinished, int]]):
-    """Edited training images whose last edits are left to the network's device, from the last one that only the CPU does.
-
-    Items have the keys of EditedImages and the same draws. Batches are joined by `deferral.join_unfinished`, and their pixels
-    made by `device_edits.finish_edits`.
-
-    Args:
-        edited: The images and their edits.
-    """
-
-    def __init__(self, edited: EditedImages) -> None:
-        self.edited = edited
-
-    def __len__(self) -> int:
-        return len(self.edited)
-
-    def __getitem__(self, key: Key) -> tuple[Unfinished, int]:
-        return begin_edits(*self.edited.draw(key), self.edited.size, self.edited.overlays), key[1]
-
-
-def load_edited(edited: EditedImages, leaves_edits: bool, **options: Any) -> DataLoader[Any]:
-    """Return torch's loader of edited images, or of what they leave to the device; `options` are the loader's own."""
-    if not leaves_edits:
-        return DataLoader(edited, **options)
-    return DataLoader(UnfinishedImages(edited), collate_fn=join_unfinished, **options)
 
 
 class EpochBatches(Sampler[list[Key]]):

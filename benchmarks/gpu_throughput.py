@@ -14,10 +14,9 @@ from full_size import simulate
 from gpu_decoding import PHOTO, compare_decoders, write_photos
 from gpu_row import Row, measure_median
 from gpu_sizes import Sizes
+from torch.utils.data import DataLoader
 
-from augmentations.dataset import EditedImages, UnfinishedImages, load_edited, overlay_material
-from augmentations.deferral import join_unfinished
-from augmentations.device_edits import finish_edits
+from augmentations.dataset import EditedImages, overlay_material
 from augmentations.settings import AugmentationSettings
 from data.cache import CachedImages
 from models.inference.embed import embed_batch, embed_images, measure_memory_format
@@ -44,17 +43,11 @@ def measure_loader(device: torch.device, sizes: Sizes) -> Iterator[Row]:
         for extra in (False, True):
             edits = AugmentationSettings(family="query", intensity=0.75, extra=extra)
             data = EditedImages(images, edits, size, 0, overlay_material(images, images, len(images)))
-            for leaves in (False, True):
-                figures = {workers: _time_loader(data, workers, each, device, leaves) for workers in sizes.loader_workers}
-                edited = f"{'paper and extra' if extra else 'paper'} edits at {size} px, I = 0.75"
-                named = f"{edited}{', edits_on: device' if leaves else ''}, images/s"
-                shown, most = ", ".join(f"{count} workers {speed:.0f}" for count, speed in figures.items()), max(figures.values())
-                wanted = size == WANTED_SIZE
-                yield Row(named, shown, f"at least {WANTED_SPEED:,}" if wanted else "", most >= WANTED_SPEED if wanted else None)
-            left, _ = join_unfinished([UnfinishedImages(data)[0, row % 64, 0] for row in range(min(64, each))])
-            left = left.pin_memory() if device.type == "cuda" else left
-            seconds = measure_median(device, partial(finish_edits, left, device), sizes.repeats)
-            yield Row(f"the device's part of a batch of {len(left)} of them", f"{1000 * seconds:.1f} ms")
+            figures = {workers: _time_loader(data, workers, each, device) for workers in sizes.loader_workers}
+            named = f"{'paper and extra' if extra else 'paper'} edits at {size} px, I = 0.75, images/s"
+            shown, most = ", ".join(f"{count} workers {speed:.0f}" for count, speed in figures.items()), max(figures.values())
+            wanted = size == WANTED_SIZE
+            yield Row(named, shown, f"at least {WANTED_SPEED:,}" if wanted else "", most >= WANTED_SPEED if wanted else None)
     for size, _ in sizes.loader:
         rates = compare_decoders(
             device, size, min(4000, sizes.embed_images), min(64, sizes.embed_batch), max(sizes.loader_workers)
@@ -62,16 +55,16 @@ def measure_loader(device: torch.device, sizes: Sizes) -> Iterator[Row]:
         yield Row(f"JPEG files of {PHOTO[0]} × {PHOTO[1]} decoded for {size} px, images/s", rates)
 
 
-def _time_loader(data: EditedImages, workers: int, each: int, device: torch.device, leaves_edits: bool) -> float:
+def _time_loader(data: EditedImages, workers: int, each: int, device: torch.device) -> float:
     """Return images per second of so many workers, each of which edits `each` images or more, until the device has them."""
     batch = min(64, each)
     keys = [[(epoch, row % 64, 0) for row in range(batch)] for epoch in range(max(2, each // batch) * workers + workers)]
-    options = {"batch_sampler": keys, "num_workers": workers, "pin_memory": device.type == "cuda", "prefetch_factor": 4}
-    stream = iter(load_edited(data, leaves_edits, **options))
+    on_gpu = device.type == "cuda"
+    stream = iter(DataLoader(data, batch_sampler=keys, num_workers=workers, pin_memory=on_gpu, prefetch_factor=4))
     for _ in range(workers):
-        finish_edits(next(stream)[0], device)  # starts the workers, each of which opens fonts and emoji
+        next(stream)[0].to(device)  # starts the workers, each of which opens fonts and emoji
     started = read_clock(device)
-    seen = sum(len(finish_edits(pixels, device)) for pixels, _ in stream)
+    seen = sum(len(pixels.to(device, non_blocking=True)) for pixels, _ in stream)
     return seen / (read_clock(device) - started)
 
 

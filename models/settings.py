@@ -161,9 +161,6 @@ class ModelSettings(Settings):
         compile: Whether to use torch.compile: faster steps on a GPU after some minutes of compilation per stage.
         deterministic: Whether to use only algorithms that give identical results in every run on the same machine; slower.
         workers: Data-loading workers, which edit images; None for this process's share of the cores.
-        edits_on: "device" leaves the edits at the end of each image's record to the network's device, as far as torch does them
-            there, with the resize to a square: the draws are the same, pixels differ by a few levels. "cpu" or None for the
-            workers.
         cache: Format of the resized images on disk; "jpeg" takes a tenth of the space of "pixels".
         aspect: Shape in which training images are edited: "own", as queries are, or "square", as networks see them; None for
             own, or for what an unfinished training began with.
@@ -192,7 +189,6 @@ class ModelSettings(Settings):
     compile: bool = False
     deterministic: bool = False
     workers: int | None = Field(None, ge=0)
-    edits_on: Literal["cpu", "device"] | None = None
     cache: Literal["pixels", "jpeg"] = "pixels"
     aspect: Literal["own", "square"] | None = None
     stages: tuple[StageSettings, ...] = Field(min_length=1)
@@ -229,20 +225,9 @@ class ModelSettings(Settings):
         """The settings that training depends on: without how the model embeds, the number of workers, and `deterministic`."""
         return self.model_copy(update={"embedding": None}).model_dump(mode="json", exclude={"workers", "deterministic"})
 
-    @property
-    def leaves_edits(self) -> bool:
-        """Whether workers leave the last edits to the network's device."""
-        return self.edits_on == "device"
-
     def iterations_of(self, stage: StageSettings) -> int | None:
         """Batches in an epoch of this stage; None where an epoch is one pass over its images."""
         return self.sampling.iterations if stage.iterations is None else stage.iterations
-
-    @field_validator("edits_on")
-    @classmethod
-    def _as_before(cls, value: str | None) -> str | None:
-        """Take "cpu" for None: a training that began without the key is the same."""
-        return None if value == "cpu" else value
 
     @model_validator(mode="after")
     def _classes_never_shrink(self) -> "ModelSettings":

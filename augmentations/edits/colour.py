@@ -57,7 +57,9 @@ def swap_channels(image: Image, order: list[int]) -> Image:
 @edit("channels")
 def shift_channels(image: Image, down: float, right: float) -> Image:
     """Shift red by (down, right) and blue the opposite way, as fractions of the short side; the border is cropped."""
-    i, j, rows, columns = bound_shift(image.shape[0], image.shape[1], down, right)
+    short = min(image.shape[:2])
+    i, j = round(down * short), round(right * short)
+    rows, columns = image.shape[0] - 2 * abs(i), image.shape[1] - 2 * abs(j)
     if rows < 8 or columns < 8:
         return image.copy()
 
@@ -65,12 +67,6 @@ def shift_channels(image: Image, down: float, right: float) -> Image:
         return image[abs(i) - y : abs(i) - y + rows, abs(j) - x : abs(j) - x + columns, channel]
 
     return np.stack([part(0, i, j), part(1, 0, 0), part(2, -i, -j)], axis=2)
-
-
-def bound_shift(height: int, width: int, down: float, right: float) -> tuple[int, int, int, int]:
-    """Return how far `shift_channels` shifts down and right, and the height and width that it leaves, in pixels."""
-    i, j = round(down * min(height, width)), round(right * min(height, width))
-    return i, j, height - 2 * abs(i), width - 2 * abs(j)
 
 
 @edit("colour")

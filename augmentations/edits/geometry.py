@@ -80,28 +80,18 @@ def perspective(image: Image, corner_shifts: list[list[float]], crop_border: boo
 @edit("crop")
 def crop(image: Image, x1: float, y1: float, x2: float, y2: float) -> Image:
     """Crop to the corners (x1, y1) and (x2, y2), fractions of width and height; at least MIN_SIDE_PIXELS per side remain."""
-    top, bottom, left, right = bound_crop(image.shape[0], image.shape[1], x1, y1, x2, y2)
+    (top, bottom), (left, right) = _span(y1, y2, image.shape[0]), _span(x1, x2, image.shape[1])
     return image[top:bottom, left:right].copy()  # a crop of whole rows would otherwise be a view of the input
-
-
-def bound_crop(height: int, width: int, x1: float, y1: float, x2: float, y2: float) -> tuple[int, int, int, int]:
-    """Return top, bottom, left and right, in pixels, of what `crop` keeps."""
-    return *_span(y1, y2, height), *_span(x1, x2, width)
 
 
 @edit("crop")
 def resized_crop(image: Image, area: float, ratio: float, x: float, y: float) -> Image:
     """Crop to `area` × the image's area at aspect `ratio` (width / height), placed by (x, y), 0…1, from the top left."""
-    top, bottom, left, right = bound_resized_crop(image.shape[0], image.shape[1], area, ratio, x, y)
-    return image[top:bottom, left:right].copy()  # never a view of the input
-
-
-def bound_resized_crop(height: int, width: int, area: float, ratio: float, x: float, y: float) -> tuple[int, int, int, int]:
-    """Return top, bottom, left and right, in pixels, of what `resized_crop` keeps."""
+    height, width = image.shape[:2]
     part_width = int(np.clip(round((area * height * width * ratio) ** 0.5), 2, width))
     part_height = int(np.clip(round((area * height * width / ratio) ** 0.5), 2, height))
     left, top = round(x * (width - part_width)), round(y * (height - part_height))
-    return top, top + part_height, left, left + part_width
+    return image[top : top + part_height, left : left + part_width].copy()  # never a view of the input
 
 
 @edit("frame")

@@ -6,7 +6,6 @@ scale with the image.
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
 from augmentations.edits.registry import TUNED_SIDE, Image, edit
 from data.pixels import as_uint8
@@ -40,17 +39,10 @@ def sharpen(image: Image, factor: float) -> Image:
 @edit("quality")
 def shuffle_pixels(image: Image, share: float, seed: int) -> Image:
     """Permute a fraction `share`, 0…1, of the pixels, chosen by `seed`."""
-    flat = image.reshape(-1, 3).copy()
-    places, sources = draw_shuffle(len(flat), share, seed)
-    flat[places] = flat[sources]
+    flat, rng = image.reshape(-1, 3).copy(), np.random.default_rng(seed)
+    places = rng.choice(len(flat), int(len(flat) * share), replace=False, shuffle=False)
+    flat[places] = flat[rng.permutation(places)]
     return flat.reshape(image.shape)
-
-
-def draw_shuffle(pixels: int, share: float, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Draw which of so many pixels `shuffle_pixels` replaces, and by which ones."""
-    rng = np.random.default_rng(seed)
-    places = rng.choice(pixels, int(pixels * share), replace=False, shuffle=False)
-    return places, rng.permutation(places)
 
 
 @edit("quality")
@@ -90,34 +82,21 @@ def moire(image: Image, period: float, degrees: float, strength: float) -> Image
 def grain(image: Image, deviation: float, size: float, seed: int) -> Image:
     """Add the grain of film or of a dark scene, drawn from `seed`; `deviation` in grey levels, `size` in pixels at TUNED_SIDE."""
     height, width = image.shape[:2]
-    noise = draw_grain(height, width, deviation, size, seed)
+    clump = max(1.0, size * min(height, width) / TUNED_SIDE)
+    rows, columns = max(2, round(height / clump)), max(2, round(width / clump))
+    noise = np.random.default_rng(seed).standard_normal((rows, columns), np.float32) * deviation
     spread = cv2.resize(noise, (width, height), interpolation=cv2.INTER_NEAREST)
     grained: Image = np.clip(image + spread[..., None], 0, 255).astype(np.uint8)
     return grained
 
 
-def draw_grain(height: int, width: int, deviation: float, size: float, seed: int) -> NDArray[np.float32]:
-    """Draw the clumps of `grain`, float32 [rows, columns] in grey levels, that are spread over an image of this size."""
-    clump = max(1.0, size * min(height, width) / TUNED_SIDE)
-    rows, columns = max(2, round(height / clump)), max(2, round(width / clump))
-    noise: NDArray[np.float32] = np.random.default_rng(seed).standard_normal((rows, columns), np.float32) * deviation
-    return noise
-
-
 @edit("noise")
 def motion_blur(image: Image, length: float, degrees: float) -> Image:
     """Smear along a direction of `degrees`, as a moved camera does; `length` in pixels at TUNED_SIDE."""
-    kernel = draw_motion(min(image.shape[:2]), length, degrees)
-    return as_uint8(cv2.filter2D(image, -1, kernel, borderType=cv2.BORDER_REFLECT_101))
-
-
-def draw_motion(short_side: int, length: float, degrees: float) -> NDArray[np.float32]:
-    """Return the kernel [k, k] of `motion_blur` for an image with this short side in pixels; k is odd."""
-    reach = length * short_side / TUNED_SIDE
+    reach = length * min(image.shape[:2]) / TUNED_SIDE
     side = 2 * int(np.ceil(reach / 2)) + 1
     kernel, middle = np.zeros((side, side), np.float32), side // 2
     along = np.array([np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))]) * reach / 2
     ends = [tuple(np.rint(middle + sign * along).astype(int).tolist()) for sign in (-1, 1)]
     cv2.line(kernel, ends[0], ends[1], 1.0)
-    weights: NDArray[np.float32] = kernel / kernel.sum()
-    return weights
+    return as_uint8(cv2.filter2D(image, -1, kernel / kernel.sum(), borderType=cv2.BORDER_REFLECT_101))

@@ -15,7 +15,6 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
-from augmentations.device_edits import weigh_areas, weigh_neighbours
 from data.encoded import EncodedBatch, find_plain_jpeg, join_encoded
 from data.errors import UserError
 from data.loader import load_squares
@@ -176,7 +175,7 @@ def resize_to_square(image: Tensor, size: int) -> Tensor:
         pixels = functional.avg_pool2d(pixels[None], scale, ceil_mode=True)[0]
     height, width = pixels.shape[1:]
     weigh = weigh_areas if min(height, width) > size else weigh_neighbours
-    rows, columns = (_weigh(weigh, length, size, image.device) for length in (height, width))
+    rows, columns = (weigh(length, size, image.device) for length in (height, width))
     return (rows @ pixels @ columns.T).round_().clamp_(0, 255).byte()
 
 
@@ -186,10 +185,24 @@ def _find_scale(short_side: int, size: int) -> int:
 
 
 @lru_cache(maxsize=64)  # of a photo's usual sides: 40 MB at 160 px
-def _weigh(weigh: Callable[[Tensor, Tensor, int, int], Tensor], length: int, size: int, device: torch.device) -> Tensor:
-    """Return the weights [size, length] of resizing a side."""
-    before, after = (torch.full((1, 1, 1), float(side), device=device) for side in (length, size))
-    return weigh(before, after, length, size)[0]
+def weigh_areas(length: int, size: int, device: torch.device) -> Tensor:
+    """Weights [size, length] that resize a side by the means over areas."""
+    place, source, scale = _place_pixels(length, size, device)
+    return (torch.minimum(source + 1, (place + 1) * scale) - torch.maximum(source, place * scale)).clamp_(min=0) / scale
+
+
+@lru_cache(maxsize=64)
+def weigh_neighbours(length: int, size: int, device: torch.device) -> Tensor:
+    """Weights [size, length] that resize a side by linear interpolation."""
+    place, source, scale = _place_pixels(length, size, device)
+    middle = ((place + 0.5) * scale - 0.5).clamp_(0, length - 1)
+    return (1 - (middle - source).abs()).clamp_(min=0)
+
+
+def _place_pixels(length: int, size: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the numbers of the pixels after [size, 1] and before [length] a side is resized, and its length before / after."""
+    after, before = (torch.arange(count, dtype=torch.float32, device=device) for count in (size, length))
+    return after[:, None], before, torch.tensor(length / size, device=device)
 
 
 def _divide(shapes: Sequence[tuple[int, int]]) -> Iterator[slice]:

@@ -60,7 +60,6 @@ def rebuild_class_rows(
         choose_workers(settings.workers),
         settings.precision,
         edits,
-        settings.leaves_edits,
     )
     matrix.set_prototypes(found, centroids)
 

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.utils.data import DataLoader
 from tqdm import tqdm
 
-from augmentations.dataset import EditedImages, load_edited, normalize_pixels
-from augmentations.device_edits import finish_edits
+from augmentations.dataset import EditedImages, normalize_pixels
 from models.device import autocast
 from models.network.descriptor import Descriptor
 
@@ -27,7 +27,6 @@ def compute_centroids(
     workers: int,
     precision: str,
     edited_per_class: int = EDITED_PER_CLASS,
-    leaves_edits: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Compute class centroids (ISC2021 paper, 2.5.1).
 
@@ -43,7 +42,6 @@ def compute_centroids(
         workers: Data-loading workers.
         precision: "32", "bf16" or "16".
         edited_per_class: Number of edited versions of each image.
-        leaves_edits: Whether workers leave the last edits to the network's device.
 
     Returns:
         The distinct classes int64 [c], ascending, and their centroids float32 [c, d] of unit length.
@@ -59,9 +57,8 @@ def compute_centroids(
         for dataset, epoch in passes:
             keys = [(epoch, row, 0) for row in rows]
             first = 0
-            options = {"batch_size": batch_size, "sampler": keys, "num_workers": workers, "pin_memory": on_gpu}
-            for pixels, _ in load_edited(dataset, leaves_edits, **options):
-                images = normalize_pixels(finish_edits(pixels, device), descriptor.mean, descriptor.std)
+            for pixels, _ in DataLoader(dataset, batch_size, sampler=keys, num_workers=workers, pin_memory=on_gpu):
+                images = normalize_pixels(pixels.to(device, non_blocking=True), descriptor.mean, descriptor.std)
                 with autocast(device, precision):
                     vectors = descriptor(images)
                 total.index_add_(0, place[first : first + len(vectors)], vectors.float())

@@ -11,8 +11,6 @@ from timm.layers.norm_act import convert_sync_batchnorm
 from torch import Tensor
 
 from augmentations.dataset import normalize_pixels
-from augmentations.deferral import UnfinishedBatch
-from augmentations.device_edits import finish_edits
 from augmentations.domains import DOMAINS, rotate_to_domains
 from data.errors import UserError
 from models.distributed import gather_together
@@ -93,11 +91,11 @@ class Learner:
         if torch.cuda.is_available() and len(state["random"]) > 1:
             torch.cuda.set_rng_state(state["random"][1])
 
-    def compute_batch_loss(self, pixels: Tensor | UnfinishedBatch, labels: Tensor, instances: Tensor) -> ObjectiveOutput:
+    def compute_batch_loss(self, pixels: Tensor, labels: Tensor, instances: Tensor) -> ObjectiveOutput:
         """Compute the loss over the images of all processes.
 
         Args:
-            pixels: This process's images, uint8 [n, 3, s, s], or what their edits have left to the device.
+            pixels: This process's images, uint8 [n, 3, s, s].
             labels: Their classes, int64 [n].
             instances: Their rows, int64 [n].
 
@@ -105,7 +103,7 @@ class Learner:
             UserError: The batch does not contain what the objective compares.
         """
         device = self.fabric.device
-        images = normalize_pixels(finish_edits(pixels, device), self.descriptor.mean, self.descriptor.std)
+        images = normalize_pixels(pixels.to(device, non_blocking=True), self.descriptor.mean, self.descriptor.std)
         if self.turn:
             images = rotate_to_domains(images, torch.randint(len(DOMAINS), (len(images),)))
         labels, instances = labels.to(device, non_blocking=True), instances.to(device, non_blocking=True)
@@ -130,7 +128,7 @@ class Learner:
 
     def learn(
         self,
-        batches: Iterable[tuple[Tensor | UnfinishedBatch, Tensor, Tensor]],
+        batches: Iterable[tuple[Tensor, Tensor, Tensor]],
         count: int,
         check: Callable[[float, Tensor], None],
         measure: bool = True,

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader
 from tqdm import tqdm
 
-from augmentations.dataset import EditedImages, load_edited
-from augmentations.deferral import UnfinishedBatch
+from augmentations.dataset import EditedImages
 from data.errors import UserError
 from data.process import choose_workers
 from models.distributed import sum_over_processes
@@ -31,7 +31,7 @@ STEPS_PER_MEASUREMENT = 8  # between figures that make the device synchronise
 MAX_SAVING_SHARE = 0.05  # of the time spent on saving: large states are saved less often
 MIN_RELATIVE_FALL = 0.01  # of the loss, to count as falling
 REMEDY = "The last good state is kept: lower optimizer.learning_rate or clip_norm in the recipe, or use precision 32."
-Stream = Iterator[tuple[Tensor | UnfinishedBatch, Tensor, Tensor]]
+Stream = Iterator[tuple[Tensor, Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,8 @@ def run_stage(run: StageRun, progress: Progress) -> list[EpochRow]:
         UserError: The loss or a weight becomes NaN or infinite, a process is lost, or the state cannot be written.
     """
     workers, fabric = choose_workers(run.settings.workers), run.learner.fabric
-    loader = load_edited(
+    loader = DataLoader(
         run.edited,
-        run.settings.leaves_edits,
         batch_sampler=run.batches,
         num_workers=workers,
         pin_memory=fabric.device.type == "cuda",

@@ -7,16 +7,12 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from augmentations import dataset
-from augmentations.composition import TABLES
-from augmentations.deferral import PREPARED, Unfinished, begin_edits, join_unfinished
-from augmentations.device_edits import finish_edits
 from models.inference.embed import embed_batch
 from models.network.checkpoint import build_descriptor
 from models.network.descriptor import Descriptor
@@ -89,28 +85,6 @@ def test_a_step_stays_on_its_gpu(change: dict[str, Any], memory_format: torch.me
         output = learner.compute_batch_loss(pixels, labels, torch.arange(8))
         assert output.loss.device == GPU and output.loss.dtype == torch.float32
         assert all(value.device == GPU for value in output.logs.values() if isinstance(value, torch.Tensor))
-
-
-def test_what_edits_leave_stays_on_its_gpu() -> None:
-    rng = np.random.default_rng(0)
-    rows = {function.__name__: row for rows in TABLES.values() for row in rows for function in row.functions}
-    items = list[tuple[Unfinished, int]]()
-    for name in PREPARED:
-        entry = next(entry for _ in range(99) if (entry := rows[name].draw_entry(rng, 1.0, ()))["function"] == name)
-        items.append((begin_edits(rng.integers(0, 256, (40, 50, 3), dtype=np.uint8), [entry], 32), len(items)))
-    with FakeTensorMode():
-        batch, _ = join_unfinished(items)
-        assert {group.operation for group in batch.groups} >= {
-            "shrink",
-            "stretch",
-            "look_up",
-            "blur",
-            "grain",
-            "shuffle",
-            "jitter",
-        }
-        pixels = finish_edits(batch, GPU)
-        assert pixels.device == GPU and pixels.shape == (len(PREPARED), 3, 32, 32) and pixels.dtype == torch.uint8
 
 
 def test_an_operation_across_devices_is_refused() -> None:

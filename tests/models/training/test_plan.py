@@ -7,11 +7,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from augmentations.dataset import UnfinishedImages
-from augmentations.deferral import Unfinished
 from models.network.base import ImageDescriptor
 from models.settings import ModelSettings
-from models.training.plan import TIMED_EDITS, _Step, _time_edits, describe_machine, plan_model
+from models.training.plan import _Step, describe_machine, plan_model
 
 STAGES = [
     {"classes": 100, "image_size": 32, "batch_size": 8, "epochs": 3},
@@ -87,20 +85,6 @@ def test_time_is_bounded_by_epochs_and_minutes() -> None:
     first, second = plan_model(settings(), 400)
     assert first.most_seconds == pytest.approx(3 * first.epoch_seconds) and first.epoch_seconds > 0
     assert second.most_seconds == pytest.approx(0.06)
-
-
-@pytest.mark.parametrize("edits_on", ["cpu", "device"])
-def test_what_workers_leave_to_the_device_is_not_their_time(monkeypatch: pytest.MonkeyPatch, edits_on: str) -> None:
-    left, item = list[object](), UnfinishedImages.__getitem__
-
-    def noted(self: UnfinishedImages, key: tuple[int, int, int]) -> tuple[Unfinished, int]:
-        left.append(key)
-        return item(self, key)
-
-    monkeypatch.setattr(UnfinishedImages, "__getitem__", noted)
-    model = ModelSettings.model_validate(settings().model_dump(exclude_unset=True) | {"edits_on": edits_on})
-    assert _time_edits(model, model.stages[0]) > 0
-    assert len(left) == (1 + TIMED_EDITS if edits_on == "device" else 0)
 
 
 def test_processes_without_gpus_share_one_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

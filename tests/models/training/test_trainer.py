@@ -78,7 +78,6 @@ def test_stages_grow_and_are_recorded(images: ImageSet, tmp_path: Path) -> None:
         {"mix": {"kind": "cutmix"}},  # draws as well
         {"objective": {"kind": "infonce", "memory": 12}, "sampling": {"kind": "repeated", "copies": 2, "clean": True}},
         {"turn": True},  # draws from torch's generator at each step
-        {"edits_on": "device"},
     ],
 )
 def test_a_killed_training_goes_on_with_the_same_curve(
@@ -104,22 +103,6 @@ def test_a_killed_training_goes_on_with_the_same_curve(
     assert len(calls) == int(whole[-1]["step"]) + 1  # only the step that was stopped is done twice
     for column in ("loss", "learning_rate"):
         assert [row[column] for row in broken] == [row[column] for row in whole]
-
-
-def test_edits_on_the_device_train_nearly_the_same(images: ImageSet, tmp_path: Path) -> None:
-    own, left = (
-        train(images, tmp_path / str(where), SETTINGS.model_copy(update={"edits_on": where})) for where in (None, "device")
-    )
-    differences = [abs(float(one["loss"]) - float(other["loss"])) for one, other in zip(own, left, strict=True)]
-    assert 0 < max(differences) < 0.05 * float(own[0]["loss"])  # other pixels by a level here and there
-
-
-def test_edits_on_the_cpu_are_what_no_key_means(images: ImageSet, tmp_path: Path) -> None:
-    whole = train(images, tmp_path)
-    settings = ModelSettings.model_validate(SETTINGS.model_dump(exclude_unset=True) | {"edits_on": "cpu"})
-    assert settings.what_trains() == SETTINGS.what_trains()
-    assert SETTINGS.model_copy(update={"edits_on": "device"}).what_trains() != SETTINGS.what_trains()
-    assert train(images, tmp_path, settings) == whole  # finished, not trained again
 
 
 @pytest.mark.parametrize("left", [None, 0.0, 0.5])
