@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import yaml
 from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError, field_validator, model_validator
+from pydantic_core import ErrorDetails
 
 from augmentations.settings import AugmentationSettings, EditFamily
 from data.errors import UserError
@@ -241,8 +242,8 @@ def read_recipe(path: Path) -> Recipe:
     try:
         return Recipe.model_validate(content)
     except ValidationError as error:
-        problems = "\n".join(f"  {_describe_problem(dict(item))}" for item in error.errors())
-        raise UserError(f"the recipe {path} has {error.error_count()} problem(s):\n{problems}") from error
+        problems = [f"  {_describe_problem(dict(item))}" for item in error.errors() if not _follows_from_others(item, error)]
+        raise UserError(f"the recipe {path} has {len(problems)} problem(s):\n" + "\n".join(problems)) from error
 
 
 def scale_recipe(recipe: Recipe, share: float) -> Recipe:
@@ -271,6 +272,14 @@ def scale_recipe(recipe: Recipe, share: float) -> Recipe:
     queries, count = recipe.queries, max(20, round(share * recipe.queries.count))
     copies = max(1, round(count * queries.copies / queries.count))
     return recipe.model_copy(update={"models": models, "queries": queries.model_copy(update={"count": count, "copies": copies})})
+
+
+def _follows_from_others(item: ErrorDetails, error: ValidationError) -> bool:
+    """Whether pydantic finds a list too short because it does not count the items that it has complained of."""
+    own = item["loc"]
+    return item["type"] == "too_short" and any(
+        len(other["loc"]) > len(own) and other["loc"][: len(own)] == own for other in error.errors()
+    )
 
 
 def _describe_problem(item: dict[str, Any]) -> str:
