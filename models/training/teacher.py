@@ -47,7 +47,8 @@ def load_taught(training: Training, stage: StageSettings, progress: Progress) ->
     needs_rows = stage.class_rows == "teacher" and not (progress.epoch or progress.batch)
     if teacher is None or not (needs_rows or compares):
         return None
-    begun = compares and progress.step > 0
+    before = settings.stages[: progress.stage]
+    begun = progress.step > 0 and (compares or any(one.class_rows == "teacher" for one in before))
     dimensions = training.descriptor.dimensions if settings.shares_teachers_space else None
     with training.fabric.rank_zero_first():
         return load_teacher_vectors(teacher, training.classes, dimensions, training.folder, training.workers, begun)
@@ -67,7 +68,7 @@ def load_teacher_vectors(
         dimensions: Dimension d that the vectors must have; None for any.
         folder: The student's training folder, where the vectors are stored.
         workers: Data-loading workers; None for this process's share of the cores.
-        begun: Whether a training that goes on has compared with the stored vectors, so that no other teacher may take over.
+        begun: Whether the training has learnt from the stored vectors, so that no other teacher may take over.
 
     Returns:
         float32 [n, d], unit length; zero where an image cannot be read.

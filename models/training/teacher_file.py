@@ -12,8 +12,10 @@ def require_teacher(teacher: Path) -> None:
         UserError: It is missing.
     """
     if not teacher.is_file():
+        whole = str(teacher).rpartition("#")[0]
+        hint = f" One member of a joined descriptor cannot teach: name all of it, `teacher: {whole}`." if whole else ""
         raise UserError(
-            f"{teacher}: no such file. `teacher` of the recipe names a descriptor: a checkpoint, or what export.py writes."
+            f"{teacher}: no such file. `teacher` of the recipe names a descriptor: a checkpoint, or what export.py writes.{hint}"
         )
 
 

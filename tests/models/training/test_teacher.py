@@ -119,6 +119,36 @@ def test_a_teacher_that_does_not_fit_is_named(images: ImageSet, teacher: Path, t
         load_teacher_vectors(teacher, images, 8, tmp_path, 0)
     with pytest.raises(UserError, match="no such file"):
         load_teacher_vectors(tmp_path / "none", images, 16, tmp_path, 0)
+    with pytest.raises(UserError, match=r"shipped#large: no such file.*One member .*: name all of it, `teacher: shipped`\."):
+        load_teacher_vectors(Path("shipped#large"), images, 16, tmp_path, 0)
+
+
+def test_no_other_teacher_gives_the_rows_of_a_later_stage(
+    images: ImageSet, teacher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = {"image_size": 32, "batch_size": 8, "epochs": 1, "class_rows": "teacher"}
+    own = tmp_path / "teacher.safetensors"
+    own.write_bytes(teacher.read_bytes())
+    learns, learn = settings(own, stages=[{**stage, "classes": 8}, stage]), Learner.learn
+    steps: list[int] = []
+
+    def killed_in_the_second_stage(self: Learner, *arguments: Any) -> Any:
+        steps.append(1)
+        if len(steps) == 2:
+            raise KeyboardInterrupt
+        return learn(self, *arguments)
+
+    def train() -> None:
+        train_model(learns, images, images, tmp_path / "m", tmp_path / "cache", seed=0)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Learner, "learn", killed_in_the_second_stage)
+        with pytest.raises(KeyboardInterrupt):
+            train()
+    torch.manual_seed(2)
+    save_descriptor(own, Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16)), 48, {})
+    with pytest.raises(UserError, match=r"not the teacher that the training in .*m began with"):
+        train()
 
 
 @pytest.mark.parametrize(
