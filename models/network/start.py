@@ -10,7 +10,7 @@ from models.distributed import group_rank
 from models.network.base import ImageDescriptor
 from models.network.layouts import dropped_head, rename_classy_vision
 from models.network.settings import weights_path
-from models.network.weights_file import read_member_names, read_weights_file, state_of
+from models.network.weights_file import read_member_names, read_weights_file, require_weights_file, state_of
 
 PREFIXES = ("module.", "backbone.")  # of data parallel training, and of a backbone within a descriptor
 LEAST_SHARE = 0.9  # of the backbone's tensors; fewer are those of another backbone
@@ -27,10 +27,9 @@ def load_start(descriptor: ImageDescriptor, backbone: nn.Module, weights: str) -
     Raises:
         UserError: The file cannot be read, has no such member, or belongs to another backbone.
     """
-    path, member = weights_path(weights)
-    if path is None:
-        raise UserError(f"weights: {weights!r}; expected none, pretrained, shipped#MEMBER, or a .pth, .pt or .safetensors file.")
-    state = rename_classy_vision(_select_member(path, state_of(read_weights_file(path), path), member))
+    path, prefix = find_start(weights)
+    content = state_of(read_weights_file(path), path)
+    state = rename_classy_vision({name.removeprefix(prefix): value for name, value in content.items() if name.startswith(prefix)})
     load_backbone(backbone, without_prefixes(state), path, LEAST_SHARE)
     own = {name: value for name, value in descriptor.state_dict().items() if name.startswith(("projection.", "pooling."))}
     if all(name in state and state[name].shape == value.shape for name, value in own.items()):
@@ -39,19 +38,26 @@ def load_start(descriptor: ImageDescriptor, backbone: nn.Module, weights: str) -
         print(f"  {path}: only the backbone is a start; its {head} is not used, and the linear layer begins at random")
 
 
-def _select_member(path: Path, state: dict[str, Tensor], member: str | None) -> dict[str, Tensor]:
-    """The weights of one member of a joined descriptor; all of them where it is none."""
+def find_start(weights: str) -> tuple[Path, str]:
+    """Find the file that `weights` names, and the prefix of its member's weights there: "" of all.
+
+    Raises:
+        UserError: It names no file, the file is missing, or it has no such member.
+    """
+    path, member = weights_path(weights)
+    if path is None:
+        raise UserError(f"weights: {weights!r}; expected none, pretrained, shipped#MEMBER, or a .pth, .pt or .safetensors file.")
+    require_weights_file(path)
     names = read_member_names(path)
     if not names and member is None:
-        return state
+        return path, ""
     if member not in names:
         raise UserError(
             f"{path} joins {', '.join(names)}: name one to start from, as in `weights: {path.name}#{names[0]}`."
             if names
             else f"{path} is one descriptor, without a member {member!r}: leave #{member} out."
         )
-    prefix = f"members.{names.index(member)}."
-    return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+    return path, f"members.{names.index(member)}."
 
 
 def without_prefixes(state: dict[str, Tensor]) -> dict[str, Tensor]:

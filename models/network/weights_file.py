@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -22,10 +22,7 @@ def read_weights_file(path: Path) -> dict[str, Any]:
     Raises:
         UserError: The file is missing, is none of these, or holds other Python objects.
     """
-    if not path.is_file():
-        raise UserError(
-            f"{path}: no such weights file. Name a .pth, .pt, .tar or .safetensors file, or use weights: none or pretrained."
-        )
+    require_weights_file(path)
     try:
         if path.suffix == ".safetensors":
             return dict(load_file(path))
@@ -41,6 +38,18 @@ def read_weights_file(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise UserError(f"{path} contains no state_dict (tensors by name). Save one with torch.save(model.state_dict(), path).")
     return content
+
+
+def require_weights_file(path: Path) -> None:
+    """Check that a weights file is there.
+
+    Raises:
+        UserError: It is missing.
+    """
+    if not path.is_file():
+        raise UserError(
+            f"{path}: no such weights file. Name a .pth, .pt, .tar or .safetensors file, or use weights: none or pretrained."
+        )
 
 
 def state_of(content: dict[str, Any], path: Path) -> dict[str, Tensor]:
@@ -59,12 +68,15 @@ def read_member_names(path: Path) -> list[str]:
     """The names of the members that a file of this project joins, in their order; [] where it joins none.
 
     Raises:
-        UserError: The description of the file is damaged.
+        UserError: The file or its description is damaged.
     """
     if path.suffix != ".safetensors":
         return []
-    with safe_open(path, framework="pt") as file:
-        description = (file.metadata() or {}).get("description")
+    try:
+        with safe_open(path, framework="pt") as file:
+            description = (file.metadata() or {}).get("description")
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{path} cannot be read as a weights file: {error}") from error
     if description is None:
         return []
     try:

@@ -1,6 +1,7 @@
 """Step 01's work: drip training of one model, validated on the synthetic queries."""
 
 from functools import cache
+from pathlib import Path
 
 from data.errors import UserError, prefix_errors
 from data.images import find_images
@@ -9,7 +10,8 @@ from data.remote import is_remote
 from models.device import best_device, describe_device
 from models.network.checkpoint import load_descriptor, save_descriptor
 from models.network.descriptor import check_backbone
-from models.settings import FileModelSettings, HandmadeModelSettings, ModelSettings
+from models.network.start import find_start
+from models.settings import FileModelSettings, HandmadeModelSettings, ModelSettings, UntrainedModelSettings
 from models.training.handmade import whiten_handmade
 from models.training.teacher_file import require_teacher
 from models.training.trainer import train_model
@@ -72,15 +74,32 @@ def check_models(run: Run) -> None:
     """Check what all models of the recipe need, so that the error does not come after hours of training another one.
 
     Raises:
-        UserError: when a backbone is unknown, or the teacher of a model that is still to be trained is missing; not where a model
-            of this run is the teacher.
+        UserError: when a backbone is unknown, or a file that a model which is still to be made needs is missing: a teacher,
+            initial weights, or the model itself; not where an earlier model of this run makes it.
     """
-    for name, model in run.recipe.trained_models.items():
-        check_backbone(model.descriptor.backbone)
-        teacher, own = model.teacher_file, run.paths.model(name).parent
-        if teacher is not None and not run.checkpoint(name).exists() and not teacher.resolve().is_relative_to(own.resolve()):
+    for name, model in run.recipe.models.items():
+        if isinstance(model, ModelSettings):
+            check_backbone(model.descriptor.backbone)
+        if not run.checkpoint(name).exists():
             with prefix_errors(name):
-                require_teacher(teacher)
+                _check_files(model, run.paths.model(name).parent.resolve())
+
+
+def _check_files(model: ModelSettings | UntrainedModelSettings, made_here: Path) -> None:
+    """Check that the files that a model is made from are there, but for those that the run makes in the folder `made_here`."""
+
+    def is_made_here(file: Path | None) -> bool:
+        return file is not None and file.resolve().is_relative_to(made_here)
+
+    file = model.weights_file
+    if isinstance(model, FileModelSettings) and not (model.weights_file.is_file() or is_made_here(file)):
+        raise UserError(f"{file}: no such file. `file` of the recipe names a checkpoint or a published descriptor.")
+    if not isinstance(model, ModelSettings):
+        return
+    if model.teacher_file is not None and not is_made_here(model.teacher_file):
+        require_teacher(model.teacher_file)
+    if model.descriptor.weights not in ("none", "pretrained") and not is_made_here(file):
+        find_start(model.descriptor.weights)
 
 
 def _warn_of_decoding(run: Run) -> None:

@@ -57,3 +57,32 @@ def test_a_missing_teacher_is_missed_before_any_model_is_trained_or_planned(smal
     run.checkpoint("two").parent.mkdir()
     run.checkpoint("two").touch()
     step.check_models(run)  # has learnt already
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("descriptor: {backbone: test_efficientnet, weights: gone.pth}", r"^two: gone\.pth: no such weights file"),
+        ("descriptor: {backbone: test_efficientnet, weights: gone}", r"^two: weights: 'gone'; expected none, pretrained"),
+        ("descriptor: {backbone: test_efficientnet, weights: shipped#huge}", r"^two: .* joins small, large, gabor: name one"),
+        ("kind: file, file: gone.safetensors", r"^two: gone\.safetensors: no such file\. `file` of the recipe names"),
+        ("descriptor: {backbone: test_efficientnet, weights: OWN/models/one/stage-2.safetensors}", None),
+        ("kind: file, file: OWN/models/one/stage-2.safetensors", None),
+    ],
+)
+def test_a_later_models_missing_weights_are_missed_before_any_is_trained(
+    small_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, message: str | None
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(small_run, folder)
+    path = folder / "recipe.yaml"
+    stages = "" if "kind" in model else ", stages: [{image_size: 32}]"
+    two = f"  two: {{{model.replace('OWN', str(folder))}{stages}}}\n"
+    path.write_text(path.read_text().replace("embedding:", f"{two}embedding:", 1))
+    run = open_existing_run(folder)
+    monkeypatch.setattr(step, "train_model", lambda *_, **__: pytest.fail("a model was trained"))
+    if message is None:
+        step.check_models(run)
+    else:
+        with pytest.raises(UserError, match=message):
+            step.train(run, "one", assign_training_roles(run))
