@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
+from typing import NoReturn
 
 from data.errors import UserError
 from data.names import text_of
@@ -92,7 +93,9 @@ def finish(journal: Journal) -> Outcome:
                 _remove_orphaned_note(step)  # or the file would get another name in the trash
                 journal.end(step, "left", "not begun")  # the plan has it still
                 continue
-            _carry_out(journal, step)
+            if not os.path.lexists(place) and not os.path.lexists(file):
+                raise LeftAloneError(f"neither it nor {place} is there")  # the step stays begun: an undo looks for it, too
+            _carry_out(journal, step, resumed=True)
             outcome.done.append(file)
         except LeftAloneError as reason:
             outcome.left.append((file, str(reason)))
@@ -152,25 +155,34 @@ def whole_path(file: PurePath) -> PurePath:
     return PurePath(drive, *file.parts[1:])
 
 
-def _carry_out(journal: Journal, step: Step) -> None:
-    """Do the step, or what is missing of it."""
+def _carry_out(journal: Journal, step: Step, resumed: bool = False) -> None:
+    """Do the step; resumed, what is missing of it.
+
+    Raises:
+        LeftAloneError: It cannot be done.
+        UserError: The disk is full.
+    """
     file, place, kept = Path(step.file), Path(step.place), Path(step.kept)
     try:
         if step.note and not Path(step.note).exists():
             write_note(Path(step.note), file)
         if not (os.path.lexists(place) and _is_link_to(file, kept, step.way)):
-            relocate(file, place, step.sha256)
-            _make_link(file, kept, step.way)
+            relocate(file, place, step.sha256, resumed)
+            try:
+                _make_link(file, kept, step.way)
+            except OSError:
+                relocate(place, file, step.sha256)
+                raise
     except OSError as error:
-        _take_back(journal, step, error)
+        _give_up(journal, step, error)
     journal.end(step, "done")
 
 
-def _take_back(journal: Journal, step: Step, error: OSError) -> None:
-    """Undo a step that failed, and say why; UserError for a full disk, LeftAloneError for anything else."""
+def _give_up(journal: Journal, step: Step, error: OSError) -> NoReturn:
+    """Record that a step failed, and say why: UserError for a full disk, LeftAloneError for anything else."""
     file, place = Path(step.file), Path(step.place)
-    if os.path.lexists(place) and not os.path.lexists(file):
-        relocate(place, file, step.sha256)
+    if os.path.lexists(place) and not os.path.lexists(file):  # the step stays begun, so that it can be undone
+        raise LeftAloneError(f"{_describe(error)}; it lies at {place}, and --undo puts it back") from error
     _remove_orphaned_note(step)
     journal.end(step, "left", str(error))
     if error.errno == errno.ENOSPC:
@@ -216,7 +228,7 @@ def _put_back(step: Step) -> None:
     file, place, kept = Path(step.file), Path(step.place), Path(step.kept)
     try:
         if not os.path.lexists(place) or _is_others_note(step):
-            if digest_of_file(file) == step.sha256:
+            if digest_of_file(file) == step.sha256 and not _is_link_to(file, kept, step.way):
                 _remove_orphaned_note(step)
                 return  # it was put back before a kill, or never taken away
             raise LeftAloneError(f"{place} is gone")
@@ -227,7 +239,7 @@ def _put_back(step: Step) -> None:
             raise LeftAloneError("another file has taken its place")
         if linked:
             file.unlink()
-        relocate(place, file, step.sha256)
+        relocate(place, file, step.sha256, resumed=True)
         if step.note:
             Path(step.note).unlink(missing_ok=True)
     except OSError as error:

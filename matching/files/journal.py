@@ -6,13 +6,18 @@ with a line of state "done", "left" (nothing was done) or "undone".
 
 import json
 import os
-from dataclasses import asdict, dataclass
+import secrets
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from data.errors import UserError
 from data.files import disk_full, is_disk_full, open_regular
+from data.locks import hold_lock_file
 
+BUSY = "another process is carrying out or undoing a plan, and {} records it. Wait for it."
+NUMBER_BITS = 53  # integers that every reader of JSON can represent
 Way = Literal["move", "hardlink", "symlink", "delete-to-trash"]
 State = Literal["begin", "done", "left", "undone"]
 
@@ -22,7 +27,7 @@ class Step:
     """What is done to one file.
 
     Attributes:
-        number: Number of the step in its journal, from 1.
+        number: Number of the step, which no other step of the journal has.
         way: What is done to the file.
         file: Its old path.
         place: Its new path.
@@ -41,26 +46,39 @@ class Step:
 
 
 class Journal:
-    """An open journal; every line is flushed to disk before the step continues."""
+    """An open journal; every line is flushed to disk before the step continues.
+
+    One process at a time has it open: the lock file is next to it, where every machine that can write it finds it.
+    """
 
     def __init__(self, path: Path) -> None:
         """Open a journal, creating it if it is new.
 
         Raises:
-            UserError: when the file is not a journal, or may not be written.
+            UserError: when the file is not a journal or may not be written, or another process has it open.
         """
         self.path = path
         self.steps: dict[int, Step] = {}
         self.states: dict[int, State] = {}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._read()
-            self._file = path.open("ab", buffering=0)  # nothing is left to be written when it is closed on a full disk
+            if os.path.lexists(path):
+                open_regular(path).close()  # opening a pipe to write would wait for a reader
+            with ExitStack() as held:
+                # without a buffer, nothing is left to be written when it is closed on a full disk
+                self._file = held.enter_context(path.open("ab", buffering=0))
+                held.enter_context(hold_lock_file(path.with_name(f".{path.name}.lock"), BUSY.format(path)))
+                self._read()
+                self._held = held.pop_all()
         except PermissionError as error:
             raise UserError(
                 f"{path} cannot be written ({error.strerror}), and no step is carried out unrecorded. Nothing has been touched: "
                 "make its folder writable."
             ) from error
+        except OSError as error:
+            if is_disk_full(error):
+                raise disk_full(path) from error
+            raise UserError(f"{path} is not a journal that can be read ({error.strerror or error}).") from error
 
     def begin(self, way: Way, file: Path, place: Path, kept: Path, sha256: str, note: Path | None = None) -> Step:
         """Record a step before it is done, and return it.
@@ -76,7 +94,7 @@ class Journal:
         Raises:
             UserError: The disk is full.
         """
-        number = max(self.steps, default=0) + 1
+        number = secrets.randbits(NUMBER_BITS)  # another machine, whose locks do not reach here, may write the journal, too
         step = Step(number, way, os.fspath(file), os.fspath(place), os.fspath(kept), sha256, os.fspath(note or ""))
         self.steps[number] = step
         self._write({"state": "begin"} | asdict(step))
@@ -99,11 +117,11 @@ class Journal:
 
     def in_state(self, state: State) -> list[Step]:
         """Return the steps in this state, in the order in which they began."""
-        return [step for number, step in sorted(self.steps.items()) if self.states[number] == state]
+        return [step for number, step in self.steps.items() if self.states[number] == state]
 
     def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        """Close the file, and let other processes open it."""
+        self._held.close()
 
     def _write(self, line: dict[str, Any]) -> None:
         rest, size = json.dumps(line).encode() + b"\n", self._file.seek(0, os.SEEK_END)
@@ -118,13 +136,7 @@ class Journal:
             raise
 
     def _read(self) -> None:
-        if not os.path.lexists(self.path):
-            return
-        try:
-            with open_regular(self.path) as file:
-                text = file.read().decode("utf-8", errors="replace")
-        except OSError as error:
-            raise UserError(f"{self.path} is not a journal that can be read ({error.strerror or error}).") from error
+        text = self.path.read_bytes().decode("utf-8", errors="replace")
         for number, line in enumerate(text.splitlines(), 1):
             try:
                 self._take(json.loads(line))
@@ -145,6 +157,9 @@ class Journal:
             step = Step(**line)
             if any(not isinstance(value, str) for name, value in asdict(step).items() if name != "number"):
                 raise TypeError("a path is not text")
+            if number in self.steps:  # two processes counted alike, before numbers were drawn: neither step is forgotten
+                other = -len(self.steps)
+                self.steps[other], self.states[other] = replace(self.steps.pop(number), number=other), self.states[number]
             self.steps[number] = step
         elif number not in self.steps:
             raise KeyError(number)

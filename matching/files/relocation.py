@@ -10,35 +10,43 @@ from pathlib import Path
 HARD_LINK_UNSUPPORTED = {errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EACCES}
 
 
-def relocate(file: Path, place: Path, sha256: str) -> None:
-    """Move a file to a free path; can be called again after a kill.
+def relocate(file: Path, place: Path, sha256: str, resumed: bool = False) -> None:
+    """Move a file to a free path.
 
-    The file is first hard-linked (on another disk: copied and compared) and only then removed from its old path, so that at every
-    moment one of the two paths has the complete file.
+    The file is first hard-linked (on another disk: copied), and removed from its old path only after the new one has been read
+    and holds its bytes. So one of the two paths has the complete file at every moment, even if several processes, which no lock
+    keeps apart, move the same file.
 
     Args:
         file: The file to move.
         place: Its new path.
         sha256: Hexadecimal SHA-256 of the file's bytes.
+        resumed: Whether an earlier call may have been killed: `place` may then hold the file already.
 
     Raises:
-        FileExistsError: when `place` is another file.
+        FileExistsError: when `place` is taken, or one of the two paths holds other bytes.
         FileNotFoundError: when the file is gone.
         OSError: when it cannot be moved; it then stays at its old path.
     """
-    if os.path.lexists(place):
-        if not os.path.lexists(file) and digest_of_file(place) == sha256:
-            return  # done before a kill
-        if not (os.path.lexists(file) and digest_of_file(place) == sha256):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(place))
-    else:
+    if not (resumed and os.path.lexists(place)):
         place.parent.mkdir(parents=True, exist_ok=True)
         _link_or_copy(file, place, sha256)
+    if digest_of_file(place) != sha256:
+        raise _taken(place)
+    if not os.path.lexists(file):
+        return  # removed before a kill, or by another process
+    if not file.samefile(place) and digest_of_file(file) != sha256:
+        raise _taken(file)
     try:
-        file.unlink()
-    except OSError:
-        place.unlink()  # no right to remove it: it stays where it was, and only there
+        file.unlink(missing_ok=True)
+    except OSError:  # no right to remove it: it stays where it was, and only there
+        if digest_of_file(file) == sha256:
+            place.unlink()
         raise
+
+
+def _taken(path: Path) -> FileExistsError:
+    return FileExistsError(errno.EEXIST, "another file has taken its place", os.fspath(path))
 
 
 def digest_of_file(path: Path) -> str:

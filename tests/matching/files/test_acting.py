@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import json
 import os
 import shutil
 from collections import Counter
@@ -19,6 +20,7 @@ from matching.files.acting import apply_plan, finish, undo
 from matching.files.facts import Facts
 from matching.files.journal import Journal, Way
 from matching.files.plan import PlanRow, read_plan, write_plan
+from matching.files.relocation import relocate
 from tests.folders import read_tree
 
 WAYS: list[Way] = ["move", "hardlink", "symlink", "delete-to-trash"]
@@ -231,7 +233,7 @@ def test_what_another_put_into_the_trash_after_a_kill_is_left_there(
         assert (album / "1" / "copy.jpg").read_bytes() == b"1 copy" and [path.read_bytes() for path in others] == before
 
 
-def kill(*_: object) -> None:
+def kill(*_: object, **__: object) -> None:
     raise Killed
 
 
@@ -327,6 +329,65 @@ def test_undo_leaves_alone_what_has_changed_meanwhile(album: Path) -> None:
     outcome = undone(album)
     assert len(outcome.done) == 2 and len(outcome.left) == 2
     assert (album / "1" / "copy.jpg").read_bytes() == b"a new picture" and moved.read_bytes() == b"edited in the trash"
+
+
+def test_a_file_that_another_process_takes_meanwhile_is_kept_where_it_was_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was removed from its new place, too."""
+    file, place, unlink = tmp_path / "a.jpg", tmp_path / "moved" / "a.jpg", Path.unlink
+    file.write_bytes(b"picture")
+
+    def taken(path: Path, missing_ok: bool = False) -> None:
+        if path == file:
+            os.unlink(path)  # noqa: PTH108 - by the other process
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", taken)
+    relocate(file, place, digest(b"picture"))
+    assert place.read_bytes() == b"picture"
+
+
+def test_what_was_edited_after_a_kill_is_not_removed(album: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = plan_of(album)
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", kill)
+        with pytest.raises(Killed):
+            apply(album, rows, "move")
+    edited = album / "1" / "edited.jpg"
+    edited.write_bytes(b"edited meanwhile")
+    edited.replace(album / "1" / "copy.jpg")
+    outcome = apply(album, rows, "move")
+    assert (album / "1" / "copy.jpg", "another file has taken its place") in [
+        (path, reason.split(":")[0]) for path, reason in outcome.left
+    ]
+    assert contents(album.parent).keys() >= {b"edited meanwhile", b"1 copy"}
+
+
+def test_what_is_gone_from_both_places_is_reported_each_time(album: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = plan_of(album)
+    with monkeypatch.context() as patched:
+        patched.setattr(acting, "_make_link", kill)
+        with pytest.raises(Killed):
+            apply(album, rows, "move")
+    gone = album.parent / "moved" / (album / "1" / "copy.jpg").relative_to("/")
+    gone.unlink()
+    assert (album / "1" / "copy.jpg") in [path for path, _ in apply(album, rows, "move").left]
+    for _ in range(2):
+        assert undone(album).left == [(album / "1" / "copy.jpg", f"{gone} is gone")]
+
+
+def test_of_a_journal_that_two_processes_counted_alike_every_step_is_undone(album: Path) -> None:
+    before, path = read_tree(album), album.parent / "journal.jsonl"
+    apply(album, plan_of(album), "move")
+    numbers = list(dict.fromkeys(json.loads(line)["number"] for line in path.read_text().splitlines()))
+    assert len(numbers) == 4
+    text = path.read_text()
+    for place, number in enumerate(numbers):
+        text = text.replace(f'"number": {number}', f'"number": {place % 2 + 1}')
+    path.write_text(text)
+    assert len(undone(album).done) == 4 and read_tree(album) == before
+    assert not undone(album).left
 
 
 def test_facts_survive_the_plan_and_older_plans_are_read(album: Path) -> None:

@@ -1,0 +1,81 @@
+"""Many processes carry out one plan at the same moment, each with a temporary folder of its own: no file is lost."""
+
+import os
+import tempfile
+from collections.abc import Sequence
+from multiprocessing import get_context
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from data.errors import UserError
+from matching import acting, decisions  # noqa: F401 - before the processes are forked
+from matching.files.journal import Way
+from pipeline.match import main
+from tests.albums import pictures_below, write_album
+from tests.folders import read_tree
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
+PROCESSES = pytest.mark.parametrize("processes", [20, pytest.param(100, marks=pytest.mark.faults)])
+WAYS = pytest.mark.parametrize("way", get_args(Way))
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """album/ and matches/plan.csv, by which one file of each group stays; the trash is here, too."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    write_album(tmp_path)
+    return tmp_path
+
+
+def at_once(commands: Sequence[Sequence[str]], desk: Path) -> list[int | None]:
+    """Carry out commands in processes that begin together; returns their exit codes."""
+    context = get_context("fork")
+    together = context.Barrier(len(commands))
+    processes = [
+        context.Process(target=carry_out, args=(desk / f"tmp{number}", command, together))
+        for number, command in enumerate(commands)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    return [process.exitcode for process in processes]
+
+
+def carry_out(temporary: Path, command: Sequence[str], together: Barrier) -> None:
+    temporary.mkdir()
+    tempfile.tempdir = str(temporary)
+    together.wait()
+    try:
+        os._exit(main([*command, "--quiet"]))
+    except UserError as error:
+        os._exit(2 if "Wait for it" in str(error) else 3)
+
+
+@WAYS
+@PROCESSES
+def test_of_one_folder_of_results_one_process_has_the_journal(desk: Path, processes: int, way: Way) -> None:
+    before, held = read_tree(desk / "album"), pictures_below(desk)
+    codes = at_once([["--apply", way]] * processes, desk)
+    assert pictures_below(desk) == held and set(codes) <= {0, 2} and 0 in codes
+    assert read_tree(desk / "album") != before
+    assert main(["--undo"]) == 0 and read_tree(desk / "album") == before
+
+
+@WAYS
+@PROCESSES
+def test_of_folders_that_no_lock_keeps_apart_no_file_is_lost(desk: Path, processes: int, way: Way) -> None:
+    """They may choose one place for one file at the same moment; one of them has it then."""
+    before, held = read_tree(desk / "album"), pictures_below(desk)
+    to = ["--to", "moved"] if way == "move" else []
+    outputs = [f"matches{number}" for number in range(processes)]
+    codes = at_once([["--apply", way, "--plan", "matches/plan.csv", "--output", output, *to] for output in outputs], desk)
+    assert pictures_below(desk) == held and set(codes) <= {0, 1}
+    for output in outputs:
+        main(["--undo", "--output", output])
+        assert pictures_below(desk) == held
+    assert read_tree(desk / "album") == before
