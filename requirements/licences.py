@@ -1,6 +1,6 @@
-"""Write docs/dependencies.md: the licence of every package that requirements/versions.txt names, as the installed ones say it.
+"""Write docs/dependencies.md: the licence of every pinned package, as the installed ones say it.
 
-python requirements/licences.py > docs/dependencies.md
+python requirements/licences.py > docs/dependencies.md       in an environment with requirements-cluster.txt
 """
 
 import re
@@ -29,8 +29,8 @@ KINDS = (  # first that matches
 HEAD = """# Dependencies and their licences
 
 Written by `python requirements/licences.py > docs/dependencies.md` from what the installed packages say of themselves: every
-package of `requirements/versions.txt`, with those that only development needs. What it means for use and for passing on stands in
-[SECURITY.md](../SECURITY.md#licences).
+package of `requirements/versions.txt` and of `requirements/versions-cluster.txt` (clusters and object stores), with those that
+only development needs. What it means for use and for passing on stands in [SECURITY.md](../SECURITY.md#licences).
 
 | kind | packages |
 |---|---|
@@ -60,8 +60,9 @@ def kind_of(licence: str) -> str:
 
 def main() -> None:
     """Print the page."""
-    lines = (TOP / "requirements" / "versions.txt").read_text(encoding="utf-8").splitlines()
-    pins = [line.split("==") for line in lines if not line.startswith("#")]
+    files = [TOP / "requirements" / name for name in ("versions.txt", "versions-cluster.txt")]
+    lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    pins = sorted((line.split("==") for line in lines), key=lambda pin: pin[0].lower())
     rows = [(name, version, licence_of(name)) for name, version in pins]
     kinds: dict[str, int] = {}
     for _, _, licence in rows:

@@ -24,6 +24,8 @@ NO_STATEMENT_IMPORTS = {
     *("pi-heif", "pylibjxl"),  # data/formats.py does, by name, when an image needs them
 }
 
+PINS = ("requirements/versions.txt", "requirements/versions-cluster.txt")
+
 PEERS = {"imagededup"}  # a benchmark compares with it where it is installed
 
 
@@ -47,6 +49,10 @@ def _declared(lines: Iterable[str]) -> dict[str, Requirement]:
 def _version(pin: Requirement) -> str:
     (one,) = pin.specifier
     return one.version
+
+
+def _pinned_versions(*names: str) -> dict[str, str]:
+    return {package: _version(pin) for name in names for package, pin in _pins(name).items()}
 
 
 def _imported(*folders: str) -> Iterator[tuple[str, str]]:
@@ -92,7 +98,26 @@ def test_the_cluster_is_an_extra_whose_packages_have_one_version_each() -> None:
     assert declared.keys() == pins.keys()
     for package, pin in pins.items():
         assert declared[package].specifier.contains(_version(pin)), f"{pin} is outside {declared[package]}"
+    versions = _pinned_versions(*PINS)
+    assert {package: _version(pin) for package, pin in pins.items()} == {package: versions[package] for package in pins}
     assert not _pins("requirements/versions-cluster.txt").keys() & _pins("requirements/versions.txt").keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["requirements.txt", "requirements-cluster.txt"])
+def test_requirements_resolve_from_nothing_to_what_is_pinned(tmp_path: Path, name: str) -> None:
+    report = tmp_path / "report.json"
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--retries", "1"]
+    done = subprocess.run([*command, "--report", report, "-r", name], cwd=TOP, capture_output=True, text=True, check=False)
+    if "(from versions: none)" in done.stderr:
+        pytest.skip("no package index answers")
+    assert done.returncode == 0, done.stderr
+    packages = [each["metadata"] for each in json.loads(report.read_text(encoding="utf-8"))["install"]]
+    found = {canonicalize_name(package["name"]): package["version"] for package in packages}
+    assert found.pop(canonicalize_name(PROJECT["name"])) == PROJECT["version"]
+    versions = _pinned_versions(*PINS)
+    assert found == {package: versions.get(package) for package in found}
+    assert _pins(name).keys() - found.keys() <= {"faiss-cpu", "faiss-gpu"}  # one of them, by machine
 
 
 @pytest.mark.parametrize("folders", [PACKAGES, ("benchmarks", "tests")], ids=["packages", "benchmarks and tests"])
@@ -110,22 +135,22 @@ def test_nothing_is_declared_that_nobody_imports() -> None:
 
 
 @pytest.mark.parametrize("python", ["311", "312", "313"])
-def test_locks_hold_the_pinned_versions_with_hashes_and_name_no_place(python: str) -> None:
-    text = (TOP / "requirements" / f"py{python}.lock").read_text(encoding="utf-8")
+@pytest.mark.parametrize(("which", "pins"), [("", PINS[0]), ("-cluster", PINS[1])])
+def test_locks_hold_the_pinned_versions_with_hashes_and_name_no_place(python: str, which: str, pins: str) -> None:
+    text = (TOP / "requirements" / f"py{python}{which}.lock").read_text(encoding="utf-8")
     entries = re.findall(r"^(\S+)==(\S+) \\\n((?: +--hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", text, re.MULTILINE)
-    assert "".join(f"{name}=={version} \\\n{hashes}" for name, version, hashes in entries) == text.partition("\n")[2]
+    assert len(entries) == text.count("==") and len(text.splitlines()) == 1 + len(entries) + text.count("--hash=")
     locked = {canonicalize_name(name): version for name, version, _ in entries}
-    pins = {package: _version(pin) for package, pin in _pins("requirements/versions.txt").items()}
-    assert {package: pins[package] for package in locked} == locked
-    assert pins.keys() - locked.keys() == {"faiss-cpu"}  # of other machines than the locks are for
+    versions = _pinned_versions(pins)
+    assert {package: versions.get(package) for package in locked} == locked
+    assert versions.keys() - locked.keys() <= {"faiss-cpu"}  # of other machines than the locks are for
 
 
 def test_licences_of_all_that_is_pinned_are_listed() -> None:
     listed = re.findall(
         r"^\| (\S+) \| (\d\S*) \| (.+) \| (.+) \|$", (TOP / "docs" / "dependencies.md").read_text("utf-8"), re.MULTILINE
     )
-    pins = {package: _version(pin) for package, pin in _pins("requirements/versions.txt").items()}
-    assert {canonicalize_name(name): version for name, version, _, _ in listed} == pins
+    assert {canonicalize_name(name): version for name, version, _, _ in listed} == _pinned_versions(*PINS)
     assert not [name for name, _, licence, kind in listed if "unknown" in kind or licence in ("not installed", "not declared")]
 
 
