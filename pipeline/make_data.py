@@ -16,6 +16,7 @@ from data.locks import LOCK_NAME, hold_folder
 from pipeline.run.cli import named_path, report_errors
 from pipeline.run.manifest import fingerprint
 
+SIGNATURE = {"made_by": "make_data.py of image-copy-detection"}  # in dataset.json: only what bears it is replaced
 SETS = ("cub", "cars", "online_products")
 
 
@@ -51,13 +52,17 @@ def make_data(photos: Path | None, output: Path, seed: int, archive: str | None 
             archive.
     """
     source = "sample" if photos is None else [str(photos.resolve()), *fingerprint(find_images(photos, naming="path"))]
-    wanted = {"source": source, "seed": seed} | ({"set": archive} if archive is not None else {})
-    if read_json(output / "dataset.json") == wanted:
+    wanted = SIGNATURE | {"source": source, "seed": seed} | ({"set": archive} if archive is not None else {})
+    made = read_json(output / "dataset.json")
+    if SIGNATURE | made == wanted:
         print(f"{output}: up to date")
         return
 
-    if output.exists() and not (output / "dataset.json").is_file():
-        raise UserError(f"{output} exists and was not made by this command: it is left alone. Choose another --output.")
+    if output.exists() and not SIGNATURE.items() <= made.items():
+        raise UserError(
+            f"{output} exists, and no dataset.json in it says that this command made it: it is left alone. Choose another "
+            "--output, or delete the folder."
+        )
 
     # imported here: an up-to-date data set must return at once
     from pipeline.tools.datasets import make_from_archive, make_from_photos, make_sample

@@ -46,6 +46,21 @@ def test_cub_becomes_a_data_set_with_the_papers_training_classes(tmp_path: Path,
     assert len(folder.reference) == 5 and {reference for _, reference in truth.pairs} <= set(folder.reference.ids)
     make_data(tmp_path / "archive", made, 0, "cub")
     assert "up to date" in capsys.readouterr().out
+    make_data(tmp_path / "archive", made, 1, "cub")
+    assert "made" in capsys.readouterr().out and len(open_isc_folder(made).reference) == 5
+
+
+@pytest.mark.parametrize("content", ["{}", '{"name": "Flowers", "source": "sample", "seed": 0}', "not JSON"])
+def test_only_what_the_command_made_is_replaced(tmp_path: Path, content: str) -> None:
+    """Any folder with a file of this name was replaced."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "dataset.json").write_text(content)
+    (mine / "picture.jpg").write_bytes(b"mine")
+    make_cub(tmp_path / "archive")
+    with pytest.raises(UserError, match=r"no dataset\.json in it says that this command made it: it is left alone"):
+        make_data(tmp_path / "archive", mine, 0, "cub")
+    assert (mine / "picture.jpg").read_bytes() == b"mine"
 
 
 def test_another_folder_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
