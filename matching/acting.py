@@ -19,12 +19,21 @@ MAX_PRINTED_FILES = 20  # files left alone that are listed one by one
 BUSY_MESSAGE = "another match.py is carrying out or undoing a plan. Wait for it: two could each remove what the other keeps."
 
 
-def carry_out(folder: Path, plan: Path | None, way: Way, moved_to: Path | None, protected: Sequence[Path], output: Output) -> int:
+def carry_out(
+    folder: Path,
+    plan: Path | None,
+    index: Path | None,
+    way: Way,
+    moved_to: Path | None,
+    protected: Sequence[Path],
+    output: Output,
+) -> int:
     """Carry out a plan.
 
     Args:
         folder: Folder of the results, which holds the plan and gets the journal.
         plan: Another plan; None for that of `folder`.
+        index: The index that keeps the decisions; None for the one that the search used.
         way: What to do with the files.
         moved_to: Destination of "move"; None for `folder`/moved.
         protected: Files and folders that must not be touched.
@@ -34,10 +43,10 @@ def carry_out(folder: Path, plan: Path | None, way: Way, moved_to: Path | None, 
         The exit code: 0, or 1 if files were left alone.
 
     Raises:
-        UserError: when there is no plan, it is invalid, what is to be protected does not exist, the disk is full, or another
-            process is carrying out a plan.
+        UserError: when there is no plan, it is invalid, its index or what is to be protected does not exist, the disk is full, or
+            another process is carrying out a plan.
     """
-    rows, rejected = read_plan(plan or folder / PLAN), read_rejected_pairs(folder)
+    rows, rejected = read_plan(plan or folder / PLAN), read_rejected_pairs(folder, plan, index)
     is_protected = make_protection_check(protected)
     with hold_lock_file(_lock(), BUSY_MESSAGE):
         journal = Journal(folder / JOURNAL)

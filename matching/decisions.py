@@ -8,7 +8,7 @@ from matching.index.database import DATABASE
 from matching.index.decisions import Pair, decide, read_decisions, take_back
 from matching.index.store import digest_of, open_known_store
 from matching.output import Output
-from matching.results import read_notes
+from matching.results import OWN_INDEX, SEARCH, read_notes
 
 
 def find_index(index: Path | None, folder: Path) -> Path:
@@ -67,17 +67,34 @@ def forget(place: Path, first: Path, second: Path, output: Output) -> int:
     return 0 if found else 1
 
 
-def read_rejected_pairs(folder: Path) -> frozenset[Pair]:
-    """Return the pairs of contents that a person has called no copies, as the index of a folder of results knows them.
+def read_rejected_pairs(folder: Path, plan: Path | None, index: Path | None) -> frozenset[Pair]:
+    """Return the pairs of contents that a person has called no copies.
+
+    Args:
+        folder: A folder of results.
+        plan: A plan of another folder of results; None for that of `folder`.
+        index: The index that keeps the decisions; None for those that the folders' searches used.
 
     Raises:
-        UserError: the index is damaged.
+        UserError: an index is gone or damaged, or nothing says which one it is.
     """
-    place = read_notes(folder).index_in(folder)
-    if not (place / DATABASE).is_file():
-        return frozenset()
-    with open_known_store(place) as store:
-        return frozenset(decision.pair for decision in read_decisions(store) if not decision.copy)
+    folders = {folder, plan.parent} if plan is not None else {folder}
+    known = {place for place in folders if (place / SEARCH).exists() or (place / OWN_INDEX).exists()}
+    indexes = {index} if index is not None else {read_notes(place).index_in(place) for place in known}
+    if plan is not None and not indexes:
+        raise UserError(
+            f"no {SEARCH} next to {plan} or in {folder} says where your decisions are kept: name it with --index DIR."
+        )
+    rejected = frozenset[Pair]()
+    for place in indexes:
+        if not (place / DATABASE).is_file():
+            raise UserError(
+                f"{place} holds no index any more, which keeps your decisions. Name its new place with --index DIR, or search "
+                "again."
+            )
+        with open_known_store(place) as store:
+            rejected |= {decision.pair for decision in read_decisions(store) if not decision.copy}
+    return rejected
 
 
 def list_decisions(place: Path, output: Output) -> None:

@@ -44,7 +44,9 @@ def _without_network(options: argparse.Namespace, output: Output) -> int | None:
     if options.undo:
         return acting.take_back(options.output, output)
     if options.apply is not None:
-        return acting.carry_out(options.output, options.plan, options.apply, options.to, options.protect, output)
+        return acting.carry_out(
+            *(options.output, options.plan, options.index, options.apply, options.to, options.protect, output)
+        )
     if options.decisions:
         decisions.list_decisions(decisions.find_index(options.index, options.output), output)
         return 0

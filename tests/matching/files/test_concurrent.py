@@ -1,6 +1,7 @@
 """Many processes carry out one plan at the same moment, each with a temporary folder of its own: no file is lost."""
 
 import os
+import shutil
 import tempfile
 from collections.abc import Sequence
 from multiprocessing import get_context
@@ -73,7 +74,9 @@ def test_of_folders_that_no_lock_keeps_apart_no_file_is_lost(desk: Path, process
     before, held = read_tree(desk / "album"), pictures_below(desk)
     to = ["--to", "moved"] if way == "move" else []
     outputs = [f"matches{number}" for number in range(processes)]
-    codes = at_once([["--apply", way, "--plan", "matches/plan.csv", "--output", output, *to] for output in outputs], desk)
+    for output in outputs:
+        shutil.copytree("matches", output)
+    codes = at_once([["--apply", way, "--output", output, *to] for output in outputs], desk)
     assert pictures_below(desk) == held and set(codes) <= {0, 1}
     for output in outputs:
         main(["--undo", "--output", output])

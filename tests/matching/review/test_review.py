@@ -183,6 +183,27 @@ def test_what_is_called_no_copy_is_never_removed_by_an_older_plan(results: Path)
     assert main(["--undo", "--output", str(results)]) == 0 and len(read_tree(album)) == 6
 
 
+def test_what_is_called_no_copy_stays_whichever_folder_gets_the_journal(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    album, kept = results.parent / "album", results.parent / "kept"
+    monkeypatch.chdir(results.parent)
+    before = read_tree(album)
+    main([str(album / "small.png"), str(album / "large.png"), "--decide", "not-a-copy", "--output", str(results)])
+    shutil.copy(results / PLAN, "mine.csv")
+    with pytest.raises(UserError, match=r"no search\.json next to mine\.csv .* name it with --index"):
+        main(["--apply", "move", "--plan", "mine.csv", "--output", "other"])
+    (results / "index").rename(kept)
+    with pytest.raises(UserError, match="holds no index any more"):
+        main(["--apply", "move", "--output", str(results)])
+    assert read_tree(album) == before
+    for arguments in (["--output", str(results)], ["--plan", "mine.csv", "--output", "other"]):
+        assert main(["--apply", "move", "--index", str(kept), *arguments]) == 1
+        assert "small.png" in read_tree(album) != before
+        assert main(["--undo", *arguments[-2:]]) == 0 and read_tree(album) == before
+    kept.rename(results / "index")
+    assert main(["--apply", "move", "--plan", str(results / PLAN), "--output", "other"]) == 1
+    assert "small.png" in read_tree(album) != before
+
+
 def test_lines_that_a_person_edited_stay_when_others_are_decided(client: TestClient, results: Path) -> None:
     text = os.fsdecode((results / PLAN).read_bytes()).replace("1,remove", "1,leave", 1)
     (results / PLAN).write_bytes(os.fsencode(text))
