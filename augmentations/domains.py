@@ -1,16 +1,9 @@
 """Domain augmentation: the four rotations as separate domains instead of random edits (IDEAL, section 4.1)."""
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 DOMAINS = (0, 90, 180, 270)  # degrees, counter-clockwise
-
-
-def rotate_to_domain(image: NDArray[np.uint8], domain: int) -> NDArray[np.uint8]:
-    """Rotate an image [h, w, 3] counter-clockwise by DOMAINS[domain] degrees, without interpolation."""
-    return np.ascontiguousarray(np.rot90(image, domain))
 
 
 def rotate_to_all_domains(images: Tensor) -> Tensor:

@@ -21,12 +21,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 import torch
 from PIL import Image
+from plain_augly import augly_calls, replay_with_augly
 from rich.console import Console
 from rich.table import Table
 
 from augmentations.composition import Record, draw_record, replay
 from augmentations.dataset import CachedOverlays, EditedImages, EpochBatches, normalize_pixels
-from augmentations.plain_augly import augly_calls, replay_with_augly
 from augmentations.randomness import generator_for
 from augmentations.settings import AugmentationSettings
 from data.cache import cache_images

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from data.errors import UserError
 from data.images import ImageSet, find_images
-from data.layout import TRAINING_LABELS, IscFolder
 from data.remote import as_path
 from data.tables import read_table
 
@@ -95,16 +94,6 @@ def read_labels(path: Path | str, images: ImageSet) -> LabelledImages:
             f"{path}: {len(missing)} of {len(images)} images have no row; the first is {missing[0]!r}. Add a row for each image."
         )
     return label_images(images, [label_of[image_id] for image_id in images.ids])
-
-
-def read_training_labels(folder: IscFolder) -> LabelledImages | None:
-    """Read the labels of the training images of a folder in the ISC2021 layout; None if it has no training_labels.csv.
-
-    Raises:
-        UserError: as for `read_labels`.
-    """
-    path = folder.root / TRAINING_LABELS
-    return read_labels(path, folder.training) if path.is_file() else None
 
 
 def read_class_folders(root: Path | str) -> LabelledImages:

@@ -12,7 +12,7 @@ from claim_rows.training import DIMENSIONS, Bench, Sets, Trained, train, vectors
 from numpy.typing import NDArray
 from PIL import Image
 
-from augmentations.domains import DOMAINS, rotate_to_domain
+from augmentations.domains import DOMAINS
 from data.decode import decode_rgb
 from data.images import ImageSet
 from submissions.scoring.retrieval import recall_at
@@ -232,7 +232,7 @@ def _turn(bench: Bench, turn: int) -> Sets:
     paths = [folder / f"{image_id}.png" for image_id in train_images.ids]
     for source, target in zip(train_images.paths, paths, strict=True):
         if not target.exists():
-            Image.fromarray(rotate_to_domain(decode_rgb(source), turn)).save(target)
+            Image.fromarray(np.ascontiguousarray(np.rot90(decode_rgb(source), turn))).save(target)
     return replace(bench.sets, train=replace(bench.sets.train, images=ImageSet(train_images.ids, paths)))
 
 

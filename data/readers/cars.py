@@ -11,14 +11,14 @@ from data.labels import LabelledImages
 from data.readers.expected import TrainTest, require_images, require_names
 
 LAYOUT = "cars_annos.mat and car_ims/000001.jpg, … (cars_annos.mat and car_ims.tgz side by side)"
+TRAIN_CLASSES = 98
 
 
-def read_cars(root: Path | str, train_classes: int = 98) -> TrainTest:
+def read_cars(root: Path | str) -> TrainTest:
     """Read the images of cars_annos.mat and split them by class; the file's own train/test split is not used.
 
     Args:
         root: Folder of the unpacked archive.
-        train_classes: Classes 1…`train_classes` are for training, the others for testing.
 
     Raises:
         UserError: files are missing or in another format, listed images do not exist, or a part has no classes.
@@ -37,13 +37,16 @@ def read_cars(root: Path | str, train_classes: int = 98) -> TrainTest:
     if len(classes) == 0 or classes.min() < 1 or classes.max() > len(titles):
         raise UserError(f"{file}: a class lies outside 1…{len(titles)}, the number of class_names. Unpack the archive again.")
     images = require_images(root, names, file)
-    train, test = (_part(images, classes, titles, chosen, file) for chosen in (classes <= train_classes, classes > train_classes))
+    train, test = (_part(images, classes, titles, chosen, file) for chosen in (classes <= TRAIN_CLASSES, classes > TRAIN_CLASSES))
     return TrainTest(train, test)
 
 
 def _part(images: ImageSet, classes: np.ndarray, titles: list[str], chosen: np.ndarray, file: Path) -> LabelledImages:
     if not chosen.any():
-        raise UserError(f"{file}: its {len(titles)} classes leave none for training or none for testing; change train_classes.")
+        raise UserError(
+            f"{file}: its {len(titles)} classes leave none for training or none for testing; the first {TRAIN_CLASSES} of 196 "
+            "are for training. Unpack the archive again."
+        )
     rows = np.flatnonzero(chosen).tolist()
     numbers, labels = np.unique(classes[rows], return_inverse=True)
     part = ImageSet([images.ids[row] for row in rows], [images.paths[row] for row in rows])

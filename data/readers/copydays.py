@@ -1,43 +1,31 @@
-"""INRIA Copydays: 157 photos with JPEG, cropped and strongly edited copies, and optional distractors from elsewhere."""
+"""INRIA Copydays: 157 photos with strongly edited copies, and optional distractors from elsewhere."""
 
 from collections import defaultdict
 from pathlib import Path
-from typing import Literal, get_args
 
 from data.errors import UserError
 from data.images import ImageSet, find_images
 from data.readers.expected import RetrievalSet, require_names
 
-Copies = Literal["strong", "jpeg", "crops"]
-LAYOUT = "original/200000.jpg, … and strong/200001.jpg, …, jpeg/<quality>/200000.jpg, …, crops/<per cent>/200000.jpg, …"
+LAYOUT = "original/200000.jpg, … and strong/200001.jpg, …"
 
 
-def read_copydays(
-    root: Path | str, copies: Copies = "strong", strength: int | None = None, distractors: Path | str | None = None
-) -> RetrievalSet:
-    """Read Copydays with the copies as queries, searched for among originals and distractors.
+def read_copydays(root: Path | str, distractors: Path | str | None = None) -> RetrievalSet:
+    """Read Copydays with the strong copies as queries, searched for among originals and distractors.
 
     The answer to a query is the original with the same number // 100. Ids are "original/…", "strong/…", "distractor/…". The
     copies are in `images` because they are embedded; every ranking ignores them.
 
     Args:
         root: Folder of the unpacked archives.
-        copies: The kind of copies.
-        strength: Name of the subfolder: quality for "jpeg", per cent cropped away for "crops"; None for all.
         distractors: A folder of other images.
 
     Raises:
-        UserError: a folder is missing, a file is not named by six digits, a copy has no original, or
-            there are no such copies.
+        UserError: a folder is missing, a file is not named by six digits, or a copy has no original.
     """
     root = Path(root)
-    if copies not in get_args(Copies):
-        raise UserError(f"copies {copies!r}: choose one of {', '.join(get_args(Copies))}.")
-    if strength is not None and copies == "strong":
-        raise UserError("Copydays' strong copies have no strength; leave it out, or choose jpeg or crops.")
-    folder = copies if strength is None else f"{copies}/{strength}"
-    require_names(root, LAYOUT, "original/", f"{folder}/")
-    parts = [_prefix_ids("original", root / "original"), _prefix_ids(folder, root / folder)]
+    require_names(root, LAYOUT, "original/", "strong/")
+    parts = [_prefix_ids(kind, root / kind) for kind in ("original", "strong")]
     if distractors is not None:
         parts.append(_prefix_ids("distractor", Path(distractors)))
     images = ImageSet([image_id for part in parts for image_id in part.ids], [path for part in parts for path in part.paths])

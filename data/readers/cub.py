@@ -7,14 +7,14 @@ from data.labels import label_images
 from data.readers.expected import TrainTest, read_rows, require_images, require_names
 
 LAYOUT = "CUB_200_2011/images.txt, CUB_200_2011/image_class_labels.txt and CUB_200_2011/images/… (CUB_200_2011.tgz)"
+TRAIN_CLASSES = 100
 
 
-def read_cub(root: Path | str, train_classes: int = 100) -> TrainTest:
+def read_cub(root: Path | str) -> TrainTest:
     """Read the images and split them by class; ids are paths below images/, class names are folder names.
 
     Args:
         root: The folder that contains CUB_200_2011/, or that folder itself.
-        train_classes: Classes 1…`train_classes` are for training, the others for testing.
 
     Raises:
         UserError: files are missing or in another format, listed images do not exist, an image has no class, or a part has no
@@ -33,10 +33,11 @@ def read_cub(root: Path | str, train_classes: int = 100) -> TrainTest:
         )
     parts = []
     for training in (True, False):
-        chosen = [name for number, name in names.items() if (int(class_of[number]) <= train_classes) == training]
+        chosen = [name for number, name in names.items() if (int(class_of[number]) <= TRAIN_CLASSES) == training]
         if not chosen:
             raise UserError(
-                f"{folder}: with train_classes {train_classes}, no class is left for {'training' if training else 'testing'}."
+                f"{folder} names no class for {'training' if training else 'testing'}; the first {TRAIN_CLASSES} of 200 are for "
+                "training. Unpack the archive again."
             )
         images = require_images(folder / "images", chosen, folder / "images.txt")
         parts.append(label_images(images, [name.split("/")[0] for name in chosen]))

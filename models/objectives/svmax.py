@@ -86,21 +86,6 @@ def singular_bounds(batch: int, dimensions: int) -> tuple[float, float]:
     return math.sqrt(batch) / k, math.sqrt(batch / k)
 
 
-def npair_bounds(batch: int) -> tuple[float, float]:
-    """Return lower and upper bound of the N-pair loss for unit vectors and one positive pair per class (SVMax, equation A2)."""
-    negatives = batch - 2
-    return math.log(math.exp(2) + negatives) - 2, math.log(math.exp(2) * negatives + 1)
-
-
-def angular_bounds(batch: int, angle: float = 45.0) -> tuple[float, float]:
-    """Return lower and upper bound of the angular loss for unit vectors, `angle` in degrees (SVMax, equations A5 and A6).
-
-    The upper bound is the paper's and holds only if anchor and positive coincide: at 45°, f reaches 6 instead of 4 at a·p = −1/2.
-    """
-    negatives, tangent = batch - 2, math.tan(math.radians(angle)) ** 2
-    return math.log1p(math.exp(-10 * tangent - 2) * negatives), math.log1p(math.exp(6 * tangent - 2) * negatives)
-
-
 class _NuclearNorm(torch.autograd.Function):
     """The sum of the singular values; its gradient is the smallest subgradient, U Vᵀ over the numerically nonzero ones.
 

@@ -5,8 +5,7 @@ import pytest
 
 from data.errors import UserError
 from data.images import ImageSet
-from data.labels import label_images, read_class_folders, read_labels, read_training_labels
-from data.layout import open_isc_folder
+from data.labels import label_images, read_class_folders, read_labels
 
 IMAGES = ImageSet(["a", "b", "c"], [Path("a.jpg"), Path("b.jpg"), Path("c.jpg")])
 
@@ -43,16 +42,6 @@ def test_wrong_label_files_get_one_message(tmp_path: Path, content: str, message
 def test_a_missing_label_file(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such file"):
         read_labels(tmp_path / "labels.csv", IMAGES)
-
-
-def test_the_isc_layout_may_have_labels(tmp_path: Path) -> None:
-    for folder in ("training_images", "reference_images", "query_images"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "x.jpg").write_bytes(b"x")
-    assert read_training_labels(open_isc_folder(tmp_path)) is None
-    (tmp_path / "training_labels.csv").write_text("image_id,label\nx,cat\n")
-    labelled = read_training_labels(open_isc_folder(tmp_path))
-    assert labelled is not None and labelled.names == ["cat"] and labelled.labels.tolist() == [0]
 
 
 def test_class_folders(tmp_path: Path) -> None:

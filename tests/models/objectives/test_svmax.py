@@ -10,7 +10,7 @@ from torch.nn import functional
 from data.errors import UserError
 from models.objectives.settings import AngularSettings, ContrastiveSettings, NPairSettings, SvmaxSettings
 from models.objectives.spread_out import spread_out_penalty
-from models.objectives.svmax import Svmax, angular_bounds, mean_singular_value, npair_bounds, singular_bounds
+from models.objectives.svmax import Svmax, mean_singular_value, singular_bounds
 
 LABELS = torch.arange(12) // 2
 
@@ -128,14 +128,9 @@ def test_a_batch_of_one_is_an_error() -> None:
 def test_losses_of_one_pair_a_class_lie_between_their_bounds(seed: int, spread: float) -> None:
     generator = torch.Generator().manual_seed(seed)
     rows = torch.randn(6, 4, generator=generator).repeat_interleave(2, 0) + spread * torch.randn(12, 4, generator=generator)
-    lower, upper = npair_bounds(12)
+    lower, upper = math.log(math.e**2 + 10) - 2, math.log(math.e**2 * 10 + 1)  # SVMax, equation A2: 10 negatives
     assert lower - 1e-4 <= float(NPairSettings().build(8, 6, 0)(rows, LABELS).loss) <= upper + 1e-4
-    lower, upper = angular_bounds(12)
+    lower, upper = math.log(math.e**-12 * 10 + 1), math.log(math.e**4 * 10 + 1)  # equations A5 and A6, at 45°
     loss = float(AngularSettings().build(8, 6, 0)(rows, LABELS).loss)
     assert lower - 1e-4 <= loss
     assert spread > 0 or loss <= upper + 1e-4  # the paper's upper bound takes anchor and positive as equal
-
-
-def test_the_bounds_are_the_papers() -> None:
-    assert npair_bounds(12) == pytest.approx((math.log(math.e**2 + 10) - 2, math.log(math.e**2 * 10 + 1)))
-    assert angular_bounds(12) == pytest.approx((math.log(math.e**-12 * 10 + 1), math.log(math.e**4 * 10 + 1)))

@@ -8,8 +8,8 @@ import pytest
 
 from data.errors import UserError
 from data.ground_truth import read_ground_truth
-from data.labels import read_training_labels
-from data.layout import GROUND_TRUTH, open_isc_folder
+from data.labels import read_labels
+from data.layout import GROUND_TRUTH, TRAINING_LABELS, open_isc_folder
 from data.procedural.sample import write_pictures
 from pipeline.make_data import SETS, make_data
 from pipeline.tools.datasets import ARCHIVES
@@ -36,8 +36,8 @@ def test_cub_becomes_a_data_set_with_the_papers_training_classes(tmp_path: Path,
     made = tmp_path / "made"
     make_data(tmp_path / "archive", made, 0, "cub")
     folder = open_isc_folder(made)
-    labelled = read_training_labels(folder)
-    assert labelled is not None and labelled.names == ["001.Bird", "100.Bird"] and len(labelled) == 6
+    labelled = read_labels(made / TRAINING_LABELS, folder.training)
+    assert labelled.names == ["001.Bird", "100.Bird"] and len(labelled) == 6
     files = pd.read_csv(made / "sources.csv", index_col="id")["file"]
     for image_id, label in zip(labelled.images.ids, labelled.labels, strict=True):
         assert Path(files[image_id]).parent.name == labelled.names[label]
