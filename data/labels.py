@@ -32,24 +32,6 @@ class LabelledImages:
     def __len__(self) -> int:
         return len(self.images)
 
-    def select_classes(self, classes: Sequence[int]) -> "LabelledImages":
-        """Return the images of some classes, in the same order; `classes[i]` becomes class i.
-
-        Args:
-            classes: Distinct class indices.
-
-        Raises:
-            UserError: a class index is out of range or given twice.
-        """
-        wrong = [label for label in classes if not 0 <= label < len(self.names)]
-        if wrong or len(set(classes)) < len(classes):
-            raise UserError(f"classes must be distinct numbers in 0…{len(self.names) - 1}; got {list(classes)[:10]}.")
-        number = np.full(len(self.names), -1, np.int64)
-        number[list(classes)] = np.arange(len(classes))
-        rows = np.flatnonzero(number[self.labels] >= 0).tolist()
-        images = ImageSet([self.images.ids[row] for row in rows], [self.images.paths[row] for row in rows])
-        return LabelledImages(images, number[self.labels[rows]], [self.names[label] for label in classes])
-
 
 def label_images(images: ImageSet, classes: Sequence[str]) -> LabelledImages:
     """Label images by class name.

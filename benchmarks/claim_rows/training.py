@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from claim_rows.claim import Arm
+from claim_rows.shapes import write_disjoint_shapes
 from claim_rows.store import Figures
 from numpy.typing import NDArray
 from torch import Tensor
@@ -20,7 +21,6 @@ from augmentations.in_aug import InAug, InAugImages, choose_in_aug
 from data.images import ImageSet
 from data.labels import LabelledImages, read_class_folders
 from data.loader import CleanImages
-from data.procedural.shapes import write_disjoint_shapes
 from models.network.checkpoint import load_descriptor, require_trained_network
 from models.network.descriptor import Descriptor
 from models.settings import ModelSettings
@@ -183,11 +183,18 @@ def split_photographs(folder: Path) -> Sets:
         UserError: The folder is not one of class folders.
     """
     found = read_class_folders(folder)
-    known, unseen = (found.select_classes(range(first, len(found.names), 2)) for first in (0, 1))
+    known, unseen = (_select_classes(found, range(first, len(found.names), 2)) for first in (0, 1))
     place, size = np.zeros(len(known)), np.bincount(known.labels)
     for label in range(len(known.names)):
         place[known.labels == label] = np.arange(size[label]) / size[label]
     return _divide(known, unseen, place < TRAINING_SHARE)
+
+
+def _select_classes(labelled: LabelledImages, classes: Sequence[int]) -> LabelledImages:
+    """Return the images of some classes, in the same order; `classes[i]` becomes class i."""
+    rows = np.flatnonzero(np.isin(labelled.labels, classes))
+    images = ImageSet([labelled.images.ids[row] for row in rows], [labelled.images.paths[row] for row in rows])
+    return LabelledImages(images, np.searchsorted(classes, labelled.labels[rows]), [labelled.names[label] for label in classes])
 
 
 def _divide(known: LabelledImages, unseen: LabelledImages, learnt: NDArray[np.bool_]) -> Sets:

@@ -1,1 +1,1 @@
-"""Procedurally drawn pictures, among them classes of shapes: a data set where none can be downloaded."""
+"""Procedurally drawn pictures: a data set where none can be downloaded."""

@@ -5,7 +5,7 @@ import pytest
 
 from data.errors import UserError
 from data.images import ImageSet
-from data.labels import label_images, read_class_folders, read_labels
+from data.labels import read_class_folders, read_labels
 
 IMAGES = ImageSet(["a", "b", "c"], [Path("a.jpg"), Path("b.jpg"), Path("c.jpg")])
 
@@ -54,12 +54,3 @@ def test_class_folders(tmp_path: Path) -> None:
     (tmp_path / "loose.jpg").write_bytes(b"x")
     with pytest.raises(UserError, match="1 images are not in a class folder; the first is 'loose'"):
         read_class_folders(tmp_path)
-
-
-def test_some_classes_are_renumbered() -> None:
-    labelled = label_images(IMAGES, ["z", "x", "y"])
-    part = labelled.select_classes([2, 0])
-    assert part.images.ids == ["a", "b"] and part.labels.tolist() == [0, 1] and part.names == ["z", "x"]
-    for classes in ([3], [0, 0], [-1]):
-        with pytest.raises(UserError, match="distinct numbers in 0…2"):
-            labelled.select_classes(classes)

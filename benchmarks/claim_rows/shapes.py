@@ -11,17 +11,14 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-import pandas as pd
+from claim_rows.polygons import POLYGONS
 from numpy.typing import NDArray
 from PIL import Image
 
 from data.cores import map_on_cores
-from data.errors import UserError
 from data.images import ImageSet
-from data.labels import LABEL_COLUMNS, LabelledImages, label_images
-from data.layout import TRAINING, TRAINING_LABELS
+from data.labels import LabelledImages, label_images
 from data.procedural.pictures import Picture, draw_picture
-from data.procedural.polygons import POLYGONS
 
 Field = NDArray[np.float32]
 TEXTURES = ("plain", "stripes", "checks", "dots", "rings", "rays")
@@ -58,72 +55,34 @@ def draw_shape(name: str, rng: np.random.Generator, size: int = 128) -> Picture:
     return np.clip(canvas, 0, 255).astype(np.uint8)
 
 
-def write_shapes(
-    folder: Path, classes: int | Sequence[str], instances: int, seed: int, size: int = 128, workers: int | None = None
-) -> LabelledImages:
-    """Write `training_images/<class>-000.jpg`, … and `training_labels.csv` into `folder`.
-
-    Args:
-        folder: Created if missing.
-        classes: Number of classes, taken in the seeded order, or their names.
-        instances: Pictures per class, at least 1.
-        seed: Seed of the order and of the pictures; a picture depends on (seed, class, instance) only.
-        size: Side of the pictures in pixels.
-        workers: Number of processes; None for one per core.
-
-    Returns:
-        The written images with their classes.
-
-    Raises:
-        UserError: a class does not exist, there are not so many classes, or no class or no instance is asked for.
-    """
-    names = class_names(seed)[:classes] if isinstance(classes, int) else list(classes)
-    unknown = [name for name in names if name not in CLASSES]
-    if unknown or not names or (isinstance(classes, int) and not 0 < classes <= len(CLASSES)):
-        raise UserError(
-            f"{classes} classes of shapes cannot be made; expected 1 to {len(CLASSES)}, or names such as {CLASSES[0]!r}."
-        )
-    if instances < 1:
-        raise UserError(f"{instances} instances per class were asked for; at least one is needed.")
-    (folder / TRAINING).mkdir(parents=True, exist_ok=True)
-    tasks = [(name, instance) for name in names for instance in range(instances)]
-    write = partial(_write_shape, folder / TRAINING, seed, size)
-    paths = list(map_on_cores(write, tasks, workers))
-    images = ImageSet([path.stem for path in paths], paths)
-    rows = [(image_id, name) for image_id, (name, _) in zip(images.ids, tasks, strict=True)]
-    pd.DataFrame(rows, columns=LABEL_COLUMNS).to_csv(folder / TRAINING_LABELS, index=False)
-    return label_images(images, [name for name, _ in tasks])
-
-
 def write_disjoint_shapes(
     folder: Path, training: int, test: int, instances: int, seed: int, size: int = 128, workers: int | None = None
 ) -> tuple[LabelledImages, LabelledImages]:
-    """Write two sets with disjoint classes into `folder`/train and `folder`/test, as `write_shapes` does.
+    """Write two sets with disjoint classes, `folder`/train/<class>-000.jpg, … and `folder`/test/….
 
     Args:
         folder: Where the two folders are created.
-        training: Number of classes of the training set, at least 1.
-        test: Number of classes of the test set, at least 1.
-        instances: Pictures per class, at least 1.
-        seed: Seed of the order of the classes and of the pictures.
+        training: Number of classes of the training set.
+        test: Number of classes of the test set.
+        instances: Pictures per class.
+        seed: Seed of the order of the classes and of the pictures; a picture depends on (seed, class, instance) only.
         size: Side of the pictures in pixels.
         workers: Number of processes; None for one per core.
-
-    Returns:
-        The training set and the test set.
-
-    Raises:
-        UserError: there are not so many classes, or no class or no instance is asked for.
     """
-    if min(training, test) < 1 or training + test > len(CLASSES):
-        raise UserError(
-            f"{training} + {test} classes of shapes cannot be made; there are {len(CLASSES)}, and each set needs at least one."
-        )
     names = class_names(seed)
     return (
-        write_shapes(folder / "train", names[:training], instances, seed, size, workers),
-        write_shapes(folder / "test", names[training : training + test], instances, seed, size, workers),
+        _write_shapes(folder / "train", names[:training], instances, seed, size, workers),
+        _write_shapes(folder / "test", names[training : training + test], instances, seed, size, workers),
     )
+
+
+def _write_shapes(
+    folder: Path, names: Sequence[str], instances: int, seed: int, size: int, workers: int | None
+) -> LabelledImages:
+    folder.mkdir(parents=True, exist_ok=True)
+    tasks = [(name, instance) for name in names for instance in range(instances)]
+    paths = list(map_on_cores(partial(_write_shape, folder, seed, size), tasks, workers))
+    return label_images(ImageSet([path.stem for path in paths], paths), [name for name, _ in tasks])
 
 
 def _write_shape(folder: Path, seed: int, size: int, task: tuple[str, int]) -> Path:
