@@ -6,14 +6,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from augmentations.edits.registry import FUNCTIONS, OTHER_IMAGE, Image
-from augmentations.settings import AugmentationSettings
-from augmentations.tables.beyond_paper import EXTRA_TABLE
-from augmentations.tables.classification import AUTO_AUGMENT, IDEAL_CROP_AND_FLIP, MULTIGRAIN_FULL
-from augmentations.tables.further import FURTHER_TABLE
-from augmentations.tables.isc2021 import QUERY_TABLE, REFERENCE_TABLE
-from augmentations.tables.row import Edit
-from data.errors import UserError
+from image_copies.augmentations.edits.registry import FUNCTIONS, OTHER_IMAGE, Image
+from image_copies.augmentations.settings import AugmentationSettings
+from image_copies.augmentations.tables.beyond_paper import EXTRA_TABLE
+from image_copies.augmentations.tables.classification import AUTO_AUGMENT, IDEAL_CROP_AND_FLIP, MULTIGRAIN_FULL
+from image_copies.augmentations.tables.further import FURTHER_TABLE
+from image_copies.augmentations.tables.isc2021 import QUERY_TABLE, REFERENCE_TABLE
+from image_copies.augmentations.tables.row import Edit
+from image_copies.data.errors import UserError
 
 Record = list[dict[str, Any]]
 TABLES: dict[str, Sequence[Edit]] = {

@@ -7,17 +7,17 @@ import numpy as np
 from PIL import Image as Pillow
 from PIL import ImageDraw
 
-from augmentations.composition import TABLES, edit_image, replay
-from augmentations.edits.registry import TUNED_SIDE, Image
-from augmentations.randomness import generator_for
-from augmentations.settings import AugmentationSettings
-from augmentations.tables.row import Edit
-from data.decode import decode_rgb
-from data.errors import ImageError, UserError
-from data.files import whole_file
-from data.images import ImageSet
-from data.loader import resize_square, shrink
-from data.pixels import as_uint8
+from image_copies.augmentations.composition import TABLES, edit_image, replay
+from image_copies.augmentations.edits.registry import TUNED_SIDE, Image
+from image_copies.augmentations.randomness import generator_for
+from image_copies.augmentations.settings import AugmentationSettings
+from image_copies.augmentations.tables.row import Edit
+from image_copies.data.decode import decode_rgb
+from image_copies.data.errors import ImageError, UserError
+from image_copies.data.files import whole_file
+from image_copies.data.images import ImageSet
+from image_copies.data.loader import resize_square, shrink
+from image_copies.data.pixels import as_uint8
 
 CELL_SIDE, LABEL_HEIGHT = 144, 16  # pixels
 MAX_OVERLAYS = 64  # maximum number of images that are pasted from

@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
-from augmentations.composition import Record, draw_record, replay
-from augmentations.edits.registry import Image
-from augmentations.randomness import generator_for
-from augmentations.schedule import IntensitySchedule
-from augmentations.settings import AugmentationSettings
-from data.cache import CachedImages
-from data.errors import UserError
-from data.loader import resize_square
+from image_copies.augmentations.composition import Record, draw_record, replay
+from image_copies.augmentations.edits.registry import Image
+from image_copies.augmentations.randomness import generator_for
+from image_copies.augmentations.schedule import IntensitySchedule
+from image_copies.augmentations.settings import AugmentationSettings
+from image_copies.data.cache import CachedImages
+from image_copies.data.errors import UserError
+from image_copies.data.loader import resize_square
 
 Key = tuple[int, int, int]  # epoch, row, repetition
 MAX_REPETITIONS_PER_PASS = 1_000_000  # more than any pass has of one image; later passes count on from there

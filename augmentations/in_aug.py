@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from augmentations.composition import edit_image
-from augmentations.randomness import generator_for
-from augmentations.settings import AugmentationSettings
-from data.decode import decode_rgb
-from data.errors import ImageError, UserError
-from data.images import ImageSet
-from data.labels import LabelledImages
-from data.loader import resize_square, shrink
+from image_copies.augmentations.composition import edit_image
+from image_copies.augmentations.randomness import generator_for
+from image_copies.augmentations.settings import AugmentationSettings
+from image_copies.data.decode import decode_rgb
+from image_copies.data.errors import ImageError, UserError
+from image_copies.data.images import ImageSet
+from image_copies.data.labels import LabelledImages
+from image_copies.data.loader import resize_square, shrink
 
 COPY_EDITS = AugmentationSettings(family="multigrain_full")
 

@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 from PIL import Image
 from tqdm import tqdm
 
-from augmentations.composition import Edited, draw_record, replay
-from augmentations.edits.registry import FAMILY_OF, TUNED_SIDE
-from augmentations.randomness import generator_for
-from augmentations.settings import AugmentationSettings, EditFamily
-from data.cores import map_on_cores
-from data.decode import decode_rgb
-from data.errors import ImageError, UserError
-from data.files import whole_folder
-from data.ground_truth import write_ground_truth
-from data.images import ImageSet
-from data.layout import GROUND_TRUTH, QUERY, QUERY_EDITS, QUERY_RECORDS
-from data.loader import shrink
+from image_copies.augmentations.composition import Edited, draw_record, replay
+from image_copies.augmentations.edits.registry import FAMILY_OF, TUNED_SIDE
+from image_copies.augmentations.randomness import generator_for
+from image_copies.augmentations.settings import AugmentationSettings, EditFamily
+from image_copies.data.cores import map_on_cores
+from image_copies.data.decode import decode_rgb
+from image_copies.data.errors import ImageError, UserError
+from image_copies.data.files import whole_folder
+from image_copies.data.ground_truth import write_ground_truth
+from image_copies.data.images import ImageSet
+from image_copies.data.layout import GROUND_TRUTH, QUERY, QUERY_EDITS, QUERY_RECORDS
+from image_copies.data.loader import shrink
 
 Task = tuple[
     str, str, Path, tuple[AugmentationSettings, ...]

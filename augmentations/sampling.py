@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from torch.utils.data import Sampler
 
-from augmentations.dataset import Key
-from augmentations.randomness import generator_for
-from data.errors import UserError
+from image_copies.augmentations.dataset import Key
+from image_copies.augmentations.randomness import generator_for
+from image_copies.data.errors import UserError
 
 Groups = Callable[[int], list[list[Key]]]
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from data.settings import Settings
+from image_copies.data.settings import Settings
 
 Table = Literal["query", "broad", "reference", "multigrain_full", "autoaugment", "crop_and_flip", "none"]
 # What an edit does, whatever table it stands in; each edit function names its own (augmentations/edits/registry.py).

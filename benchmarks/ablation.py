@@ -22,18 +22,18 @@ from drip import read_truth, score
 from rich.console import Console
 from rich.table import Table
 
-from data.ground_truth import GroundTruth
-from data.layout import open_isc_folder
-from models.network.checkpoint import load_descriptor, require_trained_network
-from models.settings import ModelSettings
-from models.training.trainer import train_model
-from pipeline.run.cli import report_errors
-from pipeline.run.run import Run, open_existing_run
-from submissions.ensemble.normalization import normalize_by_variant
-from submissions.ensemble.projection import fit_projection
-from submissions.ensemble.variant import Variant, read_choice, tabulate_variant
-from submissions.scoring.metrics import evaluate
-from submissions.vectors.files import Vectors, read_vectors
+from image_copies.data.ground_truth import GroundTruth
+from image_copies.data.layout import open_isc_folder
+from image_copies.models.network.checkpoint import load_descriptor, require_trained_network
+from image_copies.models.settings import ModelSettings
+from image_copies.models.training.trainer import train_model
+from image_copies.pipeline.run.cli import report_errors
+from image_copies.pipeline.run.run import Run, open_existing_run
+from image_copies.submissions.ensemble.normalization import normalize_by_variant
+from image_copies.submissions.ensemble.projection import fit_projection
+from image_copies.submissions.ensemble.variant import Variant, read_choice, tabulate_variant
+from image_copies.submissions.scoring.metrics import evaluate
+from image_copies.submissions.vectors.files import Vectors, read_vectors
 
 OVERLAYS = 500  # training images that are pasted from, not trained on
 LEARNT = 8000  # training images, each a class

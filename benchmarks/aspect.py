@@ -20,17 +20,17 @@ from drip import embed_all, score
 from rich.console import Console
 from rich.table import Table
 
-from augmentations.dataset import EditedImages, overlay_material
-from augmentations.query_set import make_query_set
-from augmentations.settings import AugmentationSettings
-from data.cache import cache_images
-from data.ground_truth import read_ground_truth
-from data.images import ImageSet, find_images
-from data.layout import GROUND_TRUTH, QUERY, IscFolder, open_isc_folder
-from models.network.checkpoint import load_descriptor, require_trained_network
-from models.settings import ModelSettings
-from models.training.trainer import train_model
-from submissions.scoring.metrics import evaluate
+from image_copies.augmentations.dataset import EditedImages, overlay_material
+from image_copies.augmentations.query_set import make_query_set
+from image_copies.augmentations.settings import AugmentationSettings
+from image_copies.data.cache import cache_images
+from image_copies.data.ground_truth import read_ground_truth
+from image_copies.data.images import ImageSet, find_images
+from image_copies.data.layout import GROUND_TRUTH, QUERY, IscFolder, open_isc_folder
+from image_copies.models.network.checkpoint import load_descriptor, require_trained_network
+from image_copies.models.settings import ModelSettings
+from image_copies.models.training.trainer import train_model
+from image_copies.submissions.scoring.metrics import evaluate
 
 SIZE, BATCH, INTENSITY, OVERLAYS = 48, 64, 0.6, 40
 ASPECTS: tuple[Literal["square", "own"], ...] = ("square", "own")

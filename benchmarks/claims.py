@@ -33,9 +33,9 @@ from claim_rows.training import Bench
 from drip import find_data
 from rich.console import Console
 
-from data.errors import UserError
-from pipeline.run.cli import report_errors
-from pipeline.tools.datasets import make_sample
+from image_copies.data.errors import UserError
+from image_copies.pipeline.run.cli import report_errors
+from image_copies.pipeline.tools.datasets import make_sample
 
 STEPS, LONGER_STEPS, PHOTOGRAPH_STEPS, COPY_STEPS = 300, 600, 60, 400  # of claims 7 to 9, 2 to 6, these on photographs, 10 to 12
 QUICK_STEPS, QUICK_SEEDS = 10, 1

@@ -18,11 +18,11 @@ from class_head_step import print_whole_step
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.objectives.arcface import ArcFace, angular_margin
-from models.objectives.base import ObjectiveOutput
-from models.objectives.settings import ArcFaceSettings
-from models.training.schedule import build_optimizers
-from models.training.settings import OptimizerSettings
+from image_copies.models.objectives.arcface import ArcFace, angular_margin
+from image_copies.models.objectives.base import ObjectiveOutput
+from image_copies.models.objectives.settings import ArcFaceSettings
+from image_copies.models.training.schedule import build_optimizers
+from image_copies.models.training.settings import OptimizerSettings
 
 CHUNK, SAMPLED = ArcFaceSettings().chunk, 0.1
 Loss = Callable[[Tensor, Tensor], Tensor]

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from models.network.descriptor import Descriptor
-from models.network.settings import DescriptorSettings
-from models.objectives.settings import ArcFaceSettings
-from models.training.clipping import clip_gradients, join_rows
-from models.training.schedule import build_optimizers
-from models.training.settings import OptimizerSettings
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.settings import DescriptorSettings
+from image_copies.models.objectives.settings import ArcFaceSettings
+from image_copies.models.training.clipping import clip_gradients, join_rows
+from image_copies.models.training.schedule import build_optimizers
+from image_copies.models.training.settings import OptimizerSettings
 
 WARM_UP, STEPS = 5, 20
 SAMPLED = 0.1  # share of the classes that a step compares with class_kind sparse_adam

@@ -12,13 +12,13 @@ from tempfile import TemporaryDirectory
 from rich.console import Console
 from rich.table import Table
 
-from data.images import ImageSet, find_images
-from data.shards import use_engine
-from models.settings import EmbeddingSettings
-from models.shipped import SHIPPED
-from pipeline.cluster.connection import Connection
-from pipeline.cluster.engine import RayEngine
-from pipeline.steps.embed import embed_to_file
+from image_copies.data.images import ImageSet, find_images
+from image_copies.data.shards import use_engine
+from image_copies.models.settings import EmbeddingSettings
+from image_copies.models.shipped import SHIPPED
+from image_copies.pipeline.cluster.connection import Connection
+from image_copies.pipeline.cluster.engine import RayEngine
+from image_copies.pipeline.steps.embed import embed_to_file
 
 STORE_BYTES = 2**28
 

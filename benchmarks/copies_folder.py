@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 
-from data.formats import readable_formats
-from data.images import find_images
+from image_copies.data.formats import readable_formats
+from image_copies.data.images import find_images
 
 ORIGINALS = 1200
 EDITS: dict[str, Callable[[Image.Image], Image.Image]] = {

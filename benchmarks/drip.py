@@ -17,17 +17,17 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from data.ground_truth import GroundTruth, read_ground_truth
-from data.images import ImageSet
-from data.layout import IscFolder, open_isc_folder
-from models.inference.embed import embed_images
-from models.network.checkpoint import Checkpoint
-from models.network.descriptor import Descriptor
-from models.settings import EmbeddingSettings, ModelSettings
-from models.training.curve import read_rows
-from models.training.trainer import train_model
-from submissions.scoring.metrics import evaluate
-from submissions.vectors.files import Vectors
+from image_copies.data.ground_truth import GroundTruth, read_ground_truth
+from image_copies.data.images import ImageSet
+from image_copies.data.layout import IscFolder, open_isc_folder
+from image_copies.models.inference.embed import embed_images
+from image_copies.models.network.checkpoint import Checkpoint
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.settings import EmbeddingSettings, ModelSettings
+from image_copies.models.training.curve import read_rows
+from image_copies.models.training.trainer import train_model
+from image_copies.submissions.scoring.metrics import evaluate
+from image_copies.submissions.vectors.files import Vectors
 
 OVERLAYS = 500  # training images that are pasted from, not trained on
 STAGE_SHARES = ((0.05, 0.15), (0.2, 0.25), (1.0, 0.6))  # share of the classes, share of the minutes, stage by stage
@@ -95,7 +95,7 @@ def find_data(given: Path | None, temporary: Path) -> Path:
         return given
     archive = Path(os.environ.get("COPYSETS", ".")) / "tiny.zip"
     if not archive.is_file():
-        from pipeline.tools.datasets import make_sample
+        from image_copies.pipeline.tools.datasets import make_sample
 
         print("without --data, and without tiny.zip in the folder COPYSETS: using the built-in sample")
         make_sample(temporary / "sample", 0)

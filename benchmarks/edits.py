@@ -25,15 +25,15 @@ from plain_augly import augly_calls, replay_with_augly
 from rich.console import Console
 from rich.table import Table
 
-from augmentations.composition import Record, draw_record, replay
-from augmentations.dataset import CachedOverlays, EditedImages, EpochBatches, normalize_pixels
-from augmentations.randomness import generator_for
-from augmentations.settings import AugmentationSettings
-from data.cache import cache_images
-from data.decode import decode_rgb
-from data.images import ImageSet, find_images
-from data.loader import resize_square
-from data.procedural.pictures import draw_picture
+from image_copies.augmentations.composition import Record, draw_record, replay
+from image_copies.augmentations.dataset import CachedOverlays, EditedImages, EpochBatches, normalize_pixels
+from image_copies.augmentations.randomness import generator_for
+from image_copies.augmentations.settings import AugmentationSettings
+from image_copies.data.cache import cache_images
+from image_copies.data.decode import decode_rgb
+from image_copies.data.images import ImageSet, find_images
+from image_copies.data.loader import resize_square
+from image_copies.data.procedural.pictures import draw_picture
 
 SIZE, WORKING, AUGLY_SIDE = 160, 240, 384
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

@@ -23,23 +23,23 @@ from PIL import Image
 from rich.console import Console
 from rich.table import Table
 
-from data.images import ImageSet
-from data.procedural.pictures import draw_picture
-from matching.explorer.answers import Explorer, reference_index
-from matching.explorer.app import make_app
-from matching.explorer.edits import EDITS
-from matching.explorer.listener import open_listener
-from matching.extractor import Extractor, Normalizer
-from matching.index.calibration import Tail
-from models.inference.embedders import load_embedder
-from models.network.checkpoint import save_descriptor
-from models.network.descriptor import Descriptor
-from models.network.settings import DescriptorSettings
-from models.settings import EmbeddingSettings
-from submissions.ensemble.projection import scale_to_unit_length
-from submissions.ensemble.variant import Variant
-from submissions.settings import NormalizationSettings
-from submissions.vectors.files import Vectors
+from image_copies.data.images import ImageSet
+from image_copies.data.procedural.pictures import draw_picture
+from image_copies.matching.explorer.answers import Explorer, reference_index
+from image_copies.matching.explorer.app import make_app
+from image_copies.matching.explorer.edits import EDITS
+from image_copies.matching.explorer.listener import open_listener
+from image_copies.matching.extractor import Extractor, Normalizer
+from image_copies.matching.index.calibration import Tail
+from image_copies.models.inference.embedders import load_embedder
+from image_copies.models.network.checkpoint import save_descriptor
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.settings import DescriptorSettings
+from image_copies.models.settings import EmbeddingSettings
+from image_copies.submissions.ensemble.projection import scale_to_unit_length
+from image_copies.submissions.ensemble.variant import Variant
+from image_copies.submissions.settings import NormalizationSettings
+from image_copies.submissions.vectors.files import Vectors
 
 DIMENSIONS, ROUNDS = 256, 10
 

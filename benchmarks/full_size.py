@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from data.ground_truth import GroundTruth, read_ground_truth
-from data.images import ImageSet, find_images
-from submissions.ensemble.projection import fit_projection, scale_to_unit_length
-from submissions.scoring.metrics import average_precision, rank_pairs
-from submissions.search.exact import ScoredPairs, search_pairs
-from submissions.vectors.concatenated import open_concatenated
-from submissions.vectors.files import write_vectors
+from image_copies.data.ground_truth import GroundTruth, read_ground_truth
+from image_copies.data.images import ImageSet, find_images
+from image_copies.submissions.ensemble.projection import fit_projection, scale_to_unit_length
+from image_copies.submissions.scoring.metrics import average_precision, rank_pairs
+from image_copies.submissions.search.exact import ScoredPairs, search_pairs
+from image_copies.submissions.vectors.concatenated import open_concatenated
+from image_copies.submissions.vectors.files import write_vectors
 
 DIMENSIONS = 256
 SEARCH_SIZES = [(500, 20_000), (1000, 50_000), (2000, 100_000), (5000, 200_000), (10_000, 500_000), (25_000, 1_000_000)]
@@ -158,7 +158,7 @@ def measure_pca(rows: int) -> None:
 
 def measure_embedding(backbones: list[str], images: int) -> None:
     """Print images per second with decoding and loading, and as a share of the forward pass alone."""
-    from data.procedural.sample import write_pictures
+    from image_copies.data.procedural.sample import write_pictures
 
     with tempfile.TemporaryDirectory() as folder:
         list(write_pictures(Path(folder), "T", images, 0))
@@ -175,13 +175,13 @@ def measure_speeds(backbone: str, found: ImageSet) -> tuple[float, float, float]
     """Return median images per second over ROUNDS: from files, the forward pass alone, and batches of it side by side."""
     import torch
 
-    from models.device import best_device
-    from models.inference.embed import embed_batch, embed_images
-    from models.inference.parallel import map_in_parallel
-    from models.network.checkpoint import Checkpoint
-    from models.network.descriptor import Descriptor
-    from models.network.settings import DescriptorSettings
-    from models.settings import EmbeddingSettings
+    from image_copies.models.device import best_device
+    from image_copies.models.inference.embed import embed_batch, embed_images
+    from image_copies.models.inference.parallel import map_in_parallel
+    from image_copies.models.network.checkpoint import Checkpoint
+    from image_copies.models.network.descriptor import Descriptor
+    from image_copies.models.network.settings import DescriptorSettings
+    from image_copies.models.settings import EmbeddingSettings
 
     descriptor = Descriptor(DescriptorSettings(backbone=backbone, dimensions=256)).eval()
     device = best_device()  # where embed_images moves the descriptor: the batch must be there as well

@@ -28,8 +28,8 @@ from gpu_tiny import measure_tiny
 from rich.console import Console
 from rich.table import Table
 
-from data.process import usable_cores
-from models.device import best_device, describe_device
+from image_copies.data.process import usable_cores
+from image_copies.models.device import best_device, describe_device
 
 PARTS: dict[str, Callable[[torch.device, Sizes], Iterator[Row]]] = {
     "nccl": measure_nccl,

@@ -14,12 +14,12 @@ from gpu_sizes import Sizes
 from torch import distributed
 from torch.multiprocessing.spawn import spawn
 
-from data.images import ImageSet, find_images
-from data.procedural.sample import write_pictures
-from models.objectives.arcface import ArcFace
-from models.settings import ModelSettings
-from models.training.learner import Learner
-from models.training.trainer import train_model
+from image_copies.data.images import ImageSet, find_images
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.models.objectives.arcface import ArcFace
+from image_copies.models.settings import ModelSettings
+from image_copies.models.training.learner import Learner
+from image_copies.models.training.trainer import train_model
 
 
 def measure_nccl(device: torch.device, sizes: Sizes) -> Iterator[Row]:
@@ -115,7 +115,7 @@ def _train_and_digest(folder: Path, images: ImageSet, sizes: Sizes, stop: int | 
 @contextmanager
 def _stopping_at(step: int) -> Iterator[None]:
     """Within the block, training saves its state after every step, and is interrupted at `step`."""
-    from models.training import stage
+    from image_copies.models.training import stage
 
     learn, calls, before = (
         Learner.learn,

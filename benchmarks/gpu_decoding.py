@@ -9,12 +9,12 @@ import cv2
 import torch
 from torch.utils.data import DataLoader
 
-from data.encoded import EncodedImages, join_encoded
-from data.errors import UserError
-from data.images import ImageSet, find_images
-from data.loader import CleanImages
-from data.procedural.sample import write_pictures
-from models.inference.device_decoding import DeviceDecoder, check_decoder, find_decoder
+from image_copies.data.encoded import EncodedImages, join_encoded
+from image_copies.data.errors import UserError
+from image_copies.data.images import ImageSet, find_images
+from image_copies.data.loader import CleanImages
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.models.inference.device_decoding import DeviceDecoder, check_decoder, find_decoder
 
 PHOTO = (1024, 768)  # pixels
 

@@ -12,14 +12,14 @@ from class_head_step import SAMPLED, StepSize, TrainingStep
 from gpu_row import Row, measure_median
 from gpu_sizes import Sizes
 
-from models.device import choose_algorithms
-from models.network.descriptor import Descriptor
-from models.network.memory_format import MIN_GAIN, choose_memory_format
-from models.objectives.svmax import Svmax
-from models.settings import ModelSettings
-from models.training.launch import launch_fabric
-from models.training.learner import Learner, build_learner, set_up_network
-from models.training.state import Progress, load_state, save_state
+from image_copies.models.device import choose_algorithms
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.memory_format import MIN_GAIN, choose_memory_format
+from image_copies.models.objectives.svmax import Svmax
+from image_copies.models.settings import ModelSettings
+from image_copies.models.training.launch import launch_fabric
+from image_copies.models.training.learner import Learner, build_learner, set_up_network
+from image_copies.models.training.state import Progress, load_state, save_state
 
 GIB = 2**30
 MAX_SECONDS = 400  # after which a part begins nothing more

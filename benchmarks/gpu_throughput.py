@@ -16,17 +16,17 @@ from gpu_row import Row, measure_median
 from gpu_sizes import Sizes
 from torch.utils.data import DataLoader
 
-from augmentations.dataset import EditedImages, overlay_material
-from augmentations.settings import AugmentationSettings
-from data.cache import CachedImages
-from models.inference.embed import embed_batch, embed_images, measure_memory_format
-from models.network.checkpoint import Checkpoint
-from models.network.descriptor import Descriptor
-from models.network.settings import DescriptorSettings
-from models.settings import EmbeddingSettings
-from pipeline.steps.gpu_search import TorchSearch
-from submissions.search.backend import find_nearest, use_backend
-from submissions.search.exact import search_pairs
+from image_copies.augmentations.dataset import EditedImages, overlay_material
+from image_copies.augmentations.settings import AugmentationSettings
+from image_copies.data.cache import CachedImages
+from image_copies.models.inference.embed import embed_batch, embed_images, measure_memory_format
+from image_copies.models.network.checkpoint import Checkpoint
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.settings import DescriptorSettings
+from image_copies.models.settings import EmbeddingSettings
+from image_copies.pipeline.steps.gpu_search import TorchSearch
+from image_copies.submissions.search.backend import find_nearest, use_backend
+from image_copies.submissions.search.exact import search_pairs
 
 NEIGHBOURS = 10  # per query
 WANTED_SIZE, WANTED_SPEED = 160, 5700  # pixels; images/s that tf_efficientnetv2_s takes there in large batches

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from gpu_row import Row
 
-from data.ground_truth import read_ground_truth
-from data.layout import open_isc_folder
-from models.training.curve import read_rows
-from submissions.formats.submission import read_submission
-from submissions.scoring.metrics import evaluate
+from image_copies.data.ground_truth import read_ground_truth
+from image_copies.data.layout import open_isc_folder
+from image_copies.models.training.curve import read_rows
+from image_copies.submissions.formats.submission import read_submission
+from image_copies.submissions.scoring.metrics import evaluate
 
 RECIPE = Path(__file__).with_name("gpu_tiny.yaml")
 MODEL, MAX_MINUTES, MIN_SCORE = "v2b0", 20, 0.85

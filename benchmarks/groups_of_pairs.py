@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 from index_growth import watch_memory
 
-from matching.groups.components import PAIR, Pairs, group_pairs, pack_pairs
+from image_copies.matching.groups.components import PAIR, Pairs, group_pairs, pack_pairs
 
 PAIRS_PER_BLOCK = 250_000
 LARGEST_FAMILY = 6

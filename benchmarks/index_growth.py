@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from matching.index.search import SearchIndex, find_nearest, open_search
-from matching.index.segments import open_segments
-from matching.index.store import Content, Store, add_files, open_store, remove_files
-from submissions.ensemble.projection import scale_to_unit_length
+from image_copies.matching.index.search import SearchIndex, find_nearest, open_search
+from image_copies.matching.index.segments import open_segments
+from image_copies.matching.index.store import Content, Store, add_files, open_store, remove_files
+from image_copies.submissions.ensemble.projection import scale_to_unit_length
 
 DIMENSIONS, BLOCK, QUERIES, ADDED, NEAREST = 256, 10_000, 1000, 1000, 10
 PICTURES_PER_KIND = 30  # on average

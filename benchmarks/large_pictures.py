@@ -26,17 +26,17 @@ from rich.console import Console
 from rich.table import Table
 from tqdm import tqdm
 
-from augmentations.composition import Record, draw_record, replay
-from augmentations.edits.registry import TUNED_SIDE
-from augmentations.settings import AugmentationSettings
-from data.cores import map_on_cores
-from data.decode import decode_rgb
-from data.images import find_images
-from data.loader import resize_square, shrink
-from data.process import usable_cores
-from matching.extractor import Extractor, checkpoint_extractor
-from models.shipped import SHIPPED
-from pipeline.match import main as match
+from image_copies.augmentations.composition import Record, draw_record, replay
+from image_copies.augmentations.edits.registry import TUNED_SIDE
+from image_copies.augmentations.settings import AugmentationSettings
+from image_copies.data.cores import map_on_cores
+from image_copies.data.decode import decode_rgb
+from image_copies.data.images import find_images
+from image_copies.data.loader import resize_square, shrink
+from image_copies.data.process import usable_cores
+from image_copies.matching.extractor import Extractor, checkpoint_extractor
+from image_copies.models.shipped import SHIPPED
+from image_copies.pipeline.match import main as match
 
 PIXELS, QUALITY = 12_000_000, 90
 EDITS = AugmentationSettings(family="query", intensity=0.7, extra=True)

@@ -20,20 +20,20 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from augmentations.composition import list_edits
-from augmentations.dataset import CachedOverlays, EditedImages, normalize_pixels
-from augmentations.settings import AugmentationSettings, EditFamily
-from data.cache import CachedImages, cache_images
-from data.ground_truth import GroundTruth
-from data.images import ImageSet
-from data.layout import open_isc_folder
-from models.network.base import ImageDescriptor
-from models.network.checkpoint import load_descriptor
-from models.settings import ModelSettings
-from models.training.trainer import train_model
-from pipeline.run.cli import report_errors
-from submissions.scoring.metrics import evaluate
-from submissions.vectors.files import Vectors
+from image_copies.augmentations.composition import list_edits
+from image_copies.augmentations.dataset import CachedOverlays, EditedImages, normalize_pixels
+from image_copies.augmentations.settings import AugmentationSettings, EditFamily
+from image_copies.data.cache import CachedImages, cache_images
+from image_copies.data.ground_truth import GroundTruth
+from image_copies.data.images import ImageSet
+from image_copies.data.layout import open_isc_folder
+from image_copies.models.network.base import ImageDescriptor
+from image_copies.models.network.checkpoint import load_descriptor
+from image_copies.models.settings import ModelSettings
+from image_copies.models.training.trainer import train_model
+from image_copies.pipeline.run.cli import report_errors
+from image_copies.submissions.scoring.metrics import evaluate
+from image_copies.submissions.vectors.files import Vectors
 
 HELD_OUT = 1200  # images: half of them references, half the origin of queries that copy nothing
 IMAGE_SIZE, INTENSITY = 48, 0.7

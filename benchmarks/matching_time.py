@@ -22,23 +22,23 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from data.discovery import discover
-from data.ground_truth import read_ground_truth
-from data.images import ImageSet
-from matching.calibration import calibrate_on_run, fit_tail_of_readable
-from matching.extractor import Extractor, Normalizer, run_extractor
-from matching.filling import add_pictures
-from matching.index.matches import Rule, write_matches_csv
-from matching.index.store import open_store
-from matching.matches_page import write_matches_page
-from matching.search import Search
-from models.inference.embed import EmbeddedBlock
-from models.settings import EmbeddingSettings
-from pipeline.run.run import open_existing_run
-from submissions.ensemble.projection import scale_to_unit_length
-from submissions.ensemble.variant import Variant
-from submissions.settings import NormalizationSettings
-from submissions.vectors.files import Vectors, read_vectors
+from image_copies.data.discovery import discover
+from image_copies.data.ground_truth import read_ground_truth
+from image_copies.data.images import ImageSet
+from image_copies.matching.calibration import calibrate_on_run, fit_tail_of_readable
+from image_copies.matching.extractor import Extractor, Normalizer, run_extractor
+from image_copies.matching.filling import add_pictures
+from image_copies.matching.index.matches import Rule, write_matches_csv
+from image_copies.matching.index.store import open_store
+from image_copies.matching.matches_page import write_matches_page
+from image_copies.matching.search import Search
+from image_copies.models.inference.embed import EmbeddedBlock
+from image_copies.models.settings import EmbeddingSettings
+from image_copies.pipeline.run.run import open_existing_run
+from image_copies.submissions.ensemble.projection import scale_to_unit_length
+from image_copies.submissions.ensemble.variant import Variant
+from image_copies.submissions.settings import NormalizationSettings
+from image_copies.submissions.vectors.files import Vectors, read_vectors
 
 QUERIES, REFERENCES, TRAINING, DIMENSIONS = 1000, 10_000, 10_000, 256
 FALSE_ALARM_RATES = (0.001, 0.003, 0.01, 0.03, 0.1)

@@ -19,13 +19,13 @@ from rich.table import Table
 from torch import Tensor
 from tqdm import tqdm
 
-from models.device import best_device
-from models.network.descriptor import Descriptor
-from models.network.settings import DescriptorSettings
-from models.objectives.base import Objective
-from models.objectives.domains import sum_over_domains
-from models.objectives.settings import PAIRWISE, ObjectiveChoice, SvmaxSettings
-from models.objectives.svmax import Svmax
+from image_copies.models.device import best_device
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.settings import DescriptorSettings
+from image_copies.models.objectives.base import Objective
+from image_copies.models.objectives.domains import sum_over_domains
+from image_copies.models.objectives.settings import PAIRWISE, ObjectiveChoice, SvmaxSettings
+from image_copies.models.objectives.svmax import Svmax
 
 IMAGES_PER_CLASS, CLASSES = 4, 1000
 MAX_RATIO = 1.10  # of the time of a step to that of the network's pass

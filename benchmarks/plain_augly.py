@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from augmentations.composition import OverlaySource, Record, replay
-from augmentations.edits.registry import OTHER_IMAGE
+from image_copies.augmentations.composition import OverlaySource, Record, replay
+from image_copies.augmentations.edits.registry import OTHER_IMAGE
 
 Call = Callable[..., Image.Image]
 OURS_ONLY = frozenset(

@@ -12,14 +12,14 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from data.ground_truth import GroundTruth, read_ground_truth
-from data.layout import GROUND_TRUTH, QUERY_EDITS, IscFolder, open_isc_folder
-from matching.extractor import checkpoint_extractor
-from models.shipped import SHIPPED
-from pipeline.steps.score import score_baselines
-from submissions.scoring.bootstrap import micro_average_precision_interval
-from submissions.scoring.metrics import evaluate
-from submissions.vectors.files import Vectors
+from image_copies.data.ground_truth import GroundTruth, read_ground_truth
+from image_copies.data.layout import GROUND_TRUTH, QUERY_EDITS, IscFolder, open_isc_folder
+from image_copies.matching.extractor import checkpoint_extractor
+from image_copies.models.shipped import SHIPPED
+from image_copies.pipeline.steps.score import score_baselines
+from image_copies.submissions.scoring.bootstrap import micro_average_precision_interval
+from image_copies.submissions.scoring.metrics import evaluate
+from image_copies.submissions.vectors.files import Vectors
 
 FALSE_ALARMS = 0.001  # per query, expected at the threshold
 

@@ -22,18 +22,18 @@ from PIL import Image
 from rich.console import Console
 from rich.table import Table
 
-from data.ground_truth import GroundTruth
-from data.images import ImageSet, find_images
-from data.procedural.pictures import draw_picture
-from pipeline.steps.report import threshold
-from submissions.ensemble.projection import scale_to_unit_length
-from submissions.report.comparison_page import ComparisonInputs, Side, write_comparison
-from submissions.report.inputs import Distribution, ReportInputs
-from submissions.report.page import write_report
-from submissions.scoring.bootstrap import difference_interval, micro_average_precision_interval
-from submissions.scoring.metrics import RankedPairs, Scores, evaluate
-from submissions.scoring.query_scores import score_queries
-from submissions.vectors.files import Vectors
+from image_copies.data.ground_truth import GroundTruth
+from image_copies.data.images import ImageSet, find_images
+from image_copies.data.procedural.pictures import draw_picture
+from image_copies.pipeline.steps.report import threshold
+from image_copies.submissions.ensemble.projection import scale_to_unit_length
+from image_copies.submissions.report.comparison_page import ComparisonInputs, Side, write_comparison
+from image_copies.submissions.report.inputs import Distribution, ReportInputs
+from image_copies.submissions.report.page import write_report
+from image_copies.submissions.scoring.bootstrap import difference_interval, micro_average_precision_interval
+from image_copies.submissions.scoring.metrics import RankedPairs, Scores, evaluate
+from image_copies.submissions.scoring.query_scores import score_queries
+from image_copies.submissions.vectors.files import Vectors
 
 MAX_SECONDS, MAX_MEGABYTES, DIMENSIONS = 30, 30, 256
 EDITS = ("crop", "blur", "overlay_text", "rotate", "meme_format", "severe_crop", "hflip", "collage")

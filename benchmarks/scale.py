@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from data.files import whole_file
+from image_copies.data.files import whole_file
 
 SIZES = (1e6, 1e7, 1e8, 1e9)  # images
 CORES, MEMORY = 16, 64  # of a node: cores, GiB

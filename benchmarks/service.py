@@ -24,13 +24,13 @@ from PIL import Image
 from rich.console import Console
 from rich.table import Table
 
-from data.procedural.pictures import draw_picture
-from matching.extractor import checkpoint_extractor
-from matching.index.store import Content, add_files, open_store
-from models.network.checkpoint import save_descriptor
-from models.network.descriptor import Descriptor
-from models.network.settings import DescriptorSettings
-from submissions.ensemble.projection import scale_to_unit_length
+from image_copies.data.procedural.pictures import draw_picture
+from image_copies.matching.extractor import checkpoint_extractor
+from image_copies.matching.index.store import Content, add_files, open_store
+from image_copies.models.network.checkpoint import save_descriptor
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.settings import DescriptorSettings
+from image_copies.submissions.ensemble.projection import scale_to_unit_length
 
 TOP = Path(__file__).parents[1]
 DIMENSIONS, BLOCK, CONNECTIONS, PICTURES = 256, 10_000, 16, 20

@@ -22,10 +22,10 @@ import numpy as np
 from faiss.contrib.exhaustive_search import knn_ground_truth
 from index_growth import BLOCK, Population, compute_recall, watch_memory
 
-from data.files import write_text
-from submissions.search.approximate import StoredIndex, build_index, search_stored
-from submissions.vectors.files import iterate_vectors, write_vectors
-from submissions.vectors.stored import open_stored_vectors
+from image_copies.data.files import write_text
+from image_copies.submissions.search.approximate import StoredIndex, build_index, search_stored
+from image_copies.submissions.vectors.files import iterate_vectors, write_vectors
+from image_copies.submissions.vectors.stored import open_stored_vectors
 
 SHARD, QUERIES, NEAREST = 50_000, 1000, 10
 CODES = "PQ64np"  # 64 bytes a vector; without the polysemous training, which takes minutes and is not used

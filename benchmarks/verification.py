@@ -15,13 +15,13 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from data.ground_truth import GroundTruth, read_ground_truth
-from data.layout import open_isc_folder
-from matching.extractor import Extractor
-from matching.index.matches import Match
-from matching.model import open_model
-from matching.verification.pairs import THREADS, verify_matches
-from submissions.search.exact import compute_exact_distances
+from image_copies.data.ground_truth import GroundTruth, read_ground_truth
+from image_copies.data.layout import open_isc_folder
+from image_copies.matching.extractor import Extractor
+from image_copies.matching.index.matches import Match
+from image_copies.matching.model import open_model
+from image_copies.matching.verification.pairs import THREADS, verify_matches
+from image_copies.submissions.search.exact import compute_exact_distances
 
 CONSOLE = Console(width=120)
 

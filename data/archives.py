@@ -15,9 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from data.errors import UserError
-from data.files import is_file, open_regular
-from data.remote import RemotePath
+from image_copies.data.errors import UserError
+from image_copies.data.files import is_file, open_regular
+from image_copies.data.remote import RemotePath
 
 ARCHIVE_ENDINGS = (".zip", ".cbz", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".cbt")
 MAX_MEMBER_BYTES = 256 * 2**20  # bytes, unpacked

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from data.decode import decode_rgb
-from data.errors import ImageError
-from data.files import whole_file
-from data.images import ImageSet
-from data.loader import resize_own_aspect, resize_square
-from data.pixels import as_uint8
+from image_copies.data.decode import decode_rgb
+from image_copies.data.errors import ImageError
+from image_copies.data.files import whole_file
+from image_copies.data.images import ImageSet
+from image_copies.data.loader import resize_own_aspect, resize_square
+from image_copies.data.pixels import as_uint8
 
 IMAGES_PER_BLOCK = 2048
 

@@ -5,7 +5,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import TypeVar
 
-from data.process import usable_cores
+from image_copies.data.process import usable_cores
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -5,12 +5,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from data.archives import is_archive, list_archive, read_bytes
-from data.errors import StorageError, UserError
-from data.files import is_file, is_folder, open_regular
-from data.formats import IMAGE_ENDINGS, SIGNATURE_BYTES, detect_format
-from data.images import ImageSet
-from data.remote import RemotePath, as_path
+from image_copies.data.archives import is_archive, list_archive, read_bytes
+from image_copies.data.errors import StorageError, UserError
+from image_copies.data.files import is_file, is_folder, open_regular
+from image_copies.data.formats import IMAGE_ENDINGS, SIGNATURE_BYTES, detect_format
+from image_copies.data.images import ImageSet
+from image_copies.data.remote import RemotePath, as_path
 
 NOT_A_PICTURE, CANNOT_BE_OPENED = "not a picture", "cannot be opened"
 

@@ -15,8 +15,8 @@ import torch
 from PIL import ExifTags, Image
 from torch import Tensor
 
-from data.decode import MAX_FILE_BYTES, MIN_SIDE_PIXELS, check_scans
-from data.loader import FileContents, load_squares
+from image_copies.data.decode import MAX_FILE_BYTES, MIN_SIDE_PIXELS, check_scans
+from image_copies.data.loader import FileContents, load_squares
 
 MAX_DEVICE_PIXELS = 2**25  # of larger images, three bytes and three floats a pixel would fill too much of a device: 500 MB
 Squares = dict[int, tuple[Tensor, bool]]  # by size: RGB uint8 [3, size, size], and whether the image could be read

@@ -14,10 +14,10 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-from data.errors import UserError
-from data.process import is_running
-from data.remote import RemotePath, as_path
-from data.transfers import upload_whole, upload_whole_folder
+from image_copies.data.errors import UserError
+from image_copies.data.process import is_running
+from image_copies.data.remote import RemotePath, as_path
+from image_copies.data.transfers import upload_whole, upload_whole_folder
 
 HOST = socket.gethostname()
 MAX_SINGLE_FLUSHES = 100  # a folder of more files is flushed by one os.sync()

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from data.errors import UserError
-from data.files import whole_file
-from data.remote import as_path
-from data.tables import read_table
+from image_copies.data.errors import UserError
+from image_copies.data.files import whole_file
+from image_copies.data.remote import as_path
+from image_copies.data.tables import read_table
 
 GROUND_TRUTH_COLUMNS = ["query_id", "reference_id"]
 

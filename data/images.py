@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from data.errors import UserError
-from data.files import is_folder
-from data.formats import IMAGE_ENDINGS
-from data.names import text_of
-from data.remote import RemotePath, as_path
+from image_copies.data.errors import UserError
+from image_copies.data.files import is_folder
+from image_copies.data.formats import IMAGE_ENDINGS
+from image_copies.data.names import text_of
+from image_copies.data.remote import RemotePath, as_path
 
 
 @dataclass(frozen=True)

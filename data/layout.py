@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from data.errors import UserError
-from data.files import is_folder
-from data.images import ImageSet, find_images
-from data.remote import as_path
+from image_copies.data.errors import UserError
+from image_copies.data.files import is_folder
+from image_copies.data.images import ImageSet, find_images
+from image_copies.data.remote import as_path
 
 TRAINING, REFERENCE, QUERY = "training_images", "reference_images", "query_images"
 TRAINING_LABELS = "training_labels.csv"  # optional: image_id,label

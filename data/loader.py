@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from data.archives import read_bytes
-from data.decode import MAX_FILE_BYTES, decode_rgb
-from data.errors import ImageError, StorageError, UserError
-from data.images import ImageSet
-from data.pixels import as_uint8
-from data.remote import is_remote, map_files
+from image_copies.data.archives import read_bytes
+from image_copies.data.decode import MAX_FILE_BYTES, decode_rgb
+from image_copies.data.errors import ImageError, StorageError, UserError
+from image_copies.data.images import ImageSet
+from image_copies.data.pixels import as_uint8
+from image_copies.data.remote import is_remote, map_files
 
 Item = TypeVar("Item")
 LONGEST_ASPECT = 2.25  # the short side is then the square's side / 1.5, which is what training shows of it: no detail is lost

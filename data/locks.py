@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from data.errors import UserError
-from data.files import HOST, disk_full, is_disk_full
-from data.process import is_running
-from data.remote import RemotePath, as_path
+from image_copies.data.errors import UserError
+from image_copies.data.files import HOST, disk_full, is_disk_full
+from image_copies.data.process import is_running
+from image_copies.data.remote import RemotePath, as_path
 
 SESSION_VARIABLE = (
     "COPY_DETECTION_SESSION"  # environment variable: process id of a script that holds its folder between the steps it calls

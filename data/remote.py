@@ -19,9 +19,9 @@ from pathlib import Path, PosixPath
 from typing import IO, Any, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from data.errors import StorageError
-from data.stores import explain_failures, known_schemes, missing_error, open_store_of
-from data.threads import map_in_threads
+from image_copies.data.errors import StorageError
+from image_copies.data.stores import explain_failures, known_schemes, missing_error, open_store_of
+from image_copies.data.threads import map_in_threads
 
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(/.*|[^/].*)", re.DOTALL)  # pathlib leaves one of two slashes
 LOCAL_SCHEMES = ("file", "local")

@@ -3,7 +3,7 @@
 import hashlib
 from dataclasses import dataclass
 
-from data.errors import UserError
+from image_copies.data.errors import UserError
 
 
 @dataclass(frozen=True)

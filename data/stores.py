@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from data.errors import StorageError
+from image_copies.data.errors import StorageError
 
 INSTALL = "python -m pip install -r requirements-cluster.txt"
 

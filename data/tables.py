@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from data.errors import UserError
-from data.remote import is_remote
+from image_copies.data.errors import UserError
+from image_copies.data.remote import is_remote
 
 
 def read_table(path: Path, columns: Sequence[str], expected: str) -> pd.DataFrame:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from data.remote import READERS, RemotePath
-from data.threads import map_in_threads
+from image_copies.data.remote import READERS, RemotePath
+from image_copies.data.threads import map_in_threads
 
 
 @contextmanager

@@ -5,14 +5,14 @@ import json
 import numpy as np
 from numpy.typing import NDArray
 
-from data.errors import prefix_errors
-from data.images import ImageSet
-from matching.extractor import Extractor, Normalizer
-from matching.filling import embed_pictures
-from matching.index.calibration import Tail, fit_tail
-from pipeline.run.run import Run
-from pipeline.run.training_roles import assign_training_roles
-from submissions.vectors.files import Vectors, read_vectors
+from image_copies.data.errors import prefix_errors
+from image_copies.data.images import ImageSet
+from image_copies.matching.extractor import Extractor, Normalizer
+from image_copies.matching.filling import embed_pictures
+from image_copies.matching.index.calibration import Tail, fit_tail
+from image_copies.pipeline.run.run import Run
+from image_copies.pipeline.run.training_roles import assign_training_roles
+from image_copies.submissions.vectors.files import Vectors, read_vectors
 
 
 def calibrate_on_run(run: Run, extractor: Extractor) -> Tail:

@@ -7,25 +7,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from data.discovery import Discovered
-from data.errors import UserError
-from data.names import text_of
-from matching.filling import Added, add_pictures, forget_missing
-from matching.grouping import Grouped, Grouping, drop_flat, make_groups, read_facts
-from matching.index.database import DATABASE
-from matching.index.decisions import read_decisions
-from matching.index.matches import Rule
-from matching.index.store import Store, forget_queries, open_store, remove_files, unreadable_files
-from matching.leakage import report_folders, report_leakage
-from matching.matches_page import write_matches_page
-from matching.model import Model
-from matching.output import Output
-from matching.paths import indexed_path, indexed_sources, make_protection_check
-from matching.report import report_unreadable, write_results, write_track
-from matching.results import LEAKAGE_GALLERY, OWN_INDEX, UNREADABLE, SearchNotes, hold_results_folder, write_notes
-from matching.search import Exclusions, Found, PairScores, Search
-from matching.sources import Pictures, Sources
-from pipeline.run.provenance import describe_origin
+from image_copies.data.discovery import Discovered
+from image_copies.data.errors import UserError
+from image_copies.data.names import text_of
+from image_copies.matching.filling import Added, add_pictures, forget_missing
+from image_copies.matching.grouping import Grouped, Grouping, drop_flat, make_groups, read_facts
+from image_copies.matching.index.database import DATABASE
+from image_copies.matching.index.decisions import read_decisions
+from image_copies.matching.index.matches import Rule
+from image_copies.matching.index.store import Store, forget_queries, open_store, remove_files, unreadable_files
+from image_copies.matching.leakage import report_folders, report_leakage
+from image_copies.matching.matches_page import write_matches_page
+from image_copies.matching.model import Model
+from image_copies.matching.output import Output
+from image_copies.matching.paths import indexed_path, indexed_sources, make_protection_check
+from image_copies.matching.report import report_unreadable, write_results, write_track
+from image_copies.matching.results import LEAKAGE_GALLERY, OWN_INDEX, UNREADABLE, SearchNotes, hold_results_folder, write_notes
+from image_copies.matching.search import Exclusions, Found, PairScores, Search
+from image_copies.matching.sources import Pictures, Sources
+from image_copies.pipeline.run.provenance import describe_origin
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def _fill_own_index(store: Store, model: Model, sources: Sources, pictures: Pict
 def _verify_pairs(found: Found, rule: Rule) -> Found:
     """Verify the pairs by local features; confirmed pairs are copies, whatever their score."""
     # imported here: nothing else needs OpenCV's features
-    from matching.verification.pairs import select_copies, verify_matches
+    from image_copies.matching.verification.pairs import select_copies, verify_matches
 
     looked_at = verify_matches(found.matches.pairs)
     pairs = select_copies(looked_at, found.matches.threshold, rule.most)

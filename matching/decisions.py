@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from data.errors import UserError
-from data.names import text_of
-from matching.index.database import DATABASE
-from matching.index.decisions import Pair, decide, read_decisions, take_back
-from matching.index.store import digest_of, open_known_store
-from matching.output import Output
-from matching.results import OWN_INDEX, SEARCH, read_notes
+from image_copies.data.errors import UserError
+from image_copies.data.names import text_of
+from image_copies.matching.index.database import DATABASE
+from image_copies.matching.index.decisions import Pair, decide, read_decisions, take_back
+from image_copies.matching.index.store import digest_of, open_known_store
+from image_copies.matching.output import Output
+from image_copies.matching.results import OWN_INDEX, SEARCH, read_notes
 
 
 def find_index(index: Path | None, folder: Path) -> Path:

@@ -12,24 +12,29 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from data.errors import prefix_errors
-from data.images import ImageSet
-from data.loader import resize_square
-from matching.index.calibration import Tail
-from models.inference.embed import EmbeddedBlock
-from models.inference.embedders import Embedder, embed_with_all, list_square_sizes, load_embedder
-from models.inference.onnx_embedder import open_onnx
-from models.network.checkpoint import load_descriptor
-from models.network.joined import JoinedDescriptor
-from models.settings import EmbeddingSettings
-from pipeline.run.run import Run
-from pipeline.run.staleness import report_stale
-from pipeline.steps.definitions import NORMALIZE, STEPS
-from submissions.ensemble.normalization import Neighbours, count_neighbours_needed, find_neighbours, normalize_by_variant
-from submissions.ensemble.projection import load_projection, scale_to_unit_length
-from submissions.ensemble.variant import Variant, read_choice
-from submissions.settings import NormalizationSettings
-from submissions.vectors.files import Vectors, read_vectors
+from image_copies.data.errors import prefix_errors
+from image_copies.data.images import ImageSet
+from image_copies.data.loader import resize_square
+from image_copies.matching.index.calibration import Tail
+from image_copies.models.inference.embed import EmbeddedBlock
+from image_copies.models.inference.embedders import Embedder, embed_with_all, list_square_sizes, load_embedder
+from image_copies.models.inference.onnx_embedder import open_onnx
+from image_copies.models.network.checkpoint import load_descriptor
+from image_copies.models.network.joined import JoinedDescriptor
+from image_copies.models.settings import EmbeddingSettings
+from image_copies.pipeline.run.run import Run
+from image_copies.pipeline.run.staleness import report_stale
+from image_copies.pipeline.steps.definitions import NORMALIZE, STEPS
+from image_copies.submissions.ensemble.normalization import (
+    Neighbours,
+    count_neighbours_needed,
+    find_neighbours,
+    normalize_by_variant,
+)
+from image_copies.submissions.ensemble.projection import load_projection, scale_to_unit_length
+from image_copies.submissions.ensemble.variant import Variant, read_choice
+from image_copies.submissions.settings import NormalizationSettings
+from image_copies.submissions.vectors.files import Vectors, read_vectors
 
 Project = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 

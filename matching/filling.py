@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from data.errors import StorageError, UserError
-from data.images import ImageSet
-from data.remote import map_files
-from data.shards import Place, ShardWork, hold, run_shards, uses_engine
-from matching.extractor import Extractor
-from matching.index.store import (
+from image_copies.data.errors import StorageError, UserError
+from image_copies.data.images import ImageSet
+from image_copies.data.remote import map_files
+from image_copies.data.shards import Place, ShardWork, hold, run_shards, uses_engine
+from image_copies.matching.extractor import Extractor
+from image_copies.matching.index.store import (
     Content,
     Store,
     add_files,
@@ -25,7 +25,7 @@ from matching.index.store import (
     stored_files,
     vectors_by_digest,
 )
-from submissions.vectors.files import Vectors
+from image_copies.submissions.vectors.files import Vectors
 
 IMAGES_PER_COMMIT = 1024  # the most that a kill can lose
 

@@ -7,18 +7,18 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from data.names import text_of
-from matching.files.facts import Facts, picture_facts
-from matching.files.keeping import KeepRule
-from matching.files.plan import PlanRow, plan_group, write_plan
-from matching.groups.components import MAX_COMPONENT_PAIRS
-from matching.groups.grouped import FileGroups, group_files, write_cuts_csv, write_groups_csv, write_hubs_csv
-from matching.groups.groups import MAX_GROUP_SIZE
-from matching.groups.hubs import MIN_HUB_MATCHES
-from matching.index.matches import Match
-from matching.output import Output
-from matching.results import CUTS, GROUPS, HUBS, PLAN
-from matching.search import Exclusions, Found, PairScores
+from image_copies.data.names import text_of
+from image_copies.matching.files.facts import Facts, picture_facts
+from image_copies.matching.files.keeping import KeepRule
+from image_copies.matching.files.plan import PlanRow, plan_group, write_plan
+from image_copies.matching.groups.components import MAX_COMPONENT_PAIRS
+from image_copies.matching.groups.grouped import FileGroups, group_files, write_cuts_csv, write_groups_csv, write_hubs_csv
+from image_copies.matching.groups.groups import MAX_GROUP_SIZE
+from image_copies.matching.groups.hubs import MIN_HUB_MATCHES
+from image_copies.matching.index.matches import Match
+from image_copies.matching.output import Output
+from image_copies.matching.results import CUTS, GROUPS, HUBS, PLAN
+from image_copies.matching.search import Exclusions, Found, PairScores
 
 READER_THREADS = 2
 

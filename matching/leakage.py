@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from data.files import whole_file
-from data.names import text_of
-from matching.groups.shares import Share, clean_lists, shared_pictures
-from matching.index.matches import Match
-from matching.output import Output
+from image_copies.data.files import whole_file
+from image_copies.data.names import text_of
+from image_copies.matching.groups.shares import Share, clean_lists, shared_pictures
+from image_copies.matching.index.matches import Match
+from image_copies.matching.output import Output
 
 MAX_PRINTED_FOLDERS = 10
 MIN_SHARED_PICTURES = 2  # that two folders must share to be listed

@@ -5,14 +5,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from data.files import whole_folder
-from data.images import ImageSet
-from data.names import text_of
-from matching.files.plan import PlanRow
-from matching.groups.grouped import FileGroups
-from matching.index.matches import Matches, Rule, describe_count
-from submissions.report.rendering import render
-from submissions.report.thumbnails import Thumbnails
+from image_copies.data.files import whole_folder
+from image_copies.data.images import ImageSet
+from image_copies.data.names import text_of
+from image_copies.matching.files.plan import PlanRow
+from image_copies.matching.groups.grouped import FileGroups
+from image_copies.matching.index.matches import Matches, Rule, describe_count
+from image_copies.submissions.report.rendering import render
+from image_copies.submissions.report.thumbnails import Thumbnails
 
 TEMPLATE = Path(__file__).parent / "templates" / "matches.html.jinja"
 MAX_MATCHES = 300  # shown on the page

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from data.discovery import discover
-from data.errors import UserError
-from matching.calibration import calibrate_on_images, calibrate_on_run
-from matching.extractor import Extractor, checkpoint_extractor, onnx_extractor, run_extractor
-from matching.index.calibration import Tail
-from matching.index.matches import Rule
-from models.shipped import SHIPPED
-from pipeline.run.run import Run, list_runs, open_existing_run
+from image_copies.data.discovery import discover
+from image_copies.data.errors import UserError
+from image_copies.matching.calibration import calibrate_on_images, calibrate_on_run
+from image_copies.matching.extractor import Extractor, checkpoint_extractor, onnx_extractor, run_extractor
+from image_copies.matching.index.calibration import Tail
+from image_copies.matching.index.matches import Rule
+from image_copies.models.shipped import SHIPPED
+from image_copies.pipeline.run.run import Run, list_runs, open_existing_run
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@ import argparse
 import os
 from pathlib import Path
 
-from data.errors import UserError
-from matching.files.keeping import KEEP_RULES
-from matching.groups.hubs import MIN_HUB_MATCHES
-from pipeline.cluster.options import add_ray_options
-from pipeline.run.cli import add_data_option, named_path, named_place
+from image_copies.data.errors import UserError
+from image_copies.matching.files.keeping import KEEP_RULES
+from image_copies.matching.groups.hubs import MIN_HUB_MATCHES
+from image_copies.pipeline.cluster.options import add_ray_options
+from image_copies.pipeline.run.cli import add_data_option, named_path, named_place
 
 APPLY_CHOICES = ("move", "hardlink", "symlink", "delete-to-trash")
 SOURCE = "SOURCE"  # metavariable of the help

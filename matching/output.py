@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data.names import text_of
+from image_copies.data.names import text_of
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from data.discovery import expand_sources
-from data.errors import UserError
-from data.files import is_there
-from data.remote import is_remote
+from image_copies.data.discovery import expand_sources
+from image_copies.data.errors import UserError
+from image_copies.data.files import is_there
+from image_copies.data.remote import is_remote
 
 
 def indexed_path(path: Path) -> Path:

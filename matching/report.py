@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from data.names import line_of
-from data.unreadable import list_unreadable
-from matching.grouping import Grouped, write_grouped
-from matching.index.matches import Match, Matches, Rule, describe_count, write_matches_csv
-from matching.matches_page import write_matches_page
-from matching.output import Output
-from matching.results import CUTS, GALLERY, GROUPS, HUBS, MATCHES, PLAN, UNREADABLE
-from submissions.formats.matching_track import write_pairs
+from image_copies.data.names import line_of
+from image_copies.data.unreadable import list_unreadable
+from image_copies.matching.grouping import Grouped, write_grouped
+from image_copies.matching.index.matches import Match, Matches, Rule, describe_count, write_matches_csv
+from image_copies.matching.matches_page import write_matches_page
+from image_copies.matching.output import Output
+from image_copies.matching.results import CUTS, GALLERY, GROUPS, HUBS, MATCHES, PLAN, UNREADABLE
+from image_copies.submissions.formats.matching_track import write_pairs
 
 
 def write_results(folder: Path, matches: Matches, grouped: Grouped | None, rule: Rule, output: Output) -> None:

@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from data.errors import UserError
-from data.files import whole_file
-from data.locks import hold_lock_file
-from matching.files.keeping import KEEP_RULES, KeepRule
+from image_copies.data.errors import UserError
+from image_copies.data.files import whole_file
+from image_copies.data.locks import hold_lock_file
+from image_copies.matching.files.keeping import KEEP_RULES, KeepRule
 
 MATCHES, GROUPS, CUTS, HUBS, PLAN = "matches.csv", "groups.csv", "cuts.csv", "hubs.csv", "plan.csv"
 SEARCH = "search.json"

@@ -10,12 +10,12 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from data.shards import uses_engine
-from matching.extractor import Extractor
-from matching.filling import IMAGES_PER_COMMIT, embed_queries
-from matching.index.matches import Match, Matches, Rule
-from matching.index.search import SearchIndex, content_numbers, find_nearest_of_blocks, open_search, vectors_of
-from matching.index.store import (
+from image_copies.data.shards import uses_engine
+from image_copies.matching.extractor import Extractor
+from image_copies.matching.filling import IMAGES_PER_COMMIT, embed_queries
+from image_copies.matching.index.matches import Match, Matches, Rule
+from image_copies.matching.index.search import SearchIndex, content_numbers, find_nearest_of_blocks, open_search, vectors_of
+from image_copies.matching.index.store import (
     Store,
     digest_of_content,
     digests_of_files,

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from data.discovery import Discovered, discover, format_skipped_counts
-from matching.output import Output
-from matching.results import GALLERY, LEAKAGE_GALLERY, MOVED, OWN_INDEX
-from submissions.report.output_folder import check_output_folder
+from image_copies.data.discovery import Discovered, discover, format_skipped_counts
+from image_copies.matching.output import Output
+from image_copies.matching.results import GALLERY, LEAKAGE_GALLERY, MOVED, OWN_INDEX
+from image_copies.submissions.report.output_folder import check_output_folder
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from data.errors import UserError
-from data.images import ImageSet
-from matching.index.matches import Rule
-from matching.index.store import digest_of
-from matching.model import Model
-from matching.output import Output
-from matching.verification.pairs import verify_two
+from image_copies.data.errors import UserError
+from image_copies.data.images import ImageSet
+from image_copies.matching.index.matches import Rule
+from image_copies.matching.index.store import digest_of
+from image_copies.matching.model import Model
+from image_copies.matching.output import Output
+from image_copies.matching.verification.pairs import verify_two
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor, distributed, nn
 
-from data.errors import UserError
-from data.process import process_count, process_rank, process_rank_on_machine
-from data.watch import speak_if_killed
-from models.device import is_lack_of_memory
+from image_copies.data.errors import UserError
+from image_copies.data.process import process_count, process_rank, process_rank_on_machine
+from image_copies.data.watch import speak_if_killed
+from image_copies.models.device import is_lack_of_memory
 
 LOST_PROCESS_PHRASES = (
     "connection",

@@ -5,10 +5,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from augmentations.settings import AugmentationSettings, EditFamily, Table
-from data.settings import Settings
-from models.network.settings import MAX_IMAGE_SIZE, MIN_IMAGE_SIZE, DescriptorSettings, HandmadeSettings, find_file, weights_path
-from models.objectives.settings import (
+from image_copies.augmentations.settings import AugmentationSettings, EditFamily, Table
+from image_copies.data.settings import Settings
+from image_copies.models.network.settings import (
+    MAX_IMAGE_SIZE,
+    MIN_IMAGE_SIZE,
+    DescriptorSettings,
+    HandmadeSettings,
+    find_file,
+    weights_path,
+)
+from image_copies.models.objectives.settings import (
     PAIRWISE,
     ArcFaceSettings,
     DistillationSettings,
@@ -16,7 +23,13 @@ from models.objectives.settings import (
     ObjectiveChoice,
     SvmaxSettings,
 )
-from models.training.settings import MixSettings, OptimizerSettings, SamplingSettings, SchedulerSettings, StageSettings
+from image_copies.models.training.settings import (
+    MixSettings,
+    OptimizerSettings,
+    SamplingSettings,
+    SchedulerSettings,
+    StageSettings,
+)
 
 MIXABLE = ("arcface", "softmax", "infonce")  # objectives that images of two classes at once go with
 

@@ -1,7 +1,7 @@
 """Step 00: edit validation images into a synthetic query set with ground truth, and draw contact sheets of the edits."""
 
-from pipeline.run.cli import make_step_parser, open_chosen_run, report_errors
-from pipeline.steps.definitions import AUGMENT, run_step
+from image_copies.pipeline.run.cli import make_step_parser, open_chosen_run, report_errors
+from image_copies.pipeline.steps.definitions import AUGMENT, run_step
 
 
 def main() -> None:
@@ -13,7 +13,7 @@ def main() -> None:
         run = open_chosen_run(options)
         if options.preview is not None:
             # imported here: an up-to-date step must return at once
-            from pipeline.steps.augment import draw_sheets
+            from image_copies.pipeline.steps.augment import draw_sheets
 
             draw_sheets(run, options.preview)
             print(f"contact sheets: {run.paths.contact_sheets}")

@@ -4,8 +4,8 @@ Under torchrun, the images of a batch and the class matrix are distributed over 
 torchrun --nproc-per-node 4 -- pipeline/01_train.py --run DIR
 """
 
-from pipeline.run.cli import make_step_parser, open_chosen_run, report_errors
-from pipeline.steps.definitions import TRAIN, run_step
+from image_copies.pipeline.run.cli import make_step_parser, open_chosen_run, report_errors
+from image_copies.pipeline.steps.definitions import TRAIN, run_step
 
 
 def main() -> None:
@@ -18,7 +18,7 @@ def main() -> None:
         run = open_chosen_run(options)
         if options.plan:
             # imported here: an up-to-date step must return at once
-            from pipeline.steps.plan import print_plan
+            from image_copies.pipeline.steps.plan import print_plan
 
             print_plan(run, options.processes)
         else:

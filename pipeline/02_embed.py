@@ -3,11 +3,11 @@
 With --ray, the images are distributed over the workers of a Ray cluster, with a bit-identical result.
 """
 
-from data.errors import UserError
-from models.shipped import SHIPPED
-from pipeline.cluster.options import add_ray_options, use_ray
-from pipeline.run.cli import make_step_parser, named_path, named_place, open_chosen_run, report_errors
-from pipeline.steps.definitions import EMBED, run_step
+from image_copies.data.errors import UserError
+from image_copies.models.shipped import SHIPPED
+from image_copies.pipeline.cluster.options import add_ray_options, use_ray
+from image_copies.pipeline.run.cli import make_step_parser, named_path, named_place, open_chosen_run, report_errors
+from image_copies.pipeline.steps.definitions import EMBED, run_step
 
 
 def main() -> None:
@@ -40,7 +40,7 @@ def main() -> None:
             )
         else:
             # imported here: an up-to-date step must return at once
-            from pipeline.steps.embed import embed_folder
+            from image_copies.pipeline.steps.embed import embed_folder
 
             embed_folder(options.checkpoint or SHIPPED, options.images, options.output, workers=options.workers)
 

@@ -1,7 +1,7 @@
 """Step 05: write the submission, validate it as the platform would, and write the matching track's CSV."""
 
-from pipeline.run.cli import make_step_parser, named_path, open_chosen_run, report_errors
-from pipeline.steps.definitions import SUBMIT, run_step
+from image_copies.pipeline.run.cli import make_step_parser, named_path, open_chosen_run, report_errors
+from image_copies.pipeline.steps.definitions import SUBMIT, run_step
 
 
 def main() -> None:
@@ -14,7 +14,7 @@ def main() -> None:
     with report_errors():
         if options.check is not None:
             # imported here: an up-to-date step must return at once
-            from pipeline.steps.submit import check_submission
+            from image_copies.pipeline.steps.submit import check_submission
 
             check_submission(options.check, options.data)
         else:

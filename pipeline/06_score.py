@@ -7,12 +7,12 @@ With --ray, the references are searched, and with --index encoded, by the worker
 
 import argparse
 
-from data.errors import UserError
-from pipeline.cluster.options import add_ray_options, use_ray
-from pipeline.run.cli import make_step_parser, named_path, open_chosen_run, report_errors
-from pipeline.run.paths import SETS
-from pipeline.run.run import Run
-from pipeline.steps.definitions import SCORE, has_ground_truth, run_step
+from image_copies.data.errors import UserError
+from image_copies.pipeline.cluster.options import add_ray_options, use_ray
+from image_copies.pipeline.run.cli import make_step_parser, named_path, open_chosen_run, report_errors
+from image_copies.pipeline.run.paths import SETS
+from image_copies.pipeline.run.run import Run
+from image_copies.pipeline.steps.definitions import SCORE, has_ground_truth, run_step
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -77,7 +77,7 @@ def check(options: argparse.Namespace) -> None:
 def score(options: argparse.Namespace) -> None:
     """Do what the options ask for; imports are local, because an up-to-date step must return at once."""
     if options.subsets:
-        from pipeline.steps.subsets import print_subsets
+        from image_copies.pipeline.steps.subsets import print_subsets
 
         run = open_chosen_run(options)
         for part in SETS:
@@ -86,11 +86,11 @@ def score(options: argparse.Namespace) -> None:
         run.require(run.paths.choice)
         print_subsets(run)
     elif options.index is not None:
-        from pipeline.steps.approximate_recall import print_index_recall
+        from image_copies.pipeline.steps.approximate_recall import print_index_recall
 
         print_index_recall(open_chosen_run(options), options.index, options.nprobe, options.force, options.on_gpu)
     elif options.compare is not None:
-        from pipeline.steps.compare import compare
+        from image_copies.pipeline.steps.compare import compare
 
         others = len(options.compare) == 1
         compare(
@@ -101,7 +101,7 @@ def score(options: argparse.Namespace) -> None:
             report=options.report,
         )
     elif options.submission is not None:
-        from pipeline.steps.score import score_file
+        from image_copies.pipeline.steps.score import score_file
 
         score_file(options.submission, options.ground_truth, options.output, options.details, options.edits)
     else:
@@ -113,8 +113,8 @@ def score_run(run: Run, force: bool) -> None:
     run_step(run, SCORE, force)
     if not has_ground_truth(run):
         # imported here: --help must answer at once
-        from pipeline.steps.run_warnings import collect_notices, collect_warnings, read_synthetic_board
-        from pipeline.steps.score_table import print_unscored
+        from image_copies.pipeline.steps.run_warnings import collect_notices, collect_warnings, read_synthetic_board
+        from image_copies.pipeline.steps.score_table import print_unscored
 
         board = read_synthetic_board(run.paths.synthetic_board)
         print_unscored(board.to_dict("records"), collect_notices(run), collect_warnings(run))
@@ -124,7 +124,7 @@ def score_run(run: Run, force: bool) -> None:
         )
         return
     # imported here: the table of an up-to-date run needs nothing else
-    from pipeline.steps.score_table import print_scores
+    from image_copies.pipeline.steps.score_table import print_scores
 
     print_scores(run.paths.scores)
     print(f"\nsubmission: {run.paths.submission}\nscores:     {run.paths.scores}\nreport:     {run.paths.report_page}")

@@ -9,8 +9,8 @@ FILE is models/<model>/stage-<n>.safetensors of a run; --data gives training ima
 import argparse
 import math
 
-from data.errors import UserError
-from pipeline.run.cli import named_path, report_errors
+from image_copies.data.errors import UserError
+from image_copies.pipeline.run.cli import named_path, report_errors
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -77,7 +77,7 @@ if __name__ == "__main__":
     with report_errors():
         check(arguments)
         # imported here: --help must answer at once
-        from pipeline.tools.pooling_exponent import ExponentSearch, choose_exponent
+        from image_copies.pipeline.tools.pooling_exponent import ExponentSearch, choose_exponent
 
         how = ExponentSearch(
             method=arguments.method,

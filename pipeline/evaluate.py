@@ -10,8 +10,8 @@ evaluate.py --checkpoint FILE --set class_folders --root DIR   the same, and top
 import argparse
 import math
 
-from data.errors import UserError
-from pipeline.run.cli import named_path, report_errors
+from image_copies.data.errors import UserError
+from image_copies.pipeline.run.cli import named_path, report_errors
 
 SETS = ("holidays", "copydays", "ukb", "cub", "cars", "online_products", "class_folders")
 
@@ -48,7 +48,7 @@ if __name__ == "__main__":
         if arguments.pooling_exponent is not None and not 0 < arguments.pooling_exponent < math.inf:
             raise UserError(f"--pooling-exponent {arguments.pooling_exponent}: give a number above 0, such as 3.")
         # imported here: --help must answer at once
-        from pipeline.tools.evaluate_checkpoint import evaluate_checkpoint
+        from image_copies.pipeline.tools.evaluate_checkpoint import evaluate_checkpoint
 
         evaluate_checkpoint(
             arguments.checkpoint,

@@ -10,8 +10,8 @@ explore.py --serve --index DIR search an index (match.py --index) over HTTP, for
 
 import argparse
 
-from data.errors import UserError
-from pipeline.run.cli import add_data_option, named_path, report_errors
+from image_copies.data.errors import UserError
+from image_copies.pipeline.run.cli import add_data_option, named_path, report_errors
 
 REFERENCES_PER_ANSWER = 10
 
@@ -66,12 +66,12 @@ def main(options: argparse.Namespace) -> None:
     check(options)
     # imported here: --help must answer at once, and a review needs no network
     if options.matches is not None:
-        from matching.review.serving import review
+        from image_copies.matching.review.serving import review
 
         review(options.matches, options.index, options.port)
         return
-    from matching.explorer.serving import explore, explore_index, serve
-    from matching.model import make_rule, open_model
+    from image_copies.matching.explorer.serving import explore, explore_index, serve
+    from image_copies.matching.model import make_rule, open_model
 
     if options.index is None:
         explore(options.run, options.data, options.port, options.false_alarms, options.references)

@@ -12,9 +12,9 @@ contains some of them, and the calibrated threshold.
 import argparse
 from pathlib import Path
 
-from data.errors import UserError
-from pipeline.run.cli import add_data_option, named_path, report_errors
-from pipeline.run.run import open_existing_run
+from image_copies.data.errors import UserError
+from image_copies.pipeline.run.cli import add_data_option, named_path, report_errors
+from image_copies.pipeline.run.run import open_existing_run
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -35,12 +35,12 @@ if __name__ == "__main__":
     with report_errors():
         # imported here: --help must answer at once
         if arguments.output.suffix == ".safetensors":
-            from pipeline.tools.export_checkpoint import export_joined
+            from image_copies.pipeline.tools.export_checkpoint import export_joined
 
             if arguments.checkpoint is not None:
                 raise UserError("--checkpoint is already a checkpoint: give --output FILE.onnx, or a run to export.")
             export_joined(open_existing_run(arguments.run, arguments.data), arguments.output)
         else:
-            from pipeline.tools.export_onnx import export
+            from image_copies.pipeline.tools.export_onnx import export
 
             export(arguments.output, arguments.checkpoint, arguments.run, arguments.data)

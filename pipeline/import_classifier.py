@@ -9,7 +9,7 @@ TRAIN and VAL have a folder for each class, in the order of the model's classes 
 
 import argparse
 
-from pipeline.run.cli import named_path, report_errors
+from image_copies.pipeline.run.cli import named_path, report_errors
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -27,10 +27,10 @@ if __name__ == "__main__":
     arguments = make_parser().parse_args()
     with report_errors():
         # imported here: --help must answer at once
-        from models.network.checkpoint import save_descriptor
-        from models.network.off_the_shelf import build_off_the_shelf
-        from models.training.classifier import save_classifier
-        from models.training.files import stage_checkpoint
+        from image_copies.models.network.checkpoint import save_descriptor
+        from image_copies.models.network.off_the_shelf import build_off_the_shelf
+        from image_copies.models.training.classifier import save_classifier
+        from image_copies.models.training.files import stage_checkpoint
 
         descriptor, classifier, side = build_off_the_shelf(arguments.model, arguments.weights)
         arguments.output.mkdir(parents=True, exist_ok=True)

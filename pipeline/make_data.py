@@ -9,12 +9,12 @@ import argparse
 import json
 from pathlib import Path
 
-from data.errors import UserError
-from data.files import read_json, whole_folder, write_text
-from data.images import find_images
-from data.locks import LOCK_NAME, hold_folder
-from pipeline.run.cli import named_path, report_errors
-from pipeline.run.manifest import fingerprint
+from image_copies.data.errors import UserError
+from image_copies.data.files import read_json, whole_folder, write_text
+from image_copies.data.images import find_images
+from image_copies.data.locks import LOCK_NAME, hold_folder
+from image_copies.pipeline.run.cli import named_path, report_errors
+from image_copies.pipeline.run.manifest import fingerprint
 
 SIGNATURE = {"made_by": "make_data.py of image-copy-detection"}  # in dataset.json: only what bears it is replaced
 SETS = ("cub", "cars", "online_products")
@@ -65,7 +65,7 @@ def make_data(photos: Path | None, output: Path, seed: int, archive: str | None 
         )
 
     # imported here: an up-to-date data set must return at once
-    from pipeline.tools.datasets import make_from_archive, make_from_photos, make_sample
+    from image_copies.pipeline.tools.datasets import make_from_archive, make_from_photos, make_sample
 
     with hold_folder(output, "make_data", lock=output.with_name(f".{output.name}{LOCK_NAME}")), whole_folder(output) as folder:
         if photos is None:

@@ -14,10 +14,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from matching.options import check, make_parser
-from matching.output import Output
-from pipeline.cluster.options import use_ray
-from pipeline.run.cli import report_errors
+from image_copies.matching.options import check, make_parser
+from image_copies.matching.output import Output
+from image_copies.pipeline.cluster.options import use_ray
+from image_copies.pipeline.run.cli import report_errors
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _without_network(options: argparse.Namespace, output: Output) -> int | None:
     """Do what needs no network and return the exit code; None where one is needed."""
     # imported here: --help must answer at once
-    from matching import acting, decisions
+    from image_copies.matching import acting, decisions
 
     if options.undo:
         return acting.take_back(options.output, output)
@@ -62,10 +62,10 @@ def _without_network(options: argparse.Namespace, output: Output) -> int | None:
 def _with_network(options: argparse.Namespace, output: Output) -> int:
     """Compare two pictures, change an index, or search; return the exit code."""
     # imported here: the networks take seconds
-    from matching import command, two
-    from matching.grouping import Grouping
-    from matching.model import make_rule, open_model
-    from matching.sources import Sources, find_pictures
+    from image_copies.matching import command, two
+    from image_copies.matching.grouping import Grouping
+    from image_copies.matching.model import make_rule, open_model
+    from image_copies.matching.sources import Sources, find_pictures
 
     if options.pictures and (verdict := two.compare_bytes(options.pictures[0], options.pictures[1])):
         return two.report(verdict, options.pictures[0], options.pictures[1], output)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, NonNegativeFloat, field_validator
 
-from data.settings import Settings
+from image_copies.data.settings import Settings
 
 MAX_DIMENSIONS = 256  # of a submitted vector: the challenge's limit
 Method = Literal["none", "method1", "method2"]  # rows of METHODS in ensemble/normalization.py

@@ -4,7 +4,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from matching.files.plan import PlanRow, write_plan
+from image_copies.matching.files.plan import PlanRow, write_plan
 
 GROUPS, COPIES = 4, 5
 

@@ -106,7 +106,7 @@ def forget_connections(object_store: "ObjectStore") -> Iterator[Callable[[], Non
 def _forget_connections() -> None:
     import s3fs
 
-    from data import stores
+    from image_copies.data import stores
 
     s3fs.S3FileSystem.clear_instance_cache()
     stores.open_file_system.cache_clear()
@@ -132,9 +132,9 @@ class ObjectStore:
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The file of an untrained network: 16 dimensions, of pictures of 32 pixels. Tests only read it."""
     # imported here: most tests do without torch
-    from models.network.checkpoint import save_descriptor
-    from models.network.descriptor import Descriptor
-    from models.network.settings import DescriptorSettings
+    from image_copies.models.network.checkpoint import save_descriptor
+    from image_copies.models.network.descriptor import Descriptor
+    from image_copies.models.network.settings import DescriptorSettings
 
     path = tmp_path_factory.mktemp("model") / "small.safetensors"
     save_descriptor(path, Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16)), 32, {})
@@ -165,10 +165,10 @@ normalization: {methods: method2, direction_neighbours: 10}
 def small_run(tmp_path_factory: pytest.TempPathFactory, run_command: Callable[..., subprocess.CompletedProcess[str]]) -> Path:
     """A run up to step 03 on little pictures, with an untrained network; its data lie beside it in data/."""
     # imported here: most tests do without torch
-    from data.procedural.sample import write_pictures
-    from models.network.checkpoint import save_descriptor
-    from models.network.descriptor import Descriptor
-    from models.network.settings import DescriptorSettings
+    from image_copies.data.procedural.sample import write_pictures
+    from image_copies.models.network.checkpoint import save_descriptor
+    from image_copies.models.network.descriptor import Descriptor
+    from image_copies.models.network.settings import DescriptorSettings
 
     where = tmp_path_factory.mktemp("small")
     run = where / "run"

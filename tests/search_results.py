@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
-from matching.files.facts import picture_facts
-from matching.files.plan import plan_group, write_plan
-from matching.index.matches import Match, Matches, write_matches_csv
-from matching.index.store import Content, add_files, digest_of, open_store
+from image_copies.matching.files.facts import picture_facts
+from image_copies.matching.files.plan import plan_group, write_plan
+from image_copies.matching.index.matches import Match, Matches, write_matches_csv
+from image_copies.matching.index.store import Content, add_files, digest_of, open_store
 
 
 def write_results(folder: Path, pairs: Sequence[Match], groups: Sequence[Sequence[Path]]) -> None:

@@ -4,7 +4,7 @@ import pickle
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
-from data.shards import Place, ShardWork
+from image_copies.data.shards import Place, ShardWork
 
 Value = TypeVar("Value")
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from data.errors import UserError
-from models.network.checkpoint import load_descriptor
-from models.network.descriptor import Descriptor
-from models.network.settings import DescriptorSettings
+from image_copies.data.errors import UserError
+from image_copies.models.network.checkpoint import load_descriptor
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.settings import DescriptorSettings
 
 TOP = Path(__file__).parents[1]
 PACKAGES = ("augmentations", "benchmarks", "data", "matching", "models", "pipeline", "requirements", "submissions")

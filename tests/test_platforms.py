@@ -8,10 +8,10 @@ from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 import pytest
 import torch
 
-from data.errors import UserError
-from matching.files.acting import whole_path
-from matching.index.store import names_below
-from models.device import DEVICE_VARIABLE, best_device, describe_device
+from image_copies.data.errors import UserError
+from image_copies.matching.files.acting import whole_path
+from image_copies.matching.index.store import names_below
+from image_copies.models.device import DEVICE_VARIABLE, best_device, describe_device
 
 TOP = Path(__file__).parents[1]
 ROOMS = ("data", "augmentations", "models", "submissions", "matching", "pipeline")
@@ -40,11 +40,11 @@ import sys
 from pathlib import Path
 for name in %r:
     sys.modules[name] = None
-from data.errors import UserError
-from data.files import whole_file
-from data.locks import hold_lock_file
-from matching.files.acting import apply_plan
-from matching.index.store import open_store
+from image_copies.data.errors import UserError
+from image_copies.data.files import whole_file
+from image_copies.data.locks import hold_lock_file
+from image_copies.matching.files.acting import apply_plan
+from image_copies.matching.index.store import open_store
 folder = Path(sys.argv[1])
 with hold_lock_file(folder / "lock", "busy"), open_store(folder / "index", "extractor", 8), whole_file(folder / "whole") as file:
     file.touch()

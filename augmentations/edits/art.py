@@ -3,8 +3,8 @@
 import cv2
 import numpy as np
 
-from augmentations.edits.registry import TUNED_SIDE, Image, edit
-from data.pixels import as_uint8
+from image_copies.augmentations.edits.registry import TUNED_SIDE, Image, edit
+from image_copies.data.pixels import as_uint8
 
 
 @edit("art")

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from augmentations.edits.registry import Image, edit
+from image_copies.augmentations.edits.registry import Image, edit
 
 
 @edit("policy")

@@ -6,8 +6,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from augmentations.edits.registry import Image, edit
-from data.pixels import as_uint8
+from image_copies.augmentations.edits.registry import Image, edit
+from image_copies.data.pixels import as_uint8
 
 MIN_SIDE_PIXELS = 8
 SMALL_BLUR = 4.0  # pixels; a blur wider than twice this is computed on a smaller image

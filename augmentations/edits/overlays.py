@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from PIL import Image as Pillow
 from PIL import ImageDraw, ImageFont
 
-from augmentations.edits.registry import Image, edit, pasting_edit
-from data.pixels import as_uint8
+from image_copies.augmentations.edits.registry import Image, edit, pasting_edit
+from image_copies.data.pixels import as_uint8
 
 GLYPH_PIXELS = 40  # font size at which text is rendered before it is resized
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from augmentations.settings import EditFamily
+from image_copies.augmentations.settings import EditFamily
 
 Image = NDArray[np.uint8]
 EditFunction = Callable[..., Image]

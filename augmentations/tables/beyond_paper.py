@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from augmentations.edits import colour, geometry, overlays, quality
-from augmentations.tables.isc2021 import draw_sentence
-from augmentations.tables.row import Edit, Parameters, rising
+from image_copies.augmentations.edits import colour, geometry, overlays, quality
+from image_copies.augmentations.tables.isc2021 import draw_sentence
+from image_copies.augmentations.tables.row import Edit, Parameters, rising
 
 
 def _draw_severe_crop(rng: np.random.Generator, intensity: float) -> Parameters:

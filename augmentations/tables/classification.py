@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from augmentations.edits import auto_augment, colour, geometry
-from augmentations.tables.row import Edit, Parameters, always, draw_nothing
+from image_copies.augmentations.edits import auto_augment, colour, geometry
+from image_copies.augmentations.tables.row import Edit, Parameters, always, draw_nothing
 
 
 def _draw_crop(rng: np.random.Generator, intensity: float) -> Parameters:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from augmentations.edits import art, geometry, overlays, quality
-from augmentations.tables.row import Edit, Parameters, rising
+from image_copies.augmentations.edits import art, geometry, overlays, quality
+from image_copies.augmentations.tables.row import Edit, Parameters, rising
 
 
 def _draw_lens(rng: np.random.Generator, intensity: float) -> Parameters:

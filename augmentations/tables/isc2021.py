@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from augmentations.edits import colour, geometry, overlays, quality
-from augmentations.edits.registry import TUNED_SIDE
-from augmentations.tables.row import Edit, Parameters, always, draw_nothing, rising
+from image_copies.augmentations.edits import colour, geometry, overlays, quality
+from image_copies.augmentations.edits.registry import TUNED_SIDE
+from image_copies.augmentations.tables.row import Edit, Parameters, always, draw_nothing, rising
 
 GLYPHS = np.array(list("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"))
 LINE_STYLES = ("solid", "dotted", "dashed")

@@ -10,18 +10,18 @@ from claim_rows.claim import Arm, Claim, Comparison, Side
 from claim_rows.store import Figures
 from numpy.typing import NDArray
 
-from data.ground_truth import GroundTruth, read_ground_truth
-from data.images import ImageSet
-from data.layout import IscFolder, open_isc_folder
-from models.inference.embed import embed_images
-from models.network.checkpoint import load_descriptor
-from models.settings import EmbeddingSettings, ModelSettings
-from models.training.trainer import train_model
-from submissions.ensemble.normalization import find_neighbours, normalize_queries
-from submissions.ensemble.projection import fit_projection
-from submissions.scoring.metrics import evaluate
-from submissions.settings import NormalizationSettings
-from submissions.vectors.files import Vectors
+from image_copies.data.ground_truth import GroundTruth, read_ground_truth
+from image_copies.data.images import ImageSet
+from image_copies.data.layout import IscFolder, open_isc_folder
+from image_copies.models.inference.embed import embed_images
+from image_copies.models.network.checkpoint import load_descriptor
+from image_copies.models.settings import EmbeddingSettings, ModelSettings
+from image_copies.models.training.trainer import train_model
+from image_copies.submissions.ensemble.normalization import find_neighbours, normalize_queries
+from image_copies.submissions.ensemble.projection import fit_projection
+from image_copies.submissions.scoring.metrics import evaluate
+from image_copies.submissions.settings import NormalizationSettings
+from image_copies.submissions.vectors.files import Vectors
 
 CLASSES, OVERLAYS, IMAGE_SIDE, BATCH_SIZE = 2000, 300, 48, 96
 QUERIES, COPIES, REFERENCES, TRAINING = 1500, 300, 1500, 2000  # four distractors for each copy

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from claim_rows.store import Store
 
-from data.errors import UserError
+from image_copies.data.errors import UserError
 
 ARM = "repeated, λ "  # and the weight of the cross entropy
 FIGURES = {"top1": "top-1 of held-out images", "copies": "copies of 5 found"}

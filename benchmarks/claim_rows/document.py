@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from data.errors import UserError
-from data.files import write_text
+from image_copies.data.errors import UserError
+from image_copies.data.files import write_text
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "papers.md"
 RESULTS = Path(__file__).parents[1] / "claims.json"  # what the document's table is made from

@@ -12,10 +12,10 @@ from claim_rows.training import DIMENSIONS, Bench, Sets, Trained, train, vectors
 from numpy.typing import NDArray
 from PIL import Image
 
-from augmentations.domains import DOMAINS
-from data.decode import decode_rgb
-from data.images import ImageSet
-from submissions.scoring.retrieval import recall_at
+from image_copies.augmentations.domains import DOMAINS
+from image_copies.data.decode import decode_rgb
+from image_copies.data.images import ImageSet
+from image_copies.submissions.scoring.retrieval import recall_at
 
 POOLED: dict[str, Any] = {"pooling_exponent": 1.0}
 STEPS_FACTOR = 4  # times as many steps: as many images for each of four split heads as for a shared one

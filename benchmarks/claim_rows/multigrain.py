@@ -10,10 +10,10 @@ from claim_rows.store import Figures
 from claim_rows.training import COPIED_IMAGES, COPIES, Bench, Trained, vectors_at_exponents, vectors_of
 from numpy.typing import NDArray
 
-from models.network.whitening import compute_folded_logits
-from models.training.classifier import load_classifier
-from models.training.files import stage_checkpoint
-from submissions.scoring.retrieval import in_aug_accuracy, recall_at
+from image_copies.models.network.whitening import compute_folded_logits
+from image_copies.models.training.classifier import load_classifier
+from image_copies.models.training.files import stage_checkpoint
+from image_copies.submissions.scoring.retrieval import in_aug_accuracy, recall_at
 
 REPEATED: dict[str, Any] = {"kind": "repeated", "copies": 3}
 LARGER = 2  # times the side of the input

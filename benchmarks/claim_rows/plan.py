@@ -10,8 +10,8 @@ from claim_rows.store import Store
 from rich.console import Console
 from rich.table import Table
 
-from models.network.descriptor import Descriptor
-from models.network.settings import DescriptorSettings
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.settings import DescriptorSettings
 
 TIMED_IMAGES, TIMED_REPEATS = 32, 3
 OVERHEAD = 1.5  # processor time of a measurement, with edits and scores, to that of the networks' passes alone

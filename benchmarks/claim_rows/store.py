@@ -15,9 +15,9 @@ from typing import Any
 
 from claim_rows.row import Row
 
-from data.errors import UserError
-from data.files import write_text
-from data.locks import hold_lock_file
+from image_copies.data.errors import UserError
+from image_copies.data.files import write_text
+from image_copies.data.locks import hold_lock_file
 
 Figures = dict[str, float]
 MAX_WAIT_SECONDS = 60.0  # for another command that writes the file, which takes milliseconds

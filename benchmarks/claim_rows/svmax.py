@@ -14,10 +14,10 @@ from claim_rows.store import Figures
 from claim_rows.training import DIMENSIONS, VERSION, Bench, Trained, vectors_of
 from torch.nn import functional
 
-from models.network.descriptor import Descriptor
-from models.network.settings import DescriptorSettings
-from models.objectives import svmax as objectives
-from submissions.scoring.retrieval import mean_singular_value, recall_at
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.settings import DescriptorSettings
+from image_copies.models.objectives import svmax as objectives
+from image_copies.submissions.scoring.retrieval import mean_singular_value, recall_at
 
 LARGE_RATE_OPTIMIZER: dict[str, Any] = {"kind": "sgd", "learning_rate": 0.5, "clip_norm": 1e6}
 WEIGHTS = {"contrastive": 1.0, "triplet": 0.1, "npair": 1.0, "angular": 1.0}  # the paper's λ; 1 where it gives none

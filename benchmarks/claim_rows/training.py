@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from augmentations.dataset import normalize_pixels
-from augmentations.in_aug import InAug, InAugImages, choose_in_aug
-from data.images import ImageSet
-from data.labels import LabelledImages, read_class_folders
-from data.loader import CleanImages
-from models.network.checkpoint import load_descriptor, require_trained_network
-from models.network.descriptor import Descriptor
-from models.settings import ModelSettings
-from models.training.curve import read_rows
-from models.training.trainer import train_model
+from image_copies.augmentations.dataset import normalize_pixels
+from image_copies.augmentations.in_aug import InAug, InAugImages, choose_in_aug
+from image_copies.data.images import ImageSet
+from image_copies.data.labels import LabelledImages, read_class_folders
+from image_copies.data.loader import CleanImages
+from image_copies.models.network.checkpoint import load_descriptor, require_trained_network
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.settings import ModelSettings
+from image_copies.models.training.curve import read_rows
+from image_copies.models.training.trainer import train_model
 
 VERSION = 3  # of the images and figures below: what was measured with another one is measured again
 CLASSES, TRAINING_PER_CLASS, HELD_OUT_PER_CLASS = 24, 16, 12  # of the shapes; as many classes again are unseen

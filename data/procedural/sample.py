@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from data.cores import map_on_cores
-from data.procedural.pictures import draw_picture
+from image_copies.data.cores import map_on_cores
+from image_copies.data.procedural.pictures import draw_picture
 
 
 def write_pictures(folder: Path, prefix: str, count: int, seed: int, workers: int | None = None) -> Iterator[Path]:

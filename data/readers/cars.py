@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 from scipy.io import loadmat
 
-from data.errors import UserError
-from data.images import ImageSet
-from data.labels import LabelledImages
-from data.readers.expected import TrainTest, require_images, require_names
+from image_copies.data.errors import UserError
+from image_copies.data.images import ImageSet
+from image_copies.data.labels import LabelledImages
+from image_copies.data.readers.expected import TrainTest, require_images, require_names
 
 LAYOUT = "cars_annos.mat and car_ims/000001.jpg, … (cars_annos.mat and car_ims.tgz side by side)"
 TRAIN_CLASSES = 98

@@ -3,9 +3,9 @@
 from collections import defaultdict
 from pathlib import Path
 
-from data.errors import UserError
-from data.images import ImageSet, find_images
-from data.readers.expected import RetrievalSet, require_names
+from image_copies.data.errors import UserError
+from image_copies.data.images import ImageSet, find_images
+from image_copies.data.readers.expected import RetrievalSet, require_names
 
 LAYOUT = "original/200000.jpg, … and strong/200001.jpg, …"
 

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from data.errors import UserError
-from data.labels import label_images
-from data.readers.expected import TrainTest, read_rows, require_images, require_names
+from image_copies.data.errors import UserError
+from image_copies.data.labels import label_images
+from image_copies.data.readers.expected import TrainTest, read_rows, require_images, require_names
 
 LAYOUT = "CUB_200_2011/images.txt, CUB_200_2011/image_class_labels.txt and CUB_200_2011/images/… (CUB_200_2011.tgz)"
 TRAIN_CLASSES = 100

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from data.errors import UserError
-from data.images import ImageSet
-from data.labels import LabelledImages
+from image_copies.data.errors import UserError
+from image_copies.data.images import ImageSet
+from image_copies.data.labels import LabelledImages
 
 
 @dataclass(frozen=True)

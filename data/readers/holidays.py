@@ -3,9 +3,9 @@
 from collections import defaultdict
 from pathlib import Path
 
-from data.errors import UserError
-from data.images import find_images
-from data.readers.expected import RetrievalSet, require_names
+from image_copies.data.errors import UserError
+from image_copies.data.images import find_images
+from image_copies.data.readers.expected import RetrievalSet, require_names
 
 LAYOUT = "jpg/100000.jpg, jpg/100001.jpg, … (jpg1.tar.gz and jpg2.tar.gz unpacked into the same folder)"
 

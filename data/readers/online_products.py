@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from data.labels import LabelledImages, label_images
-from data.readers.expected import TrainTest, read_rows, require_images, require_names
+from image_copies.data.labels import LabelledImages, label_images
+from image_copies.data.readers.expected import TrainTest, read_rows, require_images, require_names
 
 LAYOUT = "Ebay_train.txt, Ebay_test.txt and the folders bicycle_final/, …, toaster_final/ (Stanford_Online_Products.zip)"
 HEADER = "image_id class_id super_class_id path"

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
-from data.errors import UserError
-from data.images import find_images
-from data.labels import LabelledImages
-from data.readers.expected import require_names
+from image_copies.data.errors import UserError
+from image_copies.data.images import find_images
+from image_copies.data.labels import LabelledImages
+from image_copies.data.readers.expected import require_names
 
 LAYOUT = "full/ukbench00000.jpg, full/ukbench00001.jpg, … in fours (ukbench.zip), or the same images without full/"
 

@@ -9,24 +9,24 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from augmentations.composition import OverlaySource
-from augmentations.query_set import FileOverlays
-from data.errors import UserError
-from data.images import ImageSet
-from data.layout import open_isc_folder
-from data.names import text_of
-from matching.calibration import calibrate_on_run
-from matching.explorer.edits import apply_edit
-from matching.explorer.pictures import data_url
-from matching.extractor import Extractor, Normalizer, run_extractor
-from matching.index.calibration import Tail
-from matching.index.database import DATABASE
-from matching.index.matches import Rule
-from matching.index.search import find_nearest
-from matching.index.store import files_of_content, open_store, stored_vectors
-from pipeline.run.run import Run
-from pipeline.run.training_roles import assign_training_roles
-from submissions.vectors.files import Vectors, read_vectors
+from image_copies.augmentations.composition import OverlaySource
+from image_copies.augmentations.query_set import FileOverlays
+from image_copies.data.errors import UserError
+from image_copies.data.images import ImageSet
+from image_copies.data.layout import open_isc_folder
+from image_copies.data.names import text_of
+from image_copies.matching.calibration import calibrate_on_run
+from image_copies.matching.explorer.edits import apply_edit
+from image_copies.matching.explorer.pictures import data_url
+from image_copies.matching.extractor import Extractor, Normalizer, run_extractor
+from image_copies.matching.index.calibration import Tail
+from image_copies.matching.index.database import DATABASE
+from image_copies.matching.index.matches import Rule
+from image_copies.matching.index.search import find_nearest
+from image_copies.matching.index.store import files_of_content, open_store, stored_vectors
+from image_copies.pipeline.run.run import Run
+from image_copies.pipeline.run.training_roles import assign_training_roles
+from image_copies.submissions.vectors.files import Vectors, read_vectors
 
 SHOWN_REFERENCES = 12
 SHOWN_TRAINING_IMAGES = 3

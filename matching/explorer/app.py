@@ -10,20 +10,20 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from pydantic import Field
 
-from data.archives import read_bytes
-from data.errors import UserError
-from data.settings import Settings
-from matching.explorer.answers import Explorer, Kind, answer
-from matching.explorer.edits import list_edits
-from matching.explorer.guard import (
+from image_copies.data.archives import read_bytes
+from image_copies.data.errors import UserError
+from image_copies.data.settings import Settings
+from image_copies.matching.explorer.answers import Explorer, Kind, answer
+from image_copies.matching.explorer.edits import list_edits
+from image_copies.matching.explorer.guard import (
     MAX_CONCURRENT_DECODES,
     MAX_CONCURRENT_UPLOADS,
     MAX_PICTURE_BYTES,
     guard,
     receive_picture,
 )
-from matching.explorer.pages import add_page, send_picture
-from matching.explorer.pictures import SHOWN_SIDE, Pictures
+from image_copies.matching.explorer.pages import add_page, send_picture
+from image_copies.matching.explorer.pictures import SHOWN_SIDE, Pictures
 
 PAGE = Path(__file__).parent / "page"
 MAX_PICKS = 500  # queries of the run that the page offers

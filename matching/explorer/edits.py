@@ -4,14 +4,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from augmentations.composition import TABLES, Edited, OverlaySource, edit_image, replay
-from augmentations.edits.registry import TUNED_SIDE, EditFunction, Image
-from augmentations.randomness import generator_for
-from augmentations.settings import AugmentationSettings
-from augmentations.tables.isc2021 import QUERY_TABLE
-from augmentations.tables.row import Edit, Parameters
-from data.errors import UserError
-from data.loader import resize_square, shrink
+from image_copies.augmentations.composition import TABLES, Edited, OverlaySource, edit_image, replay
+from image_copies.augmentations.edits.registry import TUNED_SIDE, EditFunction, Image
+from image_copies.augmentations.randomness import generator_for
+from image_copies.augmentations.settings import AugmentationSettings
+from image_copies.augmentations.tables.isc2021 import QUERY_TABLE
+from image_copies.augmentations.tables.row import Edit, Parameters
+from image_copies.data.errors import UserError
+from image_copies.data.loader import resize_square, shrink
 
 COMPOSITION = "composition"
 EDITS: dict[str, Edit] = {edit.name: edit for edit in TABLES["broad"]}

@@ -11,7 +11,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from data.errors import UserError
+from image_copies.data.errors import UserError
 
 MAX_PICTURE_BYTES = 32 * 2**20  # bytes of a picture that is sent
 MAX_REQUEST_BYTES = 2**16  # bytes of any other request

@@ -5,7 +5,7 @@ import socket
 import uvicorn
 from fastapi import FastAPI
 
-from data.errors import UserError
+from image_copies.data.errors import UserError
 
 HOST = "127.0.0.1"
 MAX_WAITING = 1024  # connections that the system keeps until they are taken

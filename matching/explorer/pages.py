@@ -7,10 +7,10 @@ from fastapi import FastAPI, Response
 from fastapi.responses import FileResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
 
-from data.decode import decode_rgb
-from data.errors import ImageError
-from matching.explorer.pictures import jpeg
-from submissions.report.rendering import render
+from image_copies.data.decode import decode_rgb
+from image_copies.data.errors import ImageError
+from image_copies.matching.explorer.pictures import jpeg
+from image_copies.submissions.report.rendering import render
 
 
 def add_page(app: FastAPI, folder: Path) -> None:

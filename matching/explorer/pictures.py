@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from augmentations.edits.registry import TUNED_SIDE
-from data.decode import decode_rgb
-from data.errors import ImageError, UserError
-from data.loader import shrink
+from image_copies.augmentations.edits.registry import TUNED_SIDE
+from image_copies.data.decode import decode_rgb
+from image_copies.data.errors import ImageError, UserError
+from image_copies.data.loader import shrink
 
 MAX_PICTURES = 32
 CACHED_SIDE = 2 * TUNED_SIDE  # pixels of the long side

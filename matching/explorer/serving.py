@@ -2,17 +2,17 @@
 
 from pathlib import Path
 
-from data.errors import UserError
-from data.images import find_images
-from matching.explorer.answers import open_explorer, open_folder_explorer, open_index_explorer
-from matching.explorer.app import make_app
-from matching.explorer.listener import open_listener, run_until_stopped
-from matching.explorer.service import SearchService, make_service
-from matching.extractor import checkpoint_extractor
-from matching.index.matches import Rule
-from matching.model import Model
-from models.shipped import SHIPPED
-from pipeline.run.run import list_runs, open_existing_run
+from image_copies.data.errors import UserError
+from image_copies.data.images import find_images
+from image_copies.matching.explorer.answers import open_explorer, open_folder_explorer, open_index_explorer
+from image_copies.matching.explorer.app import make_app
+from image_copies.matching.explorer.listener import open_listener, run_until_stopped
+from image_copies.matching.explorer.service import SearchService, make_service
+from image_copies.matching.extractor import checkpoint_extractor
+from image_copies.matching.index.matches import Rule
+from image_copies.matching.model import Model
+from image_copies.models.shipped import SHIPPED
+from image_copies.pipeline.run.run import list_runs, open_existing_run
 
 
 def explore(folder: Path | None, data: Path | None, port: int, false_alarms: float, references: Path | None = None) -> None:

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import NoReturn
 
-from data.errors import UserError
-from data.names import text_of
-from matching.files.journal import Journal, Step, Way
-from matching.files.plan import PlanRow
-from matching.files.relocation import digest_of_file, relocate
-from matching.files.trash import find_trash, find_trash_place, is_note_of, remove_orphaned_note, write_note
+from image_copies.data.errors import UserError
+from image_copies.data.names import text_of
+from image_copies.matching.files.journal import Journal, Step, Way
+from image_copies.matching.files.plan import PlanRow
+from image_copies.matching.files.relocation import digest_of_file, relocate
+from image_copies.matching.files.trash import find_trash, find_trash_place, is_note_of, remove_orphaned_note, write_note
 
 
 @dataclass

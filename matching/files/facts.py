@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import ExifTags, Image
 
-from data.archives import find_archive, read_bytes
-from data.decode import decode_rgb
-from data.errors import ImageError, StorageError, UserError
-from data.files import is_link, is_there
-from data.formats import SIGNATURE_BYTES, detect_format, readable_formats
+from image_copies.data.archives import find_archive, read_bytes
+from image_copies.data.decode import decode_rgb
+from image_copies.data.errors import ImageError, StorageError, UserError
+from image_copies.data.files import is_link, is_there
+from image_copies.data.formats import SIGNATURE_BYTES, detect_format, readable_formats
 
 MEASURED_SIDE = 256  # pixels of the long side at which sharpness and flatness are measured
 MAX_FLAT_DEVIATION = 2.0  # grey levels: standard deviation around a plane below which a picture counts as flat

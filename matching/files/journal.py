@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from data.errors import UserError
-from data.files import disk_full, is_disk_full, open_regular
-from data.locks import hold_lock_file
+from image_copies.data.errors import UserError
+from image_copies.data.files import disk_full, is_disk_full, open_regular
+from image_copies.data.locks import hold_lock_file
 
 BUSY = "another process is carrying out or undoing a plan, and {} records it. Wait for it."
 NUMBER_BITS = 53  # integers that every reader of JSON can represent

@@ -5,7 +5,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from matching.files.facts import Facts
+from image_copies.matching.files.facts import Facts
 
 KeepRule = Literal["largest", "oldest", "folder-order"]
 KEEP_RULES: tuple[KeepRule, ...] = ("largest", "oldest", "folder-order")

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
-from data.archives import find_archive
-from data.errors import UserError
-from data.files import is_link, is_there, open_regular, whole_file
-from data.remote import as_path, is_remote
-from matching.files.facts import Facts
-from matching.files.keeping import KeepRule, choose_kept
+from image_copies.data.archives import find_archive
+from image_copies.data.errors import UserError
+from image_copies.data.files import is_link, is_there, open_regular, whole_file
+from image_copies.data.remote import as_path, is_remote
+from image_copies.matching.files.facts import Facts
+from image_copies.matching.files.keeping import KeepRule, choose_kept
 
 Action = Literal["keep", "remove", "leave"]
 PairScore = Callable[[Path, Path], float | None]

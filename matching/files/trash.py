@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from urllib.parse import quote
 
-from data.files import is_there, open_regular, write_text
+from image_copies.data.files import is_there, open_regular, write_text
 
 
 def find_trash(file: Path, spare: Path) -> Path:

@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from matching.groups.groups import MAX_GROUP_SIZE, Cut, Link, Matching, group_copies
-from matching.groups.hubs import MIN_HUB_MATCHES, Hub, find_hubs
+from image_copies.matching.groups.groups import MAX_GROUP_SIZE, Cut, Link, Matching, group_copies
+from image_copies.matching.groups.hubs import MIN_HUB_MATCHES, Hub, find_hubs
 
 PAIR = np.dtype([("first", "<i8"), ("second", "<i8"), ("score", "<f8")])
 PAIRS_PER_PART = 2**20  # pairs that are in memory at a time, on average

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from data.files import whole_file
-from matching.files.facts import Facts
-from matching.files.plan import PlanRow
-from matching.groups.components import group_pairs, pack_pairs
-from matching.groups.groups import Cut, Link
-from matching.groups.hubs import MIN_HUB_MATCHES
-from matching.index.matches import Match
+from image_copies.data.files import whole_file
+from image_copies.matching.files.facts import Facts
+from image_copies.matching.files.plan import PlanRow
+from image_copies.matching.groups.components import group_pairs, pack_pairs
+from image_copies.matching.groups.groups import Cut, Link
+from image_copies.matching.groups.hubs import MIN_HUB_MATCHES
+from image_copies.matching.index.matches import Match
 
 PairScorer = Callable[[Sequence[tuple[bytes, bytes]]], NDArray[np.float64]]
 GROUP_COLUMNS = [

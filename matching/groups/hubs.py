@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from matching.groups.groups import Link, Matching
+from image_copies.matching.groups.groups import Link, Matching
 
 MIN_HUB_MATCHES = 50  # contents that a hub matches
 MAX_RELATED_SHARE = 0.1  # share 0…1 of the pairs among a hub's matches that match each other

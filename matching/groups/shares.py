@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from matching.index.matches import Match
+from image_copies.matching.index.matches import Match
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from data.errors import UserError
-from data.shards import Place, ShardWork, hold, run_shards
-from submissions.search.exact import RELATIVE_ROUNDING, compute_exact_distances
-from submissions.search.references import PAIRS_WORTH_SENDING
+from image_copies.data.errors import UserError
+from image_copies.data.shards import Place, ShardWork, hold, run_shards
+from image_copies.submissions.search.exact import RELATIVE_ROUNDING, compute_exact_distances
+from image_copies.submissions.search.references import PAIRS_WORTH_SENDING
 
 TAIL_PAIR_SHARE = 0.005  # share of all pairs that the tail is fitted on: the nearest ones,
 MIN_TAIL_PAIRS = 100  # but at least this number of pairs

@@ -20,13 +20,13 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from data.shards import Place, ShardWork, run_shards
-from matching.index.segments import (
+from image_copies.data.shards import Place, ShardWork, run_shards
+from image_copies.matching.index.segments import (
     Segment,
     forget_files,
     open_segment_file,
 )
-from submissions.search.index_files import open_intact_index, require_index, write_index
+from image_copies.submissions.search.index_files import open_intact_index, require_index, write_index
 
 MIN_CODED_CONTENTS = 500_000  # below this, no codes: one query's exact search takes less than 0.05 s
 MAX_LISTS = 512  # inverted lists; fewer where there are too few vectors to train them

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from data.errors import UserError
+from image_copies.data.errors import UserError
 
 DATABASE = "references.sqlite"
 MIN_FREE_BYTES = 2**18  # with less free space, an I/O error of SQLite is reported as a full disk

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from data.remote import as_path
-from matching.index.store import Store
+from image_copies.data.remote import as_path
+from image_copies.matching.index.store import Store
 
 Pair = frozenset[bytes]
 

@@ -8,9 +8,9 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from data.shards import Place
-from matching.index.codes import Codes, open_codes_file
-from matching.index.segments import Segment, load_segment, open_segment_file, search_remaining
+from image_copies.data.shards import Place
+from image_copies.matching.index.codes import Codes, open_codes_file
+from image_copies.matching.index.segments import Segment, load_segment, open_segment_file, search_remaining
 
 Candidates = tuple[NDArray[np.float32], NDArray[np.int64]]  # squared distances [n, k], approximate by codes; content numbers
 

@@ -10,12 +10,12 @@ from typing import get_args
 
 import pandas as pd
 
-from data.errors import UserError
-from data.files import whole_file
-from data.names import text_of
-from data.remote import as_path
-from matching.index.calibration import Tail
-from matching.verification.geometry import Box, Change, Evidence
+from image_copies.data.errors import UserError
+from image_copies.data.files import whole_file
+from image_copies.data.names import text_of
+from image_copies.data.remote import as_path
+from image_copies.matching.index.calibration import Tail
+from image_copies.matching.verification.geometry import Box, Change, Evidence
 
 COLUMNS = ["query", "reference", "score", "expected_false_alarms"]
 EVIDENCE_COLUMNS = ["inliers", "change", "query_region", "reference_region"]

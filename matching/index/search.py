@@ -16,16 +16,16 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from data.errors import UserError
-from data.shards import ShardWork, run_shards, uses_engine
-from matching.index import codes as coding
-from matching.index.codes import Codes
-from matching.index.elsewhere import Candidates, Lookup, OpenedSegments, SegmentSource, describe_segment
-from matching.index.segments import Segment, open_segments, search_remaining
-from matching.index.store import Store
-from submissions.search.exact import rank_exactly
-from submissions.search.nearest import SPARE
-from submissions.search.references import PAIRS_WORTH_SENDING
+from image_copies.data.errors import UserError
+from image_copies.data.shards import ShardWork, run_shards, uses_engine
+from image_copies.matching.index import codes as coding
+from image_copies.matching.index.codes import Codes
+from image_copies.matching.index.elsewhere import Candidates, Lookup, OpenedSegments, SegmentSource, describe_segment
+from image_copies.matching.index.segments import Segment, open_segments, search_remaining
+from image_copies.matching.index.store import Store
+from image_copies.submissions.search.exact import rank_exactly
+from image_copies.submissions.search.nearest import SPARE
+from image_copies.submissions.search.references import PAIRS_WORTH_SENDING
 
 MIN_CANDIDATES = 100  # candidates per query whose exact distances are computed: at least this many,
 CANDIDATES_PER_NEIGHBOUR = 10  # and at least this many for each neighbour asked for

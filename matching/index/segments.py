@@ -17,8 +17,8 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from matching.index.store import Store, count_changes, recorded_from, removed_contents, stored_vectors
-from submissions.search.index_files import open_intact_index, require_index, write_index
+from image_copies.matching.index.store import Store, count_changes, recorded_from, removed_contents, stored_vectors
+from image_copies.submissions.search.index_files import open_intact_index, require_index, write_index
 
 MAX_SEGMENT_CONTENTS = 131_072  # contents of a file at most: 128 MiB with 256 dimensions
 MIN_CHANGED_CONTENTS = 10_000  # a file is written once more contents than this were added, or removed from it,

@@ -15,11 +15,11 @@ from pathlib import Path, PurePath
 import numpy as np
 from numpy.typing import NDArray
 
-from data.archives import find_archive, read_bytes
-from data.errors import UserError
-from data.files import open_regular
-from data.remote import as_path, is_remote
-from matching.index.database import DATABASE, compute_checksum, open_database, read_about, read_maker, write_together
+from image_copies.data.archives import find_archive, read_bytes
+from image_copies.data.errors import UserError
+from image_copies.data.files import open_regular
+from image_copies.data.remote import as_path, is_remote
+from image_copies.matching.index.database import DATABASE, compute_checksum, open_database, read_about, read_maker, write_together
 
 ROWS_PER_READ = 4096  # vectors read from the database at once
 MAX_CONTENT_NUMBER = 2**63 - 1  # the highest that SQLite gives

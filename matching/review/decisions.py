@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from matching.index.database import DATABASE
-from matching.index.decisions import Decision, Pair, decide, read_decisions, take_back
-from matching.index.store import open_known_store
+from image_copies.matching.index.database import DATABASE
+from image_copies.matching.index.decisions import Decision, Pair, decide, read_decisions, take_back
+from image_copies.matching.index.store import open_known_store
 
 Word = Literal["copy", "not-a-copy", "undecided"]
 

@@ -9,18 +9,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from data.errors import UserError
-from data.names import text_of
-from matching.files.facts import Facts, picture_facts
-from matching.files.keeping import choose_kept
-from matching.files.plan import PlanRow
-from matching.index.database import DATABASE
-from matching.index.matches import Match, read_matches_csv
-from matching.index.store import digest_of, digests_of_files, open_known_store
-from matching.results import MATCHES, SearchNotes, read_notes
-from matching.review.decisions import Decisions, Word, word_of
-from matching.review.plans import ReviewedPlan, find_center, pair_of, read_groups, read_state
-from matching.verification.geometry import Evidence
+from image_copies.data.errors import UserError
+from image_copies.data.names import text_of
+from image_copies.matching.files.facts import Facts, picture_facts
+from image_copies.matching.files.keeping import choose_kept
+from image_copies.matching.files.plan import PlanRow
+from image_copies.matching.index.database import DATABASE
+from image_copies.matching.index.matches import Match, read_matches_csv
+from image_copies.matching.index.store import digest_of, digests_of_files, open_known_store
+from image_copies.matching.results import MATCHES, SearchNotes, read_notes
+from image_copies.matching.review.decisions import Decisions, Word, word_of
+from image_copies.matching.review.plans import ReviewedPlan, find_center, pair_of, read_groups, read_state
+from image_copies.matching.verification.geometry import Evidence
 
 MAX_SHOWN_PAIRS = 100_000  # of the page; matches.csv lists all
 MAX_CACHED_FACTS = 2000
@@ -64,7 +64,7 @@ class Results:
     def find_evidence(self, first: int, second: int) -> dict[str, Any] | None:
         """Look for what two files share, where the search did not; None where nothing confirms that one copies the other."""
         # imported here: nothing else needs OpenCV's features
-        from matching.verification.pairs import verify_two
+        from image_copies.matching.verification.pairs import verify_two
 
         found = verify_two(self.file(first), self.file(second))
         return None if found is None else _evidence_values(found, turned=False)

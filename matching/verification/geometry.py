@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from matching.verification.features import Features
+from image_copies.matching.verification.features import Features
 
 MAX_DISTANCE_RATIO = 0.85  # distance of the nearest descriptor over that of the second nearest (Lowe's ratio test)
 MIN_MATCHES = 8  # matching features needed to fit a homography

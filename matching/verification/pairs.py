@@ -11,11 +11,11 @@ from pathlib import Path
 import cv2
 from tqdm import tqdm
 
-from data.decode import decode_rgb
-from data.errors import ImageError
-from matching.index.matches import Match
-from matching.verification.features import MAX_SIDE, Features, local_features
-from matching.verification.geometry import Evidence, Views, verify
+from image_copies.data.decode import decode_rgb
+from image_copies.data.errors import ImageError
+from image_copies.matching.index.matches import Match
+from image_copies.matching.verification.features import MAX_SIDE, Features, local_features
+from image_copies.matching.verification.geometry import Evidence, Views, verify
 
 MAX_CACHED_PICTURES = 4000  # whose features are kept, 0.08 MB each
 THREADS = min(2, os.cpu_count() or 1)

@@ -15,10 +15,10 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
-from data.encoded import EncodedBatch, find_plain_jpeg, join_encoded
-from data.errors import UserError
-from data.loader import load_squares
-from models.device import describe_device, is_lack_of_memory
+from image_copies.data.encoded import EncodedBatch, find_plain_jpeg, join_encoded
+from image_copies.data.errors import UserError
+from image_copies.data.loader import load_squares
+from image_copies.models.device import describe_device, is_lack_of_memory
 
 PIXELS_AT_ONCE = 2**27  # decoded by one call: 400 MB, beside what the decoder needs
 MAX_MEAN_DIFFERENCE = 6.0  # levels, between the squares of the two decoders' sample picture; several times what is expected

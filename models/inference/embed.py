@@ -13,19 +13,19 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from augmentations.dataset import normalize_pixels
-from data.encoded import EncodedBatch, EncodedImages, join_encoded
-from data.errors import UserError
-from data.images import ImageSet
-from data.loader import SquaresOfSizes
-from data.process import choose_workers
-from models.device import autocast, best_device, report_lack_of_memory
-from models.inference.device_decoding import DeviceDecoder, open_decoder
-from models.inference.padding import pad_batch
-from models.inference.parallel import map_in_parallel, overlap
-from models.network.checkpoint import Checkpoint
-from models.network.memory_format import choose_memory_format
-from models.settings import EmbeddingSettings
+from image_copies.augmentations.dataset import normalize_pixels
+from image_copies.data.encoded import EncodedBatch, EncodedImages, join_encoded
+from image_copies.data.errors import UserError
+from image_copies.data.images import ImageSet
+from image_copies.data.loader import SquaresOfSizes
+from image_copies.data.process import choose_workers
+from image_copies.models.device import autocast, best_device, report_lack_of_memory
+from image_copies.models.inference.device_decoding import DeviceDecoder, open_decoder
+from image_copies.models.inference.padding import pad_batch
+from image_copies.models.inference.parallel import map_in_parallel, overlap
+from image_copies.models.network.checkpoint import Checkpoint
+from image_copies.models.network.memory_format import choose_memory_format
+from image_copies.models.settings import EmbeddingSettings
 
 MEMORY_REMEDY = "Lower batch_size (of `embedding` in the recipe), image_size or scales, or stop other programs that use memory."
 

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from augmentations.dataset import normalize_pixels
-from data.images import ImageSet
-from data.loader import CleanImages
-from data.process import choose_workers
-from models.device import best_device, report_lack_of_memory
-from models.inference.embed import (
+from image_copies.augmentations.dataset import normalize_pixels
+from image_copies.data.images import ImageSet
+from image_copies.data.loader import CleanImages
+from image_copies.data.process import choose_workers
+from image_copies.models.device import best_device, report_lack_of_memory
+from image_copies.models.inference.embed import (
     MEMORY_REMEDY,
     EmbeddedBlock,
     check_finite,
@@ -23,10 +23,10 @@ from models.inference.embed import (
     image_sizes,
     measure_memory_format,
 )
-from models.inference.padding import pad_batch
-from models.inference.parallel import map_in_parallel
-from models.network.checkpoint import load_descriptor
-from models.settings import EmbeddingSettings
+from image_copies.models.inference.padding import pad_batch
+from image_copies.models.inference.parallel import map_in_parallel
+from image_copies.models.network.checkpoint import load_descriptor
+from image_copies.models.settings import EmbeddingSettings
 
 MAX_IMAGES_WITHOUT_WORKERS = 64  # decoding so few takes less time than starting worker processes
 Squares = Mapping[int, Tensor]  # size → uint8 [n, 3, size, size], the same images at several sizes

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from data.errors import UserError
-from data.settings import Settings
-from models.inference.embedders import Embedder, Squares
+from image_copies.data.errors import UserError
+from image_copies.data.settings import Settings
+from image_copies.models.inference.embedders import Embedder, Squares
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # the import leaves a device id at home, for its maker
 

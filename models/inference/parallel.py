@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import torch
 
-from data.threads import map_in_threads
+from image_copies.data.threads import map_in_threads
 
 Item = TypeVar("Item")
 Launched = TypeVar("Launched")

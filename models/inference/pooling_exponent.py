@@ -15,9 +15,9 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 from tqdm import tqdm
 
-from augmentations.dataset import normalize_pixels
-from data.errors import UserError
-from models.network.descriptor import Descriptor
+from image_copies.augmentations.dataset import normalize_pixels
+from image_copies.data.errors import UserError
+from image_copies.models.network.descriptor import Descriptor
 
 Pixels = Dataset[tuple[Tensor, bool]]  # item: (uint8 [3, size, size], whether the image could be read)
 

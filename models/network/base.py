@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 import torch
 from torch import Tensor, nn
 
-from data.settings import Settings
+from image_copies.data.settings import Settings
 
 
 class ImageDescriptor(nn.Module):

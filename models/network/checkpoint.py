@@ -10,16 +10,23 @@ from pydantic import Field, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from data.errors import UserError, prefix_errors
-from data.files import whole_file_apart
-from data.settings import Settings
-from data.transfers import local_file
-from models.network.base import ImageDescriptor
-from models.network.descriptor import Descriptor
-from models.network.handmade import HandmadeDescriptor
-from models.network.joined import JoinedDescriptor
-from models.network.layouts import is_vit
-from models.network.settings import MAX_IMAGE_SIZE, MIN_IMAGE_SIZE, DescriptorSettings, HandmadeSettings, JoinedSettings, is_local
+from image_copies.data.errors import UserError, prefix_errors
+from image_copies.data.files import whole_file_apart
+from image_copies.data.settings import Settings
+from image_copies.data.transfers import local_file
+from image_copies.models.network.base import ImageDescriptor
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.handmade import HandmadeDescriptor
+from image_copies.models.network.joined import JoinedDescriptor
+from image_copies.models.network.layouts import is_vit
+from image_copies.models.network.settings import (
+    MAX_IMAGE_SIZE,
+    MIN_IMAGE_SIZE,
+    DescriptorSettings,
+    HandmadeSettings,
+    JoinedSettings,
+    is_local,
+)
 
 About = TypeVar("About", DescriptorSettings, HandmadeSettings, JoinedSettings)
 
@@ -82,7 +89,7 @@ def load_descriptor(path: Path) -> Checkpoint:
     if not path.is_file():
         raise UserError(f"{path}: no such checkpoint. Train one with step 01.")
     if path.suffix != ".safetensors" and is_local(path.name):
-        from models.network.published import read_published  # imported here: rarely needed
+        from image_copies.models.network.published import read_published  # imported here: rarely needed
 
         return Checkpoint(*read_published(path))
     try:
@@ -96,7 +103,7 @@ def load_descriptor(path: Path) -> Checkpoint:
         ) from error
     if "description" not in metadata:
         if is_vit(weights):
-            from models.network.published import read_published
+            from image_copies.models.network.published import read_published
 
             return Checkpoint(*read_published(path))
         raise UserError(

@@ -11,15 +11,15 @@ from timm.models import is_model_in_modules
 from torch import Tensor, nn
 from torch.nn import functional
 
-from augmentations.domains import DOMAINS, rotate_to_all_domains
-from data.errors import UserError
-from models.device import report_lack_of_memory
-from models.network.base import ImageDescriptor
-from models.network.pooling import GeM
-from models.network.row_by_row import apply_linear
-from models.network.settings import DescriptorSettings
-from models.network.start import load_start
-from models.network.whitening import Whitening, whiten
+from image_copies.augmentations.domains import DOMAINS, rotate_to_all_domains
+from image_copies.data.errors import UserError
+from image_copies.models.device import report_lack_of_memory
+from image_copies.models.network.base import ImageDescriptor
+from image_copies.models.network.pooling import GeM
+from image_copies.models.network.row_by_row import apply_linear
+from image_copies.models.network.settings import DescriptorSettings
+from image_copies.models.network.start import load_start
+from image_copies.models.network.whitening import Whitening, whiten
 
 TOKENS = ("vision_transformer", "deit")  # timm's modules of ViTs that take images of any size
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

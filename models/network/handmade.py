@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from data.errors import UserError
-from models.network.base import ImageDescriptor
-from models.network.settings import HandmadeKind, HandmadeSettings
+from image_copies.data.errors import UserError
+from image_copies.models.network.base import ImageDescriptor
+from image_copies.models.network.settings import HandmadeKind, HandmadeSettings
 
 GREY_WEIGHTS = (0.299, 0.587, 0.114)  # of red, green and blue
 SMALLEST_VARIANCE = 1e-6  # along an axis, as a fraction of the largest

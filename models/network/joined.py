@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.network.base import ImageDescriptor
-from models.network.settings import JoinedSettings
+from image_copies.models.network.base import ImageDescriptor
+from image_copies.models.network.settings import JoinedSettings
 
 
 class JoinedDescriptor(ImageDescriptor):

@@ -11,8 +11,8 @@ from contextlib import nullcontext
 import torch
 from torch import Tensor
 
-from models.device import autocast, choose_algorithms, is_lack_of_memory
-from models.network.base import ImageDescriptor
+from image_copies.models.device import autocast, choose_algorithms, is_lack_of_memory
+from image_copies.models.network.base import ImageDescriptor
 
 MIN_GAIN = 1.15  # factor by which contiguous must be faster to be chosen: no choice may depend on the noise of a measurement
 WARM_UP, PASSES = 3, 5  # passes in each format

@@ -6,10 +6,10 @@ import timm
 import torch
 from torch import nn
 
-from data.errors import UserError
-from models.network.descriptor import Descriptor, check_backbone
-from models.network.settings import DescriptorSettings, weights_path
-from models.network.weights_file import read_weights_file, state_of
+from image_copies.data.errors import UserError
+from image_copies.models.network.descriptor import Descriptor, check_backbone
+from image_copies.models.network.settings import DescriptorSettings, weights_path
+from image_copies.models.network.weights_file import read_weights_file, state_of
 
 LARGEST_DEVIATION = 1e-3  # of the logits at p 1 from timm's own, as a share of their largest
 DEFAULT_SIDE = 224  # pixels, where timm does not say what a model was trained at

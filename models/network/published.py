@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from data.errors import UserError
-from models.network.descriptor import IMAGENET_MEAN, IMAGENET_STD, Descriptor
-from models.network.layouts import describe_vit, is_vit, name_resnet, rename_classy_vision
-from models.network.settings import DescriptorSettings
-from models.network.start import load_backbone, without_prefixes
-from models.network.weights_file import read_weights_file, state_of
+from image_copies.data.errors import UserError
+from image_copies.models.network.descriptor import IMAGENET_MEAN, IMAGENET_STD, Descriptor
+from image_copies.models.network.layouts import describe_vit, is_vit, name_resnet, rename_classy_vision
+from image_copies.models.network.settings import DescriptorSettings
+from image_copies.models.network.start import load_backbone, without_prefixes
+from image_copies.models.network.weights_file import read_weights_file, state_of
 
 SSCD_POOLING, SSCD_SIZE = 3.0, 320  # GeM's p; their "skew 320": squares
 ISC_POOLING = 1.0  # of isc_feature_extractor, also for the fine-tuned weights

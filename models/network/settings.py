@@ -5,8 +5,8 @@ from typing import Any, Literal
 
 from pydantic import Field, PositiveFloat, model_validator
 
-from data.settings import Settings
-from models.shipped import SHIPPED
+from image_copies.data.settings import Settings
+from image_copies.models.shipped import SHIPPED
 
 MIN_IMAGE_SIZE, MAX_IMAGE_SIZE = 16, 8192  # pixels per side
 WEIGHTS_SUFFIXES = (".pth", ".pt", ".tar", ".safetensors")

@@ -5,12 +5,12 @@ from pathlib import Path
 from timm.models.vision_transformer import VisionTransformer, checkpoint_filter_fn
 from torch import Tensor, nn
 
-from data.errors import UserError
-from models.distributed import group_rank
-from models.network.base import ImageDescriptor
-from models.network.layouts import dropped_head, rename_classy_vision
-from models.network.settings import weights_path
-from models.network.weights_file import read_member_names, read_weights_file, require_weights_file, state_of
+from image_copies.data.errors import UserError
+from image_copies.models.distributed import group_rank
+from image_copies.models.network.base import ImageDescriptor
+from image_copies.models.network.layouts import dropped_head, rename_classy_vision
+from image_copies.models.network.settings import weights_path
+from image_copies.models.network.weights_file import read_member_names, read_weights_file, require_weights_file, state_of
 
 PREFIXES = ("module.", "backbone.")  # of data parallel training, and of a backbone within a descriptor
 LEAST_SHARE = 0.9  # of the backbone's tensors; fewer are those of another backbone

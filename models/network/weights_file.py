@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
-from data.errors import UserError
+from image_copies.data.errors import UserError
 
 
 def read_weights_file(path: Path) -> dict[str, Any]:

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from data.errors import UserError
-from models.network.row_by_row import apply_linear
+from image_copies.data.errors import UserError
+from image_copies.models.network.row_by_row import apply_linear
 
 VARIANCE_FLOOR = 1e-6  # minimum variance along an axis, as a fraction of the largest
 ROUNDING_VARIANCE = 1e-12  # variance of unit vectors that rounding alone can cause

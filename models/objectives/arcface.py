@@ -14,8 +14,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.sparse import check_sparse_tensor_invariants
 
-from models.distributed import gather_together, group_rank, group_size, log_sum_over_processes, shard_rows, sum_over_processes
-from models.objectives.base import ClassMatrix, Objective, ObjectiveOutput, seeded_generator
+from image_copies.models.distributed import (
+    gather_together,
+    group_rank,
+    group_size,
+    log_sum_over_processes,
+    shard_rows,
+    sum_over_processes,
+)
+from image_copies.models.objectives.base import ClassMatrix, Objective, ObjectiveOutput, seeded_generator
 
 WEIGHT_RANGE = 4096.0  # largest softmax weight in half precision: far below float16's end at 65,504, small ones above its start
 CHUNK_SHARE = 1 / 32  # of a GPU's memory, for the temporaries of one chunk

@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from models.objectives.base import Objective, ObjectiveOutput
-from models.objectives.regularized import RegularizedObjective
-from models.objectives.settings import DistillationSettings
+from image_copies.models.objectives.base import Objective, ObjectiveOutput
+from image_copies.models.objectives.regularized import RegularizedObjective
+from image_copies.models.objectives.settings import DistillationSettings
 
 NOT_COMPARED = torch.finfo(torch.float32).min  # instead of −∞, of which a row without any other image would make NaN
 

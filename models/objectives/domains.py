@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from models.objectives.base import Objective, ObjectiveOutput
+from image_copies.models.objectives.base import Objective, ObjectiveOutput
 
 
 def sum_over_domains(objective: Objective, embeddings: Tensor, labels: Tensor, instances: Tensor) -> ObjectiveOutput:

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from models.objectives.base import Objective, ObjectiveOutput
-from models.objectives.regularized import RegularizedObjective
+from image_copies.models.objectives.base import Objective, ObjectiveOutput
+from image_copies.models.objectives.regularized import RegularizedObjective
 
 LEAST_DISTANCE = 1e-4  # of unit vectors; nearer ones count as this, so that the gradient of the logarithm stays finite
 

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.distributed import gather_together, group_rank
-from models.objectives.base import Objective, ObjectiveOutput, seeded_generator
-from models.objectives.pairs import find_positive_pairs
+from image_copies.models.distributed import gather_together, group_rank
+from image_copies.models.objectives.base import Objective, ObjectiveOutput, seeded_generator
+from image_copies.models.objectives.pairs import find_positive_pairs
 
 
 class MarginLoss(Objective):

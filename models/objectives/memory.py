@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from models.objectives.base import Objective, ObjectiveOutput
-from models.objectives.pairs import find_positive_pairs
+from image_copies.models.objectives.base import Objective, ObjectiveOutput
+from image_copies.models.objectives.pairs import find_positive_pairs
 
 PairLoss = Callable[[Tensor, Tensor, Tensor], Tensor]  # (cosines [n, m], positive [n, m] bool, negative [n, m] bool) → scalar
 

@@ -9,8 +9,8 @@ from pytorch_metric_learning import losses, miners, reducers
 from torch import Tensor, nn
 from torch.nn import functional
 
-from data.errors import UserError
-from models.objectives.base import Objective, ObjectiveOutput
+from image_copies.data.errors import UserError
+from image_copies.models.objectives.base import Objective, ObjectiveOutput
 
 
 class PairObjective(Objective):

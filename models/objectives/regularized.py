@@ -2,8 +2,8 @@
 
 from torch import Tensor, nn
 
-from models.distributed import gather_rows
-from models.objectives.base import ClassMatrix, Objective
+from image_copies.models.distributed import gather_rows
+from image_copies.models.objectives.base import ClassMatrix, Objective
 
 
 class RegularizedObjective(Objective):

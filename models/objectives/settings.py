@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
-from data.settings import Settings
+from image_copies.data.settings import Settings
 
 if TYPE_CHECKING:
-    from models.objectives.arcface import ArcFace
-    from models.objectives.base import Objective
-    from models.objectives.margin import MarginLoss
-    from models.objectives.memory import CrossBatchMemory
-    from models.objectives.multigrain import MultiGrain, Softmax
-    from models.objectives.pairs import PairObjective
+    from image_copies.models.objectives.arcface import ArcFace
+    from image_copies.models.objectives.base import Objective
+    from image_copies.models.objectives.margin import MarginLoss
+    from image_copies.models.objectives.memory import CrossBatchMemory
+    from image_copies.models.objectives.multigrain import MultiGrain, Softmax
+    from image_copies.models.objectives.pairs import PairObjective
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class ArcFaceSettings(ObjectiveSettings):
 
     def build(self, dimensions: int, classes: int, seed: int) -> "ArcFace":
         """Build the objective; see `ObjectiveSettings.build`."""
-        from models.objectives.arcface import ArcFace
+        from image_copies.models.objectives.arcface import ArcFace
 
         return ArcFace(
             dimensions, classes, margin=self.margin, scale=self.scale, chunk=self.chunk, negatives=self.negatives, seed=seed
@@ -141,10 +141,10 @@ class ContrastiveSettings(PairwiseSettings):
         """Build the objective; see `ObjectiveSettings.build`."""
         margins, violating = (self.positive_margin, self.negative_margin), self.violating is not None
         if self.memory is not None:
-            from models.objectives.memory import CrossBatchMemory, contrastive_of_pairs
+            from image_copies.models.objectives.memory import CrossBatchMemory, contrastive_of_pairs
 
             return CrossBatchMemory(contrastive_of_pairs(*margins, violating), dimensions, self.memory)
-        from models.objectives.pairs import PairObjective, contrastive_loss
+        from image_copies.models.objectives.pairs import PairObjective, contrastive_loss
 
         return PairObjective(contrastive_loss(*margins, violating))
 
@@ -161,7 +161,7 @@ class TripletSettings(PairwiseSettings):
 
     def build(self, dimensions: int, classes: int, seed: int) -> "PairObjective":
         """Build the objective; see `ObjectiveSettings.build`."""
-        from models.objectives.pairs import PairObjective, triplet_loss
+        from image_copies.models.objectives.pairs import PairObjective, triplet_loss
 
         return PairObjective(triplet_loss(self.margin))
 
@@ -185,7 +185,7 @@ class MultiSimilaritySettings(PairwiseSettings):
 
     def build(self, dimensions: int, classes: int, seed: int) -> "PairObjective":
         """Build the objective; see `ObjectiveSettings.build`."""
-        from models.objectives.pairs import MultiSimilarityLoss, PairObjective
+        from image_copies.models.objectives.pairs import MultiSimilarityLoss, PairObjective
 
         return PairObjective(MultiSimilarityLoss(self.alpha, self.beta, self.base, self.mining))
 
@@ -202,7 +202,7 @@ class NPairSettings(PairwiseSettings):
 
     def build(self, dimensions: int, classes: int, seed: int) -> "PairObjective":
         """Build the objective; see `ObjectiveSettings.build`."""
-        from models.objectives.pairs import NPairLoss, PairObjective
+        from image_copies.models.objectives.pairs import NPairLoss, PairObjective
 
         return PairObjective(NPairLoss(), self.normalize)
 
@@ -222,10 +222,10 @@ class InfoNceSettings(PairwiseSettings):
     def build(self, dimensions: int, classes: int, seed: int) -> "PairObjective | CrossBatchMemory":
         """As in ObjectiveSettings."""
         if self.memory is not None:
-            from models.objectives.memory import CrossBatchMemory, infonce_of_pairs
+            from image_copies.models.objectives.memory import CrossBatchMemory, infonce_of_pairs
 
             return CrossBatchMemory(infonce_of_pairs(self.temperature), dimensions, self.memory)
-        from models.objectives.pairs import NPairLoss, PairObjective
+        from image_copies.models.objectives.pairs import NPairLoss, PairObjective
 
         return PairObjective(NPairLoss(self.temperature))
 
@@ -242,7 +242,7 @@ class AngularSettings(PairwiseSettings):
 
     def build(self, dimensions: int, classes: int, seed: int) -> "PairObjective":
         """Build the objective; see `ObjectiveSettings.build`."""
-        from models.objectives.pairs import PairObjective, angular_loss
+        from image_copies.models.objectives.pairs import PairObjective, angular_loss
 
         return PairObjective(angular_loss(self.angle))
 
@@ -271,7 +271,7 @@ class MarginSettings(PairwiseSettings):
 
     def build(self, dimensions: int, classes: int, seed: int) -> "MarginLoss":
         """Build the objective; see `ObjectiveSettings.build`."""
-        from models.objectives.margin import MarginLoss
+        from image_copies.models.objectives.margin import MarginLoss
 
         return MarginLoss(**self.model_dump(exclude={"kind"}), seed=seed)
 
@@ -283,7 +283,7 @@ class SoftmaxSettings(ObjectiveSettings):
 
     def build(self, dimensions: int, classes: int, seed: int) -> "Softmax":
         """Build the objective; see `ObjectiveSettings.build`."""
-        from models.objectives.multigrain import Softmax
+        from image_copies.models.objectives.multigrain import Softmax
 
         return Softmax(dimensions, classes)
 
@@ -316,7 +316,7 @@ class MultiGrainSettings(ObjectiveSettings):
 
     def build(self, dimensions: int, classes: int, seed: int) -> "MultiGrain":
         """Build the objective; see `ObjectiveSettings.build`."""
-        from models.objectives.multigrain import MultiGrain
+        from image_copies.models.objectives.multigrain import MultiGrain
 
         softmax = SoftmaxSettings().build(dimensions, classes, seed) if self.weight > 0 else None
         margin = MarginSettings(**self.model_dump(exclude={"kind", "weight"}))

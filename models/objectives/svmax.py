@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from data.errors import UserError
-from models.objectives.base import Objective, ObjectiveOutput
-from models.objectives.regularized import RegularizedObjective
-from models.objectives.settings import SvmaxSettings
-from models.objectives.spread_out import spread_out_penalty
+from image_copies.data.errors import UserError
+from image_copies.models.objectives.base import Objective, ObjectiveOutput
+from image_copies.models.objectives.regularized import RegularizedObjective
+from image_copies.models.objectives.settings import SvmaxSettings
+from image_copies.models.objectives.spread_out import spread_out_penalty
 
 
 class Svmax(RegularizedObjective):

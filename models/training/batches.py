@@ -7,11 +7,11 @@ from typing import Protocol
 
 from lightning_fabric import Fabric
 
-from augmentations.dataset import MAX_REPETITIONS_PER_PASS, EpochBatches, Key
-from augmentations.sampling import pk_batches, repeated_batches
-from models.settings import ModelSettings
-from models.training.settings import SamplingSettings, StageSettings
-from models.training.state import Progress
+from image_copies.augmentations.dataset import MAX_REPETITIONS_PER_PASS, EpochBatches, Key
+from image_copies.augmentations.sampling import pk_batches, repeated_batches
+from image_copies.models.settings import ModelSettings
+from image_copies.models.training.settings import SamplingSettings, StageSettings
+from image_copies.models.training.state import Progress
 
 
 class Batches(Protocol):

@@ -4,7 +4,7 @@ import csv
 from collections.abc import Sequence
 from pathlib import Path
 
-from models.training.settings import StageSettings
+from image_copies.models.training.settings import StageSettings
 
 CEILING = "minutes"  # what the curve's column ended_by says of a stage that took too long
 

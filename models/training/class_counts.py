@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from data.errors import UserError
-from models.settings import ModelSettings
-from models.training.settings import StageSettings
+from image_copies.data.errors import UserError
+from image_copies.models.settings import ModelSettings
+from image_copies.models.training.settings import StageSettings
 
 
 def check_class_counts(settings: ModelSettings, available: int, report: Callable[..., Any]) -> None:

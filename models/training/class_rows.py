@@ -2,17 +2,17 @@
 
 from torch import Tensor
 
-from augmentations.dataset import EditedImages
-from augmentations.settings import AugmentationSettings
-from data.cache import CachedImages
-from data.process import choose_workers
-from models.distributed import share_buffers
-from models.objectives.base import Objective
-from models.settings import ModelSettings
-from models.training.drip import EDITED_PER_CLASS, compute_centroids
-from models.training.learner import Learner
-from models.training.settings import StageSettings
-from models.training.teacher import compute_prototypes
+from image_copies.augmentations.dataset import EditedImages
+from image_copies.augmentations.settings import AugmentationSettings
+from image_copies.data.cache import CachedImages
+from image_copies.data.process import choose_workers
+from image_copies.models.distributed import share_buffers
+from image_copies.models.objectives.base import Objective
+from image_copies.models.settings import ModelSettings
+from image_copies.models.training.drip import EDITED_PER_CLASS, compute_centroids
+from image_copies.models.training.learner import Learner
+from image_copies.models.training.settings import StageSettings
+from image_copies.models.training.teacher import compute_prototypes
 
 
 def build_head(settings: ModelSettings, dimensions: int, classes: int, seed: int) -> Objective:

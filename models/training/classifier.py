@@ -5,9 +5,9 @@ from pathlib import Path
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from data.errors import UserError
-from data.files import whole_file_apart
-from models.training.files import CLASSIFIER, stage_checkpoint, stage_number
+from image_copies.data.errors import UserError
+from image_copies.data.files import whole_file_apart
+from image_copies.models.training.files import CLASSIFIER, stage_checkpoint, stage_number
 
 
 def save_classifier(folder: Path, classifier: nn.Linear) -> None:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from torch.sparse import check_sparse_tensor_invariants
 
-from models.distributed import sum_over_processes
+from image_copies.models.distributed import sum_over_processes
 
 
 def clip_gradients(parameters: Sequence[nn.Parameter], limit: float, sharded: nn.Parameter | None = None) -> None:

@@ -5,10 +5,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from augmentations.dataset import normalize_pixels
-from data.cache import CachedImages
-from data.loader import resize_square
-from models.network.descriptor import Descriptor
+from image_copies.augmentations.dataset import normalize_pixels
+from image_copies.data.cache import CachedImages
+from image_copies.data.loader import resize_square
+from image_copies.models.network.descriptor import Descriptor
 
 IMAGES = 128  # that are measured at most, each of another class
 MOST_COSINE = 0.95  # mean cosine from which vectors are said to collapse

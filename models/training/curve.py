@@ -7,8 +7,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from data.files import whole_file
-from models.training.files import CURVE
+from image_copies.data.files import whole_file
+from image_copies.models.training.files import CURVE
 
 BOARD_FOLDER = "tensorboard"
 CLOSING_COLUMNS = ("validation", "ended_by", "warning")

@@ -8,9 +8,9 @@ from torch.nn import functional
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 
-from augmentations.dataset import EditedImages, normalize_pixels
-from models.device import autocast
-from models.network.descriptor import Descriptor
+from image_copies.augmentations.dataset import EditedImages, normalize_pixels
+from image_copies.models.device import autocast
+from image_copies.models.network.descriptor import Descriptor
 
 EDITED_PER_CLASS = 4  # edited embeddings besides one of the clean image, as in the paper
 FIRST_CENTROID_EPOCH = -1  # the rebuild uses the edits of epochs −1, −2, …, which training never uses

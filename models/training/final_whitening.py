@@ -5,16 +5,16 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 
-from augmentations.dataset import normalize_pixels
-from augmentations.randomness import generator_for
-from data.errors import UserError
-from data.images import ImageSet, find_images
-from data.loader import CleanImages
-from data.process import choose_workers
-from models.device import report_lack_of_memory
-from models.network.descriptor import Descriptor
-from models.network.whitening import fit_whitening
-from models.settings import EmbeddingSettings, ModelSettings
+from image_copies.augmentations.dataset import normalize_pixels
+from image_copies.augmentations.randomness import generator_for
+from image_copies.data.errors import UserError
+from image_copies.data.images import ImageSet, find_images
+from image_copies.data.loader import CleanImages
+from image_copies.data.process import choose_workers
+from image_copies.models.device import report_lack_of_memory
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.whitening import fit_whitening
+from image_copies.models.settings import EmbeddingSettings, ModelSettings
 
 BATCH_SIZE = 64  # images
 WHITENING_IMAGES = 20_000  # the paper takes 20,000 of YFCC100M (MultiGrain, section 4.1)

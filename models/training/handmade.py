@@ -6,16 +6,16 @@ import torch
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 
-from augmentations.dataset import normalize_pixels
-from data.errors import UserError
-from data.images import ImageSet
-from data.loader import CleanImages
-from data.process import choose_workers
-from models.network.checkpoint import save_descriptor
-from models.network.handmade import IMAGE_SIZE, HandmadeDescriptor
-from models.network.settings import HandmadeSettings
-from models.settings import HandmadeModelSettings
-from models.training.files import stage_checkpoint
+from image_copies.augmentations.dataset import normalize_pixels
+from image_copies.data.errors import UserError
+from image_copies.data.images import ImageSet
+from image_copies.data.loader import CleanImages
+from image_copies.data.process import choose_workers
+from image_copies.models.network.checkpoint import save_descriptor
+from image_copies.models.network.handmade import IMAGE_SIZE, HandmadeDescriptor
+from image_copies.models.network.settings import HandmadeSettings
+from image_copies.models.settings import HandmadeModelSettings
+from image_copies.models.training.files import stage_checkpoint
 
 MAX_WHITENING_IMAGES = 20_000
 LEAST_IMAGES = 3  # that two dimensions, the fewest of a descriptor, are whitened on

@@ -6,8 +6,8 @@ from typing import Literal
 from lightning_fabric import Fabric
 from lightning_fabric.strategies.ddp import DDPStrategy
 
-from data.process import process_count, processes_on_machine
-from models.device import best_device
+from image_copies.data.process import process_count, processes_on_machine
+from image_copies.models.device import best_device
 
 PROCESS_TIMEOUT = timedelta(hours=3)  # for collective operations: rank 0 validates while the others wait
 PRECISIONS: dict[str, Literal["32-true", "bf16-mixed", "16-mixed"]] = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}

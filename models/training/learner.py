@@ -10,19 +10,19 @@ from lightning_fabric import Fabric
 from timm.layers.norm_act import convert_sync_batchnorm
 from torch import Tensor
 
-from augmentations.dataset import normalize_pixels
-from augmentations.domains import DOMAINS, rotate_to_domains
-from data.errors import UserError
-from models.distributed import gather_together
-from models.network.descriptor import Descriptor
-from models.objectives.base import Objective, ObjectiveOutput
-from models.objectives.domains import sum_over_domains
-from models.settings import ModelSettings
-from models.training.averaging import WeightAverage
-from models.training.clipping import clip_gradients, join_rows
-from models.training.mixing import draw_share, mix_batch
-from models.training.schedule import EpochSchedule, build_optimizers
-from models.training.settings import MixSettings, StageSettings
+from image_copies.augmentations.dataset import normalize_pixels
+from image_copies.augmentations.domains import DOMAINS, rotate_to_domains
+from image_copies.data.errors import UserError
+from image_copies.models.distributed import gather_together
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.objectives.base import Objective, ObjectiveOutput
+from image_copies.models.objectives.domains import sum_over_domains
+from image_copies.models.settings import ModelSettings
+from image_copies.models.training.averaging import WeightAverage
+from image_copies.models.training.clipping import clip_gradients, join_rows
+from image_copies.models.training.mixing import draw_share, mix_batch
+from image_copies.models.training.schedule import EpochSchedule, build_optimizers
+from image_copies.models.training.settings import MixSettings, StageSettings
 
 Figures = dict[str, Tensor | float]  # figures of one batch, by name
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.training.settings import MixSettings
+from image_copies.models.training.settings import MixSettings
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from models.network.descriptor import Descriptor
+from image_copies.models.network.descriptor import Descriptor
 
 LEAST_AGREEMENT = 0.15  # mean cosine below which a start is warned of
 

@@ -18,23 +18,23 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 
-from augmentations.dataset import EditedImages, overlay_material
-from data.cache import CachedImages
-from data.loader import resize_square
-from data.process import choose_workers, usable_cores
-from models.device import autocast, best_device, report_lack_of_memory
-from models.network.descriptor import Descriptor, check_image_sizes
-from models.network.memory_format import choose_memory_format
-from models.objectives.arcface import choose_chunk
-from models.objectives.base import Objective
-from models.objectives.settings import ClassRows
-from models.settings import ModelSettings
-from models.training.class_counts import repeats_stage_before
-from models.training.class_rows import build_head
-from models.training.clipping import clip_gradients, join_rows
-from models.training.schedule import build_optimizers
-from models.training.settings import SamplingSettings, StageSettings
-from models.training.trainer import MEMORY_REMEDY, WORKING_SCALE
+from image_copies.augmentations.dataset import EditedImages, overlay_material
+from image_copies.data.cache import CachedImages
+from image_copies.data.loader import resize_square
+from image_copies.data.process import choose_workers, usable_cores
+from image_copies.models.device import autocast, best_device, report_lack_of_memory
+from image_copies.models.network.descriptor import Descriptor, check_image_sizes
+from image_copies.models.network.memory_format import choose_memory_format
+from image_copies.models.objectives.arcface import choose_chunk
+from image_copies.models.objectives.base import Objective
+from image_copies.models.objectives.settings import ClassRows
+from image_copies.models.settings import ModelSettings
+from image_copies.models.training.class_counts import repeats_stage_before
+from image_copies.models.training.class_rows import build_head
+from image_copies.models.training.clipping import clip_gradients, join_rows
+from image_copies.models.training.schedule import build_optimizers
+from image_copies.models.training.settings import SamplingSettings, StageSettings
+from image_copies.models.training.trainer import MEMORY_REMEDY, WORKING_SCALE
 
 HEAD_CLASSES = {"cpu": (5_000, 20_000), "cuda": (131_072, 524_288)}  # on a GPU, fewer would measure kernel launches
 TIMED_EDITS = 12  # after one warm-up edit

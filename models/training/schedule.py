@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from models.network.pooling import GeM
-from models.objectives.base import Objective
-from models.training.settings import OptimizerSettings, SchedulerSettings
+from image_copies.models.network.pooling import GeM
+from image_copies.models.objectives.base import Objective
+from image_copies.models.training.settings import OptimizerSettings, SchedulerSettings
 
 
 def build_optimizers(

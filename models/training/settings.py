@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from data.settings import Settings
-from models.network.settings import MAX_IMAGE_SIZE, MIN_IMAGE_SIZE
+from image_copies.data.settings import Settings
+from image_copies.models.network.settings import MAX_IMAGE_SIZE, MIN_IMAGE_SIZE
 
 
 class SamplingSettings(Settings):

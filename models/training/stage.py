@@ -13,17 +13,17 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 
-from augmentations.dataset import EditedImages
-from data.errors import UserError
-from data.process import choose_workers
-from models.distributed import sum_over_processes
-from models.settings import ModelSettings
-from models.training.batches import Batches
-from models.training.ceiling import CEILING
-from models.training.curve import EpochRow, append_rows, record_validation
-from models.training.learner import Figures, Learner, read_figures
-from models.training.settings import StageSettings
-from models.training.state import Identity, Progress, save_state
+from image_copies.augmentations.dataset import EditedImages
+from image_copies.data.errors import UserError
+from image_copies.data.process import choose_workers
+from image_copies.models.distributed import sum_over_processes
+from image_copies.models.settings import ModelSettings
+from image_copies.models.training.batches import Batches
+from image_copies.models.training.ceiling import CEILING
+from image_copies.models.training.curve import EpochRow, append_rows, record_validation
+from image_copies.models.training.learner import Figures, Learner, read_figures
+from image_copies.models.training.settings import StageSettings
+from image_copies.models.training.state import Identity, Progress, save_state
 
 SAVE_INTERVAL_SECONDS = 30.0  # plus up to STEPS_PER_CHECK steps: the most that a killed run loses, unless saving is slow
 STEPS_PER_CHECK = 8  # between checks of the clock and reads of figures from the device

@@ -6,26 +6,26 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from augmentations.dataset import EditedImages, normalize_pixels, overlay_material
-from augmentations.domains import DOMAINS
-from augmentations.randomness import derived_seed
-from augmentations.schedule import IntensitySchedule
-from augmentations.settings import AugmentationSettings
-from data.cache import CachedImages
-from data.errors import UserError
-from models.network.descriptor import Descriptor
-from models.objectives.base import Objective
-from models.objectives.distillation import Distillation
-from models.objectives.koleo import Koleo
-from models.objectives.svmax import Svmax
-from models.settings import ModelSettings
-from models.training.begin import Training
-from models.training.class_rows import build_head
-from models.training.curve import read_rows, record_validation
-from models.training.modes import LEAST_AGREEMENT, measure_agreement
-from models.training.settings import StageSettings
-from models.training.stage_end import start_row
-from models.training.state import DRAWN_FOR, Identity
+from image_copies.augmentations.dataset import EditedImages, normalize_pixels, overlay_material
+from image_copies.augmentations.domains import DOMAINS
+from image_copies.augmentations.randomness import derived_seed
+from image_copies.augmentations.schedule import IntensitySchedule
+from image_copies.augmentations.settings import AugmentationSettings
+from image_copies.data.cache import CachedImages
+from image_copies.data.errors import UserError
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.objectives.base import Objective
+from image_copies.models.objectives.distillation import Distillation
+from image_copies.models.objectives.koleo import Koleo
+from image_copies.models.objectives.svmax import Svmax
+from image_copies.models.settings import ModelSettings
+from image_copies.models.training.begin import Training
+from image_copies.models.training.class_rows import build_head
+from image_copies.models.training.curve import read_rows, record_validation
+from image_copies.models.training.modes import LEAST_AGREEMENT, measure_agreement
+from image_copies.models.training.settings import StageSettings
+from image_copies.models.training.stage_end import start_row
+from image_copies.models.training.state import DRAWN_FOR, Identity
 
 
 def choose_rows(stage: StageSettings, squares: CachedImages, class_of: list[int]) -> list[int]:

@@ -8,19 +8,19 @@ from typing import Any
 
 from lightning_fabric import Fabric
 
-from data.errors import UserError
-from data.files import whole_file
-from models.network.checkpoint import load_descriptor, save_descriptor
-from models.network.descriptor import Descriptor
-from models.settings import ModelSettings
-from models.training.ceiling import clock_notice
-from models.training.classifier import save_classifier
-from models.training.collapse import COSINE, RANK, RANK_BOUND, REMEDY, find_collapse
-from models.training.curve import EpochRow, append_rows, read_rows
-from models.training.files import stage_checkpoint
-from models.training.learner import Learner
-from models.training.settings import StageSettings
-from models.training.state import Progress
+from image_copies.data.errors import UserError
+from image_copies.data.files import whole_file
+from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.settings import ModelSettings
+from image_copies.models.training.ceiling import clock_notice
+from image_copies.models.training.classifier import save_classifier
+from image_copies.models.training.collapse import COSINE, RANK, RANK_BOUND, REMEDY, find_collapse
+from image_copies.models.training.curve import EpochRow, append_rows, read_rows
+from image_copies.models.training.files import stage_checkpoint
+from image_copies.models.training.learner import Learner
+from image_copies.models.training.settings import StageSettings
+from image_copies.models.training.state import Progress
 
 NOTES: dict[str, Callable[[str], object]] = {  # what a checkpoint notes of its stage's last epoch; reads it from the curve
     "stage": int,

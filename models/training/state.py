@@ -17,10 +17,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from data.errors import UserError
-from data.files import read_json, whole_file, whole_file_apart
-from data.images import ImageSet
-from models.settings import ModelSettings
+from image_copies.data.errors import UserError
+from image_copies.data.files import read_json, whole_file, whole_file_apart
+from image_copies.data.images import ImageSet
+from image_copies.models.settings import ModelSettings
 
 STATE = "state.json"
 DRAWN_FOR = "model"  # key of the model's name, which, with the stage, is part of the seed of order and edits

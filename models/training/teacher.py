@@ -17,16 +17,16 @@ from torch import Tensor
 from torch.nn import functional
 from tqdm import tqdm
 
-from data.errors import UserError
-from data.files import whole_file_apart
-from data.images import ImageSet
-from models.inference.embed import embed_images
-from models.network.checkpoint import load_descriptor
-from models.settings import EmbeddingSettings
-from models.training.begin import Training
-from models.training.settings import StageSettings
-from models.training.state import Progress
-from models.training.teacher_file import require_teacher
+from image_copies.data.errors import UserError
+from image_copies.data.files import whole_file_apart
+from image_copies.data.images import ImageSet
+from image_copies.models.inference.embed import embed_images
+from image_copies.models.network.checkpoint import load_descriptor
+from image_copies.models.settings import EmbeddingSettings
+from image_copies.models.training.begin import Training
+from image_copies.models.training.settings import StageSettings
+from image_copies.models.training.state import Progress
+from image_copies.models.training.teacher_file import require_teacher
 
 VECTORS = "teacher.safetensors"
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from data.errors import UserError
+from image_copies.data.errors import UserError
 
 
 def require_teacher(teacher: Path) -> None:

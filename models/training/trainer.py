@@ -14,25 +14,25 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from data.cache import cache_images
-from data.images import ImageSet
-from data.process import usable_cores
-from models.device import choose_algorithms, describe_device, report_lack_of_memory
-from models.distributed import report_lost_process
-from models.network.checkpoint import load_descriptor, save_descriptor
-from models.settings import EmbeddingSettings, ModelSettings
-from models.training.batches import build_batches
-from models.training.begin import Training, Validate, begin_training, find_unlabelled
-from models.training.class_counts import repeats_stage_before
-from models.training.class_rows import freeze_class_rows, rebuild_class_rows, take_teachers_rows
-from models.training.collapse import embed_classes, measure_collapse
-from models.training.curve import EpochRow, read_rows, record_validation
-from models.training.files import stage_checkpoint
-from models.training.final_whitening import learn_whitening
-from models.training.learner import Learner, build_learner
-from models.training.settings import StageSettings
-from models.training.stage import StageRun, run_stage
-from models.training.stage_begin import (
+from image_copies.data.cache import cache_images
+from image_copies.data.images import ImageSet
+from image_copies.data.process import usable_cores
+from image_copies.models.device import choose_algorithms, describe_device, report_lack_of_memory
+from image_copies.models.distributed import report_lost_process
+from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
+from image_copies.models.settings import EmbeddingSettings, ModelSettings
+from image_copies.models.training.batches import build_batches
+from image_copies.models.training.begin import Training, Validate, begin_training, find_unlabelled
+from image_copies.models.training.class_counts import repeats_stage_before
+from image_copies.models.training.class_rows import freeze_class_rows, rebuild_class_rows, take_teachers_rows
+from image_copies.models.training.collapse import embed_classes, measure_collapse
+from image_copies.models.training.curve import EpochRow, read_rows, record_validation
+from image_copies.models.training.files import stage_checkpoint
+from image_copies.models.training.final_whitening import learn_whitening
+from image_copies.models.training.learner import Learner, build_learner
+from image_copies.models.training.settings import StageSettings
+from image_copies.models.training.stage import StageRun, run_stage
+from image_copies.models.training.stage_begin import (
     build_edited_images,
     build_objective,
     check_modes,
@@ -40,7 +40,7 @@ from models.training.stage_begin import (
     derive_seeds,
     report_unreadable,
 )
-from models.training.stage_end import (
+from image_copies.models.training.stage_end import (
     find_troubles,
     leave_out_stage,
     report_end,
@@ -49,8 +49,8 @@ from models.training.stage_end import (
     write_stage,
     write_start,
 )
-from models.training.state import ASPECT, Progress, save_state
-from models.training.teacher import load_taught
+from image_copies.models.training.state import ASPECT, Progress, save_state
+from image_copies.models.training.teacher import load_taught
 
 WORKING_SCALE = 1.5  # images are edited larger than they are learnt from, so that crops keep detail
 MEMORY_REMEDY = (

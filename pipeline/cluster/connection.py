@@ -14,9 +14,9 @@ from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import Any
 
-from data.errors import UserError
-from data.process import usable_cores
-from pipeline.cluster import reaper
+from image_copies.data.errors import UserError
+from image_copies.data.process import usable_cores
+from image_copies.pipeline.cluster import reaper
 
 INSTALL = "python -m pip install -r requirements-cluster.txt"
 ANSWER_SECONDS = 5.0  # for an address to accept a connection, and to answer
@@ -91,7 +91,7 @@ class Connection:
             if before is not None:
                 signal.signal(signal.SIGTERM, before)  # which Ray takes for itself
         self.ray = ray
-        worker = importlib.import_module("pipeline.cluster.worker")
+        worker = importlib.import_module("image_copies.pipeline.cluster.worker")
         ray.cloudpickle.register_pickle_by_value(worker)  # nodes with other code must be able to run it
         self._worker = ray.remote(worker.Worker)
 

@@ -15,11 +15,11 @@ from typing import Any
 
 from tqdm import tqdm
 
-from data.errors import UserError
-from data.remote import as_path
-from data.shards import ShardWork
-from pipeline.cluster.connection import Connection
-from pipeline.cluster.identity import describe_code, describe_packages, digest_inputs
+from image_copies.data.errors import UserError
+from image_copies.data.remote import as_path
+from image_copies.data.shards import ShardWork
+from image_copies.pipeline.cluster.connection import Connection
+from image_copies.pipeline.cluster.identity import describe_code, describe_packages, digest_inputs
 
 MAX_LOSSES = 5  # of workers by the same shard, before it is blamed
 MAX_FAILED_STARTS = 20  # of workers one after the other, before the cluster is blamed

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from pipeline.run.provenance import code_version, versions
+from image_copies.pipeline.run.provenance import code_version, versions
 
 TOP = Path(__file__).parents[2]
 PACKAGES = ("augmentations", "data", "matching", "models", "pipeline", "submissions")

@@ -4,9 +4,9 @@ import argparse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from data.errors import UserError
-from data.process import process_count
-from data.shards import use_engine
+from image_copies.data.errors import UserError
+from image_copies.data.process import process_count
+from image_copies.data.shards import use_engine
 
 
 def add_ray_options(parser: argparse._ActionsContainer) -> None:
@@ -46,8 +46,8 @@ def use_ray(where: str | None, gpu_share: float = 1.0, say: Callable[[str], None
     if not 0 <= gpu_share <= 1:
         raise UserError(f"--ray-gpu {gpu_share}: give the share of a GPU that a worker takes, from 0 (none) to 1.")
     # imported here: without the option nothing of this is needed
-    from pipeline.cluster.connection import Connection, import_ray
-    from pipeline.cluster.engine import RayEngine
+    from image_copies.pipeline.cluster.connection import Connection, import_ray
+    from image_copies.pipeline.cluster.engine import RayEngine
 
     import_ray()
     engine = RayEngine(Connection(where), gpu_share, say)

@@ -34,7 +34,7 @@ class Worker:
 
         about = {"node": platform.node(), "id": ray.get_runtime_context().get_node_id(), "process": os.getpid()}
         try:
-            from pipeline.cluster.identity import describe_code, describe_packages
+            from image_copies.pipeline.cluster.identity import describe_code, describe_packages
 
             return about | {"code": describe_code(), "packages": describe_packages()}
         except ImportError as error:
@@ -52,8 +52,8 @@ class Worker:
         Returns:
             "done" and the digests of `inputs`; or another outcome.
         """
-        from data.remote import is_remote
-        from pipeline.cluster.identity import digest_inputs
+        from image_copies.data.remote import is_remote
+        from image_copies.pipeline.cluster.identity import digest_inputs
 
         if folder is not None and not is_remote(folder) and not folder.is_dir():  # object stores have no empty folders
             return "error", f"does not see {folder}. The folder of the results must be shared by all nodes, under the same path."
@@ -78,7 +78,7 @@ class Worker:
             shard: The shard.
             tolerated: Inputs that no machine has.
         """
-        from data.shards import Place
+        from image_copies.data.shards import Place
 
         def advance(count: int) -> None:
             self._done += count
@@ -104,8 +104,8 @@ class _AbsentError(Exception):
 
 def _report(work: Callable[[], Any]) -> Outcome:
     """Call a function and return its result, or what it raised, as an outcome."""
-    from data.errors import UserError
-    from pipeline.run.cli import describe_outside_cause
+    from image_copies.data.errors import UserError
+    from image_copies.pipeline.run.cli import describe_outside_cause
 
     try:
         return "done", work()
@@ -124,7 +124,7 @@ def _use_own_gpu() -> Iterator[None]:
     if not os.environ.get("CUDA_VISIBLE_DEVICES"):
         yield
         return
-    from pipeline.steps.gpu_search import search_on_gpu
+    from image_copies.pipeline.steps.gpu_search import search_on_gpu
 
     with search_on_gpu():
         yield

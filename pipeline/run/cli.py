@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from data.errors import UserError
-from data.files import is_disk_full, is_read_only
-from data.remote import as_path, is_remote
-from pipeline.run.run import Run, open_run
+from image_copies.data.errors import UserError
+from image_copies.data.files import is_disk_full, is_read_only
+from image_copies.data.remote import as_path, is_remote
+from image_copies.pipeline.run.run import Run, open_run
 
 
 def print_anything() -> None:

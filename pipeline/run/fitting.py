@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from data.errors import StorageError, UserError
-from data.images import ImageSet, find_images
-from data.layout import QUERY, REFERENCE
-from pipeline.run.run import Run
-from submissions.ensemble.rules import require_training_only
+from image_copies.data.errors import StorageError, UserError
+from image_copies.data.images import ImageSet, find_images
+from image_copies.data.layout import QUERY, REFERENCE
+from image_copies.pipeline.run.run import Run
+from image_copies.submissions.ensemble.rules import require_training_only
 
 
 def require_no_tests(run: Run, images: ImageSet, purpose: str) -> None:

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from data.files import read_json, write_text
-from data.images import ImageSet
-from pipeline.run.run import Run
+from image_copies.data.files import read_json, write_text
+from image_copies.data.images import ImageSet
+from image_copies.pipeline.run.run import Run
 
 Manifest = dict[str, Any]
 

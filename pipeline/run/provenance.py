@@ -8,8 +8,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from data.files import open_regular
-from data.images import ImageSet
+from image_copies.data.files import open_regular
+from image_copies.data.images import ImageSet
 
 DISTRIBUTION = "image-copy-detection"
 PACKAGES = (
@@ -40,18 +40,22 @@ def versions() -> dict[str, str]:
 
 def code_version() -> str:
     """Return the git description of the code; outside a checkout the installed package's version, or "unknown"."""
-    top = Path(__file__).parents[2]
+    here = Path(__file__)
     try:
-        answer = subprocess.run(
-            ["git", "-C", str(top), "describe", "--always", "--dirty"], capture_output=True, text=True, timeout=10, check=True
-        )
-        return answer.stdout.strip()
+        _ask_git(here.parent, "ls-files", "--error-unmatch", here.name)  # an environment may lie in a checkout of something else
+        return _ask_git(here.parent, "describe", "--always", "--dirty")
     except (OSError, subprocess.SubprocessError):
         pass
     try:
         return version(DISTRIBUTION)
     except PackageNotFoundError:
         return "unknown"
+
+
+def _ask_git(folder: Path, *arguments: str) -> str:
+    """Return git's answer in a folder; subprocess.SubprocessError when it refuses."""
+    answer = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10, check=True)
+    return answer.stdout.strip()
 
 
 def count_threads() -> int | None:

@@ -12,12 +12,18 @@ import yaml
 from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
-from augmentations.settings import AugmentationSettings, EditFamily
-from data.errors import UserError
-from data.settings import Settings
-from models.settings import EmbeddingSettings, FileModelSettings, HandmadeModelSettings, ModelSettings, UntrainedModelSettings
-from pipeline.run.safe_yaml import read_yaml
-from submissions.settings import EnsembleSettings, NormalizationSettings
+from image_copies.augmentations.settings import AugmentationSettings, EditFamily
+from image_copies.data.errors import UserError
+from image_copies.data.settings import Settings
+from image_copies.models.settings import (
+    EmbeddingSettings,
+    FileModelSettings,
+    HandmadeModelSettings,
+    ModelSettings,
+    UntrainedModelSettings,
+)
+from image_copies.pipeline.run.safe_yaml import read_yaml
+from image_copies.submissions.settings import EnsembleSettings, NormalizationSettings
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -183,7 +189,9 @@ class Recipe(Settings):
     def _left_out_of_training(self) -> "Recipe":
         if self.queries.left_out is None:
             return self
-        from augmentations.composition import list_edits  # imported here: only such recipes need the edits themselves
+        from image_copies.augmentations.composition import (
+            list_edits,  # imported here: only such recipes need the edits themselves
+        )
 
         for name, model in self.trained_models.items():
             learnt = {row.family for stage in model.stages for row in list_edits(model.edits_of(stage, stage.intensity))}

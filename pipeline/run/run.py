@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from data.errors import UserError
-from data.files import is_folder, read_json, write_text
-from data.images import ImageSet, find_images
-from data.layout import TRAINING
-from data.locks import hold_folder
-from data.process import is_first_process
-from data.remote import as_path
-from models.settings import EmbeddingSettings
-from pipeline.run.paths import RunPaths
-from pipeline.run.recipe import Recipe, read_recipe, refuse_pca_after_whitening, scale_recipe
+from image_copies.data.errors import UserError
+from image_copies.data.files import is_folder, read_json, write_text
+from image_copies.data.images import ImageSet, find_images
+from image_copies.data.layout import TRAINING
+from image_copies.data.locks import hold_folder
+from image_copies.data.process import is_first_process
+from image_copies.data.remote import as_path
+from image_copies.models.settings import EmbeddingSettings
+from image_copies.pipeline.run.paths import RunPaths
+from image_copies.pipeline.run.recipe import Recipe, read_recipe, refuse_pca_after_whitening, scale_recipe
 
 RUNS = Path("runs")
 DEFAULT_RECIPE = Path(__file__).parents[2] / "recipes" / "collection.yaml"

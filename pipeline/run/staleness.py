@@ -4,14 +4,14 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from data.errors import UserError
-from data.images import ImageSet
-from data.locks import SESSION_VARIABLE
-from data.process import print_once
-from data.remote import as_path
-from pipeline.run.manifest import Manifest, find_changes, fingerprint, read_manifest, to_json
-from pipeline.run.run import Run
-from pipeline.run.step import Product, Step
+from image_copies.data.errors import UserError
+from image_copies.data.images import ImageSet
+from image_copies.data.locks import SESSION_VARIABLE
+from image_copies.data.process import print_once
+from image_copies.data.remote import as_path
+from image_copies.pipeline.run.manifest import Manifest, find_changes, fingerprint, read_manifest, to_json
+from image_copies.pipeline.run.run import Run
+from image_copies.pipeline.run.step import Product, Step
 
 
 def report_stale(run: Run, steps: Sequence[Step]) -> None:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data.images import ImageSet
-from data.locks import hold_folder
-from data.process import is_first_process, print_once
-from data.remote import is_remote, remove_folder
-from pipeline.run.manifest import describe_state, find_changes, measure_sizes, read_manifest, write_manifest
-from pipeline.run.provenance import code_version, count_threads, versions
-from pipeline.run.run import Run
+from image_copies.data.images import ImageSet
+from image_copies.data.locks import hold_folder
+from image_copies.data.process import is_first_process, print_once
+from image_copies.data.remote import is_remote, remove_folder
+from image_copies.pipeline.run.manifest import describe_state, find_changes, measure_sizes, read_manifest, write_manifest
+from image_copies.pipeline.run.provenance import code_version, count_threads, versions
+from image_copies.pipeline.run.run import Run
 
 
 @dataclass(frozen=True)

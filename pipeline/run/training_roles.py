@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from data.errors import UserError
-from data.images import ImageSet, find_images
-from data.layout import TRAINING_LABELS, IscFolder, open_isc_folder
-from data.split import split_training
-from pipeline.run.run import RUNS, Run
+from image_copies.data.errors import UserError
+from image_copies.data.images import ImageSet, find_images
+from image_copies.data.layout import TRAINING_LABELS, IscFolder, open_isc_folder
+from image_copies.data.split import split_training
+from image_copies.pipeline.run.run import RUNS, Run
 
 PROCEDURAL_SEED = 1  # different from the built-in sample's seed 0, so that the pictures differ
 
@@ -88,7 +88,7 @@ def _read_labels(run: Run, training: ImageSet, classes: list[str], extra: list[I
             f"{path} labels the training images, but extra_classes have no labels: remove extra_classes from the recipe."
         )
     # imported here: an up-to-date step must return at once
-    from data.labels import read_labels
+    from image_copies.data.labels import read_labels
 
     labelled = read_labels(path, training)
     label_of = dict(zip(labelled.images.ids, labelled.labels.tolist(), strict=True))
@@ -108,7 +108,7 @@ def _find_procedural(count: int) -> ImageSet:
     folder = RUNS / "data" / f"procedural-{count}"
     if not folder.is_dir():
         # imported here: only the first run draws
-        from data.locks import LOCK_NAME, hold_folder
+        from image_copies.data.locks import LOCK_NAME, hold_folder
 
         with hold_folder(folder, "drawing classes", lock=folder.with_name(f".{folder.name}{LOCK_NAME}"), wait=3600):
             if not folder.is_dir():  # another run may have drawn them meanwhile
@@ -120,8 +120,8 @@ def _draw_classes(folder: Path, count: int) -> None:
     # imported here: only the first run draws
     from tqdm import tqdm
 
-    from data.files import whole_folder
-    from data.procedural.sample import write_pictures
+    from image_copies.data.files import whole_folder
+    from image_copies.data.procedural.sample import write_pictures
 
     with whole_folder(folder) as temporary:
         drawn = write_pictures(temporary, "P", count, PROCEDURAL_SEED)

@@ -7,19 +7,26 @@ from functools import partial
 
 import faiss
 
-from data.errors import UserError
-from data.files import whole_folder
-from data.remote import is_remote, remove_folder
-from pipeline.run.manifest import describe_state
-from pipeline.run.run import Run
-from pipeline.run.staleness import report_stale
-from pipeline.run.step import Product, is_due, make_product
-from pipeline.steps.definitions import SCORE, STEPS
-from pipeline.steps.shard_files import make_shard_folder
-from submissions.search.approximate import INDEX_FILE, StoredIndex, build_index, find_damaged_file, measure_recall, open_index
-from submissions.search.on_gpu import require_own_gpu
-from submissions.vectors.concatenated import open_concatenated
-from submissions.vectors.stored import open_stored_vectors
+from image_copies.data.errors import UserError
+from image_copies.data.files import whole_folder
+from image_copies.data.remote import is_remote, remove_folder
+from image_copies.pipeline.run.manifest import describe_state
+from image_copies.pipeline.run.run import Run
+from image_copies.pipeline.run.staleness import report_stale
+from image_copies.pipeline.run.step import Product, is_due, make_product
+from image_copies.pipeline.steps.definitions import SCORE, STEPS
+from image_copies.pipeline.steps.shard_files import make_shard_folder
+from image_copies.submissions.search.approximate import (
+    INDEX_FILE,
+    StoredIndex,
+    build_index,
+    find_damaged_file,
+    measure_recall,
+    open_index,
+)
+from image_copies.submissions.search.on_gpu import require_own_gpu
+from image_copies.submissions.vectors.concatenated import open_concatenated
+from image_copies.submissions.vectors.stored import open_stored_vectors
 
 
 def print_index_recall(run: Run, factory: str, probes: int | None, force: bool, on_gpu: bool = False) -> None:

@@ -1,12 +1,12 @@
 """Step 00's work: the synthetic query set, and contact sheets of the edits."""
 
-from augmentations.composition import list_edits
-from augmentations.contact_sheet import draw_contact_sheets
-from augmentations.query_set import make_query_set
-from data.errors import UserError
-from pipeline.run.fitting import require_no_tests
-from pipeline.run.run import Run
-from pipeline.run.training_roles import assign_training_roles
+from image_copies.augmentations.composition import list_edits
+from image_copies.augmentations.contact_sheet import draw_contact_sheets
+from image_copies.augmentations.query_set import make_query_set
+from image_copies.data.errors import UserError
+from image_copies.pipeline.run.fitting import require_no_tests
+from image_copies.pipeline.run.run import Run
+from image_copies.pipeline.run.training_roles import assign_training_roles
 
 
 def make_queries(run: Run) -> None:

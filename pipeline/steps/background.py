@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
-from data.errors import UserError
-from models.network.checkpoint import load_descriptor
-from models.network.joined import JoinedDescriptor
-from submissions.vectors.files import write_vectors
+from image_copies.data.errors import UserError
+from image_copies.models.network.checkpoint import load_descriptor
+from image_copies.models.network.joined import JoinedDescriptor
+from image_copies.submissions.vectors.files import write_vectors
 
 BACKGROUND_ID = "background/{}"  # no image has such an id: ids of a data set are file names
 

@@ -2,17 +2,17 @@
 
 from pathlib import Path
 
-from data.errors import UserError
-from data.files import read_json
-from data.ground_truth import read_ground_truth
-from data.images import ImageSet
-from data.layout import IscFolder, open_isc_folder
-from data.remote import as_path
-from pipeline.run.paths import RunPaths
-from pipeline.steps.score import rank_file
-from submissions.report.comparison_page import ComparisonInputs, Side, write_comparison
-from submissions.report.output_folder import check_output_folder
-from submissions.scoring.bootstrap import difference_interval, micro_average_precision_interval
+from image_copies.data.errors import UserError
+from image_copies.data.files import read_json
+from image_copies.data.ground_truth import read_ground_truth
+from image_copies.data.images import ImageSet
+from image_copies.data.layout import IscFolder, open_isc_folder
+from image_copies.data.remote import as_path
+from image_copies.pipeline.run.paths import RunPaths
+from image_copies.pipeline.steps.score import rank_file
+from image_copies.submissions.report.comparison_page import ComparisonInputs, Side, write_comparison
+from image_copies.submissions.report.output_folder import check_output_folder
+from image_copies.submissions.scoring.bootstrap import difference_interval, micro_average_precision_interval
 
 
 def compare(

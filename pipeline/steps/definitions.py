@@ -7,14 +7,14 @@ from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 
-from data.images import ImageSet, find_images
-from data.layout import GROUND_TRUTH, QUERY_EDITS
-from models.settings import FileModelSettings, ModelSettings, UntrainedModelSettings
-from pipeline.run.paths import SETS
-from pipeline.run.run import Run
-from pipeline.run.staleness import report_stale
-from pipeline.run.step import Product, Step, is_due, make_product
-from pipeline.run.training_roles import TrainingRoles, assign_training_roles, digest_labels, find_images_to_embed
+from image_copies.data.images import ImageSet, find_images
+from image_copies.data.layout import GROUND_TRUTH, QUERY_EDITS
+from image_copies.models.settings import FileModelSettings, ModelSettings, UntrainedModelSettings
+from image_copies.pipeline.run.paths import SETS
+from image_copies.pipeline.run.run import Run
+from image_copies.pipeline.run.staleness import report_stale
+from image_copies.pipeline.run.step import Product, Step, is_due, make_product
+from image_copies.pipeline.run.training_roles import TrainingRoles, assign_training_roles, digest_labels, find_images_to_embed
 
 
 def run_step(run: Run, step: Step, force: bool = False) -> None:
@@ -38,7 +38,7 @@ def run_step(run: Run, step: Step, force: bool = False) -> None:
 
 def _augment(run: Run) -> list[Product]:
     def work() -> None:
-        from pipeline.steps.augment import draw_sheets, make_queries
+        from image_copies.pipeline.steps.augment import draw_sheets, make_queries
 
         make_queries(run)
         draw_sheets(run, images=8)
@@ -62,7 +62,7 @@ def _train(run: Run) -> list[Product]:
 
 def _train_model(run: Run, name: str, roles: Callable[[], TrainingRoles]) -> Product:
     def work() -> None:
-        from pipeline.steps.train import train
+        from image_copies.pipeline.steps.train import train
 
         train(run, name, roles())
 
@@ -117,7 +117,7 @@ def _embed_set(run: Run, model: str, part: str, sets: Callable[[], dict[str, Ima
     """The vectors of a set of images; those `later` models that are to embed it, too, do so on the way."""
 
     def work() -> None:
-        from pipeline.steps.embed import Embedding, embed_to_file
+        from image_copies.pipeline.steps.embed import Embedding, embed_to_file
 
         def find_others() -> list[Embedding]:
             due = [name for name in later if is_due(run, EMBED, _embed_set(run, name, part, sets, []))]
@@ -142,7 +142,7 @@ def _embed_set(run: Run, model: str, part: str, sets: Callable[[], dict[str, Ima
 
 def _join(run: Run) -> list[Product]:
     def work() -> None:
-        from pipeline.steps.ensemble import join_models
+        from image_copies.pipeline.steps.ensemble import join_models
 
         join_models(run)
 
@@ -167,7 +167,7 @@ def _join(run: Run) -> list[Product]:
 
 def _synthetic_board(run: Run) -> Product:
     def work() -> None:
-        from pipeline.steps.synthetic_board import write_synthetic_board
+        from image_copies.pipeline.steps.synthetic_board import write_synthetic_board
 
         write_synthetic_board(run)
 
@@ -186,7 +186,7 @@ def _list_embeddings(run: Run) -> list[Path]:
 
 def _normalize(run: Run) -> list[Product]:
     def work() -> None:
-        from pipeline.steps.normalize import normalize
+        from image_copies.pipeline.steps.normalize import normalize
 
         normalize(run)
 
@@ -203,7 +203,7 @@ def _normalize(run: Run) -> list[Product]:
 
 def _submit(run: Run) -> list[Product]:
     def work() -> None:
-        from pipeline.steps.submit import submit
+        from image_copies.pipeline.steps.submit import submit
 
         submit(run)
 
@@ -222,7 +222,7 @@ def _score(run: Run) -> list[Product]:
     scored = has_ground_truth(run)
 
     def work() -> None:
-        from pipeline.steps.score import report_unscored, score_variants
+        from image_copies.pipeline.steps.score import report_unscored, score_variants
 
         # both write the same page: after a kill, the manifest of one must not call up to date what is half the other's
         run.paths.manifest(SCORE.name).unlink(missing_ok=True)

@@ -15,20 +15,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from data.errors import StorageError, UserError
-from data.images import ImageSet, find_images
-from data.names import line_of
-from data.process import choose_workers, usable_cores
-from data.shards import Place, ShardWork, run_shards
-from data.unreadable import list_unreadable
-from models.device import best_device, describe_device
-from models.inference.embed import Batches, Network, embed_together, load_batches, measure_memory_format
-from models.network.checkpoint import load_descriptor
-from models.settings import EmbeddingSettings
-from pipeline.run.manifest import fingerprint
-from pipeline.steps.background import write_background
-from pipeline.steps.shard_files import is_whole, join_shards, make_shard_folder
-from submissions.vectors.files import write_vectors
+from image_copies.data.errors import StorageError, UserError
+from image_copies.data.images import ImageSet, find_images
+from image_copies.data.names import line_of
+from image_copies.data.process import choose_workers, usable_cores
+from image_copies.data.shards import Place, ShardWork, run_shards
+from image_copies.data.unreadable import list_unreadable
+from image_copies.models.device import best_device, describe_device
+from image_copies.models.inference.embed import Batches, Network, embed_together, load_batches, measure_memory_format
+from image_copies.models.network.checkpoint import load_descriptor
+from image_copies.models.settings import EmbeddingSettings
+from image_copies.pipeline.run.manifest import fingerprint
+from image_copies.pipeline.steps.background import write_background
+from image_copies.pipeline.steps.shard_files import is_whole, join_shards, make_shard_folder
+from image_copies.submissions.vectors.files import write_vectors
 
 _LOADED: dict[Path, Batches] = {}  # of the shard that comes next, by its key
 

@@ -12,26 +12,26 @@ import pandas as pd
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from augmentations.query_set import read_families
-from data.errors import UserError, prefix_errors
-from data.ground_truth import GroundTruth, read_ground_truth
-from data.shards import Place, ShardWork, hold, run_shards
-from pipeline.run.manifest import fingerprint
-from pipeline.run.paths import SETS
-from pipeline.run.recipe import refuse_pca_after_whitening
-from pipeline.run.run import Run
-from pipeline.run.training_roles import TrainingRoles, assign_training_roles
-from pipeline.steps.gpu_search import search_on_gpu
-from pipeline.steps.shard_files import is_whole, join_shards, make_shard_folder
-from submissions.ensemble.normalization import count_neighbours_needed
-from submissions.ensemble.projection import Projection, fit_projection_on_rows, save_projection
-from submissions.ensemble.rules import require_training_only
-from submissions.ensemble.selection import choose_variant, find_only_candidate, find_usable_methods, merge_candidates
-from submissions.ensemble.synthetic_columns import LEARNT_FAMILIES, LEFT_OUT_FAMILIES
-from submissions.ensemble.validation import ValidationVectors, project_validation
-from submissions.ensemble.variant import Variant, write_choice
-from submissions.vectors.concatenated import ConcatenatedVectors, open_concatenated
-from submissions.vectors.files import describe_vectors, write_vectors
+from image_copies.augmentations.query_set import read_families
+from image_copies.data.errors import UserError, prefix_errors
+from image_copies.data.ground_truth import GroundTruth, read_ground_truth
+from image_copies.data.shards import Place, ShardWork, hold, run_shards
+from image_copies.pipeline.run.manifest import fingerprint
+from image_copies.pipeline.run.paths import SETS
+from image_copies.pipeline.run.recipe import refuse_pca_after_whitening
+from image_copies.pipeline.run.run import Run
+from image_copies.pipeline.run.training_roles import TrainingRoles, assign_training_roles
+from image_copies.pipeline.steps.gpu_search import search_on_gpu
+from image_copies.pipeline.steps.shard_files import is_whole, join_shards, make_shard_folder
+from image_copies.submissions.ensemble.normalization import count_neighbours_needed
+from image_copies.submissions.ensemble.projection import Projection, fit_projection_on_rows, save_projection
+from image_copies.submissions.ensemble.rules import require_training_only
+from image_copies.submissions.ensemble.selection import choose_variant, find_only_candidate, find_usable_methods, merge_candidates
+from image_copies.submissions.ensemble.synthetic_columns import LEARNT_FAMILIES, LEFT_OUT_FAMILIES
+from image_copies.submissions.ensemble.validation import ValidationVectors, project_validation
+from image_copies.submissions.ensemble.variant import Variant, write_choice
+from image_copies.submissions.vectors.concatenated import ConcatenatedVectors, open_concatenated
+from image_copies.submissions.vectors.files import describe_vectors, write_vectors
 
 ROWS_PER_SHARD = 49_152  # about 50,000, in whole blocks of ConcatenatedVectors
 

@@ -8,9 +8,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from models.device import best_device, is_lack_of_memory
-from submissions.search.backend import Metric, Rows, use_backend
-from submissions.search.exact import RELATIVE_ROUNDING
+from image_copies.models.device import best_device, is_lack_of_memory
+from image_copies.submissions.search.backend import Metric, Rows, use_backend
+from image_copies.submissions.search.exact import RELATIVE_ROUNDING
 
 QUERIES_PER_BLOCK = 4096
 REFERENCES_PER_BLOCK = 65_536  # with QUERIES_PER_BLOCK, a block of products takes 1 GiB

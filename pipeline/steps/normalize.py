@@ -1,13 +1,13 @@
 """Step 04's work: query normalisation against the training vectors (ISC2021 paper, section 2.7)."""
 
-from data.errors import prefix_errors
-from pipeline.run.run import Run
-from pipeline.steps.gpu_search import search_on_gpu
-from submissions.ensemble.normalization import normalize_by_variant
-from submissions.ensemble.rules import require_training_only
-from submissions.ensemble.variant import read_choice
-from submissions.vectors.files import describe_vectors, read_vectors, write_vectors
-from submissions.vectors.rows import open_rows
+from image_copies.data.errors import prefix_errors
+from image_copies.pipeline.run.run import Run
+from image_copies.pipeline.steps.gpu_search import search_on_gpu
+from image_copies.submissions.ensemble.normalization import normalize_by_variant
+from image_copies.submissions.ensemble.rules import require_training_only
+from image_copies.submissions.ensemble.variant import read_choice
+from image_copies.submissions.vectors.files import describe_vectors, read_vectors, write_vectors
+from image_copies.submissions.vectors.rows import open_rows
 
 
 @search_on_gpu()

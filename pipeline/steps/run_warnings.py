@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from data.errors import UserError
-from data.files import open_regular
-from models.training.ceiling import clock_notices
-from pipeline.run.run import Run
-from submissions.ensemble.synthetic_columns import MEAN
+from image_copies.data.errors import UserError
+from image_copies.data.files import open_regular
+from image_copies.models.training.ceiling import clock_notices
+from image_copies.pipeline.run.run import Run
+from image_copies.submissions.ensemble.synthetic_columns import MEAN
 
 SUBMITTED, ENSEMBLE, MODEL, BASELINE = "submitted", "ensemble", "model", "baseline"  # kinds of the table's rows
 REMEDY = (

@@ -9,31 +9,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data.errors import prefix_errors
-from data.files import write_text
-from data.ground_truth import GroundTruth, read_ground_truth
-from data.layout import IscFolder, open_isc_folder
-from data.remote import remove_folder
-from pipeline.run.manifest import read_manifest
-from pipeline.run.provenance import describe_origin, fingerprint_file, fingerprint_images
-from pipeline.run.run import Run
-from pipeline.steps.gpu_search import search_on_gpu
-from pipeline.steps.report import write_run_report, write_unscored_run_report
-from pipeline.steps.run_warnings import collect_notices, collect_warnings, read_synthetic_board
-from pipeline.steps.score_table import NOTICES
-from submissions.ensemble.normalization import METHODS, with_betas
-from submissions.ensemble.projection import fit_projection
-from submissions.ensemble.rules import require_training_only
-from submissions.ensemble.selection import apply_normalizations, find_best_beta
-from submissions.ensemble.variant import read_choice
-from submissions.formats.matching_track import evaluate_matches, read_matches
-from submissions.formats.submission import describe_oddities, read_submission
-from submissions.report.gallery import MAX_SUGGESTED
-from submissions.scoring.baselines import Descriptors, compute_perceptual_hash, describe_grey_pixels, describe_images
-from submissions.scoring.bootstrap import Interval, micro_average_precision_interval
-from submissions.scoring.breakdown import read_edits, tabulate_recall_by_edit, tabulate_recall_by_number, write_curve
-from submissions.scoring.metrics import RankedPairs, Scores, evaluate
-from submissions.vectors.files import Vectors, describe_vectors, read_vectors
+from image_copies.data.errors import prefix_errors
+from image_copies.data.files import write_text
+from image_copies.data.ground_truth import GroundTruth, read_ground_truth
+from image_copies.data.layout import IscFolder, open_isc_folder
+from image_copies.data.remote import remove_folder
+from image_copies.pipeline.run.manifest import read_manifest
+from image_copies.pipeline.run.provenance import describe_origin, fingerprint_file, fingerprint_images
+from image_copies.pipeline.run.run import Run
+from image_copies.pipeline.steps.gpu_search import search_on_gpu
+from image_copies.pipeline.steps.report import write_run_report, write_unscored_run_report
+from image_copies.pipeline.steps.run_warnings import collect_notices, collect_warnings, read_synthetic_board
+from image_copies.pipeline.steps.score_table import NOTICES
+from image_copies.submissions.ensemble.normalization import METHODS, with_betas
+from image_copies.submissions.ensemble.projection import fit_projection
+from image_copies.submissions.ensemble.rules import require_training_only
+from image_copies.submissions.ensemble.selection import apply_normalizations, find_best_beta
+from image_copies.submissions.ensemble.variant import read_choice
+from image_copies.submissions.formats.matching_track import evaluate_matches, read_matches
+from image_copies.submissions.formats.submission import describe_oddities, read_submission
+from image_copies.submissions.report.gallery import MAX_SUGGESTED
+from image_copies.submissions.scoring.baselines import Descriptors, compute_perceptual_hash, describe_grey_pixels, describe_images
+from image_copies.submissions.scoring.bootstrap import Interval, micro_average_precision_interval
+from image_copies.submissions.scoring.breakdown import read_edits, tabulate_recall_by_edit, tabulate_recall_by_number, write_curve
+from image_copies.submissions.scoring.metrics import RankedPairs, Scores, evaluate
+from image_copies.submissions.vectors.files import Vectors, describe_vectors, read_vectors
 
 GREY_DIMENSIONS = 256
 

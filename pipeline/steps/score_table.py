@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from submissions.ensemble.synthetic_columns import title_columns
+from image_copies.submissions.ensemble.synthetic_columns import title_columns
 
 NOTICES = "notices"  # key in scores.json of sentences that name stages whose result depends on the machine's speed
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from data.errors import StorageError, UserError
-from data.remote import remove_folder
-from submissions.vectors.files import describe_vectors, iterate_vectors, write_vectors
+from image_copies.data.errors import StorageError, UserError
+from image_copies.data.remote import remove_folder
+from image_copies.submissions.vectors.files import describe_vectors, iterate_vectors, write_vectors
 
 
 def make_shard_folder(output: Path, digest: str) -> Path:

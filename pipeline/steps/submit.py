@@ -2,12 +2,17 @@
 
 from pathlib import Path
 
-from data.errors import UserError
-from data.layout import open_isc_folder
-from pipeline.run.run import Run
-from submissions.formats.matching_track import write_matches
-from submissions.formats.submission import describe_oddities, find_submission_problems, read_submission, write_submission
-from submissions.vectors.files import read_vectors
+from image_copies.data.errors import UserError
+from image_copies.data.layout import open_isc_folder
+from image_copies.pipeline.run.run import Run
+from image_copies.submissions.formats.matching_track import write_matches
+from image_copies.submissions.formats.submission import (
+    describe_oddities,
+    find_submission_problems,
+    read_submission,
+    write_submission,
+)
+from image_copies.submissions.vectors.files import read_vectors
 
 
 def submit(run: Run) -> None:

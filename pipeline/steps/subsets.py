@@ -9,18 +9,18 @@ from rich.console import Console
 from rich.table import Table
 from tqdm import tqdm
 
-from data.errors import UserError
-from data.ground_truth import GroundTruth, read_ground_truth
-from data.layout import open_isc_folder
-from pipeline.run.run import Run
-from pipeline.steps.gpu_search import search_on_gpu
-from submissions.ensemble.normalization import METHODS, normalize_by_variant
-from submissions.ensemble.projection import fit_projection
-from submissions.ensemble.rules import require_training_only
-from submissions.ensemble.variant import Variant, read_choice
-from submissions.scoring.metrics import Scores, evaluate
-from submissions.vectors.concatenated import ConcatenatedVectors, open_concatenated
-from submissions.vectors.files import Vectors
+from image_copies.data.errors import UserError
+from image_copies.data.ground_truth import GroundTruth, read_ground_truth
+from image_copies.data.layout import open_isc_folder
+from image_copies.pipeline.run.run import Run
+from image_copies.pipeline.steps.gpu_search import search_on_gpu
+from image_copies.submissions.ensemble.normalization import METHODS, normalize_by_variant
+from image_copies.submissions.ensemble.projection import fit_projection
+from image_copies.submissions.ensemble.rules import require_training_only
+from image_copies.submissions.ensemble.variant import Variant, read_choice
+from image_copies.submissions.scoring.metrics import Scores, evaluate
+from image_copies.submissions.vectors.concatenated import ConcatenatedVectors, open_concatenated
+from image_copies.submissions.vectors.files import Vectors
 
 MAX_MODELS = 8  # 255 subsets
 

@@ -8,12 +8,12 @@ from rich.console import Console
 from rich.table import Table
 from tqdm import tqdm
 
-from data.ground_truth import read_ground_truth
-from pipeline.run.run import Run
-from pipeline.run.training_roles import assign_training_roles
-from pipeline.steps.ensemble import open_joined, project_candidates
-from pipeline.steps.gpu_search import search_on_gpu
-from submissions.ensemble.normalization import (
+from image_copies.data.ground_truth import read_ground_truth
+from image_copies.pipeline.run.run import Run
+from image_copies.pipeline.run.training_roles import assign_training_roles
+from image_copies.pipeline.steps.ensemble import open_joined, project_candidates
+from image_copies.pipeline.steps.gpu_search import search_on_gpu
+from image_copies.submissions.ensemble.normalization import (
     METHODS,
     append_zero,
     find_neighbours,
@@ -21,10 +21,10 @@ from submissions.ensemble.normalization import (
     normalize_scores,
     subtract_negatives,
 )
-from submissions.ensemble.variant import read_choice
-from submissions.scoring.metrics import evaluate
-from submissions.settings import NormalizationSettings
-from submissions.vectors.files import Vectors
+from image_copies.submissions.ensemble.variant import read_choice
+from image_copies.submissions.scoring.metrics import evaluate
+from image_copies.submissions.settings import NormalizationSettings
+from image_copies.submissions.vectors.files import Vectors
 
 BETAS = (0.25, 0.5, 1.0, 1.8, 2.5)  # strengths β, and α of score normalisation
 Rows = NDArray[np.float32]

@@ -11,32 +11,32 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from data.errors import prefix_errors
-from data.files import whole_file
-from data.images import ImageSet, find_images
-from models.inference.embed import embed_images
-from models.network.checkpoint import Checkpoint
-from models.network.handmade import IMAGE_SIZE
-from models.network.settings import HandmadeKind, HandmadeSettings
-from models.settings import EmbeddingSettings, HandmadeModelSettings
-from models.training.handmade import fit_handmade
-from pipeline.run.run import Run
-from pipeline.run.training_roles import TrainingRoles, assign_training_roles
-from pipeline.steps.ensemble import family_truths, open_joined, project_candidates, synthetic_truths
-from pipeline.steps.gpu_search import search_on_gpu
-from pipeline.steps.run_warnings import BASELINE, ENSEMBLE, MODEL, SUBMITTED, find_warnings
-from submissions.ensemble.normalization import METHODS, with_betas
-from submissions.ensemble.selection import (
+from image_copies.data.errors import prefix_errors
+from image_copies.data.files import whole_file
+from image_copies.data.images import ImageSet, find_images
+from image_copies.models.inference.embed import embed_images
+from image_copies.models.network.checkpoint import Checkpoint
+from image_copies.models.network.handmade import IMAGE_SIZE
+from image_copies.models.network.settings import HandmadeKind, HandmadeSettings
+from image_copies.models.settings import EmbeddingSettings, HandmadeModelSettings
+from image_copies.models.training.handmade import fit_handmade
+from image_copies.pipeline.run.run import Run
+from image_copies.pipeline.run.training_roles import TrainingRoles, assign_training_roles
+from image_copies.pipeline.steps.ensemble import family_truths, open_joined, project_candidates, synthetic_truths
+from image_copies.pipeline.steps.gpu_search import search_on_gpu
+from image_copies.pipeline.steps.run_warnings import BASELINE, ENSEMBLE, MODEL, SUBMITTED, find_warnings
+from image_copies.submissions.ensemble.normalization import METHODS, with_betas
+from image_copies.submissions.ensemble.selection import (
     apply_normalizations,
     find_best_beta,
     find_usable_methods,
     score_families,
     score_synthetic,
 )
-from submissions.ensemble.synthetic_columns import ONE_FAMILY
-from submissions.ensemble.variant import read_choice
-from submissions.vectors.concatenated import open_concatenated
-from submissions.vectors.files import Vectors, read_vectors
+from image_copies.submissions.ensemble.synthetic_columns import ONE_FAMILY
+from image_copies.submissions.ensemble.variant import read_choice
+from image_copies.submissions.vectors.concatenated import open_concatenated
+from image_copies.submissions.vectors.files import Vectors, read_vectors
 
 FLOORS: dict[HandmadeKind, str] = {"pixels": "whitened grey pixels", "gabor": "Gabor energies"}
 DIMENSIONS, MOST_IMAGES = 256, 4096  # of a baseline; training images that its whitening is fitted on

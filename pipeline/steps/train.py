@@ -3,22 +3,22 @@
 from functools import cache
 from pathlib import Path
 
-from data.errors import UserError, prefix_errors
-from data.images import find_images
-from data.process import print_once
-from data.remote import is_remote
-from models.device import best_device, describe_device
-from models.network.checkpoint import load_descriptor, save_descriptor
-from models.network.descriptor import check_backbone
-from models.network.start import find_start
-from models.settings import FileModelSettings, HandmadeModelSettings, ModelSettings, UntrainedModelSettings
-from models.training.handmade import whiten_handmade
-from models.training.teacher_file import require_teacher
-from models.training.trainer import train_model
-from pipeline.run.fitting import require_no_tests
-from pipeline.run.run import Run
-from pipeline.run.training_roles import TrainingRoles
-from pipeline.steps.validate import score_on_synthetic_queries
+from image_copies.data.errors import UserError, prefix_errors
+from image_copies.data.images import find_images
+from image_copies.data.process import print_once
+from image_copies.data.remote import is_remote
+from image_copies.models.device import best_device, describe_device
+from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
+from image_copies.models.network.descriptor import check_backbone
+from image_copies.models.network.start import find_start
+from image_copies.models.settings import FileModelSettings, HandmadeModelSettings, ModelSettings, UntrainedModelSettings
+from image_copies.models.training.handmade import whiten_handmade
+from image_copies.models.training.teacher_file import require_teacher
+from image_copies.models.training.trainer import train_model
+from image_copies.pipeline.run.fitting import require_no_tests
+from image_copies.pipeline.run.run import Run
+from image_copies.pipeline.run.training_roles import TrainingRoles
+from image_copies.pipeline.steps.validate import score_on_synthetic_queries
 
 
 def train(run: Run, name: str, roles: TrainingRoles) -> None:

@@ -2,17 +2,17 @@
 
 import numpy as np
 
-from data.ground_truth import read_ground_truth
-from data.images import ImageSet, find_images
-from models.inference.embed import embed_images
-from models.network.checkpoint import Checkpoint
-from models.network.descriptor import Descriptor
-from models.settings import EmbeddingSettings
-from pipeline.run.run import Run
-from pipeline.run.training_roles import TrainingRoles
-from pipeline.steps.gpu_search import search_on_gpu
-from submissions.scoring.metrics import evaluate
-from submissions.vectors.files import Vectors
+from image_copies.data.ground_truth import read_ground_truth
+from image_copies.data.images import ImageSet, find_images
+from image_copies.models.inference.embed import embed_images
+from image_copies.models.network.checkpoint import Checkpoint
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.settings import EmbeddingSettings
+from image_copies.pipeline.run.run import Run
+from image_copies.pipeline.run.training_roles import TrainingRoles
+from image_copies.pipeline.steps.gpu_search import search_on_gpu
+from image_copies.submissions.scoring.metrics import evaluate
+from image_copies.submissions.vectors.files import Vectors
 
 
 @search_on_gpu()

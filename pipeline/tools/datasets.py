@@ -8,16 +8,16 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from augmentations.query_set import make_query_set
-from augmentations.settings import AugmentationSettings
-from data.errors import UserError
-from data.images import ImageSet, find_images
-from data.layout import GROUND_TRUTH, QUERY, QUERY_EDITS, REFERENCE, TRAINING, TRAINING_LABELS
-from data.procedural.sample import write_pictures
-from data.readers.cars import read_cars
-from data.readers.cub import read_cub
-from data.readers.expected import TrainTest
-from data.readers.online_products import read_online_products
+from image_copies.augmentations.query_set import make_query_set
+from image_copies.augmentations.settings import AugmentationSettings
+from image_copies.data.errors import UserError
+from image_copies.data.images import ImageSet, find_images
+from image_copies.data.layout import GROUND_TRUTH, QUERY, QUERY_EDITS, REFERENCE, TRAINING, TRAINING_LABELS
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.readers.cars import read_cars
+from image_copies.data.readers.cub import read_cub
+from image_copies.data.readers.expected import TrainTest
+from image_copies.data.readers.online_products import read_online_products
 
 SAMPLE_TRAINING, SAMPLE_REFERENCES, SAMPLE_QUERIES, SAMPLE_COPIES = 2000, 1000, 1000, 500
 QUERY_EDITS_SETTINGS = AugmentationSettings(family="query", intensity=0.7, extra=True)

@@ -13,23 +13,23 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 
-from augmentations.dataset import normalize_pixels
-from data.images import ImageSet
-from data.labels import LabelledImages, read_class_folders
-from data.preprocessing import PreprocessedImages, SameShapeBatches, TestProtocol, input_shapes
-from data.readers.cars import read_cars
-from data.readers.copydays import read_copydays
-from data.readers.cub import read_cub
-from data.readers.expected import RetrievalSet
-from data.readers.holidays import read_holidays
-from data.readers.online_products import read_online_products
-from data.readers.ukb import read_ukb
-from models.device import best_device
-from models.network.checkpoint import load_descriptor, require_trained_network
-from models.network.descriptor import Descriptor
-from models.network.whitening import compute_folded_logits
-from models.training.classifier import has_classifier, load_classifier
-from submissions.scoring.retrieval import (
+from image_copies.augmentations.dataset import normalize_pixels
+from image_copies.data.images import ImageSet
+from image_copies.data.labels import LabelledImages, read_class_folders
+from image_copies.data.preprocessing import PreprocessedImages, SameShapeBatches, TestProtocol, input_shapes
+from image_copies.data.readers.cars import read_cars
+from image_copies.data.readers.copydays import read_copydays
+from image_copies.data.readers.cub import read_cub
+from image_copies.data.readers.expected import RetrievalSet
+from image_copies.data.readers.holidays import read_holidays
+from image_copies.data.readers.online_products import read_online_products
+from image_copies.data.readers.ukb import read_ukb
+from image_copies.models.device import best_device
+from image_copies.models.network.checkpoint import load_descriptor, require_trained_network
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.whitening import compute_folded_logits
+from image_copies.models.training.classifier import has_classifier, load_classifier
+from image_copies.submissions.scoring.retrieval import (
     mean_average_precision,
     mean_singular_value,
     normalized_mutual_information,

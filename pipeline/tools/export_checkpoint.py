@@ -6,19 +6,19 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from data.errors import UserError
-from matching.calibration import calibrate_on_run
-from matching.extractor import run_checkpoints, run_embeddings, run_extractor
-from models.network.base import ImageDescriptor
-from models.network.checkpoint import load_descriptor, save_descriptor
-from models.network.descriptor import Descriptor
-from models.network.joined import JoinedDescriptor
-from models.network.settings import JoinedSettings, MemberSettings, without_weights_files
-from models.settings import EmbeddingSettings
-from pipeline.run.provenance import code_version
-from pipeline.run.run import Run
-from submissions.ensemble.projection import load_projection
-from submissions.ensemble.variant import read_choice
+from image_copies.data.errors import UserError
+from image_copies.matching.calibration import calibrate_on_run
+from image_copies.matching.extractor import run_checkpoints, run_embeddings, run_extractor
+from image_copies.models.network.base import ImageDescriptor
+from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.joined import JoinedDescriptor
+from image_copies.models.network.settings import JoinedSettings, MemberSettings, without_weights_files
+from image_copies.models.settings import EmbeddingSettings
+from image_copies.pipeline.run.provenance import code_version
+from image_copies.pipeline.run.run import Run
+from image_copies.submissions.ensemble.projection import load_projection
+from image_copies.submissions.ensemble.variant import read_choice
 
 MAX_BACKGROUND = 10_000  # training vectors stored for query normalisation
 

@@ -9,22 +9,22 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from augmentations.in_aug import InAugImages, choose_in_aug, sample_readable
-from data.errors import UserError
-from data.images import ImageSet, find_images
-from data.labels import LabelledImages, label_images, read_labels
-from data.layout import TRAINING, TRAINING_LABELS
-from data.loader import CleanImages
-from data.process import choose_workers
-from models.device import best_device
-from models.inference.pooling_exponent import LearningSettings, LearntExponent, embed_at_exponents, learn_exponent
-from models.network.checkpoint import load_descriptor, require_trained_network
-from models.network.descriptor import Descriptor
-from models.training.classifier import load_classifier
-from pipeline.run.fitting import require_no_tests
-from pipeline.run.run import run_of_checkpoint
-from pipeline.run.training_roles import assign_training_roles
-from submissions.scoring.retrieval import in_aug_accuracy
+from image_copies.augmentations.in_aug import InAugImages, choose_in_aug, sample_readable
+from image_copies.data.errors import UserError
+from image_copies.data.images import ImageSet, find_images
+from image_copies.data.labels import LabelledImages, label_images, read_labels
+from image_copies.data.layout import TRAINING, TRAINING_LABELS
+from image_copies.data.loader import CleanImages
+from image_copies.data.process import choose_workers
+from image_copies.models.device import best_device
+from image_copies.models.inference.pooling_exponent import LearningSettings, LearntExponent, embed_at_exponents, learn_exponent
+from image_copies.models.network.checkpoint import load_descriptor, require_trained_network
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.training.classifier import load_classifier
+from image_copies.pipeline.run.fitting import require_no_tests
+from image_copies.pipeline.run.run import run_of_checkpoint
+from image_copies.pipeline.run.training_roles import assign_training_roles
+from image_copies.submissions.scoring.retrieval import in_aug_accuracy
 
 SEARCH_IMAGES, SGD_IMAGES = 2_000, 50_000  # numbers of training images, as in the paper
 

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from data.shards import Place, ShardWork, hold, run_shards
-from submissions.vectors.concatenated import ConcatenatedVectors
+from image_copies.data.shards import Place, ShardWork, hold, run_shards
+from image_copies.submissions.vectors.concatenated import ConcatenatedVectors
 
 ROWS_PER_SHARD = 8192  # of the chosen ones
 ROWS_PER_BLOCK = 4096  # converted to float64 at once

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from data.errors import UserError
-from submissions.ensemble.projection import scale_to_unit_length
-from submissions.ensemble.variant import Variant
-from submissions.search.nearest import search_nearest
-from submissions.settings import Method, NormalizationSettings
-from submissions.vectors.rows import FileRows
+from image_copies.data.errors import UserError
+from image_copies.submissions.ensemble.projection import scale_to_unit_length
+from image_copies.submissions.ensemble.variant import Variant
+from image_copies.submissions.search.nearest import search_nearest
+from image_copies.submissions.settings import Method, NormalizationSettings
+from image_copies.submissions.vectors.rows import FileRows
 
 QUERIES_PER_BLOCK = 4096
 

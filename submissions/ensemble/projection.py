@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from data.errors import UserError
-from data.files import open_regular, whole_file
-from submissions.ensemble.moments import Moments, sum_chosen, sum_vectors
-from submissions.vectors.concatenated import ConcatenatedVectors
-from submissions.vectors.hdf5 import HDF5_ERRORS, create_hdf5, describe_dataset_problem, open_hdf5
+from image_copies.data.errors import UserError
+from image_copies.data.files import open_regular, whole_file
+from image_copies.submissions.ensemble.moments import Moments, sum_chosen, sum_vectors
+from image_copies.submissions.vectors.concatenated import ConcatenatedVectors
+from image_copies.submissions.vectors.hdf5 import HDF5_ERRORS, create_hdf5, describe_dataset_problem, open_hdf5
 
 DATASET_NAMES = ("mean", "axes", "eigenvalues")
 ROWS_PER_BLOCK = 65_536

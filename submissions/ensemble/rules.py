@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from data.errors import UserError
+from image_copies.data.errors import UserError
 
 
 def require_training_only(training: Iterable[str], others: dict[str, Iterable[str]]) -> None:

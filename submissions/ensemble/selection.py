@@ -10,15 +10,20 @@ import pandas as pd
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from data.errors import prefix_errors
-from data.ground_truth import GroundTruth
-from submissions.ensemble.normalization import count_neighbours_needed, find_neighbours, list_betas, normalize_queries
-from submissions.ensemble.synthetic_columns import LEARNT_FAMILIES, LEFT_OUT_FAMILIES, MEAN, ONE_FAMILY
-from submissions.ensemble.validation import ValidationVectors
-from submissions.ensemble.variant import Variant, parse_variant, tabulate_variant
-from submissions.scoring.metrics import evaluate
-from submissions.settings import EnsembleSettings, Method, NormalizationSettings
-from submissions.vectors.files import Vectors
+from image_copies.data.errors import prefix_errors
+from image_copies.data.ground_truth import GroundTruth
+from image_copies.submissions.ensemble.normalization import (
+    count_neighbours_needed,
+    find_neighbours,
+    list_betas,
+    normalize_queries,
+)
+from image_copies.submissions.ensemble.synthetic_columns import LEARNT_FAMILIES, LEFT_OUT_FAMILIES, MEAN, ONE_FAMILY
+from image_copies.submissions.ensemble.validation import ValidationVectors
+from image_copies.submissions.ensemble.variant import Variant, parse_variant, tabulate_variant
+from image_copies.submissions.scoring.metrics import evaluate
+from image_copies.submissions.settings import EnsembleSettings, Method, NormalizationSettings
+from image_copies.submissions.vectors.files import Vectors
 
 
 def choose_variant(

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from data.errors import prefix_errors
-from submissions.ensemble.projection import Projection, fit_projection_on_rows
-from submissions.vectors.concatenated import ConcatenatedVectors
-from submissions.vectors.files import Vectors
+from image_copies.data.errors import prefix_errors
+from image_copies.submissions.ensemble.projection import Projection, fit_projection_on_rows
+from image_copies.submissions.vectors.concatenated import ConcatenatedVectors
+from image_copies.submissions.vectors.files import Vectors
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from typing import Any, get_args
 
 import pandas as pd
 
-from data.errors import UserError
-from data.files import open_regular, write_text
-from submissions.settings import Method
+from image_copies.data.errors import UserError
+from image_copies.data.files import open_regular, write_text
+from image_copies.submissions.settings import Method
 
 
 @dataclass(frozen=True)

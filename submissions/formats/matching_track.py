@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from data.errors import UserError
-from data.files import open_regular, whole_file
-from data.ground_truth import GroundTruth
-from submissions.scoring.metrics import RankedPairs, Scores, average_precision, recall_at_precision
-from submissions.search.exact import search_pairs
-from submissions.vectors.files import Vectors
+from image_copies.data.errors import UserError
+from image_copies.data.files import open_regular, whole_file
+from image_copies.data.ground_truth import GroundTruth
+from image_copies.submissions.scoring.metrics import RankedPairs, Scores, average_precision, recall_at_precision
+from image_copies.submissions.search.exact import search_pairs
+from image_copies.submissions.vectors.files import Vectors
 
 CSV_COLUMNS = ["query_id", "reference_id", "score"]
 MAX_ROWS = 500_000

@@ -6,12 +6,12 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from data.errors import UserError
-from data.files import whole_file
-from submissions.settings import MAX_DIMENSIONS
-from submissions.vectors.files import MAX_NORM, Vectors, read_ids
-from submissions.vectors.hdf5 import HDF5_ERRORS, create_hdf5, describe_dataset_problem, open_hdf5
-from submissions.vectors.repeated import describe_repeated
+from image_copies.data.errors import UserError
+from image_copies.data.files import whole_file
+from image_copies.submissions.settings import MAX_DIMENSIONS
+from image_copies.submissions.vectors.files import MAX_NORM, Vectors, read_ids
+from image_copies.submissions.vectors.hdf5 import HDF5_ERRORS, create_hdf5, describe_dataset_problem, open_hdf5
+from image_copies.submissions.vectors.repeated import describe_repeated
 
 UNREADABLE_DISTANCE = 1e3  # unreadable queries and references lie this far from the origin, on opposite sides: they match nothing
 UNREADABLE_SIDES = (UNREADABLE_DISTANCE, -UNREADABLE_DISTANCE)  # of queries and references

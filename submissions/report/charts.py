@@ -7,10 +7,10 @@ import numpy as np
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from submissions.report.rendering import format_number
-from submissions.report.svg import FIRST, INK, SECOND, SOFT, THIRD, draw
-from submissions.scoring.metrics import RankedPairs
-from submissions.scoring.query_scores import ScoreGroups
+from image_copies.submissions.report.rendering import format_number
+from image_copies.submissions.report.svg import FIRST, INK, SECOND, SOFT, THIRD, draw
+from image_copies.submissions.scoring.metrics import RankedPairs
+from image_copies.submissions.scoring.query_scores import ScoreGroups
 
 CURVE_POINTS = 800  # drawn at most of a precision-recall curve
 HISTOGRAM_BINS = 40

@@ -4,16 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from data.files import whole_folder
-from data.ground_truth import GroundTruth
-from data.images import ImageSet
-from submissions.report.charts import draw_precision_recall
-from submissions.report.gallery import Card, Gallery, Picture, find_best_wrong, format_score_note
-from submissions.report.pictures import add_thumbnails
-from submissions.report.rendering import format_number, render
-from submissions.scoring.bootstrap import Interval
-from submissions.scoring.breakdown import read_edits
-from submissions.scoring.comparison import (
+from image_copies.data.files import whole_folder
+from image_copies.data.ground_truth import GroundTruth
+from image_copies.data.images import ImageSet
+from image_copies.submissions.report.charts import draw_precision_recall
+from image_copies.submissions.report.gallery import Card, Gallery, Picture, find_best_wrong, format_score_note
+from image_copies.submissions.report.pictures import add_thumbnails
+from image_copies.submissions.report.rendering import format_number, render
+from image_copies.submissions.scoring.bootstrap import Interval
+from image_copies.submissions.scoring.breakdown import read_edits
+from image_copies.submissions.scoring.comparison import (
     Change,
     RankedCopy,
     compare_pairs,
@@ -23,8 +23,8 @@ from submissions.scoring.comparison import (
     list_won_copies,
     write_changes,
 )
-from submissions.scoring.metrics import RankedPairs, Scores
-from submissions.scoring.query_scores import QueryScores
+from image_copies.submissions.scoring.metrics import RankedPairs, Scores
+from image_copies.submissions.scoring.query_scores import QueryScores
 
 MAX_CARDS = 48  # in each gallery
 

@@ -6,11 +6,11 @@ from typing import Literal
 
 import numpy as np
 
-from data.ground_truth import GroundTruth
-from submissions.report.rendering import format_number
-from submissions.scoring.breakdown import find_pairs_at_90, last_rank_at_90
-from submissions.scoring.metrics import RankedPairs
-from submissions.scoring.query_scores import QueryScores
+from image_copies.data.ground_truth import GroundTruth
+from image_copies.submissions.report.rendering import format_number
+from image_copies.submissions.scoring.breakdown import find_pairs_at_90, last_rank_at_90
+from image_copies.submissions.scoring.metrics import RankedPairs
+from image_copies.submissions.scoring.query_scores import QueryScores
 
 MAX_FOUND, MAX_MISSED, MAX_FALSE_ALARMS, MAX_SUGGESTED = 24, 48, 48, 96  # cards in each gallery
 

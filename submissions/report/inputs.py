@@ -7,11 +7,11 @@ from typing import Any
 
 import pandas as pd
 
-from data.ground_truth import GroundTruth
-from data.images import ImageSet
-from submissions.scoring.bootstrap import Interval
-from submissions.scoring.metrics import RankedPairs
-from submissions.scoring.query_scores import QueryScores
+from image_copies.data.ground_truth import GroundTruth
+from image_copies.data.images import ImageSet
+from image_copies.submissions.scoring.bootstrap import Interval
+from image_copies.submissions.scoring.metrics import RankedPairs
+from image_copies.submissions.scoring.query_scores import QueryScores
 
 
 @dataclass(frozen=True)

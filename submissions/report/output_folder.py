@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from data.errors import UserError
+from image_copies.data.errors import UserError
 
 MARK = '<meta name="generator" content="image-copy-detection">'  # in the head of every page
 

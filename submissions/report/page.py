@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pandas as pd
 
-from data.files import whole_folder
-from data.layout import GROUND_TRUTH
-from submissions.ensemble.synthetic_columns import title_columns
-from submissions.report.charts import draw_distribution, draw_precision_recall, draw_steps
-from submissions.report.gallery import make_galleries, suggest_copies
-from submissions.report.inputs import ReportInputs, RunInputs, UnscoredInputs
-from submissions.report.pictures import add_thumbnails
-from submissions.report.rendering import render
-from submissions.report.training import draw_training, list_stages
-from submissions.scoring.breakdown import read_edits, tabulate_recall_by_edit, tabulate_recall_by_number
-from submissions.scoring.query_scores import QueryScores, group_scores
+from image_copies.data.files import whole_folder
+from image_copies.data.layout import GROUND_TRUTH
+from image_copies.submissions.ensemble.synthetic_columns import title_columns
+from image_copies.submissions.report.charts import draw_distribution, draw_precision_recall, draw_steps
+from image_copies.submissions.report.gallery import make_galleries, suggest_copies
+from image_copies.submissions.report.inputs import ReportInputs, RunInputs, UnscoredInputs
+from image_copies.submissions.report.pictures import add_thumbnails
+from image_copies.submissions.report.rendering import render
+from image_copies.submissions.report.training import draw_training, list_stages
+from image_copies.submissions.scoring.breakdown import read_edits, tabulate_recall_by_edit, tabulate_recall_by_number
+from image_copies.submissions.scoring.query_scores import QueryScores, group_scores
 
 
 def write_report(inputs: ReportInputs, folder: Path) -> Path:

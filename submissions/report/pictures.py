@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from data.images import ImageSet
-from submissions.report.gallery import Card, Gallery, Picture
-from submissions.report.thumbnails import Thumbnails
+from image_copies.data.images import ImageSet
+from image_copies.submissions.report.gallery import Card, Gallery, Picture
+from image_copies.submissions.report.thumbnails import Thumbnails
 
 PicturedCard = tuple[Card, list[tuple[Picture, str | None]]]
 PicturedGallery = tuple[Gallery, list[PicturedCard]]

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from PIL import Image
 
-from data.decode import decode_rgb
-from data.errors import ImageError
-from data.images import ImageSet
+from image_copies.data.decode import decode_rgb
+from image_copies.data.errors import ImageError
+from image_copies.data.images import ImageSet
 
 THUMBNAIL_SIDE = 200  # pixels of the longer side
 

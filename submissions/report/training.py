@@ -7,7 +7,7 @@ import pandas as pd
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from submissions.report.svg import FIRST, INK, SECOND, draw
+from image_copies.submissions.report.svg import FIRST, INK, SECOND, draw
 
 STAGE_COLUMNS = ("classes", "intensity", "image_size")
 

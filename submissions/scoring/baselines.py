@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from data.cores import map_on_cores
-from data.decode import decode_rgb
-from data.errors import ImageError
-from data.images import ImageSet
+from image_copies.data.cores import map_on_cores
+from image_copies.data.decode import decode_rgb
+from image_copies.data.errors import ImageError
+from image_copies.data.images import ImageSet
 
 GREY_SIDE = 24  # pixels
 Baseline = Callable[[NDArray[np.uint8]], NDArray[np.float32]]  # pixels [h, w, 3] to a vector [d]

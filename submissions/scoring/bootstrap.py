@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from data.ground_truth import GroundTruth
-from submissions.scoring.metrics import RankedPairs, average_precision
+from image_copies.data.ground_truth import GroundTruth
+from image_copies.submissions.scoring.metrics import RankedPairs, average_precision
 
 RESAMPLES = 1000
 

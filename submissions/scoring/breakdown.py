@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from data.errors import UserError
-from data.files import open_regular, whole_file
-from data.ground_truth import GroundTruth
-from submissions.scoring.metrics import RankedPairs
+from image_copies.data.errors import UserError
+from image_copies.data.files import open_regular, whole_file
+from image_copies.data.ground_truth import GroundTruth
+from image_copies.submissions.scoring.metrics import RankedPairs
 
 CURVE_COLUMNS = ["rank", "squared_distance", "true", "precision", "recall"]
 

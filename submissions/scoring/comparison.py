@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from data.files import whole_file
-from data.ground_truth import GroundTruth
-from submissions.scoring.breakdown import find_pairs_at_90, last_rank_at_90, tabulate_recall_by_edit
-from submissions.scoring.metrics import RankedPairs
+from image_copies.data.files import whole_file
+from image_copies.data.ground_truth import GroundTruth
+from image_copies.submissions.scoring.breakdown import find_pairs_at_90, last_rank_at_90, tabulate_recall_by_edit
+from image_copies.submissions.scoring.metrics import RankedPairs
 
 Pair = tuple[str, str]
 

@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from data.errors import UserError
-from data.ground_truth import GroundTruth
-from submissions.search.exact import ScoredPairs, compute_exact_distances, search_pairs
-from submissions.search.nearest import search_nearest
-from submissions.vectors.files import Vectors
+from image_copies.data.errors import UserError
+from image_copies.data.ground_truth import GroundTruth
+from image_copies.submissions.search.exact import ScoredPairs, compute_exact_distances, search_pairs
+from image_copies.submissions.search.nearest import search_nearest
+from image_copies.submissions.vectors.files import Vectors
 
 Search = Callable[[NDArray[np.float32], NDArray[np.float32], int], ScoredPairs]
 PAIRS_PER_QUERY = 10  # the organisers keep 10 × (number of queries) pairs

@@ -6,9 +6,9 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from data.ground_truth import GroundTruth
-from submissions.search.exact import compute_exact_distances
-from submissions.vectors.files import Vectors
+from image_copies.data.ground_truth import GroundTruth
+from image_copies.submissions.search.exact import compute_exact_distances
+from image_copies.submissions.vectors.files import Vectors
 
 
 @dataclass(frozen=True)

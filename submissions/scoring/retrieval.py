@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans, MiniBatchKMeans
 from sklearn.metrics import normalized_mutual_info_score
 
-from data.errors import UserError
+from image_copies.data.errors import UserError
 
 Floats = NDArray[np.floating]
 Labels = NDArray[np.int64]

@@ -17,15 +17,15 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from data.errors import UserError
-from data.files import whole_file, write_text
-from data.shards import Place, ShardWork, run_shards, uses_engine
-from submissions.search.exact import rank_exactly
-from submissions.search.index_files import digest_of_file, is_intact, write_index
-from submissions.search.nearest import search_nearest
-from submissions.search.on_gpu import cluster_on_gpu, copy_to_gpu
-from submissions.search.references import PAIRS_WORTH_SENDING
-from submissions.search.shard_codes import (
+from image_copies.data.errors import UserError
+from image_copies.data.files import whole_file, write_text
+from image_copies.data.shards import Place, ShardWork, run_shards, uses_engine
+from image_copies.submissions.search.exact import rank_exactly
+from image_copies.submissions.search.index_files import digest_of_file, is_intact, write_index
+from image_copies.submissions.search.nearest import search_nearest
+from image_copies.submissions.search.on_gpu import cluster_on_gpu, copy_to_gpu
+from image_copies.submissions.search.references import PAIRS_WORTH_SENDING
+from image_copies.submissions.search.shard_codes import (
     LISTS_FILE,
     encode_shards,
     has_plain_lists,
@@ -33,8 +33,8 @@ from submissions.search.shard_codes import (
     merge_codes,
     silence_faiss,
 )
-from submissions.vectors.concatenated import ConcatenatedVectors
-from submissions.vectors.stored import StoredVectors
+from image_copies.submissions.vectors.concatenated import ConcatenatedVectors
+from image_copies.submissions.vectors.stored import StoredVectors
 
 INDEX_FILE, CHECKSUMS_FILE = "references.faiss", "references.sha256"
 UNSUPPORTED = "NSG"  # graphs whose construction in Faiss may never end, and that take vectors only once

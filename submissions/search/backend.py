@@ -8,7 +8,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from submissions.search.on_gpu import find_own_gpu
+from image_copies.submissions.search.on_gpu import find_own_gpu
 
 Metric = Literal["cosine", "distance"]  # inner product, highest first; squared distance, lowest first
 Rows = NDArray[np.int64]

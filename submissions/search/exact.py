@@ -7,10 +7,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from data.shards import Place
-from submissions.search.backend import find_candidates
-from submissions.search.references import search_references
-from submissions.vectors.rows import RowsShard
+from image_copies.data.shards import Place
+from image_copies.submissions.search.backend import find_candidates
+from image_copies.submissions.search.references import search_references
+from image_copies.submissions.vectors.rows import RowsShard
 
 REFERENCES_PER_BLOCK = 16_384
 QUERIES_PER_BLOCK = 1024

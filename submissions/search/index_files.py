@@ -5,8 +5,8 @@ from pathlib import Path
 
 import faiss
 
-from data.errors import UserError
-from data.files import open_regular, whole_file
+from image_copies.data.errors import UserError
+from image_copies.data.files import open_regular, whole_file
 
 
 def write_index(index: faiss.Index, folder: Path, name: str) -> str:

@@ -5,10 +5,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from data.shards import Place
-from submissions.search.backend import Metric, Rows, find_nearest
-from submissions.search.references import search_references
-from submissions.vectors.rows import DividedRows, RowsShard
+from image_copies.data.shards import Place
+from image_copies.submissions.search.backend import Metric, Rows, find_nearest
+from image_copies.submissions.search.references import search_references
+from image_copies.submissions.vectors.rows import DividedRows, RowsShard
 
 SPARE = 8  # further neighbours that are searched in float32, so that exact values decide which are the nearest
 PAIRS_PER_BLOCK = 65_536

@@ -9,8 +9,8 @@ from typing import Any
 
 import faiss
 
-from data.errors import UserError
-from data.process import process_rank_on_machine
+from image_copies.data.errors import UserError
+from image_copies.data.process import process_rank_on_machine
 
 REMEDY = "Leave out --on-gpu."
 

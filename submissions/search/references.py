@@ -7,8 +7,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from data.shards import Place, ShardWork, hold, run_shards, uses_engine
-from submissions.vectors.rows import DividedRows, RowsShard, count_rows, divide_rows
+from image_copies.data.shards import Place, ShardWork, hold, run_shards, uses_engine
+from image_copies.submissions.vectors.rows import DividedRows, RowsShard, count_rows, divide_rows
 
 REFERENCES_PER_SHARD = 50_000
 PAIRS_WORTH_SENDING = 2**28  # a second of one core; with fewer, an engine would cost more than it saves

@@ -20,12 +20,12 @@ import faiss
 import numpy as np
 from faiss.contrib.ondisk import merge_ondisk
 
-from data.errors import UserError
-from data.shards import Place, ShardWork, hold, run_shards
-from data.threads import map_in_threads
-from submissions.search.index_files import is_intact, require_index, write_index
-from submissions.vectors.rows import RowsInFile
-from submissions.vectors.stored import StoredVectors
+from image_copies.data.errors import UserError
+from image_copies.data.shards import Place, ShardWork, hold, run_shards
+from image_copies.data.threads import map_in_threads
+from image_copies.submissions.search.index_files import is_intact, require_index, write_index
+from image_copies.submissions.vectors.rows import RowsInFile
+from image_copies.submissions.vectors.stored import StoredVectors
 
 LISTS_FILE = "references.ivfdata"
 VECTORS_PER_SHARD = 50_000

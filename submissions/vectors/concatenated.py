@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from data.errors import UserError
-from submissions.vectors.files import describe_vectors, iterate_vectors
+from image_copies.data.errors import UserError
+from image_copies.submissions.vectors.files import describe_vectors, iterate_vectors
 
 ROWS_PER_BLOCK = 16_384
 

@@ -10,10 +10,16 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from data.errors import UserError
-from data.files import whole_file
-from data.remote import as_path
-from submissions.vectors.hdf5 import HDF5_ERRORS, create_hdf5, describe_dataset_problem, open_hdf5, refuse_endless_strings
+from image_copies.data.errors import UserError
+from image_copies.data.files import whole_file
+from image_copies.data.remote import as_path
+from image_copies.submissions.vectors.hdf5 import (
+    HDF5_ERRORS,
+    create_hdf5,
+    describe_dataset_problem,
+    open_hdf5,
+    refuse_endless_strings,
+)
 
 ROWS_PER_BLOCK = 65_536
 MAX_NORM = 1e15  # Euclidean norm; keeps squared distances (4e30 at most) far from the limit of float32, 3.4e38

@@ -13,7 +13,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from data.remote import RemotePath
+from image_copies.data.remote import RemotePath
 
 # Damaged or hostile files declare huge data sets and store almost nothing.
 MAX_EXPANSION, MAX_UNSTORED_BYTES = 1000, 2**20  # declared size ≤ MAX_EXPANSION · stored size + MAX_UNSTORED_BYTES

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from submissions.vectors.files import Vectors
+from image_copies.submissions.vectors.files import Vectors
 
 ROWS_PER_BLOCK = 65_536
 MAX_SHARE = 0.1  # of the images: above it the vectors, not the images, are likely to be at fault

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from submissions.vectors.files import describe_vectors, iterate_vectors
+from image_copies.submissions.vectors.files import describe_vectors, iterate_vectors
 
 
 class RowsShard(Protocol):

@@ -8,9 +8,9 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from data.errors import UserError
-from submissions.vectors.files import describe_vectors
-from submissions.vectors.rows import RowsInFile, divide_file
+from image_copies.data.errors import UserError
+from image_copies.submissions.vectors.files import describe_vectors
+from image_copies.submissions.vectors.rows import RowsInFile, divide_file
 
 
 @dataclass(frozen=True)

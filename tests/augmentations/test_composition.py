@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kstest, norm, uniform
 
-from augmentations.composition import (
+from image_copies.augmentations.composition import (
     Record,
     check_probabilities,
     compute_probability,
@@ -20,14 +20,14 @@ from augmentations.composition import (
     list_edits,
     replay,
 )
-from augmentations.edits.registry import FUNCTIONS, OTHER_IMAGE
-from augmentations.randomness import generator_for
-from augmentations.settings import AugmentationSettings
-from augmentations.tables.beyond_paper import EXTRA_TABLE
-from augmentations.tables.isc2021 import QUERY_TABLE
-from augmentations.tables.row import Edit
-from data.errors import UserError
-from data.loader import resize_square
+from image_copies.augmentations.edits.registry import FUNCTIONS, OTHER_IMAGE
+from image_copies.augmentations.randomness import generator_for
+from image_copies.augmentations.settings import AugmentationSettings
+from image_copies.augmentations.tables.beyond_paper import EXTRA_TABLE
+from image_copies.augmentations.tables.isc2021 import QUERY_TABLE
+from image_copies.augmentations.tables.row import Edit
+from image_copies.data.errors import UserError
+from image_copies.data.loader import resize_square
 
 DRAWS = 6000
 EVERYTHING = AugmentationSettings(intensity=1.0, extra=True)

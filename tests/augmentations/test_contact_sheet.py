@@ -3,10 +3,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from augmentations.contact_sheet import draw_contact_sheets
-from data.errors import UserError
-from data.images import ImageSet, find_images
-from data.procedural.sample import write_pictures
+from image_copies.augmentations.contact_sheet import draw_contact_sheets
+from image_copies.data.errors import UserError
+from image_copies.data.images import ImageSet, find_images
+from image_copies.data.procedural.sample import write_pictures
 
 
 @pytest.fixture

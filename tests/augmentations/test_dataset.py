@@ -8,17 +8,17 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader
 
-from augmentations.composition import list_edits
-from augmentations.dataset import CachedOverlays, EditedImages, EpochBatches, normalize_pixels, overlay_material
-from augmentations.query_set import make_query_set
-from augmentations.sampling import repeated_batches
-from augmentations.schedule import IntensitySchedule
-from augmentations.settings import AugmentationSettings
-from data.cache import CachedImages, cache_images
-from data.errors import UserError
-from data.ground_truth import read_ground_truth
-from data.images import ImageSet, find_images
-from data.procedural.sample import write_pictures
+from image_copies.augmentations.composition import list_edits
+from image_copies.augmentations.dataset import CachedOverlays, EditedImages, EpochBatches, normalize_pixels, overlay_material
+from image_copies.augmentations.query_set import make_query_set
+from image_copies.augmentations.sampling import repeated_batches
+from image_copies.augmentations.schedule import IntensitySchedule
+from image_copies.augmentations.settings import AugmentationSettings
+from image_copies.data.cache import CachedImages, cache_images
+from image_copies.data.errors import UserError
+from image_copies.data.ground_truth import read_ground_truth
+from image_copies.data.images import ImageSet, find_images
+from image_copies.data.procedural.sample import write_pictures
 
 SETTINGS = AugmentationSettings(intensity=1.0, extra=True)
 

@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 import torch
 
-from augmentations.in_aug import InAugImages, choose_in_aug
-from data.errors import UserError
-from data.images import ImageSet, find_images
-from data.labels import label_images
-from data.procedural.sample import write_pictures
-from submissions.scoring.retrieval import in_aug_accuracy
+from image_copies.augmentations.in_aug import InAugImages, choose_in_aug
+from image_copies.data.errors import UserError
+from image_copies.data.images import ImageSet, find_images
+from image_copies.data.labels import label_images
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.submissions.scoring.retrieval import in_aug_accuracy
 
 
 @pytest.fixture(scope="module")

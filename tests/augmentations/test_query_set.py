@@ -2,11 +2,11 @@ from pathlib import Path
 
 import pytest
 
-from augmentations.query_set import make_query_set, read_families
-from augmentations.settings import AugmentationSettings
-from data.ground_truth import read_ground_truth
-from data.images import find_images
-from data.procedural.sample import write_pictures
+from image_copies.augmentations.query_set import make_query_set, read_families
+from image_copies.augmentations.settings import AugmentationSettings
+from image_copies.data.ground_truth import read_ground_truth
+from image_copies.data.images import find_images
+from image_copies.data.procedural.sample import write_pictures
 
 
 def test_a_broken_overlay_costs_no_query_and_a_broken_source_costs_its_own(

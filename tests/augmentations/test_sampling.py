@@ -3,9 +3,9 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from augmentations.dataset import Key
-from augmentations.sampling import pk_batches, repeated_batches
-from data.errors import UserError
+from image_copies.augmentations.dataset import Key
+from image_copies.augmentations.sampling import pk_batches, repeated_batches
+from image_copies.data.errors import UserError
 
 
 def test_repeated_batches_contain_every_image_the_requested_number_of_times_and_epochs_differ() -> None:

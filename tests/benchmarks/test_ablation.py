@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.ground_truth import GroundTruth
-from models.settings import ModelSettings
-from submissions.vectors.files import Vectors
+from image_copies.data.ground_truth import GroundTruth
+from image_copies.models.settings import ModelSettings
+from image_copies.submissions.vectors.files import Vectors
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

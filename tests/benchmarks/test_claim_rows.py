@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data.decode import decode_rgb
-from data.errors import UserError
-from models.settings import ModelSettings
+from image_copies.data.decode import decode_rgb
+from image_copies.data.errors import UserError
+from image_copies.models.settings import ModelSettings
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from claim_rows import copies, ideal, multigrain, svmax, training

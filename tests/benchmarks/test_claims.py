@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from data.errors import UserError
+from image_copies.data.errors import UserError
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from claim_rows.curves import collect_tradeoff, plot_tradeoff

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from data.images import ImageSet
-from models import device
-from models.inference import embed
-from models.network.checkpoint import Checkpoint
-from models.network.descriptor import Descriptor
+from image_copies.data.images import ImageSet
+from image_copies.models import device
+from image_copies.models.inference import embed
+from image_copies.models.network.checkpoint import Checkpoint
+from image_copies.models.network.descriptor import Descriptor
 
 
 def test_embedding_is_measured_where_the_descriptor_lies(monkeypatch: pytest.MonkeyPatch) -> None:

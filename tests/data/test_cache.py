@@ -9,9 +9,9 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from data import cache
-from data.cache import cache_images
-from data.images import find_images
+from image_copies.data import cache
+from image_copies.data.cache import cache_images
+from image_copies.data.images import find_images
 
 
 @pytest.mark.parametrize("form", ["pixels", "jpeg"])

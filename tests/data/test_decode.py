@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from data import decode
-from data.cache import cache_images
-from data.decode import decode_rgb
-from data.errors import ImageError
-from data.images import ImageSet, find_images
-from data.loader import CleanImages, resize_own_aspect, resize_square
-from data.procedural.pictures import draw_picture
+from image_copies.data import decode
+from image_copies.data.cache import cache_images
+from image_copies.data.decode import decode_rgb
+from image_copies.data.errors import ImageError
+from image_copies.data.images import ImageSet, find_images
+from image_copies.data.loader import CleanImages, resize_own_aspect, resize_square
+from image_copies.data.procedural.pictures import draw_picture
 
 TOP = Path(__file__).parents[2]
 PICTURE = Image.fromarray(draw_picture(np.random.default_rng(0), 96))
@@ -112,7 +112,7 @@ def test_a_large_image_converted_in_strips_is_the_same(mode: str, monkeypatch: p
 PEAK = """
 import sys
 from pathlib import Path
-from data.decode import decode_rgb
+from image_copies.data.decode import decode_rgb
 def memory(key):  # ru_maxrss begins with the peak of the process that started this one
     return next(int(line.split()[1]) for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(key))
 before = memory("VmRSS")

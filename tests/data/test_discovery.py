@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from data import archives, formats
-from data.archives import list_archive, read_bytes, read_member
-from data.decode import decode_rgb
-from data.discovery import discover, expand_sources, format_skipped_counts
-from data.errors import ImageError, UserError
-from data.formats import PLUGINS, detect_format, readable_formats
-from data.images import find_images
-from data.layout import open_isc_folder
+from image_copies.data import archives, formats
+from image_copies.data.archives import list_archive, read_bytes, read_member
+from image_copies.data.decode import decode_rgb
+from image_copies.data.discovery import discover, expand_sources, format_skipped_counts
+from image_copies.data.errors import ImageError, UserError
+from image_copies.data.formats import PLUGINS, detect_format, readable_formats
+from image_copies.data.images import find_images
+from image_copies.data.layout import open_isc_folder
 
 PIXELS = np.add.outer(np.arange(48), np.arange(64)).astype(np.uint8)[:, :, None].repeat(3, axis=2)
 WRITTEN = ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM", "QOI", "HEIF", "JXL"]
@@ -48,7 +48,7 @@ def test_every_format_is_recognised_by_its_content_and_decoded_under_any_name(tm
 @pytest.mark.parametrize(("form", "package"), [("HEIF", "pi-heif"), ("JXL", "pylibjxl")])
 def test_a_picture_without_a_decoder_names_the_package(monkeypatch: pytest.MonkeyPatch, form: str, package: str) -> None:
     content = encoded(form)
-    monkeypatch.setattr("data.formats._load_plugin", lambda _: False)
+    monkeypatch.setattr("image_copies.data.formats._load_plugin", lambda _: False)
     monkeypatch.setattr(Image, "ID", [name for name in Image.ID if name != form])
     with pytest.raises(ImageError, match=f"is {form}, which no installed package decodes: python -m pip install {package}"):
         decode_rgb(content)
@@ -66,7 +66,7 @@ def test_other_decoders_are_taken_where_the_required_ones_are_missing(monkeypatc
             raise ImportError(name)
         return importlib.import_module(name)
 
-    monkeypatch.setattr("data.formats.importlib", SimpleNamespace(import_module=find))
+    monkeypatch.setattr("image_copies.data.formats.importlib", SimpleNamespace(import_module=find))
     assert formats._load_plugin.__wrapped__(form) and tried == [required, other]
     assert decode_rgb(encoded(form)).shape == PIXELS.shape
 

@@ -9,11 +9,11 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader
 
-from data import decode, encoded
-from data.encoded import EncodedImages, JpegFile, find_plain_jpeg, join_encoded
-from data.errors import ImageError
-from data.images import ImageSet
-from data.loader import SquaresOfSizes
+from image_copies.data import decode, encoded
+from image_copies.data.encoded import EncodedImages, JpegFile, find_plain_jpeg, join_encoded
+from image_copies.data.errors import ImageError
+from image_copies.data.images import ImageSet
+from image_copies.data.loader import SquaresOfSizes
 
 Y, X = np.mgrid[0:60, 0:90]
 PICTURE = Image.fromarray(np.stack([np.uint8(127 + 100 * np.sin(X / 9)), np.uint8(2 * Y), np.uint8(X + Y)], axis=2))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from data.errors import UserError
-from data.files import whole_file, whole_file_apart, whole_folder
+from image_copies.data.errors import UserError
+from image_copies.data.files import whole_file, whole_file_apart, whole_folder
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_full_disk_is_named_before_a_byte_is_written(tmp_path: Path, monkeypat
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     for name in ("mkstemp", "mkdtemp"):
-        monkeypatch.setattr(f"data.files.tempfile.{name}", fail)
+        monkeypatch.setattr(f"image_copies.data.files.tempfile.{name}", fail)
     for write in (whole_file, whole_folder):
         with pytest.raises(UserError, match="vectors cannot be written: the disk is full"), write(tmp_path / "vectors"):
             pass
@@ -84,7 +84,7 @@ def test_a_full_disk_is_named_before_a_byte_is_written(tmp_path: Path, monkeypat
 WRITER = """
 import os, sys
 from pathlib import Path
-from data.files import whole_file, whole_file_apart, whole_folder
+from image_copies.data.files import whole_file, whole_file_apart, whole_folder
 with whole_file(Path(sys.argv[1]) / "a.h5"), whole_folder(Path(sys.argv[1]) / "b"):
     os.kill(os.getpid(), 9)
 """
@@ -138,7 +138,7 @@ def test_an_older_folder_is_there_until_the_new_one_is(tmp_path: Path, monkeypat
 KILLED = """
 import os, sys
 from pathlib import Path
-from data.files import whole_file_apart
+from image_copies.data.files import whole_file_apart
 with whole_file_apart(Path(sys.argv[1])) as temporary:
     temporary.with_name(".tmpABCDEF").write_bytes(b"half")
     os._exit(9)

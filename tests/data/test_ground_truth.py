@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from data.errors import UserError
-from data.ground_truth import read_ground_truth, write_ground_truth
+from image_copies.data.errors import UserError
+from image_copies.data.ground_truth import read_ground_truth, write_ground_truth
 
 
 def test_round_trip_with_several_references_and_distractors(tmp_path: Path) -> None:

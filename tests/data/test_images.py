@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from data.cache import cache_images
-from data.errors import UserError
-from data.images import find_images
+from image_copies.data.cache import cache_images
+from image_copies.data.errors import UserError
+from image_copies.data.images import find_images
 
 
 def touch(folder: Path, *names: str) -> None:

@@ -3,9 +3,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.errors import UserError
-from data.images import ImageSet
-from data.labels import read_class_folders, read_labels
+from image_copies.data.errors import UserError
+from image_copies.data.images import ImageSet
+from image_copies.data.labels import read_class_folders, read_labels
 
 IMAGES = ImageSet(["a", "b", "c"], [Path("a.jpg"), Path("b.jpg"), Path("c.jpg")])
 

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from data.errors import UserError
-from data.layout import open_isc_folder
+from image_copies.data.errors import UserError
+from image_copies.data.layout import open_isc_folder
 
 
 def test_missing_parts_are_all_named(tmp_path: Path) -> None:

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from data.errors import UserError
-from data.locks import LOCK_NAME, SESSION_VARIABLE, _go_on_without, hold_folder, hold_lock_file
+from image_copies.data.errors import UserError
+from image_copies.data.locks import LOCK_NAME, SESSION_VARIABLE, _go_on_without, hold_folder, hold_lock_file
 
 TOP = Path(__file__).parents[2]
 HOLD = """
 import sys, time
 sys.modules["fcntl"] = None  # as on systems that have none
 from pathlib import Path
-from data.locks import hold_folder
+from image_copies.data.locks import hold_folder
 with hold_folder(Path(sys.argv[1]), "01_train one"):
     print("held", flush=True)
     time.sleep(60)
@@ -79,7 +79,7 @@ def test_a_script_holds_the_folder_between_its_steps(tmp_path: Path, monkeypatch
 
 def test_another_process_of_the_same_number_is_not_the_holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SESSION_VARIABLE, "1")  # a process that always runs
-    monkeypatch.setattr("data.locks._read_start", lambda process: "earlier")
+    monkeypatch.setattr("image_copies.data.locks._read_start", lambda process: "earlier")
     with hold_folder(tmp_path, "00_augment"):
         pass
     monkeypatch.undo()

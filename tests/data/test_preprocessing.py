@@ -6,10 +6,10 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader
 
-from data.errors import UserError
-from data.images import ImageSet, find_images
-from data.loader import CleanImages
-from data.preprocessing import PreprocessedImages, SameShapeBatches, input_shapes, preprocess
+from image_copies.data.errors import UserError
+from image_copies.data.images import ImageSet, find_images
+from image_copies.data.loader import CleanImages
+from image_copies.data.preprocessing import PreprocessedImages, SameShapeBatches, input_shapes, preprocess
 
 SHAPES = {"a": (60, 90), "b": (90, 60), "c": (40, 60), "d": (50, 50)}
 

@@ -1,6 +1,6 @@
 import pytest
 
-from data.process import choose_workers, is_first_process, print_once, process_count, process_rank
+from image_copies.data.process import choose_workers, is_first_process, print_once, process_count, process_rank
 
 
 def test_alone_a_process_is_the_first_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,7 +19,7 @@ def test_only_the_first_of_several_prints(monkeypatch: pytest.MonkeyPatch, capsy
 
 @pytest.mark.parametrize(("cores", "processes", "workers"), [(2, 1, 2), (1, 1, 1), (64, 1, 16), (64, 8, 8), (4, 8, 1)])
 def test_workers_follow_the_cores_of_a_process(monkeypatch: pytest.MonkeyPatch, cores: int, processes: int, workers: int) -> None:
-    monkeypatch.setattr("data.process.usable_cores", lambda: cores)
+    monkeypatch.setattr("image_copies.data.process.usable_cores", lambda: cores)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", str(processes))
     assert choose_workers(None) == workers
     assert choose_workers(0) == 0 and choose_workers(40) == 40  # what is asked for counts

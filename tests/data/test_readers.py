@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from data.errors import UserError
-from data.readers.cars import read_cars
-from data.readers.copydays import read_copydays
-from data.readers.cub import read_cub
-from data.readers.holidays import read_holidays
-from data.readers.online_products import read_online_products
-from data.readers.ukb import read_ukb
+from image_copies.data.errors import UserError
+from image_copies.data.readers.cars import read_cars
+from image_copies.data.readers.copydays import read_copydays
+from image_copies.data.readers.cub import read_cub
+from image_copies.data.readers.holidays import read_holidays
+from image_copies.data.readers.online_products import read_online_products
+from image_copies.data.readers.ukb import read_ukb
 
 Read = Callable[[Path], object]
 Make = Callable[[Path], None]

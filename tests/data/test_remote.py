@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from data.decode import decode_rgb
-from data.discovery import discover
-from data.errors import ImageError, StorageError, UserError
-from data.files import read_json, whole_file, write_text
-from data.images import find_images
-from data.layout import open_isc_folder
-from data.loader import CleanImages
-from data.remote import READERS, RemotePath, as_path, is_remote, map_files, remove_folder
-from data.tables import read_table
-from data.unreadable import list_unreadable
+from image_copies.data.decode import decode_rgb
+from image_copies.data.discovery import discover
+from image_copies.data.errors import ImageError, StorageError, UserError
+from image_copies.data.files import read_json, whole_file, write_text
+from image_copies.data.images import find_images
+from image_copies.data.layout import open_isc_folder
+from image_copies.data.loader import CleanImages
+from image_copies.data.remote import READERS, RemotePath, as_path, is_remote, map_files, remove_folder
+from image_copies.data.tables import read_table
+from image_copies.data.unreadable import list_unreadable
 from tests.sending import send
 
 
@@ -77,7 +77,7 @@ def test_a_listing_tells_sizes_and_times_and_leaves_nothing_to_ask(object_store:
     )
     images = find_images(url + "/x", naming="file")
     assert images.ids == ["a[1]*.png", "b.png"]
-    monkeypatch.setattr("data.remote.open_store_of", lambda place: pytest.fail("the store was asked again"))
+    monkeypatch.setattr("image_copies.data.remote.open_store_of", lambda place: pytest.fail("the store was asked again"))
     assert images.paths[1].stat().st_size == len(picture(1))
     assert images.digest() == images.digest()
     assert images.paths[1].is_file()

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from data.errors import UserError
-from data.tables import read_table
+from image_copies.data.errors import UserError
+from image_copies.data.tables import read_table
 
 
 def test_values_stay_text(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from time import sleep
 
 import pytest
 
-from data.threads import map_in_threads
+from image_copies.data.threads import map_in_threads
 
 
 def test_results_come_in_order_while_all_threads_work() -> None:
@@ -66,7 +66,7 @@ def test_closing_waits_for_what_has_begun_and_begins_nothing_more() -> None:
 
 INTERRUPTED = """
 import os, signal, time
-from data.threads import map_in_threads
+from image_copies.data.threads import map_in_threads
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a process that was started in the background ignores it
 

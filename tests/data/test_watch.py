@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from data.watch import speak_if_killed
+from image_copies.data.watch import speak_if_killed
 
 ENDS = {
     "aborted": ("os.abort()", -6),
@@ -33,7 +33,12 @@ def test_the_work_goes_on_where_no_process_can_be_started(interpreter: str, monk
 def test_a_process_that_a_signal_ends_leaves_a_message(end: str) -> None:
     """As NCCL's watchdog aborts it, from a thread in which no Python runs."""
     how, code = ENDS[end]
-    program = f"import os, sys, time\nfrom data.watch import speak_if_killed\nwith speak_if_killed('it was killed'):\n    {how}\n"
+    program = f"""
+import os, sys, time
+from image_copies.data.watch import speak_if_killed
+with speak_if_killed('it was killed'):
+    {how}
+"""
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=60
     )

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from data.procedural.sample import write_pictures
-from submissions.vectors.files import read_vectors
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.submissions.vectors.files import read_vectors
 
 TOP = Path(__file__).parents[2]
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from data.procedural.pictures import draw_picture
-from pipeline.match import main as match
-from pipeline.steps.compare import compare
-from pipeline.steps.embed import embed_folder
-from pipeline.steps.score import score_file
-from submissions.formats.submission import write_submission
-from submissions.vectors.files import Vectors, read_vectors
+from image_copies.data.procedural.pictures import draw_picture
+from image_copies.pipeline.match import main as match
+from image_copies.pipeline.steps.compare import compare
+from image_copies.pipeline.steps.embed import embed_folder
+from image_copies.pipeline.steps.score import score_file
+from image_copies.submissions.formats.submission import write_submission
+from image_copies.submissions.vectors.files import Vectors, read_vectors
 
 if TYPE_CHECKING:
     from playwright import sync_api

@@ -19,15 +19,15 @@ import h5py
 import numpy as np
 import pytest
 
-from augmentations.query_set import make_query_set
-from augmentations.settings import AugmentationSettings
-from data.images import find_images
-from data.procedural.sample import write_pictures
-from pipeline.run.recipe import read_recipe
-from pipeline.run.run import Run
-from pipeline.steps import definitions
-from submissions.ensemble.synthetic_columns import MEAN
-from submissions.ensemble.variant import read_choice
+from image_copies.augmentations.query_set import make_query_set
+from image_copies.augmentations.settings import AugmentationSettings
+from image_copies.data.images import find_images
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.pipeline.run.recipe import read_recipe
+from image_copies.pipeline.run.run import Run
+from image_copies.pipeline.steps import definitions
+from image_copies.submissions.ensemble.synthetic_columns import MEAN
+from image_copies.submissions.ensemble.variant import read_choice
 
 TOP = Path(__file__).parents[2]
 RECIPE = """
@@ -331,8 +331,8 @@ def test_run_all_refuses_wrong_options(tmp_path: Path) -> None:
 
 
 def test_an_embedding_in_shards_keeps_every_image(finished: Path, tmp_path: Path) -> None:
-    from models.settings import EmbeddingSettings
-    from pipeline.steps.embed import embed_to_file
+    from image_copies.models.settings import EmbeddingSettings
+    from image_copies.pipeline.steps.embed import embed_to_file
 
     checkpoint, images = finished / "runs/tiny/models/one/stage-3.safetensors", find_images(finished / "data/training_images")
     embed_to_file(checkpoint, images, EmbeddingSettings(shard=9, workers=0, flip=True), tmp_path / "v.h5")
@@ -344,10 +344,10 @@ def test_an_embedding_in_shards_keeps_every_image(finished: Path, tmp_path: Path
 
 
 def test_a_killed_embedding_keeps_its_shards(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from data.shards import Place
-    from models.inference.embed import Network
-    from models.settings import EmbeddingSettings
-    from pipeline.steps import embed as embedding
+    from image_copies.data.shards import Place
+    from image_copies.models.inference.embed import Network
+    from image_copies.models.settings import EmbeddingSettings
+    from image_copies.pipeline.steps import embed as embedding
 
     checkpoint, images = finished / "runs/tiny/models/one/stage-3.safetensors", find_images(finished / "data/training_images")
     settings = EmbeddingSettings(shard=20, workers=0)

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 import yaml
 
-import models.training.stage as stage_run
-from data.procedural.sample import write_pictures
-from models.training.learner import Learner
+import image_copies.models.training.stage as stage_run
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.models.training.learner import Learner
 
 TOP = Path(__file__).parents[2]
 RESULTS = ("submission.h5", "matches.csv", "scores.json")

@@ -10,15 +10,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from data.procedural.sample import write_pictures
-from matching.index.calibration import Tail
-from matching.index.matches import Match, Matches, Rule
-from matching.matches_page import write_matches_page
-from submissions.ensemble.projection import scale_to_unit_length
-from submissions.ensemble.variant import write_choice
-from submissions.formats.matching_track import write_pairs
-from submissions.formats.submission import write_submission
-from submissions.vectors.files import Vectors, write_vectors
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.matching.index.calibration import Tail
+from image_copies.matching.index.matches import Match, Matches, Rule
+from image_copies.matching.matches_page import write_matches_page
+from image_copies.submissions.ensemble.projection import scale_to_unit_length
+from image_copies.submissions.ensemble.variant import write_choice
+from image_copies.submissions.formats.matching_track import write_pairs
+from image_copies.submissions.formats.submission import write_submission
+from image_copies.submissions.vectors.files import Vectors, write_vectors
 
 if TYPE_CHECKING:
     from playwright import sync_api

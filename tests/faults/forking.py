@@ -35,8 +35,8 @@ LONGEST = 120.0  # seconds; a command that takes longer hangs
 def import_everything() -> None:
     """All rooms' modules and with them the libraries; nothing is computed, so that no thread is lost in a fork."""
     for room in ROOMS:
-        package = importlib.import_module(room)
-        for found in pkgutil.walk_packages(package.__path__, f"{room}."):
+        package = importlib.import_module(f"image_copies.{room}")
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not found.name.rsplit(".", 1)[1][0].isdigit():  # the steps' commands are run, not imported
                 importlib.import_module(found.name)
 
@@ -93,29 +93,29 @@ def replace(module: str, **names: Any) -> None:
 
 def save_at_every_step() -> None:
     """A training saves its state after every step instead of twice a minute."""
-    replace("models.training.stage", SAVE_INTERVAL_SECONDS=0.0, STEPS_PER_CHECK=1, MAX_SAVING_SHARE=1e9)
+    replace("image_copies.models.training.stage", SAVE_INTERVAL_SECONDS=0.0, STEPS_PER_CHECK=1, MAX_SAVING_SHARE=1e9)
 
 
 def log_losses() -> None:
     """A training writes the loss of every step to losses.jsonl in the folder that it is started in."""
-    check = importlib.import_module("models.training.stage")._check_loss
+    check = importlib.import_module("image_copies.models.training.stage")._check_loss
 
     def logged(run: Any, progress: Any, loss: float, rows: Any) -> None:
         with Path("losses.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps([run.folder.name, progress.step, progress.batch, loss, rows.tolist()]) + "\n")
         check(run, progress, loss, rows)
 
-    replace("models.training.stage", _check_loss=logged)
+    replace("image_copies.models.training.stage", _check_loss=logged)
 
 
 def fork_workers() -> None:
     """Fork the workers that edit or draw, so that they need not import everything again."""
-    replace("data.cores", get_context=lambda _: multiprocessing.get_context("fork"), FEW=4)
+    replace("image_copies.data.cores", get_context=lambda _: multiprocessing.get_context("fork"), FEW=4)
 
 
 def commit_often() -> None:
     """An index is written after every 8 pictures, and vectors after every 16."""
-    replace("matching.filling", IMAGES_PER_COMMIT=8)
+    replace("image_copies.matching.filling", IMAGES_PER_COMMIT=8)
 
 
 def export_once() -> None:

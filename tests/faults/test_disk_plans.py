@@ -11,11 +11,11 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from data.errors import UserError
-from matching.files.acting import Outcome, apply_plan, undo
-from matching.files.journal import Journal, Way
-from matching.files.plan import PlanRow
-from matching.index.store import Content, add_files, open_known_store, open_store, remove_files, stored_files
+from image_copies.data.errors import UserError
+from image_copies.matching.files.acting import Outcome, apply_plan, undo
+from image_copies.matching.files.journal import Journal, Way
+from image_copies.matching.files.plan import PlanRow
+from image_copies.matching.index.store import Content, add_files, open_known_store, open_store, remove_files, stored_files
 from tests.faults.disk import PAGE, resize, small_disk
 from tests.faults.harness import Ledger
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.run.paths import RunPaths
-from pipeline.run.recipe import read_recipe
-from pipeline.run.run import Run
-from pipeline.run.step import Step
-from pipeline.steps.definitions import STEPS
+from image_copies.pipeline.run.paths import RunPaths
+from image_copies.pipeline.run.recipe import read_recipe
+from image_copies.pipeline.run.run import Run
+from image_copies.pipeline.run.step import Step
+from image_copies.pipeline.steps.definitions import STEPS
 from tests.faults.harness import Forks, Ledger, differences, folder_state, scratch_environment
 from tests.faults.workshop import Workshop
 

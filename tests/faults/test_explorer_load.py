@@ -16,15 +16,15 @@ import pytest
 import uvicorn
 from PIL import Image
 
-from data.images import find_images
-from matching.explorer import guard
-from matching.explorer.answers import open_folder_explorer
-from matching.explorer.app import make_app
-from matching.explorer.listener import open_listener
-from matching.extractor import checkpoint_extractor
-from models.network.checkpoint import save_descriptor
-from models.network.descriptor import Descriptor
-from models.network.settings import DescriptorSettings
+from image_copies.data.images import find_images
+from image_copies.matching.explorer import guard
+from image_copies.matching.explorer.answers import open_folder_explorer
+from image_copies.matching.explorer.app import make_app
+from image_copies.matching.explorer.listener import open_listener
+from image_copies.matching.extractor import checkpoint_extractor
+from image_copies.models.network.checkpoint import save_descriptor
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.settings import DescriptorSettings
 from tests.faults.harness import Ledger, share_of
 from tests.faults.workshop import draw_pictures
 

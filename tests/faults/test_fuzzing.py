@@ -28,40 +28,40 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from data.archives import list_archive, read_member
-from data.discovery import discover, expand_sources
-from data.errors import UserError
-from data.ground_truth import GroundTruth, read_ground_truth
-from data.images import ImageSet, find_images
-from data.labels import read_labels
-from data.procedural.sample import write_pictures
-from matching.explorer.answers import open_folder_explorer
-from matching.explorer.app import make_app
-from matching.explorer.service import SearchService, make_service
-from matching.extractor import Extractor, checkpoint_extractor
-from matching.files.journal import Journal
-from matching.files.plan import read_plan
-from matching.index.decisions import decide, read_decisions
-from matching.index.matches import Rule
-from matching.index.search import find_nearest, open_search
-from matching.index.store import Content, add_files, open_known_store, open_store, stored_files, unreadable_files
-from models.inference.onnx_embedder import open_onnx
-from models.inference.onnx_export import export_onnx
-from models.network.checkpoint import Checkpoint, load_descriptor, save_descriptor
-from models.network.descriptor import Descriptor
-from models.network.settings import DescriptorSettings
-from models.settings import EmbeddingSettings
-from models.training.launch import launch_fabric
-from models.training.state import Progress, load_state, save_state
-from pipeline.run.manifest import describe_state, find_changes, read_manifest
-from pipeline.run.recipe import read_recipe
-from pipeline.run.run import Run, open_existing_run
-from submissions.ensemble.projection import Projection, load_projection, save_projection
-from submissions.ensemble.variant import read_choice
-from submissions.formats.matching_track import evaluate_matches
-from submissions.formats.submission import find_submission_problems, read_submission, write_submission
-from submissions.scoring.breakdown import read_edits
-from submissions.vectors.files import Vectors, read_vectors, write_vectors
+from image_copies.data.archives import list_archive, read_member
+from image_copies.data.discovery import discover, expand_sources
+from image_copies.data.errors import UserError
+from image_copies.data.ground_truth import GroundTruth, read_ground_truth
+from image_copies.data.images import ImageSet, find_images
+from image_copies.data.labels import read_labels
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.matching.explorer.answers import open_folder_explorer
+from image_copies.matching.explorer.app import make_app
+from image_copies.matching.explorer.service import SearchService, make_service
+from image_copies.matching.extractor import Extractor, checkpoint_extractor
+from image_copies.matching.files.journal import Journal
+from image_copies.matching.files.plan import read_plan
+from image_copies.matching.index.decisions import decide, read_decisions
+from image_copies.matching.index.matches import Rule
+from image_copies.matching.index.search import find_nearest, open_search
+from image_copies.matching.index.store import Content, add_files, open_known_store, open_store, stored_files, unreadable_files
+from image_copies.models.inference.onnx_embedder import open_onnx
+from image_copies.models.inference.onnx_export import export_onnx
+from image_copies.models.network.checkpoint import Checkpoint, load_descriptor, save_descriptor
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.settings import DescriptorSettings
+from image_copies.models.settings import EmbeddingSettings
+from image_copies.models.training.launch import launch_fabric
+from image_copies.models.training.state import Progress, load_state, save_state
+from image_copies.pipeline.run.manifest import describe_state, find_changes, read_manifest
+from image_copies.pipeline.run.recipe import read_recipe
+from image_copies.pipeline.run.run import Run, open_existing_run
+from image_copies.submissions.ensemble.projection import Projection, load_projection, save_projection
+from image_copies.submissions.ensemble.variant import read_choice
+from image_copies.submissions.formats.matching_track import evaluate_matches
+from image_copies.submissions.formats.submission import find_submission_problems, read_submission, write_submission
+from image_copies.submissions.scoring.breakdown import read_edits
+from image_copies.submissions.vectors.files import Vectors, read_vectors, write_vectors
 
 TOP = Path(__file__).parents[2]
 FEW = 12  # cases of each parser in the quick suite

@@ -21,18 +21,18 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image, ImageCms, PngImagePlugin
 
-from data.decode import decode_rgb
-from data.errors import ImageError
-from data.formats import readable_formats
-from data.images import find_images
-from data.procedural.pictures import draw_picture
-from matching.explorer.answers import open_folder_explorer
-from matching.explorer.app import make_app
-from matching.extractor import checkpoint_extractor
-from matching.index.store import open_known_store, stored_files, vectors_by_digest
-from pipeline.match import main as match
-from pipeline.steps.embed import embed_folder
-from submissions.vectors.files import read_vectors
+from image_copies.data.decode import decode_rgb
+from image_copies.data.errors import ImageError
+from image_copies.data.formats import readable_formats
+from image_copies.data.images import find_images
+from image_copies.data.procedural.pictures import draw_picture
+from image_copies.matching.explorer.answers import open_folder_explorer
+from image_copies.matching.explorer.app import make_app
+from image_copies.matching.extractor import checkpoint_extractor
+from image_copies.matching.index.store import open_known_store, stored_files, vectors_by_digest
+from image_copies.pipeline.match import main as match
+from image_copies.pipeline.steps.embed import embed_folder
+from image_copies.submissions.vectors.files import read_vectors
 
 TOP = Path(__file__).parents[2]
 SEED = 18
@@ -235,9 +235,9 @@ def write_hostile(folder: Path, mutated: int, crafted: dict[str, bytes], given: 
 WORKER = """
 import hashlib, json, sys, time
 from pathlib import Path
-from data.decode import decode_rgb
-from data.errors import ImageError
-from data.formats import readable_formats
+from image_copies.data.decode import decode_rgb
+from image_copies.data.errors import ImageError
+from image_copies.data.formats import readable_formats
 def memory(key):  # the peak that the system reports elsewhere, ru_maxrss, is that of the process that started this one
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(key)) / 2**20
 for line in sys.stdin:

@@ -20,24 +20,24 @@ import uvicorn
 from PIL import Image
 from torch import Tensor, nn
 
-from augmentations.dataset import EditedImages
-from data.images import ImageSet, find_images
-from matching.explorer.answers import open_folder_explorer
-from matching.explorer.app import make_app
-from matching.explorer.listener import open_listener
-from matching.extractor import checkpoint_extractor
-from models.inference import embed
-from models.network import descriptor as network
-from models.network.checkpoint import save_descriptor
-from models.network.descriptor import Descriptor
-from models.network.settings import DescriptorSettings
-from models.settings import EmbeddingSettings, ModelSettings
-from models.training import stage as stage_run
-from models.training.curve import read_rows
-from models.training.learner import Learner
-from models.training.trainer import train_model
-from pipeline.steps.embed import embed_to_file
-from submissions.vectors.files import describe_vectors
+from image_copies.augmentations.dataset import EditedImages
+from image_copies.data.images import ImageSet, find_images
+from image_copies.matching.explorer.answers import open_folder_explorer
+from image_copies.matching.explorer.app import make_app
+from image_copies.matching.explorer.listener import open_listener
+from image_copies.matching.extractor import checkpoint_extractor
+from image_copies.models.inference import embed
+from image_copies.models.network import descriptor as network
+from image_copies.models.network.checkpoint import save_descriptor
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.settings import DescriptorSettings
+from image_copies.models.settings import EmbeddingSettings, ModelSettings
+from image_copies.models.training import stage as stage_run
+from image_copies.models.training.curve import read_rows
+from image_copies.models.training.learner import Learner
+from image_copies.models.training.trainer import train_model
+from image_copies.pipeline.steps.embed import embed_to_file
+from image_copies.submissions.vectors.files import describe_vectors
 from tests.faults.harness import Ledger, share_of
 from tests.faults.workshop import draw_pictures
 

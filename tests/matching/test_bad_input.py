@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from data import archives
-from data.errors import UserError
-from data.locks import hold_lock_file
-from data.procedural.sample import write_pictures
-from matching import acting
-from matching.files.plan import read_plan
-from pipeline.match import main
+from image_copies.data import archives
+from image_copies.data.errors import UserError
+from image_copies.data.locks import hold_lock_file
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.matching import acting
+from image_copies.matching.files.plan import read_plan
+from image_copies.pipeline.match import main
 from tests.folders import read_tree
 
 TOP = Path(__file__).parents[2]

@@ -13,23 +13,23 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from data.discovery import discover
-from data.errors import UserError
-from data.procedural.sample import write_pictures
-from matching import filling, model
-from matching.extractor import Extractor, checkpoint_extractor
-from matching.filling import Added, add_pictures, forget_missing
-from matching.index.matches import Rule
-from matching.index.store import digest_of, open_store, stored_files
-from matching.results import hold_results_folder
-from matching.search import Search
-from models.inference.embedders import Squares
-from models.network.checkpoint import save_descriptor
-from models.network.descriptor import Descriptor
-from models.network.settings import DescriptorSettings
-from models.shipped import SHIPPED
-from pipeline.match import main
-from pipeline.tools.export_onnx import export_checkpoint
+from image_copies.data.discovery import discover
+from image_copies.data.errors import UserError
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.matching import filling, model
+from image_copies.matching.extractor import Extractor, checkpoint_extractor
+from image_copies.matching.filling import Added, add_pictures, forget_missing
+from image_copies.matching.index.matches import Rule
+from image_copies.matching.index.store import digest_of, open_store, stored_files
+from image_copies.matching.results import hold_results_folder
+from image_copies.matching.search import Search
+from image_copies.models.inference.embedders import Squares
+from image_copies.models.network.checkpoint import save_descriptor
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.settings import DescriptorSettings
+from image_copies.models.shipped import SHIPPED
+from image_copies.pipeline.match import main
+from image_copies.pipeline.tools.export_onnx import export_checkpoint
 
 RULE = Rule(score=-0.05, tail=None, rate=0.001, most=5)
 

@@ -9,17 +9,17 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from data.cache import cache_images
-from data.errors import StorageError, UserError
-from data.images import ImageSet, find_images
-from data.procedural.sample import write_pictures
-from data.remote import as_path
-from models.settings import EmbeddingSettings
-from pipeline.match import main
-from pipeline.run.manifest import describe_state
-from pipeline.run.run import open_existing_run, open_run
-from pipeline.steps.embed import embed_to_file
-from submissions.vectors.files import read_vectors, write_vectors
+from image_copies.data.cache import cache_images
+from image_copies.data.errors import StorageError, UserError
+from image_copies.data.images import ImageSet, find_images
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.remote import as_path
+from image_copies.models.settings import EmbeddingSettings
+from image_copies.pipeline.match import main
+from image_copies.pipeline.run.manifest import describe_state
+from image_copies.pipeline.run.run import open_existing_run, open_run
+from image_copies.pipeline.steps.embed import embed_to_file
+from image_copies.submissions.vectors.files import read_vectors, write_vectors
 
 
 @pytest.fixture

@@ -14,14 +14,14 @@ import pandas as pd
 import pytest
 from PIL import Image, ImageOps
 
-from data.errors import UserError
-from data.procedural.sample import write_pictures
-from matching import filling, grouping
-from matching.extractor import Extractor
-from matching.groups.grouped import FileGroups, group_files
-from matching.index import codes
-from matching.index.store import Content
-from pipeline.match import main
+from image_copies.data.errors import UserError
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.matching import filling, grouping
+from image_copies.matching.extractor import Extractor
+from image_copies.matching.groups.grouped import FileGroups, group_files
+from image_copies.matching.index import codes
+from image_copies.matching.index.store import Content
+from image_copies.pipeline.match import main
 from tests.folders import read_tree
 
 THRESHOLD = "-0.02"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from matching.explorer import serving
-from models.shipped import SHIPPED
-from pipeline.steps import embed
+from image_copies.matching.explorer import serving
+from image_copies.models.shipped import SHIPPED
+from image_copies.pipeline.steps import embed
 
 
 def test_a_folder_is_embedded_with_the_shipped_descriptor_unless_another_is_named(

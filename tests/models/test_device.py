@@ -7,19 +7,19 @@ import pytest
 import torch
 from torch import distributed
 
-from data.errors import UserError
-from data.images import find_images
-from data.procedural.sample import write_pictures
-from models.device import best_device, describe_device, report_lack_of_memory
-from models.distributed import report_lost_process
-from models.inference.embed import embed_images
-from models.inference.embedders import embed_with_all, load_embedder
-from models.network.checkpoint import Checkpoint, save_descriptor
-from models.network.descriptor import Descriptor, check_image_sizes
-from models.network.settings import DescriptorSettings
-from models.settings import EmbeddingSettings, ModelSettings
-from models.training.final_whitening import learn_whitening
-from models.training.plan import plan_model
+from image_copies.data.errors import UserError
+from image_copies.data.images import find_images
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.models.device import best_device, describe_device, report_lack_of_memory
+from image_copies.models.distributed import report_lost_process
+from image_copies.models.inference.embed import embed_images
+from image_copies.models.inference.embedders import embed_with_all, load_embedder
+from image_copies.models.network.checkpoint import Checkpoint, save_descriptor
+from image_copies.models.network.descriptor import Descriptor, check_image_sizes
+from image_copies.models.network.settings import DescriptorSettings
+from image_copies.models.settings import EmbeddingSettings, ModelSettings
+from image_copies.models.training.final_whitening import learn_whitening
+from image_copies.models.training.plan import plan_model
 
 
 def gpus(monkeypatch: pytest.MonkeyPatch, count: int, rank: int, processes: int) -> list[int]:
@@ -92,7 +92,7 @@ def test_a_size_that_takes_too_much_memory_is_not_called_untrainable(monkeypatch
 
 
 def test_the_plan_names_batch_and_size_when_memory_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("models.training.plan.check_image_sizes", lambda *_: None)
+    monkeypatch.setattr("image_copies.models.training.plan.check_image_sizes", lambda *_: None)
     stages = [{"classes": 4, "image_size": 64, "batch_size": 24}]
     settings = ModelSettings.model_validate({"descriptor": {"backbone": "test_efficientnet", "dimensions": 16}, "stages": stages})
 
@@ -135,7 +135,12 @@ def test_a_lost_process_is_reported_whatever_the_backend_says(monkeypatch: pytes
     ):
         raise distributed.DistBackendError("communicator was aborted on rank 1")
     watched: list[str] = []
-    monkeypatch.setattr("models.distributed.speak_if_killed", lambda message: watched.append(message) or nullcontext())  # type: ignore[func-returns-value]
+
+    def watch(message: str) -> nullcontext[None]:
+        watched.append(message)
+        return nullcontext()
+
+    monkeypatch.setattr("image_copies.models.distributed.speak_if_killed", watch)
     for own in ("1", "0"):  # one process of a machine is watched
         monkeypatch.setenv("LOCAL_RANK", own)
         with report_lost_process("training"):

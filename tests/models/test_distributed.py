@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, distributed
 
-from models import distributed as together
+from image_copies.models import distributed as together
 
 
 def test_rows_of_a_step_are_gathered_after_one_exchange_of_their_numbers(monkeypatch: pytest.MonkeyPatch) -> None:

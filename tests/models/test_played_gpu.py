@@ -12,14 +12,14 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from augmentations import dataset
-from models.inference.embed import embed_batch
-from models.network.checkpoint import build_descriptor
-from models.network.descriptor import Descriptor
-from models.network.settings import DescriptorSettings, HandmadeSettings, JoinedSettings
-from models.settings import ModelSettings
-from models.training.learner import build_learner
-from models.training.stage_begin import build_objective
+from image_copies.augmentations import dataset
+from image_copies.models.inference.embed import embed_batch
+from image_copies.models.network.checkpoint import build_descriptor
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.settings import DescriptorSettings, HandmadeSettings, JoinedSettings
+from image_copies.models.settings import ModelSettings
+from image_copies.models.training.learner import build_learner
+from image_copies.models.training.stage_begin import build_objective
 
 GPU = torch.device("cuda", 0)
 RECIPE = {

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from data.remote import as_path
+from image_copies.data.remote import as_path
 
 
 def make_two_runs(

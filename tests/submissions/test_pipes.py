@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from data.discovery import discover
-from data.errors import UserError
-from data.files import read_json
-from matching.files.journal import Journal
-from matching.files.plan import read_plan
-from submissions.ensemble.projection import load_projection
-from submissions.ensemble.variant import read_choice
-from submissions.formats.submission import read_submission
-from submissions.scoring.breakdown import read_edits
-from submissions.vectors.files import read_vectors
+from image_copies.data.discovery import discover
+from image_copies.data.errors import UserError
+from image_copies.data.files import read_json
+from image_copies.matching.files.journal import Journal
+from image_copies.matching.files.plan import read_plan
+from image_copies.submissions.ensemble.projection import load_projection
+from image_copies.submissions.ensemble.variant import read_choice
+from image_copies.submissions.formats.submission import read_submission
+from image_copies.submissions.scoring.breakdown import read_edits
+from image_copies.submissions.vectors.files import read_vectors
 
 
 @pytest.fixture

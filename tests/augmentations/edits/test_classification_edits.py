@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from augmentations.edits.colour import pca_lighting
-from augmentations.edits.geometry import resized_crop
+from image_copies.augmentations.edits.colour import pca_lighting
+from image_copies.augmentations.edits.geometry import resized_crop
 
 PICTURE = np.random.default_rng(0).integers(0, 256, (60, 80, 3), dtype=np.uint8)
 

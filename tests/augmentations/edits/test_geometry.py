@@ -6,10 +6,10 @@ import cv2
 import numpy as np
 import pytest
 
-from augmentations.edits.geometry import letterbox, rotate_whole
-from augmentations.edits.registry import Image
-from data.loader import resize_square
-from data.procedural.pictures import draw_picture
+from image_copies.augmentations.edits.geometry import letterbox, rotate_whole
+from image_copies.augmentations.edits.registry import Image
+from image_copies.data.loader import resize_square
+from image_copies.data.procedural.pictures import draw_picture
 
 PICTURE = np.full((20, 40, 3), 200, np.uint8)
 

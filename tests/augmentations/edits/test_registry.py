@@ -7,12 +7,12 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from augmentations.composition import TABLES, replay
-from augmentations.edits.registry import FAMILY_OF, FUNCTIONS, OTHER_IMAGE, Image, edit
-from augmentations.randomness import generator_for
-from augmentations.settings import EditFamily
-from augmentations.tables.beyond_paper import EXTRA_TABLE
-from augmentations.tables.row import Edit
+from image_copies.augmentations.composition import TABLES, replay
+from image_copies.augmentations.edits.registry import FAMILY_OF, FUNCTIONS, OTHER_IMAGE, Image, edit
+from image_copies.augmentations.randomness import generator_for
+from image_copies.augmentations.settings import EditFamily
+from image_copies.augmentations.tables.beyond_paper import EXTRA_TABLE
+from image_copies.augmentations.tables.row import Edit
 
 ROWS = {
     f"{table}-{row.name}": row for table, rows in (*TABLES.items(), ("extra", EXTRA_TABLE)) for row in rows

@@ -4,15 +4,15 @@ import cv2
 import numpy as np
 import pytest
 
-from augmentations.composition import list_edits
-from augmentations.edits.registry import OTHER_IMAGE
-from augmentations.randomness import generator_for
-from augmentations.settings import AugmentationSettings
-from augmentations.tables.beyond_paper import EXTRA_TABLE
-from augmentations.tables.further import FURTHER_TABLE
-from augmentations.tables.isc2021 import QUERY_TABLE
-from augmentations.tables.row import Edit
-from data.procedural.pictures import draw_picture
+from image_copies.augmentations.composition import list_edits
+from image_copies.augmentations.edits.registry import OTHER_IMAGE
+from image_copies.augmentations.randomness import generator_for
+from image_copies.augmentations.settings import AugmentationSettings
+from image_copies.augmentations.tables.beyond_paper import EXTRA_TABLE
+from image_copies.augmentations.tables.further import FURTHER_TABLE
+from image_copies.augmentations.tables.isc2021 import QUERY_TABLE
+from image_copies.augmentations.tables.row import Edit
+from image_copies.data.procedural.pictures import draw_picture
 
 PICTURE = draw_picture(np.random.default_rng([6, 1]), 160)
 OTHER = draw_picture(np.random.default_rng([6, 2]), 160)

@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 import torch
 
-from augmentations.composition import draw_record, edit_image, replay
-from augmentations.domains import rotate_to_all_domains
-from augmentations.randomness import generator_for
-from augmentations.schedule import IntensitySchedule
-from augmentations.settings import AugmentationSettings
+from image_copies.augmentations.composition import draw_record, edit_image, replay
+from image_copies.augmentations.domains import rotate_to_all_domains
+from image_copies.augmentations.randomness import generator_for
+from image_copies.augmentations.schedule import IntensitySchedule
+from image_copies.augmentations.settings import AugmentationSettings
 
 PICTURE = np.random.default_rng(0).integers(0, 256, (60, 80, 3), dtype=np.uint8)
 

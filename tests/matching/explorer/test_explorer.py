@@ -18,20 +18,20 @@ import uvicorn
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from data.decode import decode_rgb
-from data.errors import UserError
-from data.images import ImageSet, find_images
-from matching.explorer import guard
-from matching.explorer.answers import Explorer, answer, open_explorer, open_folder_explorer
-from matching.explorer.app import make_app
-from matching.explorer.edits import EDITS, apply_edit, list_edits
-from matching.explorer.listener import open_listener
-from matching.explorer.pictures import MAX_PICTURES, Pictures
-from matching.explorer.serving import explore
-from matching.extractor import checkpoint_extractor, run_extractor
-from pipeline.run.recipe import read_recipe
-from pipeline.run.run import Run
-from pipeline.tools.export_checkpoint import export_joined
+from image_copies.data.decode import decode_rgb
+from image_copies.data.errors import UserError
+from image_copies.data.images import ImageSet, find_images
+from image_copies.matching.explorer import guard
+from image_copies.matching.explorer.answers import Explorer, answer, open_explorer, open_folder_explorer
+from image_copies.matching.explorer.app import make_app
+from image_copies.matching.explorer.edits import EDITS, apply_edit, list_edits
+from image_copies.matching.explorer.listener import open_listener
+from image_copies.matching.explorer.pictures import MAX_PICTURES, Pictures
+from image_copies.matching.explorer.serving import explore
+from image_copies.matching.extractor import checkpoint_extractor, run_extractor
+from image_copies.pipeline.run.recipe import read_recipe
+from image_copies.pipeline.run.run import Run
+from image_copies.pipeline.tools.export_checkpoint import export_joined
 
 TOP = Path(__file__).parents[3]
 BYTES = {"content-type": "application/octet-stream"}

@@ -13,17 +13,17 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from data.discovery import discover
-from data.errors import UserError
-from data.procedural.sample import write_pictures
-from matching.explorer.answers import open_index_explorer
-from matching.explorer.app import make_app
-from matching.explorer.service import SearchService, make_service
-from matching.extractor import Extractor, checkpoint_extractor
-from matching.filling import add_pictures
-from matching.index.matches import Rule
-from matching.index.store import Store, open_store, remove_files, stored_files, vectors_by_digest
-from pipeline.explore import check, make_parser
+from image_copies.data.discovery import discover
+from image_copies.data.errors import UserError
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.matching.explorer.answers import open_index_explorer
+from image_copies.matching.explorer.app import make_app
+from image_copies.matching.explorer.service import SearchService, make_service
+from image_copies.matching.extractor import Extractor, checkpoint_extractor
+from image_copies.matching.filling import add_pictures
+from image_copies.matching.index.matches import Rule
+from image_copies.matching.index.store import Store, open_store, remove_files, stored_files, vectors_by_digest
+from image_copies.pipeline.explore import check, make_parser
 
 BYTES = {"content-type": "application/octet-stream"}
 

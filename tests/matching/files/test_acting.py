@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from data.errors import UserError
-from matching.files import acting, relocation
-from matching.files.acting import apply_plan, finish, undo
-from matching.files.facts import Facts
-from matching.files.journal import Journal, Way
-from matching.files.plan import PlanRow, read_plan, write_plan
-from matching.files.relocation import relocate
+from image_copies.data.errors import UserError
+from image_copies.matching.files import acting, relocation
+from image_copies.matching.files.acting import apply_plan, finish, undo
+from image_copies.matching.files.facts import Facts
+from image_copies.matching.files.journal import Journal, Way
+from image_copies.matching.files.plan import PlanRow, read_plan, write_plan
+from image_copies.matching.files.relocation import relocate
 from tests.folders import read_tree
 
 WAYS: list[Way] = ["move", "hardlink", "symlink", "delete-to-trash"]

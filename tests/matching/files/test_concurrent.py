@@ -11,10 +11,10 @@ from typing import get_args
 
 import pytest
 
-from data.errors import UserError
-from matching import acting, decisions  # noqa: F401 - before the processes are forked
-from matching.files.journal import Way
-from pipeline.match import main
+from image_copies.data.errors import UserError
+from image_copies.matching import acting, decisions  # noqa: F401 - before the processes are forked
+from image_copies.matching.files.journal import Way
+from image_copies.pipeline.match import main
 from tests.albums import pictures_below, write_album
 from tests.folders import read_tree
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from matching.files.facts import Facts, is_flat, picture_facts
-from matching.files.keeping import KeepRule, choose_kept
+from image_copies.matching.files.facts import Facts, is_flat, picture_facts
+from image_copies.matching.files.keeping import KeepRule, choose_kept
 
 RNG = np.random.default_rng(0)
 

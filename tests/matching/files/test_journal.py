@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from data.errors import UserError
-from matching.files.journal import Journal
-from matching.files.trash import write_note
+from image_copies.data.errors import UserError
+from image_copies.matching.files.journal import Journal
+from image_copies.matching.files.trash import write_note
 
 
 def begin(journal: Journal, name: str) -> None:

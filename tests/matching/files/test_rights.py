@@ -13,14 +13,14 @@ from typing import Any, TypeVar, get_args
 
 import pytest
 
-from data.discovery import Discovered, discover
-from data.errors import UserError
-from matching import acting, decisions  # noqa: F401 - before the rights are dropped: python may be root's
-from matching.files.facts import picture_facts
-from matching.files.journal import Way
-from matching.files.plan import PlanRow, write_plan
-from matching.files.relocation import digest_of_file
-from pipeline.match import main
+from image_copies.data.discovery import Discovered, discover
+from image_copies.data.errors import UserError
+from image_copies.matching import acting, decisions  # noqa: F401 - before the rights are dropped: python may be root's
+from image_copies.matching.files.facts import picture_facts
+from image_copies.matching.files.journal import Way
+from image_copies.matching.files.plan import PlanRow, write_plan
+from image_copies.matching.files.relocation import digest_of_file
+from image_copies.pipeline.match import main
 
 NOBODY = 65534
 T = TypeVar("T")

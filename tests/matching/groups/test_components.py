@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from matching.groups import components
-from matching.groups.components import Pairs, group_pairs, pack_pairs
-from matching.groups.grouped import group_files
-from matching.groups.groups import Link, group_copies
-from matching.groups.hubs import find_hubs
-from matching.index.matches import Match
+from image_copies.matching.groups import components
+from image_copies.matching.groups.components import Pairs, group_pairs, pack_pairs
+from image_copies.matching.groups.grouped import group_files
+from image_copies.matching.groups.groups import Link, group_copies
+from image_copies.matching.groups.hubs import find_hubs
+from image_copies.matching.index.matches import Match
 
 
 def draw_pairs(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from matching.groups.groups import Cut, Group, Link, group_copies
+from image_copies.matching.groups.groups import Cut, Group, Link, group_copies
 
 
 def none_matches(pairs: Sequence[tuple[int, int]]) -> list[bool]:

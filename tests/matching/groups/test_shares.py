@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from matching.groups.shares import Share, clean_lists, shared_pictures
-from matching.index.matches import Match
+from image_copies.matching.groups.shares import Share, clean_lists, shared_pictures
+from image_copies.matching.index.matches import Match
 
 TRAIN, TEST = Path("/train"), Path("/test")
 FILES = {TRAIN / name: digest for name, digest in (("a", b"1"), ("b", b"2"), ("c", b"3"), ("d", b"3"))}

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from data.errors import UserError
-from data.shards import use_engine
-from matching.index import codes, segments
-from matching.index.search import content_numbers, find_nearest, find_nearest_of_blocks, open_search, vectors_of
-from matching.index.store import Content, Store, add_files, open_store, remove_files
-from submissions.ensemble.projection import scale_to_unit_length
-from submissions.search.index_files import open_intact_index, write_index
+from image_copies.data.errors import UserError
+from image_copies.data.shards import use_engine
+from image_copies.matching.index import codes, segments
+from image_copies.matching.index.search import content_numbers, find_nearest, find_nearest_of_blocks, open_search, vectors_of
+from image_copies.matching.index.store import Content, Store, add_files, open_store, remove_files
+from image_copies.submissions.ensemble.projection import scale_to_unit_length
+from image_copies.submissions.search.index_files import open_intact_index, write_index
 from tests.sending import SendingEngine
 
 DIMENSIONS, COUNT = 16, 3000
@@ -163,7 +163,7 @@ def test_a_small_index_is_searched_exactly(store: Store, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("exact", [True, False])
 def test_an_engine_finds_the_same_in_every_file_by_itself(store: Store, exact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("matching.index.search.PAIRS_WORTH_SENDING", 0)
+    monkeypatch.setattr("image_copies.matching.index.search.PAIRS_WORTH_SENDING", 0)
     open_search(store, exact)
     add(store, range(COUNT, COUNT + 30), scale_to_unit_length(draw(COUNT)))  # in memory only
     remove_files(store, [Path(f"/a/{row}.jpg") for row in range(40)])
@@ -182,7 +182,7 @@ def test_an_engine_finds_the_same_in_every_file_by_itself(store: Store, exact: b
 
 
 def test_a_node_that_does_not_see_the_index_says_so(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("matching.index.search.PAIRS_WORTH_SENDING", 0)
+    monkeypatch.setattr("image_copies.matching.index.search.PAIRS_WORTH_SENDING", 0)
     index = open_search(store, exact=True)
     for path in store.folder.glob("vectors-*"):
         path.unlink()

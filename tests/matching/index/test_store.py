@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.errors import UserError
-from matching.index import segments
-from matching.index.decisions import decide, read_decisions
-from matching.index.search import content_numbers, find_nearest, open_search, vectors_of
-from matching.index.store import (
+from image_copies.data.errors import UserError
+from image_copies.matching.index import segments
+from image_copies.matching.index.decisions import decide, read_decisions
+from image_copies.matching.index.search import content_numbers, find_nearest, open_search, vectors_of
+from image_copies.matching.index.store import (
     Content,
     Store,
     add_files,
@@ -194,7 +194,7 @@ def test_a_transaction_that_sqlite_has_ended_hides_no_full_disk(store: Store) ->
 
 
 def test_another_process_that_writes_is_no_damage(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("matching.index.database.LOCK_TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr("image_copies.matching.index.database.LOCK_TIMEOUT_SECONDS", 0.1)
     store.database.execute("BEGIN IMMEDIATE")
     waiting = pytest.raises(UserError, match=r"another process has been writing for 0\.1 s")
     with waiting as caught, open_store(store.folder, "extractor", 8):
@@ -261,8 +261,8 @@ WRITER = """
 import sys
 from pathlib import Path
 import numpy as np
-from matching.index.search import open_search
-from matching.index.store import *
+from image_copies.matching.index.search import open_search
+from image_copies.matching.index.store import *
 with open_store(Path(sys.argv[1]), "extractor", 8) as store:
     print("open", flush=True)
     for turn in range(100_000):

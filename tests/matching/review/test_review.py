@@ -12,16 +12,16 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from data.errors import UserError
-from matching.files.plan import read_plan
-from matching.index.decisions import read_decisions
-from matching.index.matches import Match, read_matches_csv
-from matching.index.store import open_known_store
-from matching.results import PLAN, SEARCH, SearchNotes, hold_results_folder, read_notes, write_notes
-from matching.review.app import Review, make_review_app
-from matching.review.results import open_results
-from matching.verification.geometry import Evidence
-from pipeline.match import main
+from image_copies.data.errors import UserError
+from image_copies.matching.files.plan import read_plan
+from image_copies.matching.index.decisions import read_decisions
+from image_copies.matching.index.matches import Match, read_matches_csv
+from image_copies.matching.index.store import open_known_store
+from image_copies.matching.results import PLAN, SEARCH, SearchNotes, hold_results_folder, read_notes, write_notes
+from image_copies.matching.review.app import Review, make_review_app
+from image_copies.matching.review.results import open_results
+from image_copies.matching.verification.geometry import Evidence
+from image_copies.pipeline.match import main
 from tests.folders import read_tree
 from tests.search_results import write_results
 

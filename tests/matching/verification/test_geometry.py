@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from matching.verification.features import Features, local_features
-from matching.verification.geometry import Views, verify
+from image_copies.matching.verification.features import Features, local_features
+from image_copies.matching.verification.geometry import Views, verify
 
 Pixels = NDArray[np.uint8]
 

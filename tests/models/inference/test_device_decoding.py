@@ -13,21 +13,21 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from data.encoded import find_plain_jpeg, join_encoded
-from data.errors import UserError
-from data.images import ImageSet, find_images
-from data.loader import load_squares
-from data.procedural.sample import write_pictures
-from models.inference import device_decoding, embed
-from models.inference.device_decoding import DeviceDecoder, check_decoder, find_decoder, open_decoder
-from models.inference.embed import embed_together
-from models.network.checkpoint import Checkpoint, save_descriptor
-from models.network.descriptor import Descriptor
-from models.network.settings import DescriptorSettings
-from models.settings import EmbeddingSettings
-from pipeline.run.manifest import describe_state, find_changes
-from pipeline.steps.embed import Embedding, embed_to_file
-from submissions.vectors.files import read_vectors
+from image_copies.data.encoded import find_plain_jpeg, join_encoded
+from image_copies.data.errors import UserError
+from image_copies.data.images import ImageSet, find_images
+from image_copies.data.loader import load_squares
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.models.inference import device_decoding, embed
+from image_copies.models.inference.device_decoding import DeviceDecoder, check_decoder, find_decoder, open_decoder
+from image_copies.models.inference.embed import embed_together
+from image_copies.models.network.checkpoint import Checkpoint, save_descriptor
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.settings import DescriptorSettings
+from image_copies.models.settings import EmbeddingSettings
+from image_copies.pipeline.run.manifest import describe_state, find_changes
+from image_copies.pipeline.steps.embed import Embedding, embed_to_file
+from image_copies.submissions.vectors.files import read_vectors
 
 CPU = torch.device("cpu")
 # (largest mean of a picture, largest) difference of 8-bit levels to the CPU's squares; those of docs/gpu.md

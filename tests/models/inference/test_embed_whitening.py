@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from data.images import find_images
-from data.procedural.sample import write_pictures
-from models.inference.embed import embed_images
-from models.inference.embedders import embed_with_all, load_embedder
-from models.network.checkpoint import Checkpoint, load_descriptor, save_descriptor
-from models.network.descriptor import Descriptor
-from models.network.settings import DescriptorSettings
-from models.network.whitening import fit_whitening
-from models.settings import EmbeddingSettings
-from submissions.ensemble.projection import fit_projection
-from submissions.scoring.retrieval import recall_at
+from image_copies.data.images import find_images
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.models.inference.embed import embed_images
+from image_copies.models.inference.embedders import embed_with_all, load_embedder
+from image_copies.models.network.checkpoint import Checkpoint, load_descriptor, save_descriptor
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.settings import DescriptorSettings
+from image_copies.models.network.whitening import fit_whitening
+from image_copies.models.settings import EmbeddingSettings
+from image_copies.submissions.ensemble.projection import fit_projection
+from image_copies.submissions.scoring.retrieval import recall_at
 
 
 def test_pca_after_whitening_keeps_what_the_sample_underestimated() -> None:

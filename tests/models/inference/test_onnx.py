@@ -11,14 +11,14 @@ import onnx
 import pytest
 import torch
 
-from data.errors import UserError
-from models.inference.embed import embed_batch
-from models.inference.onnx_embedder import open_onnx
-from models.inference.onnx_export import Exported, LinearMap, export_onnx, largest_difference
-from models.network.checkpoint import Checkpoint, require_trained_network
-from models.network.descriptor import Descriptor
-from models.network.settings import DescriptorSettings
-from models.settings import EmbeddingSettings
+from image_copies.data.errors import UserError
+from image_copies.models.inference.embed import embed_batch
+from image_copies.models.inference.onnx_embedder import open_onnx
+from image_copies.models.inference.onnx_export import Exported, LinearMap, export_onnx, largest_difference
+from image_copies.models.network.checkpoint import Checkpoint, require_trained_network
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.settings import DescriptorSettings
+from image_copies.models.settings import EmbeddingSettings
 
 SETTINGS = EmbeddingSettings(flip=True, pooling_exponent=4.0)
 
@@ -131,7 +131,7 @@ def test_weights_in_other_files_are_refused(tmp_path: Path, monkeypatch: pytest.
 
 def test_the_runtime_leaves_nothing_behind(tmp_path: Path) -> None:
     """Importing it wrote a device id below the user's home, for what it reports to its maker."""
-    code = "import models.inference.onnx_embedder, onnxruntime"
+    code = "import image_copies.models.inference.onnx_embedder, onnxruntime"
     environment = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
     environment |= {"HOME": str(tmp_path)}
     subprocess.run([sys.executable, "-c", code], env=environment, cwd=Path(__file__).parents[3], check=True)

@@ -4,7 +4,7 @@ from threading import Barrier
 import pytest
 import torch
 
-from models.inference.parallel import map_in_parallel, overlap
+from image_copies.models.inference.parallel import map_in_parallel, overlap
 
 CPU = torch.device("cpu")
 

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from augmentations.dataset import normalize_pixels
-from data.errors import UserError
-from models.inference.pooling_exponent import LearningSettings, embed_at_exponents, learn_exponent
-from models.network.descriptor import Descriptor
-from models.network.settings import DescriptorSettings
+from image_copies.augmentations.dataset import normalize_pixels
+from image_copies.data.errors import UserError
+from image_copies.models.inference.pooling_exponent import LearningSettings, embed_at_exponents, learn_exponent
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.settings import DescriptorSettings
 
 IMAGES = [
     torch.randint(30 + 22 * number, (3, 64, 64), generator=torch.Generator().manual_seed(number), dtype=torch.uint8)

@@ -3,10 +3,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from data.errors import UserError
-from models.network.checkpoint import load_descriptor, require_trained_network, save_descriptor
-from models.network.handmade import HandmadeDescriptor
-from models.network.settings import HandmadeKind, HandmadeSettings
+from image_copies.data.errors import UserError
+from image_copies.models.network.checkpoint import load_descriptor, require_trained_network, save_descriptor
+from image_copies.models.network.handmade import HandmadeDescriptor
+from image_copies.models.network.settings import HandmadeKind, HandmadeSettings
 
 KINDS: tuple[HandmadeKind, ...] = ("gabor", "pixels", "colours")
 

@@ -8,18 +8,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from data.images import find_images
-from data.procedural.sample import write_pictures
-from models.inference.embed import embed_images
-from models.network import memory_format
-from models.network.checkpoint import Checkpoint
-from models.network.descriptor import Descriptor
-from models.network.memory_format import choose_memory_format, measure_memory_formats
-from models.network.settings import DescriptorSettings
-from models.settings import EmbeddingSettings, ModelSettings
-from models.training import begin
-from models.training.learner import Learner
-from models.training.trainer import train_model
+from image_copies.data.images import find_images
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.models.inference.embed import embed_images
+from image_copies.models.network import memory_format
+from image_copies.models.network.checkpoint import Checkpoint
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.memory_format import choose_memory_format, measure_memory_formats
+from image_copies.models.network.settings import DescriptorSettings
+from image_copies.models.settings import EmbeddingSettings, ModelSettings
+from image_copies.models.training import begin
+from image_copies.models.training.learner import Learner
+from image_copies.models.training.trainer import train_model
 
 SETTINGS = DescriptorSettings(backbone="test_efficientnet", dimensions=16)
 GPU, CPU = torch.device("cuda"), torch.device("cpu")
@@ -109,7 +109,7 @@ def test_a_resumed_stage_keeps_its_format_and_a_deterministic_one_is_not_measure
     monkeypatch.setattr(begin, "choose_memory_format", choose)
     monkeypatch.setattr(Learner, "learn", killed)
     for name, value in (("SAVE_INTERVAL_SECONDS", 0.0), ("MAX_SAVING_SHARE", 1e9), ("STEPS_PER_CHECK", 1)):
-        monkeypatch.setattr(f"models.training.stage.{name}", value)
+        monkeypatch.setattr(f"image_copies.models.training.stage.{name}", value)
 
     def train(chosen: ModelSettings, folder: str) -> None:
         train_model(chosen, images, images, tmp_path / folder, tmp_path / "cache", seed=0)

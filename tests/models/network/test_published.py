@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torchvision.models import get_model, resnet18
 
-from data.errors import UserError
-from models.network.checkpoint import load_descriptor, save_descriptor
-from models.network.descriptor import Descriptor
-from models.network.layouts import describe_vit, name_resnet
-from models.network.settings import DescriptorSettings
+from image_copies.data.errors import UserError
+from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.layouts import describe_vit, name_resnet
+from image_copies.models.network.settings import DescriptorSettings
 
 IMAGES = torch.randn(3, 3, 64, 64, generator=torch.Generator().manual_seed(0))
 

@@ -5,9 +5,9 @@ import hashlib
 import pytest
 import torch
 
-from models.network.checkpoint import load_descriptor
-from models.network.joined import JoinedDescriptor
-from models.shipped import SHIPPED
+from image_copies.models.network.checkpoint import load_descriptor
+from image_copies.models.network.joined import JoinedDescriptor
+from image_copies.models.shipped import SHIPPED
 
 pytestmark = pytest.mark.skipif(not SHIPPED.is_file(), reason="the project is packed without its weights")
 

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from data.errors import UserError
-from models.network.checkpoint import save_descriptor
-from models.network.descriptor import Descriptor
-from models.network.joined import JoinedDescriptor
-from models.network.settings import DescriptorSettings, JoinedSettings, MemberSettings, weights_path
-from models.shipped import SHIPPED
+from image_copies.data.errors import UserError
+from image_copies.models.network.checkpoint import save_descriptor
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.joined import JoinedDescriptor
+from image_copies.models.network.settings import DescriptorSettings, JoinedSettings, MemberSettings, weights_path
+from image_copies.models.shipped import SHIPPED
 
 SETTINGS = DescriptorSettings(backbone="test_efficientnet", dimensions=16, pooling_exponent=2.5)
 

@@ -1,10 +1,10 @@
 import pytest
 import torch
 
-from data.errors import UserError
-from models.network.whitening import compute_folded_logits, fit_whitening
-from models.objectives.domains import sum_over_domains
-from models.objectives.settings import MultiSimilaritySettings
+from image_copies.data.errors import UserError
+from image_copies.models.network.whitening import compute_folded_logits, fit_whitening
+from image_copies.models.objectives.domains import sum_over_domains
+from image_copies.models.objectives.settings import MultiSimilaritySettings
 
 
 def seeded(*shape: int) -> torch.Tensor:

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from models.objectives.arcface import angular_margin
-from models.objectives.settings import ArcFaceSettings
+from image_copies.models.objectives.arcface import angular_margin
+from image_copies.models.objectives.settings import ArcFaceSettings
 
 
 def plain_loss(embeddings: torch.Tensor, matrix: torch.Tensor, labels: torch.Tensor, margin: float, scale: float) -> torch.Tensor:

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
-from models.objectives.distillation import Distillation, compare_relations, compare_vectors
-from models.objectives.koleo import Koleo
-from models.objectives.settings import ArcFaceSettings, DistillationSettings, InfoNceSettings
-from models.objectives.svmax import Svmax
+from image_copies.models.objectives.distillation import Distillation, compare_relations, compare_vectors
+from image_copies.models.objectives.koleo import Koleo
+from image_copies.models.objectives.settings import ArcFaceSettings, DistillationSettings, InfoNceSettings
+from image_copies.models.objectives.svmax import Svmax
 
 LABELS = torch.tensor([0, 0, 1, 1, 2, 3])
 INSTANCES = torch.tensor([4, 4, 0, 2, 5, 1])  # the second row is another view of the first's image

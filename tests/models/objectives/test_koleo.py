@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch.nn import functional
 
-from models.objectives.koleo import Koleo, koleo
-from models.objectives.settings import ArcFaceSettings, InfoNceSettings
-from models.objectives.svmax import Svmax
+from image_copies.models.objectives.koleo import Koleo, koleo
+from image_copies.models.objectives.settings import ArcFaceSettings, InfoNceSettings
+from image_copies.models.objectives.svmax import Svmax
 
 LABELS = torch.tensor([0, 0, 1, 1, 2, 3])
 VECTORS = torch.randn(6, 8, generator=torch.Generator().manual_seed(0))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from models.objectives.settings import ContrastiveSettings, InfoNceSettings
+from image_copies.models.objectives.settings import ContrastiveSettings, InfoNceSettings
 
 Known = list[tuple[Tensor, int]]  # vectors with their classes
 BATCHES = [torch.randn(6, 8, generator=torch.Generator().manual_seed(number)) for number in range(4)]

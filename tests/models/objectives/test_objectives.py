@@ -11,10 +11,10 @@ from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 from torch.nn import functional
 
-from data.errors import UserError
-from models.objectives.domains import sum_over_domains
-from models.objectives.margin import negative_weights
-from models.objectives.settings import (
+from image_copies.data.errors import UserError
+from image_copies.models.objectives.domains import sum_over_domains
+from image_copies.models.objectives.margin import negative_weights
+from image_copies.models.objectives.settings import (
     AngularSettings,
     AnyObjectiveSettings,
     ArcFaceSettings,
@@ -251,14 +251,14 @@ def test_negatives_come_from_the_anchors_own_process(monkeypatch: pytest.MonkeyP
     first, second = torch.randn(4, 8), torch.randn(4, 8)
     labels = torch.tensor([0, 0, 1, 1])
     parts = {4: torch.cat([first, second]), 0: torch.cat([labels, labels + 2]), 1: torch.tensor([0] * 4 + [1] * 4)}
-    monkeypatch.setattr("models.objectives.margin.gather_together", lambda *_: (parts[4], parts[1], parts[0]))
+    monkeypatch.setattr("image_copies.models.objectives.margin.gather_together", lambda *_: (parts[4], parts[1], parts[0]))
     seen: list[Tensor] = []
 
     def watched(distances: Tensor, others: Tensor, *rest: Any, **caps: Any) -> Tensor:
         seen.append(others)
         return negative_weights(distances, others, *rest, **caps)
 
-    monkeypatch.setattr("models.objectives.margin.negative_weights", watched)
+    monkeypatch.setattr("image_copies.models.objectives.margin.negative_weights", watched)
     MarginSettings().build(8, 6, 0)(first, labels)
     inside = torch.block_diag(torch.ones(4, 4), torch.ones(4, 4)).bool()
     assert not (seen[0] & ~inside).any() and (seen[0] == (inside & different(parts[0]))).all()

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from data.errors import UserError
-from models.objectives.settings import AngularSettings, ContrastiveSettings, NPairSettings, SvmaxSettings
-from models.objectives.spread_out import spread_out_penalty
-from models.objectives.svmax import Svmax, mean_singular_value, singular_bounds
+from image_copies.data.errors import UserError
+from image_copies.models.objectives.settings import AngularSettings, ContrastiveSettings, NPairSettings, SvmaxSettings
+from image_copies.models.objectives.spread_out import spread_out_penalty
+from image_copies.models.objectives.svmax import Svmax, mean_singular_value, singular_bounds
 
 LABELS = torch.arange(12) // 2
 

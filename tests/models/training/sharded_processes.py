@@ -12,11 +12,11 @@ from pathlib import Path
 import torch
 from torch import distributed
 
-from models.distributed import gather_together
-from models.objectives.base import Objective
-from models.objectives.distillation import Distillation
-from models.objectives.koleo import Koleo
-from models.objectives.settings import ArcFaceSettings, DistillationSettings, InfoNceSettings, ObjectiveSettings
+from image_copies.models.distributed import gather_together
+from image_copies.models.objectives.base import Objective
+from image_copies.models.objectives.distillation import Distillation
+from image_copies.models.objectives.koleo import Koleo
+from image_copies.models.objectives.settings import ArcFaceSettings, DistillationSettings, InfoNceSettings, ObjectiveSettings
 
 CLASSES, DIMENSIONS, BATCH = 11, 8, 10
 CASES = {

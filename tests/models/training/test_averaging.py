@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from models.training.averaging import WeightAverage
+from image_copies.models.training.averaging import WeightAverage
 
 
 def test_the_average_equals_its_formula_and_goes_on_from_its_state() -> None:

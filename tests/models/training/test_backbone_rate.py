@@ -2,11 +2,11 @@
 
 import torch
 
-from models.network.descriptor import Descriptor
-from models.network.settings import DescriptorSettings
-from models.objectives.settings import ArcFaceSettings
-from models.training.schedule import build_optimizers
-from models.training.settings import OptimizerSettings
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.settings import DescriptorSettings
+from image_copies.models.objectives.settings import ArcFaceSettings
+from image_copies.models.training.schedule import build_optimizers
+from image_copies.models.training.settings import OptimizerSettings
 
 SETTINGS = DescriptorSettings(backbone="test_efficientnet", dimensions=16)
 

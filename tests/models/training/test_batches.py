@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from augmentations.dataset import Key
-from models.settings import ModelSettings
-from models.training.batches import Batches, build_batches
-from models.training.state import Progress
+from image_copies.augmentations.dataset import Key
+from image_copies.models.settings import ModelSettings
+from image_copies.models.training.batches import Batches, build_batches
+from image_copies.models.training.state import Progress
 
 IMAGES = 30
 SAMPLING: list[dict[str, Any]] = [{"kind": "epoch"}, {"kind": "repeated", "copies": 3}, {"kind": "pk", "per_class": 3}]

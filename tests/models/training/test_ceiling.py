@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from models.training.ceiling import clock_notice, clock_notices
-from models.training.settings import StageSettings
-from pipeline.steps.score_table import NOTICES, print_scores
+from image_copies.models.training.ceiling import clock_notice, clock_notices
+from image_copies.models.training.settings import StageSettings
+from image_copies.pipeline.steps.score_table import NOTICES, print_scores
 
 CEILING = StageSettings(epochs=29, minutes=1.5)
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from models.objectives.settings import ArcFaceSettings
-from models.training.schedule import build_optimizers
-from models.training.settings import OptimizerSettings
+from image_copies.models.objectives.settings import ArcFaceSettings
+from image_copies.models.training.schedule import build_optimizers
+from image_copies.models.training.settings import OptimizerSettings
 
 CLASSES, DIMENSIONS = 2000, 64
 

@@ -7,15 +7,15 @@ import pytest
 import torch
 from torch import nn
 
-from data.images import find_images
-from data.procedural.sample import write_pictures
-from models.objectives import arcface
-from models.objectives.settings import ArcFaceSettings
-from models.settings import ModelSettings
-from models.training.clipping import clip_gradients, join_rows
-from models.training.curve import read_rows
-from models.training.learner import Learner
-from models.training.trainer import train_model
+from image_copies.data.images import find_images
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.models.objectives import arcface
+from image_copies.models.objectives.settings import ArcFaceSettings
+from image_copies.models.settings import ModelSettings
+from image_copies.models.training.clipping import clip_gradients, join_rows
+from image_copies.models.training.curve import read_rows
+from image_copies.models.training.learner import Learner
+from image_copies.models.training.trainer import train_model
 
 ROWS, WIDTH = 60, 8
 
@@ -74,7 +74,7 @@ def test_only_compared_rows_are_moved_and_a_killed_training_goes_on(tmp_path: Pa
     train("whole")
     monkeypatch.setattr(Learner, "learn", watched)
     for name, value in (("SAVE_INTERVAL_SECONDS", 0.0), ("MAX_SAVING_SHARE", 1e9), ("STEPS_PER_CHECK", 1)):
-        monkeypatch.setattr(f"models.training.stage.{name}", value)
+        monkeypatch.setattr(f"image_copies.models.training.stage.{name}", value)
     with pytest.raises(KeyboardInterrupt):
         train("killed")
     train("killed")

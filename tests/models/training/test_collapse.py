@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from data.cache import cache_images
-from data.images import find_images
-from data.procedural.sample import write_pictures
-from models.network.descriptor import Descriptor
-from models.network.settings import DescriptorSettings
-from models.training.collapse import (
+from image_copies.data.cache import cache_images
+from image_copies.data.images import find_images
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.settings import DescriptorSettings
+from image_copies.models.training.collapse import (
     COSINE,
     RANK,
     effective_rank,

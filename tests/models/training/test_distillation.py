@@ -11,23 +11,23 @@ import timm
 import torch
 from safetensors.torch import load_file
 
-import models.training.stage as stage_run
-import models.training.teacher as teacher_rows
-from data.errors import UserError
-from data.images import ImageSet, find_images
-from data.procedural.sample import write_pictures
-from models.inference.embed import embed_images
-from models.network.checkpoint import load_descriptor, save_descriptor
-from models.network.descriptor import Descriptor
-from models.network.settings import DescriptorSettings, HandmadeSettings
-from models.objectives.distillation import compare_relations
-from models.settings import EmbeddingSettings, ModelSettings
-from models.training.curve import read_rows
-from models.training.handmade import fit_handmade
-from models.training.learner import Learner
-from models.training.state import identify_training
-from models.training.teacher import VECTORS, load_teacher_vectors
-from models.training.trainer import train_model
+import image_copies.models.training.stage as stage_run
+import image_copies.models.training.teacher as teacher_rows
+from image_copies.data.errors import UserError
+from image_copies.data.images import ImageSet, find_images
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.models.inference.embed import embed_images
+from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.settings import DescriptorSettings, HandmadeSettings
+from image_copies.models.objectives.distillation import compare_relations
+from image_copies.models.settings import EmbeddingSettings, ModelSettings
+from image_copies.models.training.curve import read_rows
+from image_copies.models.training.handmade import fit_handmade
+from image_copies.models.training.learner import Learner
+from image_copies.models.training.state import identify_training
+from image_copies.models.training.teacher import VECTORS, load_teacher_vectors
+from image_copies.models.training.trainer import train_model
 
 KINDS: list[dict[str, Any]] = [{"kind": "vectors", "weight": 4.0}, {"kind": "relations", "weight": 4.0, "temperature": 0.1}]
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from data.errors import UserError
-from data.images import find_images
-from data.procedural.pictures import draw_picture
-from models.inference.embed import embed_images
-from models.network.checkpoint import load_descriptor
-from models.network.settings import HandmadeKind, HandmadeSettings
-from models.settings import EmbeddingSettings, HandmadeModelSettings
-from models.training.handmade import fit_handmade, whiten_handmade
+from image_copies.data.errors import UserError
+from image_copies.data.images import find_images
+from image_copies.data.procedural.pictures import draw_picture
+from image_copies.models.inference.embed import embed_images
+from image_copies.models.network.checkpoint import load_descriptor
+from image_copies.models.network.settings import HandmadeKind, HandmadeSettings
+from image_copies.models.settings import EmbeddingSettings, HandmadeModelSettings
+from image_copies.models.training.handmade import fit_handmade, whiten_handmade
 
 
 def write_pictures(folder: Path, count: int) -> None:

@@ -3,9 +3,9 @@
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from models.network.descriptor import Descriptor
-from models.network.settings import DescriptorSettings
-from models.training.modes import LEAST_AGREEMENT, measure_agreement
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.settings import DescriptorSettings
+from image_copies.models.training.modes import LEAST_AGREEMENT, measure_agreement
 
 
 def test_weights_with_their_statistics_agree_and_folded_ones_do_not() -> None:

@@ -7,9 +7,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from models.network.base import ImageDescriptor
-from models.settings import ModelSettings
-from models.training.plan import _Step, describe_machine, plan_model
+from image_copies.models.network.base import ImageDescriptor
+from image_copies.models.settings import ModelSettings
+from image_copies.models.training.plan import _Step, describe_machine, plan_model
 
 STAGES = [
     {"classes": 100, "image_size": 32, "batch_size": 8, "epochs": 3},
@@ -44,7 +44,7 @@ def test_memory_follows_classes_size_optimiser_and_processes() -> None:
 
 
 def test_a_fixed_number_of_iterations_is_what_an_epoch_costs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("models.training.plan._measure_step", lambda *_: _Step(0.01, 0.0, 1000))
+    monkeypatch.setattr("image_copies.models.training.plan._measure_step", lambda *_: _Step(0.01, 0.0, 1000))
     fixed = settings().model_dump(exclude_unset=True) | {"sampling": {"iterations": 50}}
     first, _ = plan_model(ModelSettings.model_validate(fixed), 300)
     assert first.epoch_seconds == pytest.approx(50 * 8 * 0.01)
@@ -62,7 +62,7 @@ def test_a_stage_that_is_left_out_takes_no_time() -> None:
 
 def test_copies_and_labels_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """8 images of 3 classes: repeated three times, or in groups of 4; a classifier has a row a class, pairs have none."""
-    monkeypatch.setattr("models.training.plan._measure_step", lambda *_: _Step(1.0, 0.0, 1000))
+    monkeypatch.setattr("image_copies.models.training.plan._measure_step", lambda *_: _Step(1.0, 0.0, 1000))
     labels = np.array([0, 0, 0, 0, 0, 1, 1, 2])
 
     def planned(objective: str, labels: NDArray[np.int64] | None, **sampling: object) -> tuple[float, int, int]:
@@ -88,8 +88,8 @@ def test_time_is_bounded_by_epochs_and_minutes() -> None:
 
 
 def test_processes_without_gpus_share_one_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("models.training.plan.best_device", lambda: torch.device("cpu"))
-    monkeypatch.setattr("models.training.plan._measure_step", lambda *_: _Step(0.01, 0.0, 1000))
+    monkeypatch.setattr("image_copies.models.training.plan.best_device", lambda: torch.device("cpu"))
+    monkeypatch.setattr("image_copies.models.training.plan._measure_step", lambda *_: _Step(0.01, 0.0, 1000))
     for alone, together in zip(plan_model(settings(), 300), plan_model(settings(), 300, processes=4), strict=True):
         assert alone.epoch_seconds == together.epoch_seconds > 0
     monkeypatch.setattr("os.sysconf", {"SC_AVPHYS_PAGES": 1000, "SC_PAGE_SIZE": 4096}.__getitem__)
@@ -98,10 +98,10 @@ def test_processes_without_gpus_share_one_machine(tmp_path: Path, monkeypatch: p
 
 def test_the_head_is_extrapolated_along_a_line_not_from_the_start_of_its_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU's times, played: 2 ms to start, 10 ns a class and step. In proportion to 20,000 classes: 11 times as much."""
-    monkeypatch.setattr("models.training.plan._time_head", lambda *_: 2e-3 + 1e-8 * _[3])
-    monkeypatch.setattr("models.training.plan._time_steps", lambda *_: 5e-3)
-    monkeypatch.setattr("models.training.plan._time_edits", lambda *_: 0.0)
-    monkeypatch.setattr("models.training.plan._measure_time", played)
+    monkeypatch.setattr("image_copies.models.training.plan._time_head", lambda *_: 2e-3 + 1e-8 * _[3])
+    monkeypatch.setattr("image_copies.models.training.plan._time_steps", lambda *_: 5e-3)
+    monkeypatch.setattr("image_copies.models.training.plan._time_edits", lambda *_: 0.0)
+    monkeypatch.setattr("image_copies.models.training.plan._measure_time", played)
     stages = [{"image_size": 32, "batch_size": 100}]
     model = ModelSettings.model_validate({"descriptor": {"backbone": "test_efficientnet", "dimensions": 16}, "stages": stages})
     (plan,) = plan_model(model, 1_000_000)
@@ -128,13 +128,13 @@ def test_edits_are_made_beside_a_gpu_and_by_its_cores(
         def to(self, *_: object, **__: object) -> "Moved":
             return self
 
-    monkeypatch.setattr("models.training.plan.Descriptor", Moved)
-    monkeypatch.setattr("models.training.plan.check_image_sizes", lambda *_: None)
-    monkeypatch.setattr("models.training.plan.choose_memory_format", lambda *_, **__: torch.channels_last)
-    monkeypatch.setattr("models.training.plan.choose_chunk", lambda given, *_: given)
-    monkeypatch.setattr("models.training.plan.best_device", lambda: torch.device(device))
-    monkeypatch.setattr("models.training.plan.usable_cores", lambda: 8)
-    monkeypatch.setattr("models.training.plan._measure_step", lambda *_: _Step(1.0, 0.0, 1000, seconds_per_edit=0.2))
+    monkeypatch.setattr("image_copies.models.training.plan.Descriptor", Moved)
+    monkeypatch.setattr("image_copies.models.training.plan.check_image_sizes", lambda *_: None)
+    monkeypatch.setattr("image_copies.models.training.plan.choose_memory_format", lambda *_, **__: torch.channels_last)
+    monkeypatch.setattr("image_copies.models.training.plan.choose_chunk", lambda given, *_: given)
+    monkeypatch.setattr("image_copies.models.training.plan.best_device", lambda: torch.device(device))
+    monkeypatch.setattr("image_copies.models.training.plan.usable_cores", lambda: 8)
+    monkeypatch.setattr("image_copies.models.training.plan._measure_step", lambda *_: _Step(1.0, 0.0, 1000, seconds_per_edit=0.2))
     first, _ = plan_model(settings().model_copy(update={"workers": workers}), 300)
     assert first.epoch_seconds == pytest.approx(seconds / 3) and first.edit_seconds == pytest.approx(20 / max(1, workers))
 

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 import torch
 
-from augmentations.dataset import normalize_pixels
-from data.errors import UserError
-from data.images import ImageSet, find_images
-from data.loader import CleanImages
-from data.procedural.sample import write_pictures
-from models.network.checkpoint import load_descriptor, require_trained_network
-from models.network.descriptor import Descriptor
-from models.network.settings import DescriptorSettings
-from models.network.whitening import compute_folded_logits
-from models.settings import ModelSettings
-from models.training.classifier import has_classifier, load_classifier
-from models.training.trainer import train_model
+from image_copies.augmentations.dataset import normalize_pixels
+from image_copies.data.errors import UserError
+from image_copies.data.images import ImageSet, find_images
+from image_copies.data.loader import CleanImages
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.models.network.checkpoint import load_descriptor, require_trained_network
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.settings import DescriptorSettings
+from image_copies.models.network.whitening import compute_folded_logits
+from image_copies.models.settings import ModelSettings
+from image_copies.models.training.classifier import has_classifier, load_classifier
+from image_copies.models.training.trainer import train_model
 
 STAGES = [{"classes": 4, "image_size": 32, "batch_size": 8, "epochs": 2}, {"image_size": 32, "batch_size": 8, "epochs": 1}]
 DESCRIPTOR = {"backbone": "test_efficientnet", "dimensions": 16}

@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 import torch
 
-from data.errors import UserError
-from data.images import ImageSet, find_images
-from data.procedural.sample import write_pictures
-from models.device import choose_algorithms
-from models.network.checkpoint import load_descriptor
-from models.network.descriptor import Descriptor
-from models.objectives.arcface import ArcFace
-from models.objectives.svmax import Svmax
-from models.settings import ModelSettings
-from models.training import stage as stage_run
-from models.training.curve import read_rows
-from models.training.learner import Learner, build_learner
-from models.training.trainer import train_model
+from image_copies.data.errors import UserError
+from image_copies.data.images import ImageSet, find_images
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.models.device import choose_algorithms
+from image_copies.models.network.checkpoint import load_descriptor
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.objectives.arcface import ArcFace
+from image_copies.models.objectives.svmax import Svmax
+from image_copies.models.settings import ModelSettings
+from image_copies.models.training import stage as stage_run
+from image_copies.models.training.curve import read_rows
+from image_copies.models.training.learner import Learner, build_learner
+from image_copies.models.training.trainer import train_model
 
 STAGE = {"classes": 8, "image_size": 32, "batch_size": 8, "epochs": 2}
 SETTINGS = ModelSettings.model_validate(

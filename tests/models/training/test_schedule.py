@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from models.training.schedule import EpochSchedule, cosine, warmup_cosine
-from models.training.settings import SchedulerSettings
+from image_copies.models.training.schedule import EpochSchedule, cosine, warmup_cosine
+from image_copies.models.training.settings import SchedulerSettings
 
 STEPS, EPOCH = 12, 4  # of a stage, of an epoch
 

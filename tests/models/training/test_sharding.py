@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from models.distributed import shard_rows
+from image_copies.models.distributed import shard_rows
 
 PROCESSES = Path(__file__).parent / "sharded_processes.py"
 DISTILLED = [f"{kind}{where}" for kind in ("vectors", "relations") for where in ("", " of the gathered batch")]

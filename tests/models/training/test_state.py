@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from data.errors import UserError
-from models.training.launch import launch_fabric
-from models.training.state import Progress, load_state, save_state
+from image_copies.data.errors import UserError
+from image_copies.models.training.launch import launch_fabric
+from image_copies.models.training.state import Progress, load_state, save_state
 
 ME = {"settings": {"seed": 1, "stages": [{"epochs": 1}]}}
 STATE: dict[str, Any] = {
@@ -78,9 +78,9 @@ FULL = """
 import resource, signal, sys
 from pathlib import Path
 import torch
-from data.errors import UserError
-from models.training.launch import launch_fabric
-from models.training.state import Progress, save_state
+from image_copies.data.errors import UserError
+from image_copies.models.training.launch import launch_fabric
+from image_copies.models.training.state import Progress, save_state
 ME = {"settings": {"seed": 1, "stages": [{"epochs": 1}]}}
 fabric, folder = launch_fabric("32"), Path(sys.argv[1])
 save_state(folder, ME, Progress(step=1), {"a": torch.zeros(10)}, fabric)

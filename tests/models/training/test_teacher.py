@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 import torch
 
-import models.training.teacher as teacher_rows
-from data.errors import UserError
-from data.images import ImageSet, find_images
-from data.procedural.sample import write_pictures
-from models.inference.embed import embed_images
-from models.network.checkpoint import load_descriptor, save_descriptor
-from models.network.descriptor import Descriptor
-from models.network.settings import DescriptorSettings
-from models.settings import EmbeddingSettings, ModelSettings
-from models.training.learner import Learner
-from models.training.teacher import compute_prototypes, load_teacher_vectors
-from models.training.trainer import train_model
+import image_copies.models.training.teacher as teacher_rows
+from image_copies.data.errors import UserError
+from image_copies.data.images import ImageSet, find_images
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.models.inference.embed import embed_images
+from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.settings import DescriptorSettings
+from image_copies.models.settings import EmbeddingSettings, ModelSettings
+from image_copies.models.training.learner import Learner
+from image_copies.models.training.teacher import compute_prototypes, load_teacher_vectors
+from image_copies.models.training.trainer import train_model
 
 
 @pytest.fixture(scope="module")

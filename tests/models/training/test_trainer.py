@@ -10,23 +10,23 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-import models.training.stage as stage_run
-from augmentations.composition import Record, draw_record, list_edits
-from augmentations.dataset import EditedImages, overlay_material
-from augmentations.settings import AugmentationSettings
-from data.cache import cache_images
-from data.errors import UserError
-from data.images import ImageSet, find_images
-from data.procedural.sample import write_pictures
-from models.inference.embed import embed_images
-from models.network.checkpoint import Checkpoint, load_descriptor
-from models.network.descriptor import Descriptor
-from models.settings import EmbeddingSettings, ModelSettings
-from models.training.averaging import WeightAverage
-from models.training.curve import read_rows
-from models.training.learner import Learner
-from models.training.stage_begin import build_edited_images
-from models.training.trainer import train_model
+import image_copies.models.training.stage as stage_run
+from image_copies.augmentations.composition import Record, draw_record, list_edits
+from image_copies.augmentations.dataset import EditedImages, overlay_material
+from image_copies.augmentations.settings import AugmentationSettings
+from image_copies.data.cache import cache_images
+from image_copies.data.errors import UserError
+from image_copies.data.images import ImageSet, find_images
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.models.inference.embed import embed_images
+from image_copies.models.network.checkpoint import Checkpoint, load_descriptor
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.settings import EmbeddingSettings, ModelSettings
+from image_copies.models.training.averaging import WeightAverage
+from image_copies.models.training.curve import read_rows
+from image_copies.models.training.learner import Learner
+from image_copies.models.training.stage_begin import build_edited_images
+from image_copies.models.training.trainer import train_model
 
 SETTINGS = ModelSettings.model_validate(
     {
@@ -404,7 +404,7 @@ def test_each_stage_draws_edits_with_its_own_probabilities(
         drawn["48" if settings.probabilities else "32"] |= {entry["edit"] for entry in record}
         return record
 
-    monkeypatch.setattr("augmentations.dataset.draw_record", noted)
+    monkeypatch.setattr("image_copies.augmentations.dataset.draw_record", noted)
     names = [edit.name for edit in list_edits(SETTINGS.edits_of(SETTINGS.stages[2], 0.5))]
     only = {name: float(name == "hflip") for name in names}
     last = SETTINGS.stages[2].model_copy(update={"edit_probabilities": only})

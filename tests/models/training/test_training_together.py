@@ -11,10 +11,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from data.procedural.sample import write_pictures
-from models.network.checkpoint import load_descriptor, save_descriptor
-from models.network.descriptor import Descriptor
-from models.network.settings import DescriptorSettings
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.settings import DescriptorSettings
 
 PROCESS = Path(__file__).parent / "training_process.py"
 

@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from data.images import find_images
-from data.procedural.sample import write_pictures
-from models.objectives.settings import ArcFaceSettings
-from models.objectives.svmax import Svmax
-from models.settings import ModelSettings
-from models.training import stage as stage_run
-from models.training.curve import read_rows
-from models.training.learner import Learner, read_figures
-from models.training.trainer import train_model
+from image_copies.data.images import find_images
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.models.objectives.settings import ArcFaceSettings
+from image_copies.models.objectives.svmax import Svmax
+from image_copies.models.settings import ModelSettings
+from image_copies.models.training import stage as stage_run
+from image_copies.models.training.curve import read_rows
+from image_copies.models.training.learner import Learner, read_figures
+from image_copies.models.training.trainer import train_model
 
 WAITING = {  # operations that return a number, or a shape that depends on numbers, or copy constants from the host
     *("aten::_local_scalar_dense", "aten::item", "aten::nonzero", "aten::_unique2", "aten::unique_dim", "aten::masked_select"),

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 import torch
 
-from data.errors import UserError
-from models.network.descriptor import Descriptor
-from models.network.settings import DescriptorSettings
-from models.objectives.settings import AnyObjectiveSettings, ArcFaceSettings, MultiGrainSettings, SoftmaxSettings
-from models.training.learner import Learner
-from models.training.schedule import build_optimizers
-from models.training.settings import OptimizerSettings
+from image_copies.data.errors import UserError
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.settings import DescriptorSettings
+from image_copies.models.objectives.settings import AnyObjectiveSettings, ArcFaceSettings, MultiGrainSettings, SoftmaxSettings
+from image_copies.models.training.learner import Learner
+from image_copies.models.training.schedule import build_optimizers
+from image_copies.models.training.settings import OptimizerSettings
 
 DECAY = 0.25
 

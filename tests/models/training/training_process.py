@@ -10,14 +10,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from data.errors import UserError
-from data.images import find_images
-from models.network.descriptor import Descriptor
-from models.settings import ModelSettings
-from models.training import class_rows
-from models.training.drip import compute_centroids
-from models.training.learner import Learner
-from models.training.trainer import train_model
+from image_copies.data.errors import UserError
+from image_copies.data.images import find_images
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.settings import ModelSettings
+from image_copies.models.training import class_rows
+from image_copies.models.training.drip import compute_centroids
+from image_copies.models.training.learner import Learner
+from image_copies.models.training.trainer import train_model
 
 STATISTICS = "batch statistics"  # printed where the class matrix is rebuilt
 COMMON = {

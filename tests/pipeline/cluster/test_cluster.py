@@ -14,17 +14,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from data.procedural.sample import write_pictures
-from matching import filling
-from matching import search as match_search
-from matching.index import calibration, codes, search, segments
-from matching.index.database import DATABASE
-from models.shipped import SHIPPED
-from pipeline.cluster import engine
-from pipeline.steps import ensemble
-from submissions.ensemble import moments
-from submissions.search import approximate, references, shard_codes
-from submissions.vectors.files import write_vectors
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.matching import filling
+from image_copies.matching import search as match_search
+from image_copies.matching.index import calibration, codes, search, segments
+from image_copies.matching.index.database import DATABASE
+from image_copies.models.shipped import SHIPPED
+from image_copies.pipeline.cluster import engine
+from image_copies.pipeline.steps import ensemble
+from image_copies.submissions.ensemble import moments
+from image_copies.submissions.search import approximate, references, shard_codes
+from image_copies.submissions.vectors.files import write_vectors
 
 RunCommand = Callable[..., subprocess.CompletedProcess[str]]
 pytestmark = pytest.mark.cluster
@@ -62,7 +62,7 @@ def test_a_step_makes_the_bytes_of_one_process(
     run_command: RunCommand,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("submissions.search.references.REFERENCES_PER_SHARD", 13)
+    monkeypatch.setattr("image_copies.submissions.search.references.REFERENCES_PER_SHARD", 13)
     monkeypatch.setattr(moments, "ROWS_PER_SHARD", 11)
     monkeypatch.setattr(ensemble, "ROWS_PER_SHARD", 16)
     done = run_command(tmp_path, step, "--run", two_runs[0])
@@ -82,8 +82,8 @@ def test_a_submission_is_scored_as_in_one_process(
         assert run_command(tmp_path, step, "--run", small_run).returncode == 0
     truth = tmp_path / "truth.csv"
     truth.write_text("query_id,reference_id\n" + "".join(f"Q{n:06d},R{n:06d}\n" for n in range(9)))
-    monkeypatch.setattr("submissions.search.references.REFERENCES_PER_SHARD", 4)
-    monkeypatch.setattr("submissions.search.references.PAIRS_WORTH_SENDING", 0)
+    monkeypatch.setattr("image_copies.submissions.search.references.REFERENCES_PER_SHARD", 4)
+    monkeypatch.setattr("image_copies.submissions.search.references.PAIRS_WORTH_SENDING", 0)
     for name, more in (("one", ()), ("cluster", ("--ray", nodes.address))):
         arguments = ("--submission", small_run / "submission.h5", "--ground-truth", truth, "--output", tmp_path / name)
         done = run_command(tmp_path, "06_score", *arguments, *more)

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from data.errors import UserError
-from pipeline.cluster import connection
-from pipeline.cluster.connection import Connection, _require_cluster
-from pipeline.cluster.options import use_ray
-from pipeline.cluster.reaper import MARK
+from image_copies.data.errors import UserError
+from image_copies.pipeline.cluster import connection
+from image_copies.pipeline.cluster.connection import Connection, _require_cluster
+from image_copies.pipeline.cluster.options import use_ray
+from image_copies.pipeline.cluster.reaper import MARK
 
 
 @contextmanager

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from data.errors import StorageError, UserError
-from data.shards import Place, ShardWork, run_shards, use_engine
-from pipeline.cluster import engine as engines
-from pipeline.cluster.engine import RayEngine
-from pipeline.cluster.identity import describe_code, describe_packages
-from pipeline.cluster.worker import Worker
+from image_copies.data.errors import StorageError, UserError
+from image_copies.data.shards import Place, ShardWork, run_shards, use_engine
+from image_copies.pipeline.cluster import engine as engines
+from image_copies.pipeline.cluster.engine import RayEngine
+from image_copies.pipeline.cluster.identity import describe_code, describe_packages
+from image_copies.pipeline.cluster.worker import Worker
 from tests.pipeline.cluster.fake_ray import FakeConnection
 
 SHARDS = 40
@@ -48,7 +48,7 @@ def square_work(work: Callable[[int, int, Place], int] = lambda state, shard, pl
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "SHORT_SECONDS", 0)
     monkeypatch.setattr(engines, "LOOK_SECONDS", 0.02)
-    monkeypatch.setattr("pipeline.cluster.worker._use_one_thread", lambda: None)
+    monkeypatch.setattr("image_copies.pipeline.cluster.worker._use_one_thread", lambda: None)
 
 
 def run_on(connection: FakeConnection, work: Any, shards: Iterator[int] | range = range(SHARDS)) -> list[int]:

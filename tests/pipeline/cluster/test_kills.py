@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from data.images import find_images
-from data.procedural.sample import write_pictures
-from data.shards import use_engine
-from models.settings import EmbeddingSettings
+from image_copies.data.images import find_images
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.shards import use_engine
+from image_copies.models.settings import EmbeddingSettings
 from tests.pipeline.cluster.conftest import STORE_BYTES
 from tests.pipeline.cluster.processes import find_left, processes_below
 
@@ -71,10 +71,10 @@ def three_nodes() -> Iterator[Any]:
 
 
 def test_kills_of_workers_and_nodes_change_nothing(three_nodes: Any, tmp_path: Path) -> None:
-    from models.shipped import SHIPPED
-    from pipeline.cluster.connection import Connection
-    from pipeline.cluster.engine import RayEngine
-    from pipeline.steps.embed import embed_to_file
+    from image_copies.models.shipped import SHIPPED
+    from image_copies.pipeline.cluster.connection import Connection
+    from image_copies.pipeline.cluster.engine import RayEngine
+    from image_copies.pipeline.steps.embed import embed_to_file
 
     list(write_pictures(tmp_path / "pictures", "T", SHARDS * SHARD, seed=1, workers=1))
     images = find_images(tmp_path / "pictures")

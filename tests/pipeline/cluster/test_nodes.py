@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from data.procedural.sample import write_pictures
-from models.settings import EmbeddingSettings
-from models.shipped import SHIPPED
-from pipeline.cluster.identity import PACKAGES, describe_code, digest_inputs
-from pipeline.cluster.reaper import MARK, end_cluster
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.models.settings import EmbeddingSettings
+from image_copies.models.shipped import SHIPPED
+from image_copies.pipeline.cluster.identity import PACKAGES, describe_code, digest_inputs
+from image_copies.pipeline.cluster.reaper import MARK, end_cluster
 from tests.faults.disk import resize, small_disk
 from tests.pipeline.cluster.conftest import STORE_BYTES
 
@@ -98,7 +98,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def embed(pictures: Path, run_command: Callable[..., subprocess.CompletedProcess[str]], monkeypatch: pytest.MonkeyPatch) -> Embed:
     """Step 02 on the pictures in small shards, with the vectors in a folder of its own."""
-    monkeypatch.setattr("pipeline.steps.embed.EmbeddingSettings", partial(EmbeddingSettings, shard=SHARD))
+    monkeypatch.setattr("image_copies.pipeline.steps.embed.EmbeddingSettings", partial(EmbeddingSettings, shard=SHARD))
 
     def run(folder: Path, *more: object) -> subprocess.CompletedProcess[str]:
         folder.mkdir(exist_ok=True)

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from data.procedural.sample import write_pictures
-from data.shards import Place, ShardWork, run_shards, use_engine
-from pipeline.cluster.connection import Connection
-from pipeline.cluster.engine import RayEngine
-from pipeline.cluster.reaper import MARK, end_cluster
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.shards import Place, ShardWork, run_shards, use_engine
+from image_copies.pipeline.cluster.connection import Connection
+from image_copies.pipeline.cluster.engine import RayEngine
+from image_copies.pipeline.cluster.reaper import MARK, end_cluster
 from tests.pipeline.cluster.conftest import STORE_BYTES
 
 pytestmark = pytest.mark.cluster

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.steps import ensemble
-from submissions.ensemble import moments
+from image_copies.pipeline.steps import ensemble
+from image_copies.submissions.ensemble import moments
 from tests.pipeline.two_runs import make_two_runs
 
 pytestmark = pytest.mark.cluster
@@ -31,11 +31,11 @@ def test_two_nodes_make_in_a_bucket_what_one_process_makes_on_a_disk(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("submissions.search.references.REFERENCES_PER_SHARD", 13)
-    monkeypatch.setattr("submissions.search.references.PAIRS_WORTH_SENDING", 0)
+    monkeypatch.setattr("image_copies.submissions.search.references.REFERENCES_PER_SHARD", 13)
+    monkeypatch.setattr("image_copies.submissions.search.references.PAIRS_WORTH_SENDING", 0)
     monkeypatch.setattr(moments, "ROWS_PER_SHARD", 11)
     monkeypatch.setattr(ensemble, "ROWS_PER_SHARD", 16)
-    monkeypatch.setattr("pipeline.cluster.engine.SHORT_SECONDS", 0)
+    monkeypatch.setattr("image_copies.pipeline.cluster.engine.SHORT_SECONDS", 0)
     local, remote = two_runs
     for step in STEPS:
         done = run_command(tmp_path, step, "--run", local)

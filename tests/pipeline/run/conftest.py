@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.run.run import Run, open_run
+from image_copies.pipeline.run.run import Run, open_run
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from data.errors import UserError
-from pipeline.run.cli import report_errors
+from image_copies.data.errors import UserError
+from image_copies.pipeline.run.cli import report_errors
 
 PIPELINE = Path(__file__).parents[3] / "pipeline"
 
@@ -82,8 +82,8 @@ def test_anything_can_be_printed_anywhere(tmp_path: Path, locale: str) -> None:
     code = """
 import os
 from pathlib import Path
-from pipeline.run.cli import report_errors
-from pipeline.steps.score_table import print_scores
+from image_copies.pipeline.run.cli import report_errors
+from image_copies.pipeline.steps.score_table import print_scores
 with report_errors():
     print_scores(Path("scores.json"))
     print("\\u03b2", os.fsdecode(b"\\xff.jpg"))

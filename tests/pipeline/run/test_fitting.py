@@ -8,24 +8,24 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from data.errors import UserError
-from data.ground_truth import read_ground_truth
-from data.layout import GROUND_TRUTH, QUERY, REFERENCE, TRAINING, open_isc_folder
-from models.network.checkpoint import save_descriptor
-from models.network.descriptor import Descriptor
-from models.network.settings import DescriptorSettings
-from pipeline.run.fitting import require_no_tests
-from pipeline.run.run import Run, open_run
-from pipeline.run.training_roles import assign_training_roles
-from pipeline.steps.augment import make_queries
-from pipeline.steps.ensemble import join_models
-from pipeline.steps.normalize import normalize
-from pipeline.steps.score import score_baselines
-from pipeline.steps.subsets import score_subsets
-from pipeline.steps.train import train
-from pipeline.tools.pooling_exponent import ExponentSearch, choose_exponent
-from submissions.ensemble.variant import Variant, tabulate_variant, write_choice
-from submissions.vectors.files import write_vectors
+from image_copies.data.errors import UserError
+from image_copies.data.ground_truth import read_ground_truth
+from image_copies.data.layout import GROUND_TRUTH, QUERY, REFERENCE, TRAINING, open_isc_folder
+from image_copies.models.network.checkpoint import save_descriptor
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.settings import DescriptorSettings
+from image_copies.pipeline.run.fitting import require_no_tests
+from image_copies.pipeline.run.run import Run, open_run
+from image_copies.pipeline.run.training_roles import assign_training_roles
+from image_copies.pipeline.steps.augment import make_queries
+from image_copies.pipeline.steps.ensemble import join_models
+from image_copies.pipeline.steps.normalize import normalize
+from image_copies.pipeline.steps.score import score_baselines
+from image_copies.pipeline.steps.subsets import score_subsets
+from image_copies.pipeline.steps.train import train
+from image_copies.pipeline.tools.pooling_exponent import ExponentSearch, choose_exponent
+from image_copies.submissions.ensemble.variant import Variant, tabulate_variant, write_choice
+from image_copies.submissions.vectors.files import write_vectors
 
 RECIPE = """
 models:

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from data.images import ImageSet
-from pipeline.run.manifest import describe_state, find_changes, fingerprint
+from image_copies.data.images import ImageSet
+from image_copies.pipeline.run.manifest import describe_state, find_changes, fingerprint
 
 
 def test_fingerprints_follow_the_images(tmp_path: Path) -> None:

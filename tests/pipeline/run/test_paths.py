@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-from pipeline.run.paths import RunPaths
-from pipeline.run.run import Run
-from pipeline.steps.definitions import STEPS
+from image_copies.pipeline.run.paths import RunPaths
+from image_copies.pipeline.run.run import Run
+from image_copies.pipeline.steps.definitions import STEPS
 
 TOP = Path(__file__).parents[3]
 ROOMS = ("augmentations", "data", "models", "pipeline", "submissions")

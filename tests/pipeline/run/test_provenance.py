@@ -1,3 +1,4 @@
+import shutil
 import subprocess
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -5,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from data.images import ImageSet
-from pipeline.run import provenance
-from pipeline.run.provenance import code_version, fingerprint_file, fingerprint_images, versions
-from pipeline.run.recipe import Recipe
+from image_copies.data.images import ImageSet
+from image_copies.pipeline.run import provenance
+from image_copies.pipeline.run.provenance import code_version, fingerprint_file, fingerprint_images, versions
+from image_copies.pipeline.run.recipe import Recipe
 
 
 def test_the_versions_of_what_computes() -> None:
@@ -28,6 +29,19 @@ def test_a_bare_copy_of_the_code_has_an_unknown_version(monkeypatch: pytest.Monk
     monkeypatch.setattr(subprocess, "run", fail)
     monkeypatch.setattr(provenance, "version", missing)
     assert code_version() == "unknown"
+
+
+def test_an_environment_within_another_checkout_does_not_take_its_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results of the installed package named the commit of the folder that the environment happened to lie in."""
+    installed = tmp_path / "environment" / "image_copies" / "provenance.py"
+    installed.parent.mkdir(parents=True)
+    shutil.copy(provenance.__file__, installed)
+    author = ("-c", "user.name=A", "-c", "user.email=a@b")
+    for command in (("init", "--quiet"), (*author, "commit", "--quiet", "--allow-empty", "--message", "theirs")):
+        subprocess.run(["git", "-C", tmp_path, *command], check=True)
+    monkeypatch.setattr(provenance, "__file__", str(installed))
+    monkeypatch.setattr(provenance, "version", lambda name: "1.2.3")
+    assert code_version() == "1.2.3"
 
 
 def test_a_recipes_fingerprint_follows_all_but_the_workers() -> None:

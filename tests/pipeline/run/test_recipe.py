@@ -4,13 +4,13 @@ from typing import Any
 import pytest
 import yaml
 
-from augmentations.composition import list_edits
-from data.errors import UserError
-from pipeline.run.manifest import describe_state, find_changes
-from pipeline.run.recipe import read_recipe, refuse_pca_after_whitening, scale_recipe
-from pipeline.run.run import open_run
-from pipeline.steps.definitions import TRAIN
-from pipeline.steps.ensemble import join_models
+from image_copies.augmentations.composition import list_edits
+from image_copies.data.errors import UserError
+from image_copies.pipeline.run.manifest import describe_state, find_changes
+from image_copies.pipeline.run.recipe import read_recipe, refuse_pca_after_whitening, scale_recipe
+from image_copies.pipeline.run.run import open_run
+from image_copies.pipeline.steps.definitions import TRAIN
+from image_copies.pipeline.steps.ensemble import join_models
 
 RECIPES = Path(__file__).parents[3] / "recipes"
 MINIMAL = """

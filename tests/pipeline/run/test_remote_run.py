@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from data.errors import UserError
-from data.locks import LOCK_NAME, hold_folder
-from data.remote import as_path
+from image_copies.data.errors import UserError
+from image_copies.data.locks import LOCK_NAME, hold_folder
+from image_copies.data.remote import as_path
 from tests.pipeline.two_runs import make_two_runs
 
 TOP = Path(__file__).parents[3]
@@ -20,8 +20,8 @@ STEPS = ("02_embed", "03_ensemble", "04_normalize", "05_submit", "06_score")
 RunCommand = Callable[..., subprocess.CompletedProcess[str]]
 HOLD = """
 import sys
-from data.locks import hold_folder
-from data.remote import as_path
+from image_copies.data.locks import hold_folder
+from image_copies.data.remote import as_path
 with hold_folder(as_path(sys.argv[1]), "03_ensemble"):
     print("held", flush=True)
     sys.stdin.read()

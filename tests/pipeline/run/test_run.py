@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from data.errors import UserError
-from data.locks import hold_folder
-from pipeline.run.run import Run, open_existing_run, open_run, run_of_checkpoint
+from image_copies.data.errors import UserError
+from image_copies.data.locks import hold_folder
+from image_copies.pipeline.run.run import Run, open_existing_run, open_run, run_of_checkpoint
 
 
 def test_the_latest_run_is_continued(run: Run) -> None:

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import yaml
 
-from data.locks import SESSION_VARIABLE
-from pipeline.run.manifest import read_manifest
-from pipeline.run.recipe import Recipe
-from pipeline.run.run import Run
-from pipeline.run.staleness import report_stale
-from pipeline.run.step import make_product
-from pipeline.run.training_roles import assign_training_roles
-from pipeline.steps.definitions import STEPS
+from image_copies.data.locks import SESSION_VARIABLE
+from image_copies.pipeline.run.manifest import read_manifest
+from image_copies.pipeline.run.recipe import Recipe
+from image_copies.pipeline.run.run import Run
+from image_copies.pipeline.run.staleness import report_stale
+from image_copies.pipeline.run.step import make_product
+from image_copies.pipeline.run.training_roles import assign_training_roles
+from image_copies.pipeline.steps.definitions import STEPS
 
 CONTENT: dict[str, Any] = {"models": {"one": {"descriptor": {"backbone": "test_efficientnet"}, "stages": [{"image_size": 32}]}}}
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from data.errors import UserError
-from data.locks import SESSION_VARIABLE
-from pipeline.run.run import Run
-from pipeline.run.step import Product, Step, make_product
+from image_copies.data.errors import UserError
+from image_copies.data.locks import SESSION_VARIABLE
+from image_copies.pipeline.run.run import Run
+from image_copies.pipeline.run.step import Product, Step, make_product
 
 STEP = Step("03_ensemble", lambda run: [])
 

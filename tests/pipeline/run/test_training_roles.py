@@ -3,10 +3,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.layout import TRAINING
-from pipeline.run.run import Run, open_run
-from pipeline.run.training_roles import assign_training_roles
-from pipeline.steps.definitions import AUGMENT, ENSEMBLE
+from image_copies.data.layout import TRAINING
+from image_copies.pipeline.run.run import Run, open_run
+from image_copies.pipeline.run.training_roles import assign_training_roles
+from image_copies.pipeline.steps.definitions import AUGMENT, ENSEMBLE
 
 RECIPES = Path(__file__).parents[3] / "recipes"
 

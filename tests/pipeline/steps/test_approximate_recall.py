@@ -4,12 +4,12 @@ import faiss
 import numpy as np
 import pytest
 
-from data.errors import UserError
-from pipeline.run.recipe import read_recipe
-from pipeline.run.run import Run
-from pipeline.steps.approximate_recall import print_index_recall
-from submissions.search.shard_codes import LISTS_FILE
-from submissions.vectors.files import write_vectors
+from image_copies.data.errors import UserError
+from image_copies.pipeline.run.recipe import read_recipe
+from image_copies.pipeline.run.run import Run
+from image_copies.pipeline.steps.approximate_recall import print_index_recall
+from image_copies.submissions.search.shard_codes import LISTS_FILE
+from image_copies.submissions.vectors.files import write_vectors
 
 RECIPE = Path(__file__).parents[3] / "recipes" / "sample.yaml"
 
@@ -66,12 +66,12 @@ def test_a_stopped_build_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         raise KeyboardInterrupt
 
     with monkeypatch.context() as stopped, pytest.raises(KeyboardInterrupt):
-        stopped.setattr("submissions.search.approximate.merge_codes", stop)
+        stopped.setattr("image_copies.submissions.search.approximate.merge_codes", stop)
         print_index_recall(run, "IVF4,SQ8", None, False)
     (codes,) = tmp_path.glob(".index-shards-*")
     assert len(list(codes.glob("codes-*"))) == 1 and not run.paths.index.exists()
     (tmp_path / ".index-shards-0").mkdir()  # of another index
-    monkeypatch.setattr("submissions.search.shard_codes._encode_shard", stop)  # nothing is encoded again
+    monkeypatch.setattr("image_copies.submissions.search.shard_codes._encode_shard", stop)  # nothing is encoded again
     print_index_recall(run, "IVF4,SQ8", 4, False)
     assert "recall at 1 1.000" in capfd.readouterr().out
     assert list(tmp_path.glob(".index-shards-*")) == []
@@ -87,7 +87,7 @@ def test_a_folder_in_the_place_of_codes_is_named(tmp_path: Path, monkeypatch: py
         raise KeyboardInterrupt
 
     with monkeypatch.context() as stopped, pytest.raises(KeyboardInterrupt):
-        stopped.setattr("submissions.search.approximate.merge_codes", stop)
+        stopped.setattr("image_copies.submissions.search.approximate.merge_codes", stop)
         print_index_recall(run, "IVF4,SQ8", None, False)
     (written,) = tmp_path.glob(f".index-shards-*/{kind}-*.faiss")
     written.unlink()

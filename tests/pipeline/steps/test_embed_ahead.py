@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from data.images import ImageSet, find_images
-from data.procedural.sample import write_pictures
-from models.inference import embed as inference
-from models.inference.parallel import overlap
-from models.network.checkpoint import save_descriptor
-from models.network.descriptor import Descriptor
-from models.network.settings import DescriptorSettings
-from models.settings import EmbeddingSettings
-from pipeline.steps import embed
-from pipeline.steps.embed import embed_to_file
-from submissions.vectors.files import write_vectors
+from image_copies.data.images import ImageSet, find_images
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.models.inference import embed as inference
+from image_copies.models.inference.parallel import overlap
+from image_copies.models.network.checkpoint import save_descriptor
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.settings import DescriptorSettings
+from image_copies.models.settings import EmbeddingSettings
+from image_copies.pipeline.steps import embed
+from image_copies.pipeline.steps.embed import embed_to_file
+from image_copies.submissions.vectors.files import write_vectors
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -10,20 +10,20 @@ import numpy as np
 import pytest
 import torch
 
-from data import decode, loader
-from data.errors import UserError
-from data.images import ImageSet, find_images
-from data.procedural.sample import write_pictures
-from models.network.checkpoint import Checkpoint, load_descriptor, save_descriptor
-from models.network.descriptor import Descriptor
-from models.network.settings import DescriptorSettings
-from models.settings import EmbeddingSettings
-from pipeline.run.run import open_existing_run
-from pipeline.run.training_roles import find_images_to_embed
-from pipeline.steps import embed
-from pipeline.steps.definitions import EMBED, run_step
-from pipeline.steps.embed import Embedding, embed_to_file
-from submissions.vectors.files import write_vectors
+from image_copies.data import decode, loader
+from image_copies.data.errors import UserError
+from image_copies.data.images import ImageSet, find_images
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.models.network.checkpoint import Checkpoint, load_descriptor, save_descriptor
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.settings import DescriptorSettings
+from image_copies.models.settings import EmbeddingSettings
+from image_copies.pipeline.run.run import open_existing_run
+from image_copies.pipeline.run.training_roles import find_images_to_embed
+from image_copies.pipeline.steps import embed
+from image_copies.pipeline.steps.definitions import EMBED, run_step
+from image_copies.pipeline.steps.embed import Embedding, embed_to_file
+from image_copies.submissions.vectors.files import write_vectors
 
 PLAIN = EmbeddingSettings(workers=0, shard=4, batch_size=3)
 SIZES = (32, 48, 180)  # of JPEGs of 400 pixels: an eighth, an eighth and a half

@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from pipeline.steps import gpu_search
-from pipeline.steps.gpu_search import TorchSearch, search_on_gpu
-from submissions.ensemble.normalization import find_neighbours
-from submissions.ensemble.projection import scale_to_unit_length
-from submissions.search.backend import find_nearest, use_backend
-from submissions.search.exact import ScoredPairs, search_pairs
+from image_copies.pipeline.steps import gpu_search
+from image_copies.pipeline.steps.gpu_search import TorchSearch, search_on_gpu
+from image_copies.submissions.ensemble.normalization import find_neighbours
+from image_copies.submissions.ensemble.projection import scale_to_unit_length
+from image_copies.submissions.search.backend import find_nearest, use_backend
+from image_copies.submissions.search.exact import ScoredPairs, search_pairs
 
 CPU = torch.device("cpu")
 

@@ -7,24 +7,24 @@ import numpy as np
 import pytest
 import torch
 
-from data.errors import UserError
-from data.images import find_images
-from matching.extractor import checkpoint_extractor, run_extractor
-from models.network.checkpoint import load_descriptor, save_descriptor
-from models.network.handmade import HandmadeDescriptor
-from models.network.joined import JoinedDescriptor
-from models.network.settings import HandmadeSettings, JoinedSettings, MemberSettings
-from models.settings import EmbeddingSettings
-from models.shipped import SHIPPED
-from pipeline.run.recipe import read_recipe
-from pipeline.run.run import DEFAULT_RECIPE, open_existing_run
-from pipeline.run.training_roles import assign_training_roles
-from pipeline.steps.definitions import EMBED, ENSEMBLE, TRAIN, run_step
-from pipeline.steps.embed import embed_to_file
-from pipeline.steps.train import train
-from pipeline.tools.export_checkpoint import export_joined
-from submissions.ensemble.variant import read_choice
-from submissions.vectors.files import read_vectors
+from image_copies.data.errors import UserError
+from image_copies.data.images import find_images
+from image_copies.matching.extractor import checkpoint_extractor, run_extractor
+from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
+from image_copies.models.network.handmade import HandmadeDescriptor
+from image_copies.models.network.joined import JoinedDescriptor
+from image_copies.models.network.settings import HandmadeSettings, JoinedSettings, MemberSettings
+from image_copies.models.settings import EmbeddingSettings
+from image_copies.models.shipped import SHIPPED
+from image_copies.pipeline.run.recipe import read_recipe
+from image_copies.pipeline.run.run import DEFAULT_RECIPE, open_existing_run
+from image_copies.pipeline.run.training_roles import assign_training_roles
+from image_copies.pipeline.steps.definitions import EMBED, ENSEMBLE, TRAIN, run_step
+from image_copies.pipeline.steps.embed import embed_to_file
+from image_copies.pipeline.steps.train import train
+from image_copies.pipeline.tools.export_checkpoint import export_joined
+from image_copies.submissions.ensemble.variant import read_choice
+from image_copies.submissions.vectors.files import read_vectors
 
 
 def test_it_is_whitened_embedded_weighted_and_exported(small_run: Path, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from pipeline.steps.report import read_steps
+from image_copies.pipeline.steps.report import read_steps
 
 
 def test_what_a_kill_left_of_a_manifest_is_no_step(tmp_path: Path) -> None:

@@ -7,12 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from data.errors import UserError
-from data.layout import GROUND_TRUTH, QUERY, REFERENCE, TRAINING
-from pipeline.run.run import Run, open_run
-from pipeline.steps.subsets import score_subsets
-from submissions.ensemble.variant import Variant, tabulate_variant, write_choice
-from submissions.vectors.files import write_vectors
+from image_copies.data.errors import UserError
+from image_copies.data.layout import GROUND_TRUTH, QUERY, REFERENCE, TRAINING
+from image_copies.pipeline.run.run import Run, open_run
+from image_copies.pipeline.steps.subsets import score_subsets
+from image_copies.submissions.ensemble.variant import Variant, tabulate_variant, write_choice
+from image_copies.submissions.vectors.files import write_vectors
 
 RECIPE = "models:\n" + "".join(
     f"  {name}: {{descriptor: {{backbone: test_efficientnet, dimensions: 8}}, stages: [{{image_size: 32}}]}}\n"

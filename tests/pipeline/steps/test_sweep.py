@@ -5,9 +5,9 @@ import re
 import numpy as np
 import pytest
 
-from pipeline.steps.sweep import _normalize_each
-from submissions.ensemble.normalization import METHODS
-from submissions.ensemble.projection import scale_to_unit_length
+from image_copies.pipeline.steps.sweep import _normalize_each
+from image_copies.submissions.ensemble.normalization import METHODS
+from image_copies.submissions.ensemble.projection import scale_to_unit_length
 
 
 @pytest.mark.parametrize(("training", "ks"), [(2, {"2"}), (5, {"3", "5"}), (120, {"3", "10", "30", "100"})])

@@ -8,19 +8,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from augmentations.query_set import read_families
-from data.errors import UserError
-from data.ground_truth import read_ground_truth
-from pipeline.run.run import open_existing_run
-from pipeline.run.training_roles import assign_training_roles
-from pipeline.steps.definitions import AUGMENT, EMBED, ENSEMBLE, run_step
-from pipeline.steps.ensemble import family_truths, synthetic_truths
-from pipeline.steps.run_warnings import collect_warnings, find_warnings, read_synthetic_board
-from pipeline.steps.score_table import print_scores, print_unscored
-from submissions.ensemble.synthetic_columns import LEARNT_FAMILIES, LEFT_OUT_FAMILIES, MEAN, ONE_FAMILY
-from submissions.ensemble.variant import read_choice
-from submissions.scoring.metrics import evaluate
-from submissions.vectors.files import read_vectors
+from image_copies.augmentations.query_set import read_families
+from image_copies.data.errors import UserError
+from image_copies.data.ground_truth import read_ground_truth
+from image_copies.pipeline.run.run import open_existing_run
+from image_copies.pipeline.run.training_roles import assign_training_roles
+from image_copies.pipeline.steps.definitions import AUGMENT, EMBED, ENSEMBLE, run_step
+from image_copies.pipeline.steps.ensemble import family_truths, synthetic_truths
+from image_copies.pipeline.steps.run_warnings import collect_warnings, find_warnings, read_synthetic_board
+from image_copies.pipeline.steps.score_table import print_scores, print_unscored
+from image_copies.submissions.ensemble.synthetic_columns import LEARNT_FAMILIES, LEFT_OUT_FAMILIES, MEAN, ONE_FAMILY
+from image_copies.submissions.ensemble.variant import read_choice
+from image_copies.submissions.scoring.metrics import evaluate
+from image_copies.submissions.vectors.files import read_vectors
 
 
 def test_both_halves_of_the_queries_are_scored_for_all_that_competes(

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from data.errors import UserError
-from pipeline.run.run import Run, open_existing_run
-from pipeline.run.training_roles import assign_training_roles
-from pipeline.steps import train as step
-from pipeline.steps.plan import print_plan
+from image_copies.data.errors import UserError
+from image_copies.pipeline.run.run import Run, open_existing_run
+from image_copies.pipeline.run.training_roles import assign_training_roles
+from image_copies.pipeline.steps import train as step
+from image_copies.pipeline.steps.plan import print_plan
 
 WARNING = "  step 02 will need an NVIDIA GPU (embedding.decode_on: device), and here is the CPU (COPY_DETECTION_DEVICE=cpu)"
 

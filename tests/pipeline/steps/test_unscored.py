@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.run.run import Run, open_existing_run
-from pipeline.steps import score
-from pipeline.steps.run_warnings import collect_warnings
-from submissions.formats.matching_track import read_matches
+from image_copies.pipeline.run.run import Run, open_existing_run
+from image_copies.pipeline.steps import score
+from image_copies.pipeline.steps.run_warnings import collect_warnings
+from image_copies.submissions.formats.matching_track import read_matches
 
 RunCommand = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from data.errors import UserError
-from data.ground_truth import read_ground_truth
-from data.labels import read_labels
-from data.layout import GROUND_TRUTH, TRAINING_LABELS, open_isc_folder
-from data.procedural.sample import write_pictures
-from pipeline.make_data import SETS, make_data
-from pipeline.tools.datasets import ARCHIVES
+from image_copies.data.errors import UserError
+from image_copies.data.ground_truth import read_ground_truth
+from image_copies.data.labels import read_labels
+from image_copies.data.layout import GROUND_TRUTH, TRAINING_LABELS, open_isc_folder
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.pipeline.make_data import SETS, make_data
+from image_copies.pipeline.tools.datasets import ARCHIVES
 
 
 def make_cub(root: Path) -> None:

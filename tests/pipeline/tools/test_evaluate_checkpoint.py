@@ -8,11 +8,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from data.procedural.sample import write_pictures
-from data.readers.holidays import read_holidays
-from models.network.checkpoint import save_descriptor
-from models.network.descriptor import Descriptor
-from models.network.settings import DescriptorSettings
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.readers.holidays import read_holidays
+from image_copies.models.network.checkpoint import save_descriptor
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.settings import DescriptorSettings
 
 Evaluate = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 
-import matching.model as match_model
-from data.images import find_images
-from matching.calibration import calibrate_on_run
-from matching.extractor import checkpoint_extractor, run_extractor
-from models.network.checkpoint import load_descriptor, save_descriptor
-from models.network.descriptor import Descriptor
-from models.network.settings import DescriptorSettings, JoinedSettings, without_weights_files
-from pipeline.match import main
-from pipeline.run.run import open_existing_run
-from pipeline.steps.definitions import EMBED, ENSEMBLE, TRAIN, run_step
-from pipeline.tools.export_checkpoint import export_joined
-from submissions.vectors.files import read_vectors
+import image_copies.matching.model as match_model
+from image_copies.data.images import find_images
+from image_copies.matching.calibration import calibrate_on_run
+from image_copies.matching.extractor import checkpoint_extractor, run_extractor
+from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.settings import DescriptorSettings, JoinedSettings, without_weights_files
+from image_copies.pipeline.match import main
+from image_copies.pipeline.run.run import open_existing_run
+from image_copies.pipeline.steps.definitions import EMBED, ENSEMBLE, TRAIN, run_step
+from image_copies.pipeline.tools.export_checkpoint import export_joined
+from image_copies.submissions.vectors.files import read_vectors
 
 
 @pytest.fixture(scope="module")

@@ -8,11 +8,11 @@ import pytest
 import timm
 import torch
 
-from data.errors import UserError
-from data.procedural.sample import write_pictures
-from models.network.checkpoint import load_descriptor
-from models.network.off_the_shelf import build_off_the_shelf
-from models.training.classifier import load_classifier
+from image_copies.data.errors import UserError
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.models.network.checkpoint import load_descriptor
+from image_copies.models.network.off_the_shelf import build_off_the_shelf
+from image_copies.models.training.classifier import load_classifier
 
 
 @pytest.fixture

@@ -12,17 +12,17 @@ import timm
 import torch
 from torch import nn
 
-from data.images import find_images
-from models.inference.embed import embed_images
-from models.network.checkpoint import load_descriptor
-from models.settings import EmbeddingSettings
-from models.training.teacher import load_teacher_vectors
-from pipeline.match import main
-from pipeline.run.run import open_existing_run
-from pipeline.run.training_roles import assign_training_roles
-from pipeline.steps.definitions import EMBED, run_step
-from pipeline.steps.train import train
-from submissions.vectors.files import read_vectors
+from image_copies.data.images import find_images
+from image_copies.models.inference.embed import embed_images
+from image_copies.models.network.checkpoint import load_descriptor
+from image_copies.models.settings import EmbeddingSettings
+from image_copies.models.training.teacher import load_teacher_vectors
+from image_copies.pipeline.match import main
+from image_copies.pipeline.run.run import open_existing_run
+from image_copies.pipeline.run.training_roles import assign_training_roles
+from image_copies.pipeline.steps.definitions import EMBED, run_step
+from image_copies.pipeline.steps.train import train
+from image_copies.submissions.vectors.files import read_vectors
 
 
 def write_winner(path: Path) -> None:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.errors import UserError
-from submissions.ensemble.normalization import (
+from image_copies.data.errors import UserError
+from image_copies.submissions.ensemble.normalization import (
     METHODS,
     Normalization,
     append_zero,
@@ -21,11 +21,11 @@ from submissions.ensemble.normalization import (
     normalize_scores,
     subtract_negatives,
 )
-from submissions.ensemble.projection import scale_to_unit_length
-from submissions.ensemble.selection import apply_normalizations
-from submissions.ensemble.variant import Variant
-from submissions.search.backend import use_backend
-from submissions.settings import Method, NormalizationSettings
+from image_copies.submissions.ensemble.projection import scale_to_unit_length
+from image_copies.submissions.ensemble.selection import apply_normalizations
+from image_copies.submissions.ensemble.variant import Variant
+from image_copies.submissions.search.backend import use_backend
+from image_copies.submissions.settings import Method, NormalizationSettings
 
 
 def literal(query: np.ndarray, training: np.ndarray, method: str, beta: float, k: int, similar: int = 3) -> np.ndarray:

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from data.errors import UserError
-from submissions.ensemble.projection import fit_projection, load_projection, save_projection, scale_to_unit_length
+from image_copies.data.errors import UserError
+from image_copies.submissions.ensemble.projection import fit_projection, load_projection, save_projection, scale_to_unit_length
 
 
 def correlated(rows: int, dimensions: int) -> np.ndarray:
@@ -76,6 +76,6 @@ def test_weights_in_blocks_of_coordinates_are_the_weighted_axes(monkeypatch: pyt
     expected = scale_to_unit_length((vectors - projection.mean) @ projection.weighted_axes(4, -0.5))
     whole = projection.apply(vectors, 4, -0.5)
     np.testing.assert_allclose(whole, expected, atol=1e-5)
-    monkeypatch.setattr("submissions.ensemble.projection.ROWS_PER_BLOCK", 7)
+    monkeypatch.setattr("image_copies.submissions.ensemble.projection.ROWS_PER_BLOCK", 7)
     again = projection.weight(projection.coordinates(vectors, 6)[:, :4], -0.5)
     np.testing.assert_allclose(again, whole, atol=1e-6)

@@ -5,15 +5,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.errors import UserError
-from data.ground_truth import GroundTruth
-from submissions.ensemble.projection import fit_projection, scale_to_unit_length
-from submissions.ensemble.selection import choose_variant, find_best_beta
-from submissions.ensemble.validation import ValidationVectors, project_validation
-from submissions.ensemble.variant import read_choice, write_choice
-from submissions.settings import EnsembleSettings, NormalizationSettings
-from submissions.vectors.concatenated import ROWS_PER_BLOCK, ConcatenatedVectors, open_concatenated
-from submissions.vectors.files import write_vectors
+from image_copies.data.errors import UserError
+from image_copies.data.ground_truth import GroundTruth
+from image_copies.submissions.ensemble.projection import fit_projection, scale_to_unit_length
+from image_copies.submissions.ensemble.selection import choose_variant, find_best_beta
+from image_copies.submissions.ensemble.validation import ValidationVectors, project_validation
+from image_copies.submissions.ensemble.variant import read_choice, write_choice
+from image_copies.submissions.settings import EnsembleSettings, NormalizationSettings
+from image_copies.submissions.vectors.concatenated import ROWS_PER_BLOCK, ConcatenatedVectors, open_concatenated
+from image_copies.submissions.vectors.files import write_vectors
 
 
 def stored(path: Path, prefix: str, values: np.ndarray) -> ConcatenatedVectors:
@@ -73,11 +73,11 @@ def test_candidates_are_what_all_vectors_at_once_give(tmp_path: Path) -> None:
 MEASURED = """
 import sys
 from pathlib import Path
-from data.ground_truth import GroundTruth
-from submissions.vectors.concatenated import open_concatenated
-from submissions.ensemble.selection import choose_variant
-from submissions.settings import EnsembleSettings, NormalizationSettings
-from submissions.ensemble.validation import project_validation
+from image_copies.data.ground_truth import GroundTruth
+from image_copies.submissions.vectors.concatenated import open_concatenated
+from image_copies.submissions.ensemble.selection import choose_variant
+from image_copies.submissions.settings import EnsembleSettings, NormalizationSettings
+from image_copies.submissions.ensemble.validation import project_validation
 def peak():  # in KiB; ru_maxrss begins with the peak of the process that started this one
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
 training, before = open_concatenated([Path(sys.argv[1]), Path(sys.argv[1])]), peak()

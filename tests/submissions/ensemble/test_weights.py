@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from submissions.ensemble.projection import fit_projection
-from submissions.ensemble.variant import Variant, read_choice, tabulate_variant, write_choice
-from submissions.settings import EnsembleSettings
-from submissions.vectors.concatenated import open_concatenated
-from submissions.vectors.files import write_vectors
+from image_copies.submissions.ensemble.projection import fit_projection
+from image_copies.submissions.ensemble.variant import Variant, read_choice, tabulate_variant, write_choice
+from image_copies.submissions.settings import EnsembleSettings
+from image_copies.submissions.vectors.concatenated import open_concatenated
+from image_copies.submissions.vectors.files import write_vectors
 
 RNG = np.random.default_rng(0)
 

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.errors import UserError
-from data.ground_truth import GroundTruth
-from submissions.formats.matching_track import evaluate_matches, write_matches
-from submissions.scoring.breakdown import read_edits, tabulate_recall_by_edit, tabulate_recall_by_number, write_curve
-from submissions.scoring.metrics import evaluate
-from submissions.vectors.files import Vectors
+from image_copies.data.errors import UserError
+from image_copies.data.ground_truth import GroundTruth
+from image_copies.submissions.formats.matching_track import evaluate_matches, write_matches
+from image_copies.submissions.scoring.breakdown import read_edits, tabulate_recall_by_edit, tabulate_recall_by_number, write_curve
+from image_copies.submissions.scoring.metrics import evaluate
+from image_copies.submissions.vectors.files import Vectors
 
 
 def vectors(prefix: str, count: int, seed: int) -> Vectors:

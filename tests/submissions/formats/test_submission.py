@@ -4,9 +4,14 @@ import h5py
 import numpy as np
 import pytest
 
-from data.errors import UserError
-from submissions.formats.submission import describe_oddities, find_submission_problems, read_submission, write_submission
-from submissions.vectors.files import Vectors
+from image_copies.data.errors import UserError
+from image_copies.submissions.formats.submission import (
+    describe_oddities,
+    find_submission_problems,
+    read_submission,
+    write_submission,
+)
+from image_copies.submissions.vectors.files import Vectors
 
 
 def part(prefix: str, count: int, dimensions: int = 4) -> Vectors:

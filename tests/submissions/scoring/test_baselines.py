@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from data.ground_truth import read_ground_truth
-from data.images import find_images
-from data.layout import open_isc_folder
-from data.procedural.pictures import draw_picture
-from submissions.ensemble.projection import fit_projection
-from submissions.scoring.baselines import compute_perceptual_hash, describe_grey_pixels, describe_images
-from submissions.scoring.metrics import evaluate
-from submissions.vectors.files import Vectors
+from image_copies.data.ground_truth import read_ground_truth
+from image_copies.data.images import find_images
+from image_copies.data.layout import open_isc_folder
+from image_copies.data.procedural.pictures import draw_picture
+from image_copies.submissions.ensemble.projection import fit_projection
+from image_copies.submissions.scoring.baselines import compute_perceptual_hash, describe_grey_pixels, describe_images
+from image_copies.submissions.scoring.metrics import evaluate
+from image_copies.submissions.vectors.files import Vectors
 
 
 def test_the_hash_distance_counts_bits() -> None:

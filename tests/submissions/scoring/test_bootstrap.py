@@ -1,9 +1,9 @@
 import numpy as np
 
-from data.ground_truth import GroundTruth
-from submissions.scoring.bootstrap import _RankedQueries, difference_interval, micro_average_precision_interval
-from submissions.scoring.metrics import RankedPairs, average_precision, rank_pairs
-from submissions.search.exact import ScoredPairs
+from image_copies.data.ground_truth import GroundTruth
+from image_copies.submissions.scoring.bootstrap import _RankedQueries, difference_interval, micro_average_precision_interval
+from image_copies.submissions.scoring.metrics import RankedPairs, average_precision, rank_pairs
+from image_copies.submissions.search.exact import ScoredPairs
 
 
 def ranking(seed: int, noise: float) -> tuple[RankedPairs, GroundTruth]:

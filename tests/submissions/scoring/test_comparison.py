@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.ground_truth import GroundTruth
-from data.images import ImageSet
-from submissions.report.comparison_page import ComparisonInputs, Side, write_comparison
-from submissions.scoring.bootstrap import Interval
-from submissions.scoring.comparison import (
+from image_copies.data.ground_truth import GroundTruth
+from image_copies.data.images import ImageSet
+from image_copies.submissions.report.comparison_page import ComparisonInputs, Side, write_comparison
+from image_copies.submissions.scoring.bootstrap import Interval
+from image_copies.submissions.scoring.comparison import (
     compare_pairs,
     compare_recall_by_edit,
     list_lost_copies,
@@ -21,7 +21,7 @@ from submissions.scoring.comparison import (
     list_won_copies,
     write_changes,
 )
-from submissions.scoring.metrics import RankedPairs, Scores, average_precision, recall_at_precision
+from image_copies.submissions.scoring.metrics import RankedPairs, Scores, average_precision, recall_at_precision
 
 TRUTH = GroundTruth([f"Q{i}" for i in range(6)], frozenset((f"Q{i}", f"R{i}") for i in range(4)))
 

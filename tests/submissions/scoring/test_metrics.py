@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.errors import UserError
-from data.ground_truth import GroundTruth
-from submissions.scoring.metrics import evaluate
-from submissions.vectors.files import Vectors
+from image_copies.data.errors import UserError
+from image_copies.data.ground_truth import GroundTruth
+from image_copies.submissions.scoring.metrics import evaluate
+from image_copies.submissions.vectors.files import Vectors
 
 
 def vectors(prefix: str, values: np.ndarray) -> Vectors:

@@ -4,9 +4,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.ground_truth import GroundTruth
-from submissions.scoring.query_scores import group_scores, score_queries
-from submissions.vectors.files import Vectors
+from image_copies.data.ground_truth import GroundTruth
+from image_copies.submissions.scoring.query_scores import group_scores, score_queries
+from image_copies.submissions.vectors.files import Vectors
 
 
 @settings(max_examples=40, deadline=None)

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from data.errors import UserError
-from submissions.scoring import retrieval
-from submissions.scoring.retrieval import (
+from image_copies.data.errors import UserError
+from image_copies.submissions.scoring import retrieval
+from image_copies.submissions.scoring.retrieval import (
     in_aug_accuracy,
     mean_average_precision,
     mean_singular_value,

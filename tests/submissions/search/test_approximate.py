@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from data.errors import UserError
-from submissions.ensemble.projection import scale_to_unit_length
-from submissions.search import approximate, shard_codes
-from submissions.search.approximate import (
+from image_copies.data.errors import UserError
+from image_copies.submissions.ensemble.projection import scale_to_unit_length
+from image_copies.submissions.search import approximate, shard_codes
+from image_copies.submissions.search.approximate import (
     CHECKSUMS_FILE,
     INDEX_FILE,
     StoredIndex,
@@ -23,11 +23,11 @@ from submissions.search.approximate import (
     open_index,
     search_stored,
 )
-from submissions.search.shard_codes import LISTS_FILE
-from submissions.vectors.concatenated import ConcatenatedVectors, open_concatenated
-from submissions.vectors.files import write_vectors
-from submissions.vectors.rows import RowsInFile
-from submissions.vectors.stored import StoredVectors, open_stored_vectors
+from image_copies.submissions.search.shard_codes import LISTS_FILE
+from image_copies.submissions.vectors.concatenated import ConcatenatedVectors, open_concatenated
+from image_copies.submissions.vectors.files import write_vectors
+from image_copies.submissions.vectors.rows import RowsInFile
+from image_copies.submissions.vectors.stored import StoredVectors, open_stored_vectors
 
 
 def draw(folder: Path, count: int, seed: int, unreadable: int = 0) -> Path:
@@ -91,9 +91,9 @@ def test_blocks_on_disk_are_found_like_all_in_memory(
 MEASURED = """
 import sys
 from pathlib import Path
-from submissions.search.approximate import StoredIndex, build_index, measure_recall
-from submissions.vectors.concatenated import open_concatenated
-from submissions.vectors.stored import open_stored_vectors
+from image_copies.submissions.search.approximate import StoredIndex, build_index, measure_recall
+from image_copies.submissions.vectors.concatenated import open_concatenated
+from image_copies.submissions.vectors.stored import open_stored_vectors
 def peak():  # in KiB; ru_maxrss begins with the peak of the process that started this one
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
 folder, before = Path(sys.argv[1]), peak()

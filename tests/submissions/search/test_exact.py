@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.shards import use_engine
-from submissions.search.exact import _Candidates, search_pairs
+from image_copies.data.shards import use_engine
+from image_copies.submissions.search.exact import _Candidates, search_pairs
 from tests.sending import SendingEngine
 
 
@@ -39,8 +39,8 @@ def test_shards_merge_to_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(2)
     queries, references = (rng.integers(0, 4, (n, 5)).astype(np.float32) for n in (30, 101))
     whole = search_pairs(queries, references, 400)
-    monkeypatch.setattr("submissions.search.references.REFERENCES_PER_SHARD", 13)
-    monkeypatch.setattr("submissions.search.references.PAIRS_WORTH_SENDING", 0)
+    monkeypatch.setattr("image_copies.submissions.search.references.REFERENCES_PER_SHARD", 13)
+    monkeypatch.setattr("image_copies.submissions.search.references.PAIRS_WORTH_SENDING", 0)
     engine = SendingEngine()
     with use_engine(engine):
         merged = search_pairs(queries, references, 400)

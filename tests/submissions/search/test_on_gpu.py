@@ -7,11 +7,11 @@ import faiss
 import numpy as np
 import pytest
 
-from data.errors import UserError
-from submissions.search.approximate import StoredIndex, build_index, measure_recall, search_stored, train_index
-from submissions.vectors.concatenated import open_concatenated
-from submissions.vectors.files import write_vectors
-from submissions.vectors.stored import open_stored_vectors
+from image_copies.data.errors import UserError
+from image_copies.submissions.search.approximate import StoredIndex, build_index, measure_recall, search_stored, train_index
+from image_copies.submissions.vectors.concatenated import open_concatenated
+from image_copies.submissions.vectors.files import write_vectors
+from image_copies.submissions.vectors.stored import open_stored_vectors
 
 
 @pytest.fixture

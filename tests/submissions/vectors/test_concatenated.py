@@ -3,9 +3,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.errors import UserError
-from submissions.vectors.concatenated import ConcatenatedVectors, open_concatenated
-from submissions.vectors.files import read_vectors, write_vectors
+from image_copies.data.errors import UserError
+from image_copies.submissions.vectors.concatenated import ConcatenatedVectors, open_concatenated
+from image_copies.submissions.vectors.files import read_vectors, write_vectors
 
 
 def file(folder: Path, name: str, ids: list[str], dimensions: int, unreadable: list[bool] | None = None) -> Path:

@@ -5,8 +5,8 @@ import h5py
 import numpy as np
 import pytest
 
-from data.errors import UserError
-from submissions.vectors.files import describe_vectors, iterate_vectors, read_vectors, write_vectors
+from image_copies.data.errors import UserError
+from image_copies.submissions.vectors.files import describe_vectors, iterate_vectors, read_vectors, write_vectors
 
 
 def test_round_trip_in_blocks(tmp_path: Path) -> None:

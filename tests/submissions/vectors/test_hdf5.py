@@ -8,10 +8,10 @@ import h5py
 import numpy as np
 import pytest
 
-from data.errors import UserError
-from submissions.formats.submission import write_submission
-from submissions.vectors.files import Vectors, read_vectors, write_vectors
-from submissions.vectors.hdf5 import create_hdf5, refuse_endless_strings
+from image_copies.data.errors import UserError
+from image_copies.submissions.formats.submission import write_submission
+from image_copies.submissions.vectors.files import Vectors, read_vectors, write_vectors
+from image_copies.submissions.vectors.hdf5 import create_hdf5, refuse_endless_strings
 
 IDS = [f"T{row:04d}" for row in range(100)]
 

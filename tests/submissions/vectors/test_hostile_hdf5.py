@@ -8,10 +8,10 @@ import h5py
 import numpy as np
 import pytest
 
-from data.errors import UserError
-from submissions.ensemble.projection import load_projection
-from submissions.formats.submission import find_submission_problems
-from submissions.vectors.files import read_vectors
+from image_copies.data.errors import UserError
+from image_copies.submissions.ensemble.projection import load_projection
+from image_copies.submissions.formats.submission import find_submission_problems
+from image_copies.submissions.vectors.files import read_vectors
 
 STRINGS = h5py.string_dtype("utf-8")
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from submissions.vectors.files import Vectors
-from submissions.vectors.repeated import describe_repeated, find_repeated
+from image_copies.submissions.vectors.files import Vectors
+from image_copies.submissions.vectors.repeated import describe_repeated, find_repeated
 
 
 @pytest.mark.parametrize("seed", range(20))

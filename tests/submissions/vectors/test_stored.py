@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from data.errors import UserError
-from submissions.ensemble.projection import scale_to_unit_length
-from submissions.search.nearest import search_nearest
-from submissions.vectors.files import read_vectors, write_vectors
-from submissions.vectors.rows import open_rows
-from submissions.vectors.stored import open_stored_vectors
+from image_copies.data.errors import UserError
+from image_copies.submissions.ensemble.projection import scale_to_unit_length
+from image_copies.submissions.search.nearest import search_nearest
+from image_copies.submissions.vectors.files import read_vectors, write_vectors
+from image_copies.submissions.vectors.rows import open_rows
+from image_copies.submissions.vectors.stored import open_stored_vectors
 from tests.sending import send
 
 SIZES = (70, 50, 81)
