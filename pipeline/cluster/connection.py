@@ -60,7 +60,7 @@ class Connection:
             folder = tempfile.mkdtemp(prefix="ray-")  # its sockets need a short path
             command = [sys.executable, reaper.__file__, folder]
             self._reaper = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
-            os.environ[reaper.MARK] = folder  # inherited by all processes of the cluster
+            os.environ |= reaper.mark_processes(folder)
             os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's 15 would starve them where other programs run
             options = {
                 "address": "local",
@@ -87,7 +87,8 @@ class Connection:
             self._end_own_cluster()
             raise
         finally:
-            os.environ.pop(reaper.MARK, None)
+            for name in reaper.mark_processes(""):
+                os.environ.pop(name, None)
             if before is not None:
                 signal.signal(signal.SIGTERM, before)  # which Ray takes for itself
         self.ray = ray

@@ -13,7 +13,13 @@ from contextlib import suppress
 from pathlib import Path
 
 MARK = "COPY_DETECTION_CLUSTER"  # environment variable of all processes of the cluster: its folder
+KEPT = "SPT_NOENV"  # keeps Ray's processes from writing their titles over the environment that the system shows
 ROUNDS = 3  # processes may start others meanwhile
+
+
+def mark_processes(folder: str) -> dict[str, str]:
+    """Return the variables that all processes of a cluster must inherit, for `end_cluster` to find them."""
+    return {MARK: folder, KEPT: "1"}
 
 
 def end_cluster(folder: str) -> None:

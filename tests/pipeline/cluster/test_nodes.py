@@ -18,7 +18,7 @@ from image_copies.data.procedural.sample import write_pictures
 from image_copies.models.settings import EmbeddingSettings
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.cluster.identity import PACKAGES, describe_code, digest_inputs
-from image_copies.pipeline.cluster.reaper import MARK, end_cluster
+from image_copies.pipeline.cluster.reaper import end_cluster, mark_processes
 from tests.faults.disk import resize, small_disk
 from tests.pipeline.cluster.conftest import STORE_BYTES
 
@@ -54,8 +54,7 @@ class Cluster:
 
     def _start(self, mark: str, change: str, options: str) -> None:
         environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
-        environment |= {
-            MARK: mark,
+        environment |= mark_processes(mark) | {
             "RAY_TMPDIR": self._folder,
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_worker_niceness": "0",

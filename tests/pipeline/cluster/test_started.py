@@ -16,7 +16,7 @@ from image_copies.data.procedural.sample import write_pictures
 from image_copies.data.shards import Place, ShardWork, run_shards, use_engine
 from image_copies.pipeline.cluster.connection import Connection
 from image_copies.pipeline.cluster.engine import RayEngine
-from image_copies.pipeline.cluster.reaper import MARK, end_cluster
+from image_copies.pipeline.cluster.reaper import end_cluster, mark_processes
 from tests.pipeline.cluster.conftest import STORE_BYTES
 
 pytestmark = pytest.mark.cluster
@@ -29,7 +29,8 @@ def head() -> Iterator[dict[str, str]]:
     pytest.importorskip("ray", reason="Ray is not installed: python -m pip install -r requirements-cluster.txt")
     folder = tempfile.mkdtemp(dir="/tmp")  # the paths of Ray's sockets must be short
     environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
-    environment |= {MARK: folder, "RAY_TMPDIR": folder, "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
+    environment |= mark_processes(folder)
+    environment |= {"RAY_TMPDIR": folder, "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     command = [str(Path(sys.executable).with_name("ray")), "start", "--head", f"--port={port}", "--num-cpus=2"]
