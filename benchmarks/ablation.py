@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from claim_rows.store import Store, open_store
 from drip import read_truth, score
+from measurements import Measurements
 from rich.console import Console
 from rich.table import Table
 
@@ -141,7 +141,7 @@ def list_trainings(teacher: Path | None) -> dict[str, Change]:
     return changes
 
 
-def measure_trainings(store: Store, root: Path, seeds: int, only: Sequence[str], teacher: Path | None) -> None:
+def measure_trainings(store: Measurements, root: Path, seeds: int, only: Sequence[str], teacher: Path | None) -> None:
     data = open_isc_folder(root)
     drawn = [data.training.ids[row] for row in np.random.default_rng(0).permutation(len(data.training))[: LEARNT + OVERLAYS]]
     classes, overlays = data.training.select(drawn[:-OVERLAYS]), data.training.select(drawn[-OVERLAYS:])
@@ -165,7 +165,7 @@ def measure_trainings(store: Store, root: Path, seeds: int, only: Sequence[str],
             store.measure(name, about, range(seeds), work)
 
 
-def measure_run(store: Store, folder: Path) -> None:
+def measure_run(store: Measurements, folder: Path) -> None:
     run = open_existing_run(folder)
     truth = read_truth(open_isc_folder(run.data))
     chosen, _ = read_choice(run.paths.choice)
@@ -214,7 +214,7 @@ def join_vectors(run: Run, variant: Variant, part: str) -> Vectors:
     return Vectors(used[0][0].ids, vectors, np.logical_or.reduce([found.unreadable for found, _ in used]))
 
 
-def make_table(store: Store, part: str) -> Table:
+def make_table(store: Measurements, part: str) -> Table:
     """The means of all seeds, with the difference from the first row."""
     rows = group_by_name(store, part)
     columns = list(next(iter(rows.values()))[0])
@@ -226,7 +226,7 @@ def make_table(store: Store, part: str) -> Table:
     return table
 
 
-def group_by_name(store: Store, part: str) -> dict[str, list[dict[str, float]]]:
+def group_by_name(store: Measurements, part: str) -> dict[str, list[dict[str, float]]]:
     rows: dict[str, list[dict[str, float]]] = {}
     for entry in store.measurements:
         if entry["about"].get("part") == part:
@@ -234,7 +234,7 @@ def group_by_name(store: Store, part: str) -> dict[str, list[dict[str, float]]]:
     return rows
 
 
-def plot(store: Store, path: Path) -> None:
+def plot(store: Measurements, path: Path) -> None:
     """Bars of both parts, the unchanged one dark."""
     import matplotlib
 
@@ -268,7 +268,7 @@ def main() -> None:
     parser.add_argument("--plot", type=Path, metavar="FILE.png")
     options = parser.parse_args()
     with report_errors():
-        store = open_store(options.results)
+        store = Measurements.open(options.results)
         if options.trainings:
             measure_trainings(store, options.trainings, options.seeds, options.only, options.teacher)
         if options.run:

@@ -15,7 +15,7 @@ from typing import get_args
 import numpy as np
 import torch
 from ablation import LEARNT, OVERLAYS, describe_base
-from claim_rows.store import Figures, open_store
+from measurements import Figures, Measurements
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
@@ -87,7 +87,7 @@ def main() -> None:
     options = parser.parse_args()
     table = Table("family", "µAP, learnt", "left out", "difference", title=f"{options.data.name}: queries of one family")
     with report_errors(), tempfile.TemporaryDirectory() as folder:
-        store = open_store(options.results)
+        store = Measurements.open(options.results)
         classes, pasted, held_out = draw_images(options.data)
 
         def train_without(left_out: EditFamily | None, seed: int) -> Figures:

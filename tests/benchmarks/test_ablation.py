@@ -32,10 +32,10 @@ def test_every_training_of_the_ablation_is_valid_and_sees_as_many_images() -> No
 
 def test_the_kept_results_give_tables_and_picture(tmp_path: Path) -> None:
     import ablation
-    from claim_rows.store import open_store
+    from measurements import Measurements
 
     shutil.copy(BENCHMARKS / "ablation.json", tmp_path / "ablation.json")
-    store = open_store(tmp_path / "ablation.json")
+    store = Measurements.open(tmp_path / "ablation.json")
     assert "µAP with mirror images" in [column.header for column in ablation.make_table(store, "training").columns]
     kept = set(ablation.group_by_name(store, "training"))
     assert kept == set(ablation.list_trainings(Path("teacher.safetensors")))

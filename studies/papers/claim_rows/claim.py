@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from claim_rows.row import Row, format_sides, subtract_runs
-from claim_rows.store import Figures, Store
+from claim_rows.row import Difference, Row, format_sides
+from measurements import Figures, Measurements
 
 Measured = dict[str, dict[str, list[float]]]  # by arm and figure, run by run
 
@@ -46,12 +46,12 @@ class Claim:
     arms: tuple[Arm, ...]
     judge: Callable[[Measured], Row]
 
-    def measure(self, store: Store, seeds: Sequence[int]) -> Row:
-        """Measure what the file lacks, one arm and seed at a time, keep the row in the file and return it."""
+    def measure(self, store: Measurements, seeds: Sequence[int]) -> Row:
+        """Measure what the file lacks, one arm and seed at a time, and return the row."""
         measured = {arm.name: store.measure(arm.name, arm.about, seeds, arm.measure) for arm in self.arms}
-        row = self.judge({name: {figure: [run[figure] for run in runs] for figure in runs[0]} for name, runs in measured.items()})
-        store.put([row])
-        return row
+        return self.judge(
+            {name: {figure: [run[figure] for run in runs] for figure in runs[0]} for name, runs in measured.items()}
+        )
 
 
 class Side(NamedTuple):
@@ -122,7 +122,7 @@ class Comparison:
             self.paper,
             self.ran,
             "; ".join(words),
-            subtract_runs(self.better.runs(measured), self.worse.runs(measured)),
+            Difference.between(self.better.runs(measured), self.worse.runs(measured)),
             self.smallest,
             learnt,
             self.cause,

@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 
 import numpy as np
-from claim_rows.store import Store
+from measurements import Measurements
 
 from image_copies.data.errors import UserError
 
@@ -14,7 +14,7 @@ SHARES = {"gradient_first": "beginning", "gradient_last": "end"}  # of the class
 Tradeoff = dict[float, dict[str, list[float]]]  # by λ and figure, run by run
 
 
-def collect_tradeoff(store: Store) -> Tradeoff:
+def collect_tradeoff(store: Measurements) -> Tradeoff:
     """Return the runs at each λ with the most steps that the file has.
 
     Raises:

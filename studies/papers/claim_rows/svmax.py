@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 from claim_rows.claim import Arm, Claim, Comparison, Measured, Side
-from claim_rows.row import Row, format_sides
-from claim_rows.store import Figures
+from claim_rows.row import Difference, Row, format_sides
 from claim_rows.training import DIMENSIONS, VERSION, Bench, Trained, vectors_of
+from measurements import Figures
 from torch.nn import functional
 
 from image_copies.models.network.descriptor import Descriptor
@@ -136,7 +136,7 @@ def _cost(bench: Bench) -> Claim:
             f"{backbone} at {side} px, forward and backward pass, median processor time of "
             f"{TIMING_REPEATS}, {bench.seeds} rounds",
             "share of the pass: " + format_sides(shares),
-            tuple(float(MAX_COST_SHARE - share) for share in np.max(list(shares.values()), axis=0)),
+            Difference.of(MAX_COST_SHARE - np.max(list(shares.values()), axis=0)),
             smallest=0.02,
             cause="so small a network's pass is short",
         )

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from claim_rows.claim import Arm, Claim, Comparison, Measured, Side
 from claim_rows.row import format_sides
-from claim_rows.store import Figures
 from claim_rows.training import DIMENSIONS, Bench, Sets, Trained, train, vectors_of
+from measurements import Figures
 from numpy.typing import NDArray
 from PIL import Image
 

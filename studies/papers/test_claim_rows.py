@@ -1,25 +1,22 @@
 """The rows of claims 2 to 9 without their trainings: arms that are valid models, each measured once, and a row for each claim."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from claim_rows import copies, ideal, multigrain, svmax, training
+from claim_rows.claim import Arm, Claim, Measured
+from claim_rows.plan import estimate_seconds, print_plan
+from claim_rows.row import Difference, Row
+from claims import is_asked_for, make_parser, measure_claims
+from claims import list_claims as list_all_claims
+from measurements import Figures, Measurements
 
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import UserError
 from image_copies.models.settings import ModelSettings
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from claim_rows import copies, ideal, multigrain, svmax, training
-from claim_rows.claim import Arm, Claim, Measured
-from claim_rows.plan import estimate_seconds, print_plan
-from claim_rows.row import Row
-from claim_rows.store import Figures, open_store
-from claims import is_asked_for, make_parser, measure_claims
-from claims import list_claims as list_all_claims
 
 OF_CLASSES = ("top1", "top1_best_p", "top1_3", "top1_own_p", "whitened_top1", "whitened_recall", "whitened_copies")
 OF_ALL = (
@@ -109,7 +106,7 @@ def test_an_arm_is_trained_and_measured(bench: training.Bench, tmp_path: Path) -
     """λ .5 at a tiny budget: all figures of MultiGrain's rows, among them the classes' share of the gradient (figure C.1)."""
     claim = next(claim for claim in multigrain.list_claims(bench) if claim.number == "5c")
     arm = next(arm for arm in claim.arms if arm.name == "repeated, λ 0.5")
-    store = open_store(tmp_path / "claims.json")
+    store = Measurements.open(tmp_path / "claims.json")
     figures = store.measure(arm.name, arm.about, range(1), arm.measure)[0]
     assert 0 < figures["gradient_first"] < 1 and 0 < figures["gradient_last"] < 1 and 0 <= figures["top1"] <= 1
     assert store.measure(arm.name, arm.about, range(1), lambda seed: {})[0] == figures
@@ -132,7 +129,7 @@ def test_the_plan_counts_what_the_file_lacks_and_an_arm_once(
     bench: training.Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     claims = [claim for claim in ideal.list_claims(bench) if claim.number in ("9a", "9c")]  # of the same two arms
-    store = open_store(tmp_path / "claims.json")
+    store = Measurements.open(tmp_path / "claims.json")
     seconds = {arm.name: estimate_seconds(store, arm) for arm in claims[0].arms}
     assert seconds["ideal split"] > seconds["ideal augmentation"] > 0
     assert print_plan(store, claims, range(5)) == pytest.approx(5 * sum(seconds.values()) / 60)
@@ -147,16 +144,17 @@ def test_a_claim_that_cannot_be_measured_stops_no_other(tmp_path: Path, capsys: 
         raise UserError("the loss is NaN")
 
     def judge(measured: Measured) -> Row:
-        return Row("7", "it helps", "table 1", "shapes", "a, b", tuple(measured["sound"]["recall"]), 0.02)
+        return Row("7", "it helps", "table 1", "shapes", "a, b", Difference.of(measured["sound"]["recall"]), 0.02)
 
     sound = Arm("sound", {}, lambda seed: {"recall": 0.5 + seed / 100}, 1, ("", 0))
     claims = [
         Claim("7", "it diverges", (Arm("diverging", {}, diverge, 1, ("", 0)),), judge),
         Claim("7", "it helps", (sound,), judge),
     ]
-    store = open_store(tmp_path / "claims.json")
-    assert measure_claims(store, claims, 5) == ["7: it diverges"]
-    assert "the loss is NaN" in capsys.readouterr().out and [row.verdict for row in store.rows] == ["holds"]
+    store = Measurements.open(tmp_path / "claims.json")
+    rows, failed = measure_claims(store, claims, 5)
+    assert failed == ["7: it diverges"]
+    assert "the loss is NaN" in capsys.readouterr().out and [row.verdict for row in rows] == ["holds"]
 
 
 @pytest.mark.parametrize(
@@ -190,6 +188,6 @@ def test_claims_10_to_12_come_from_the_same_runs(tmp_path: Path) -> None:
     assert {arm.name for claim in claims for arm in claim.arms} == {"copies"}
     figures = ("drip", "direct", "nfnet", "twin", "none", "best_member", "twins", "best_twin", "method1", "method2")
     rows = [claim.judge({"copies": {figure: [0.1 * number] * 5 for number, figure in enumerate(figures)}}) for claim in claims]
-    assert [row.mean for row in rows] == pytest.approx([-0.1, -0.1, -0.1, 0.4, 0.1])
+    assert [row.difference.mean for row in rows] == pytest.approx([-0.1, -0.1, -0.1, 0.4, 0.1])
     assert "ensemble 0.400 ± 0.000, efficientnet 0.000 ± 0.000, nfnet 0.200 ± 0.000, the better one 0.500" in rows[1].measured
     assert all("400 steps of 96" in row.ran and row.learnt == pytest.approx((0.4, 0.02, "best µAP")) for row in rows)

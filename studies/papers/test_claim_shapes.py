@@ -1,13 +1,10 @@
 """The procedural shapes of claims 2 to 9: deterministic, with classes that can be told apart."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from claim_rows.shapes import CLASSES, HUES, class_names, draw_shape, write_disjoint_shapes
+from PIL import Image
 
 
 def test_every_class_can_be_drawn_at_any_size() -> None:

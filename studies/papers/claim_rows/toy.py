@@ -2,7 +2,7 @@
 
 import numpy as np
 from claim_rows.claim import Claim, Measured
-from claim_rows.row import Row, format_sides, subtract_runs
+from claim_rows.row import Difference, Row, format_sides
 from numpy.typing import NDArray
 
 POINTS, RUNS, RATE = 100, 1000, 0.01
@@ -27,7 +27,7 @@ def _beats(spread: float, version: str) -> Claim:
             f"{RUNS} runs, 4 × {POINTS} points once, batches of 2, SGD {RATE}; mean test accuracy over all steps. "
             "The mirror image is (−x, y): the printed (x, −y) would not keep the label",
             format_sides({"paired": paired, "uniform": uniform}),
-            subtract_runs(paired, uniform),
+            Difference.between(paired, uniform),
             smallest=0.005,
             cause="with little noise along x both learn the direction at once",
         )

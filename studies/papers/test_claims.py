@@ -1,6 +1,8 @@
-"""The machinery of the claims: verdicts with their power, and a results file that a stopped run goes on from."""
+"""The machinery of the claims: verdicts with their power, measurements that a stopped run goes on from, and their summary."""
 
+import json
 import math
+import subprocess
 import sys
 from dataclasses import replace
 from functools import partial
@@ -8,27 +10,30 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from claim_rows.curves import collect_tradeoff, plot_tradeoff
+from claim_rows.row import MAX_PLANNED_RUNS, Difference, Row, compute_half_width, count_runs_needed
+from claim_rows.summary import BEGIN, DOCUMENT, END, SUMMARY, Summary, as_markdown, read_table, write_table
+from measurements import Measurements
 from PIL import Image
 
 from image_copies.data.errors import UserError
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from claim_rows.curves import collect_tradeoff, plot_tradeoff
-from claim_rows.document import BEGIN, DOCUMENT, END, RESULTS, read_table, write_table
-from claim_rows.row import MAX_PLANNED_RUNS, Row, compute_half_width, count_runs_needed
-from claim_rows.store import as_markdown, open_store
-
 
 def row(*differences: float, smallest: float = 0.02, learnt: tuple[float, float, str] | None = None, number: str = "2") -> Row:
-    return Row(number, "it helps", "table 1", "shapes", "a, b", differences, smallest, learnt, cause="why")
+    return Row(number, "it helps", "table 1", "shapes", "a, b", Difference.of(differences), smallest, learnt, cause="why")
+
+
+def empty_summary(folder: Path) -> Summary:
+    path = folder / "summary.json"
+    path.write_text('{"rows": [], "quick": {}}')
+    return Summary.open(path)
 
 
 def test_the_interval_is_students() -> None:
     """2.776 is the quantile for five runs."""
-    claim = row(0.1, 0.2, 0.3, 0.4, 0.5)
-    assert claim.mean == pytest.approx(0.3) and claim.margin == pytest.approx(
-        2.776 * np.std(claim.differences, ddof=1) / 5**0.5, rel=1e-3
-    )
+    found = Difference.of([0.1, 0.2, 0.3, 0.4, 0.5])
+    assert found.mean == pytest.approx(0.3) and found.margin == pytest.approx(2.776 * 0.025**0.5 / 5**0.5, rel=1e-3)
+    assert Difference.between([0.3, 0.5], [0.1, 0.4]) == Difference.of([0.2, 0.1])
     assert compute_half_width(1.0, 1) == math.inf
 
 
@@ -53,7 +58,7 @@ def test_a_difference_that_is_not_above_zero_is_not_yet_contradicted() -> None:
     words = claim.verdict.split()
     assert claim.verdict.startswith("undecided: ") and words[2:6] == ["more", "runs", "would", "decide"]
     needed = 6 + int(words[1])
-    spread, effect = float(np.std(claim.differences, ddof=1)), max(abs(claim.mean), 0.02)
+    spread, effect = claim.difference.spread or 0.0, max(abs(claim.difference.mean), 0.02)
     assert compute_half_width(spread, needed) < effect <= compute_half_width(spread, needed - 1)
     assert row(*draws.tolist()).verdict == "contradicted: why"
 
@@ -83,36 +88,45 @@ def test_a_stopped_run_goes_on_and_further_seeds_join(tmp_path: Path) -> None:
 
     file = tmp_path / "claims.json"
     with pytest.raises(KeyboardInterrupt):
-        open_store(file).measure("arm", {"steps": 5}, range(3), work)
+        Measurements.open(file).measure("arm", {"steps": 5}, range(3), work)
     (tmp_path / "again").touch()
-    assert [run["recall"] for run in open_store(file).measure("arm", {"steps": 5}, range(4), work)] == [0, 0.1, 0.2, 0.3]
+    assert [run["recall"] for run in Measurements.open(file).measure("arm", {"steps": 5}, range(4), work)] == [0, 0.1, 0.2, 0.3]
     assert done == [0, 1, 2, 3]
-    open_store(file).measure("arm", {"steps": 6}, range(1), work)  # another budget is another measurement
-    open_store(file).measure("other arm", {"steps": 5}, range(1), work)
+    Measurements.open(file).measure("arm", {"steps": 6}, range(1), work)  # another budget is another measurement
+    Measurements.open(file).measure("other arm", {"steps": 5}, range(1), work)
     assert done == [0, 1, 2, 3, 0, 0]
 
 
 def test_rows_are_kept_replaced_and_made_a_table_in_their_order(tmp_path: Path) -> None:
-    store = open_store(tmp_path / "claims.json")
-    store.put([row(0.1, 0.2, number="10"), row(0.1, 0.2, 0.3, number="2", learnt=(0.5, 0.1, "top-1"))])
-    store.put([row(*[0.3] * 5, number="10"), row(0.1, 0.2, number="9d")])
-    again = open_store(tmp_path / "claims.json")
-    assert again.rows == store.rows and [claim.number for claim in again.rows] == ["2", "9d", "10"]
-    table = as_markdown(again).splitlines()
+    summary = empty_summary(tmp_path)
+    summary.put([row(0.1, 0.2, number="10"), row(0.1, 0.2, 0.3, number="2", learnt=(0.5, 0.1, "top-1"))])
+    summary.put([row(*[0.3] * 5, number="10"), row(0.1, 0.2, number="9d"), row(0.5, number="2")])
+    again = Summary.open(summary.path)
+    assert again.rows == summary.rows and [claim.number for claim in again.rows] == ["2", "9d", "10"]
+    assert again.rows[0].difference.runs == 3  # the row of more runs
+    table = as_markdown(again.rows).splitlines()
     assert table[4].startswith("| 10 | it helps | table 1 | a |") and table[4].endswith("| 0.02 | holds |")
     assert "- a: shapes" in table
 
 
-def test_more_runs_than_letters_are_named(tmp_path: Path) -> None:
+def test_the_summary_says_what_a_verdict_is_made_of(tmp_path: Path) -> None:
+    summary = empty_summary(tmp_path)
+    summary.put([row(0.1, 0.2, 0.3)])
+    (kept,) = json.loads(summary.path.read_text())["rows"]
+    assert kept["difference"] == {"mean": 0.2, "spread": 0.1, "runs": 3} and kept["seeds"] == "0 to 2"
+    assert kept["interval"] == pytest.approx([0.2 - 4.303 * 0.1 / 3**0.5, 0.2 + 4.303 * 0.1 / 3**0.5], abs=1e-4)
+    assert kept["smallest"] == 0.02 and kept["verdict"].startswith("undecided")
+
+
+def test_more_runs_than_letters_are_named() -> None:
     """From the 27th on the table ended with a KeyError."""
-    store = open_store(tmp_path / "claims.json")
-    store.put([replace(row(0.1, 0.2), claim=f"claim {number:02}", ran=f"setting {number}") for number in range(30)])
-    assert {"- z: setting 25", "- aa: setting 26", "- ad: setting 29"} <= set(as_markdown(store).splitlines())
+    rows = [replace(row(0.1, 0.2), claim=f"claim {number:02}", ran=f"setting {number}") for number in range(30)]
+    assert {"- z: setting 25", "- aa: setting 26", "- ad: setting 29"} <= set(as_markdown(rows).splitlines())
 
 
 def test_the_tradeoff_is_drawn_from_the_file(tmp_path: Path) -> None:
     """Figures 5 and C.1: at λ 1 the copies have no gradient, so there is no share."""
-    store = open_store(tmp_path / "claims.json")
+    store = Measurements.open(tmp_path / "claims.json")
     with pytest.raises(UserError, match="0 values of λ"):
         collect_tradeoff(store)
 
@@ -136,38 +150,32 @@ def test_the_tradeoff_is_drawn_from_the_file(tmp_path: Path) -> None:
 
 def test_commands_share_a_results_file(tmp_path: Path) -> None:
     """Each used to write what it had read when it began, without what others had written since."""
-    first, second = (open_store(tmp_path / "claims.json") for _ in range(2))
+    first, second = (Measurements.open(tmp_path / "claims.json") for _ in range(2))
     first.measure("arm", {"steps": 5}, range(2), lambda seed: {"recall": 0.1})
     second.measure("other arm", {"steps": 5}, range(1), lambda seed: {"recall": 0.2})
-    first.put([row(0.1, 0.2, number="2")])
-    second.put([row(0.3, 0.4, number="9d")])
     done: list[int] = []
     second.measure("arm", {"steps": 5}, range(3), lambda seed: done.append(seed) or {"recall": 0.3})  # type: ignore[func-returns-value]
     assert done == [2]  # the other command has measured the others
-    found = open_store(tmp_path / "claims.json")
+    found = Measurements.open(tmp_path / "claims.json")
     assert [(entry["name"], entry["seed"]) for entry in found.measurements] == [
         ("arm", 0), ("arm", 1), ("other arm", 0), ("arm", 2)
     ]  # fmt: skip
-    assert [claim.number for claim in found.rows] == ["2", "9d"]
 
 
 def test_results_files_are_merged(tmp_path: Path) -> None:
-    here, there = open_store(tmp_path / "here.json"), open_store(tmp_path / "there.json")
+    here, there = Measurements.open(tmp_path / "here.json"), Measurements.open(tmp_path / "there.json")
     here.measure("arm", {"steps": 5}, range(2), lambda seed: {"recall": 0.1})
     there.measure("arm", {"steps": 5}, range(3), lambda seed: {"recall": 0.2})
-    here.put([row(*[0.1] * 5, number="2"), row(0.1, 0.2, number="3")])
-    there.put([row(0.3, 0.3, number="2"), row(0.3, 0.4, 0.5, number="3"), row(0.3, 0.4, number="4")])
-    here.merge(there)
-    found = open_store(tmp_path / "here.json")
+    here.add(there.measurements)
+    found = Measurements.open(tmp_path / "here.json")
     assert [entry["figures"]["recall"] for entry in found.measurements] == [0.1, 0.1, 0.2]  # what is here stays
-    assert [len(claim.differences) for claim in found.rows] == [5, 3, 2]  # the row of more runs
 
 
-def test_what_was_expected_stands_beside_what_came(tmp_path: Path) -> None:
-    here, before = open_store(tmp_path / "here.json"), open_store(tmp_path / "before.json")
-    here.put([row(0.1, number="2"), row(0.2, number="3")])
-    before.put([row(0.125, number="2")])
-    table = as_markdown(here, before).splitlines()
+def test_what_was_expected_stands_next_to_what_came(tmp_path: Path) -> None:
+    summary = empty_summary(tmp_path)
+    summary.expect([row(0.125, number="2")])
+    expected = Summary.open(summary.path).quick
+    table = as_markdown([row(0.1, number="2"), row(0.2, number="3")], expected).splitlines()
     assert table[0].split(" | ")[5:7] == ["difference", "expected"]
     assert "+0.100, one run | +0.125 |" in table[2] and "+0.200, one run | none |" in table[3]
 
@@ -183,12 +191,20 @@ def test_the_table_is_written_between_the_marks_of_a_document(tmp_path: Path) ->
         write_table(document, "| new |")
 
 
-def test_the_documents_table_is_that_of_the_results_file() -> None:
-    """After measuring: `claims.py --results benchmarks/claims.json --only --docs`."""
-    assert read_table(DOCUMENT) == as_markdown(open_store(RESULTS))
+def test_the_documents_table_is_that_of_the_summary() -> None:
+    """After measuring: `claims.py --docs`."""
+    assert read_table(DOCUMENT) == as_markdown(Summary.open(SUMMARY).rows)
 
 
 def test_another_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("[1]")
-    with pytest.raises(UserError, match="is not a results file of the claims"):
-        open_store(tmp_path / "x.json")
+    with pytest.raises(UserError, match="is not a results file"):
+        Measurements.open(tmp_path / "x.json")
+    with pytest.raises(UserError, match="is not a summary of the claims"):
+        Summary.open(tmp_path / "x.json")
+
+
+def test_the_benchmark_of_before_names_the_command() -> None:
+    old = Path(__file__).parents[2] / "benchmarks" / "claims.py"
+    done = subprocess.run([sys.executable, str(old), "--quick"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "python studies/papers/claims.py" in done.stderr and not done.stdout

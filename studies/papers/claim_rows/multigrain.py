@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import torch
 from claim_rows.claim import Arm, Claim, Comparison, Measured, Side
-from claim_rows.row import Row, format_sides
-from claim_rows.store import Figures
+from claim_rows.row import Difference, Row, format_sides
 from claim_rows.training import COPIED_IMAGES, COPIES, Bench, Trained, vectors_at_exponents, vectors_of
+from measurements import Figures
 from numpy.typing import NDArray
 
 from image_copies.models.network.whitening import compute_folded_logits
@@ -195,7 +195,7 @@ def _gradients(bench: Bench, arms: dict[float, Arm]) -> list[Claim]:
             "figure C.1, a plot (ICLR, appendix C)",
             ran,
             f"share at the beginning: {format_sides(shares)}",
-            tuple(share - 0.5 for share in shares[joint.name]),
+            Difference.of([share - 0.5 for share in shares[joint.name]]),
             0.02,
             cause="the terms' gradients depend on the number of classes and on the network's first weights",
         )
@@ -232,7 +232,7 @@ def _one(bench: Bench, arms: dict[float, Arm]) -> list[Claim]:
             paper,
             f"{bench.about}; λ .5 whitened and folded, against {specialists}",
             "share of the specialist: " + format_sides(ratios),
-            tuple(float(ratio - MIN_SPECIALIST_SHARE) for ratio in np.min(list(ratios.values()), axis=0)),
+            Difference.of(np.min(list(ratios.values()), axis=0) - MIN_SPECIALIST_SHARE),
             smallest=0.05,
             learnt=(float(np.mean(measured[arms[1.0].name]["top1"])), 1 / bench.classes[0], "top-1 of the specialist"),
             cause="one of the three tasks lost more; the next row shows what whitening took",
@@ -249,7 +249,7 @@ def _one(bench: Bench, arms: dict[float, Arm]) -> list[Claim]:
             paper,
             f"{bench.about}; λ .5 against {specialists}; whitening is learnt from the training images",
             "smallest share of a specialist: " + format_sides({name: shares.tolist() for name, shares in least.items()}),
-            tuple((least["not whitened"] - least["whitened"]).tolist()),
+            Difference.between(least["not whitened"], least["whitened"]),
             smallest=0.05,
             learnt=(float(np.mean(measured[arms[1.0].name]["top1"])), 1 / bench.classes[0], "top-1 of the specialist"),
             cause="the one embedding had lost as much before it was whitened",

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from claim_rows.claim import Arm
 from claim_rows.shapes import write_disjoint_shapes
-from claim_rows.store import Figures
+from measurements import Figures
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset

@@ -6,7 +6,7 @@ from functools import cache
 
 import torch
 from claim_rows.claim import Arm, Claim
-from claim_rows.store import Store
+from measurements import Measurements
 from rich.console import Console
 from rich.table import Table
 
@@ -17,7 +17,7 @@ TIMED_IMAGES, TIMED_REPEATS = 32, 3
 OVERHEAD = 1.5  # processor time of a measurement, with edits and scores, to that of the networks' passes alone
 
 
-def print_plan(store: Store, claims: Sequence[Claim], seeds: Sequence[int]) -> float:
+def print_plan(store: Measurements, claims: Sequence[Claim], seeds: Sequence[int]) -> float:
     """Print the claims with the runs that the file lacks and the minutes that they take on one core; return the sum.
 
     An arm of several claims is counted with the first of them.
@@ -39,7 +39,7 @@ def print_plan(store: Store, claims: Sequence[Claim], seeds: Sequence[int]) -> f
     return total
 
 
-def estimate_seconds(store: Store, arm: Arm) -> float:
+def estimate_seconds(store: Measurements, arm: Arm) -> float:
     """Return the processor seconds of one measurement: the least in the file, or from a short timing of its network."""
     known = [float(entry["seconds"]) for entry in store.find(arm.name, arm.about).values()]
     return min(known) if known else OVERHEAD * arm.images * _time_image(*arm.network)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from claim_rows.claim import Arm, Claim, Comparison, Side
-from claim_rows.store import Figures
+from measurements import Figures
 from numpy.typing import NDArray
 
 from image_copies.data.ground_truth import GroundTruth, read_ground_truth

@@ -1,0 +1,115 @@
+"""The claims' rows as they are kept in git: what the table in docs/papers.md is made from, without the runs themselves."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count, product
+from pathlib import Path
+from string import ascii_lowercase
+from typing import Self
+
+from claim_rows.row import Row
+
+from image_copies.data.errors import UserError
+from image_copies.data.files import write_text
+
+SUMMARY = Path(__file__).parents[1] / "claims.json"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "papers.md"
+BEGIN, END = "<!-- studies/papers/claims.py --docs writes from here -->", "<!-- to here -->"
+
+
+@dataclass
+class Summary:
+    """The summary file.
+
+    Attributes:
+        path: JSON: `rows`, and the mean differences of a `--quick` run here, by row.
+        rows: The rows, by their numbers.
+        quick: Number and claim of a row → its mean difference.
+    """
+
+    path: Path
+    rows: list[Row] = field(default_factory=list)
+    quick: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Read the file.
+
+        Raises:
+            UserError: The file is not a summary of the claims.
+        """
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            return cls(path, [Row.from_json(row) for row in content["rows"]], dict(content["quick"]))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{path} is not a summary of the claims ({error}). Restore it: git checkout -- {path}") from error
+
+    def put(self, rows: Sequence[Row]) -> None:
+        """Write rows in place of those of the same claim; a row of more runs than the new one stays."""
+        kept = {row.key: row for row in self.rows}
+        kept |= {row.key: row for row in rows if row.key not in kept or row.difference.runs >= kept[row.key].difference.runs}
+        self.rows = sorted(
+            kept.values(), key=lambda row: (int("".join(filter(str.isdecimal, row.number))), row.number, row.claim)
+        )
+        self._write()
+
+    def expect(self, rows: Sequence[Row]) -> None:
+        """Write the mean differences that another `--quick` run is compared with."""
+        self.quick |= {row.key: round(row.difference.mean, 3) for row in rows}
+        self._write()
+
+    def _write(self) -> None:
+        content = {"rows": [row.as_json() for row in self.rows], "quick": self.quick}
+        write_text(self.path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+
+def as_markdown(rows: Sequence[Row], expected: dict[str, float] | None = None) -> str:
+    """Return the table of rows; below it stands what was run, once for all rows that share it.
+
+    Args:
+        rows: The rows.
+        expected: Mean differences that are to stand beside these, by row; None for none.
+    """
+    names = ("".join(letters) for length in count(1) for letters in product(ascii_lowercase, repeat=length))  # a … z, aa, ab …
+    letters = dict(zip(dict.fromkeys(row.ran for row in rows), names, strict=False))
+    heads = ["#", "claim", "the paper's figure", "run", "measured here", "difference", "least that matters", "verdict"]
+    if expected is not None:
+        heads.insert(6, "expected")
+    lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
+    for row in rows:
+        cells = [row.number, row.claim, row.paper, letters[row.ran], row.measured, row.difference.as_text()]
+        cells += [f"{row.smallest:g}", row.verdict]
+        if expected is not None:
+            cells.insert(6, f"{expected[row.key]:+.3f}" if row.key in expected else "none")
+        lines.append(f"| {' | '.join(cells)} |")
+    lines += ["", *(f"- {letter}: {ran}" for ran, letter in letters.items())]
+    spread = "± after a side: standard deviation over the runs; after a difference: half the 95 % interval of its mean."
+    return "\n".join([*lines, "", spread])
+
+
+def read_table(document: Path) -> str:
+    """Return what stands between the marks.
+
+    Raises:
+        UserError: The document lacks a mark.
+    """
+    return _split(document)[1].strip()
+
+
+def write_table(document: Path, table: str) -> None:
+    """Replace what stands between the marks.
+
+    Raises:
+        UserError: The document lacks a mark.
+    """
+    before, _, after = _split(document)
+    write_text(document, f"{before}{BEGIN}\n\n{table}\n\n{END}{after}")
+
+
+def _split(document: Path) -> tuple[str, str, str]:
+    before, begun, rest = document.read_text(encoding="utf-8").partition(BEGIN)
+    table, ended, after = rest.partition(END)
+    if not begun or not ended:
+        raise UserError(f"{document} has no place for the table: it needs the lines {BEGIN} and {END}.")
+    return before, table, after

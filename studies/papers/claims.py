@@ -1,0 +1,176 @@
+"""The papers' claims, one row each: what was run here, what came out, and the verdict.
+
+    python studies/papers/claims.py [--quick] [--only 7 9d] [--seeds 5] [--plan] [--data FOLDER]
+        [--photographs FOLDER [--weights FILE]] [--results FILE.json] [--docs] [--plot FILE.png]
+
+--data: a folder in the ISC2021 layout for claims 10 to 12; default `tiny` of the folder that COPYSETS names, otherwise the
+built-in sample, as with --quick. Claims 2 to 9 use procedural shapes, drawn into a temporary folder. With --photographs, a
+folder of class folders, the claims about classes have further rows on them, with a network that starts from --weights, such as
+ImageNet's.
+
+Every figure is kept in the results file as soon as it is measured: a stopped run goes on, more --seeds join those that are there,
+and several commands with other --only may share the file. A claim holds when the 95 % interval of the mean difference lies above
+zero, is contradicted when it lies below, and is undecided otherwise, with the number of further seeds that would decide. The
+smallest effect that matters is stated with the claim, before anything is run. --plan says how long each claim will take on one
+core. --docs writes the rows into claims.json, the summary that git keeps, and its table into docs/papers.md; with --quick, what
+other --quick runs are compared with. `--only` without numbers prints the table of the summary.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))  # whose files of measurements and data sets are used here too
+from claim_rows import copies, ideal, multigrain, svmax, toy
+from claim_rows.claim import Claim
+from claim_rows.curves import collect_tradeoff, plot_tradeoff
+from claim_rows.plan import print_plan
+from claim_rows.row import MIN_DECIDING_RUNS, Row
+from claim_rows.summary import DOCUMENT, SUMMARY, Summary, as_markdown, write_table
+from claim_rows.training import Bench
+from drip import find_data
+from measurements import Measurements
+from rich.console import Console
+
+from image_copies.data.errors import UserError
+from image_copies.pipeline.run.cli import report_errors
+from image_copies.pipeline.tools.datasets import make_sample
+
+STEPS, LONGER_STEPS, PHOTOGRAPH_STEPS, COPY_STEPS = 300, 600, 60, 400  # of claims 7 to 9, 2 to 6, these on photographs, 10 to 12
+QUICK_STEPS, QUICK_SEEDS = 10, 1
+SHAPES: dict[str, Any] = {"descriptor": {"backbone": "test_efficientnet"}, "side": 48, "batch": 48}
+PHOTOGRAPHS: dict[str, Any] = {"side": 64, "batch": 32, "rate_factor": 0.1}  # of weights that have learnt already
+PHOTOGRAPH_BACKBONE = {"backbone": "mobilenetv2_100", "model_args": {"pad_type": "same"}, "mean": [0.5] * 3, "std": [0.5] * 3}
+
+
+def list_claims(folder: Path, options: argparse.Namespace, seeds: int) -> list[Claim]:
+    """Return the claims that the options ask for, in the order of their numbers.
+
+    Args:
+        folder: Where images and trainings are written.
+        options: The command line.
+        seeds: Number of runs.
+    """
+
+    def budget(steps: int) -> int:
+        return options.steps or (QUICK_STEPS if options.quick else steps)
+
+    shapes = Bench(folder, budget(STEPS), seeds, None, **SHAPES)
+    longer = replace(shapes, folder=folder / "longer", steps=budget(LONGER_STEPS))
+    benches = [(multigrain, longer), (svmax, shapes), (ideal, shapes)]
+    if options.photographs is not None:
+        start = {"weights": str(options.weights)} if options.weights is not None else {}
+        descriptor = PHOTOGRAPH_BACKBONE | start
+        place = folder / "photographs"
+        steps = budget(PHOTOGRAPH_STEPS)
+        photographs = Bench(place, steps, seeds, options.photographs, descriptor=descriptor, **PHOTOGRAPHS)
+        benches += [(group, photographs) for group in (multigrain, svmax, ideal)]
+    claims = toy.list_claims()
+    for group, bench in benches:
+        claims += group.list_claims(bench)
+    if options.only is None or any(asked.startswith(("10", "11", "12")) for asked in options.only):
+        data = make_drawn_sample(folder) if options.quick and options.data is None else find_data(options.data, folder)
+        claims += copies.list_claims(copies.CopyBench(folder, data, budget(COPY_STEPS), seeds))
+    chosen = claims if options.only is None else [claim for claim in claims if is_asked_for(claim.number, options.only)]
+    if options.only and not chosen:
+        asked = " or ".join(options.only)
+        known = sorted({claim.number.split(",")[0] for claim in claims}, key=lambda number: (read_number(number), number))
+        raise UserError(f"no claim is called {asked}. There are {' '.join(known)} and 10 to 12; photographs needs --photographs.")
+    return sorted(chosen, key=lambda claim: (read_number(claim.number), claim.number))
+
+
+def make_drawn_sample(folder: Path) -> Path:
+    """Draw the built-in sample, the data of expected figures, and return its folder."""
+    make_sample(folder / "sample", 0)
+    return folder / "sample"
+
+
+def read_number(number: str) -> int:
+    """Return 9 for "9d, cause"."""
+    return int("".join(filter(str.isdecimal, number)))
+
+
+def is_asked_for(number: str, only: Sequence[str]) -> bool:
+    """Whether a claim is named: "9" names all rows of claim 9, "9d" those of 9d, "photographs" all of those."""
+    return any(
+        asked in (str(read_number(number)), number.split(",")[0], number.split(", ")[-1], number.replace(", ", ","))
+        for asked in only
+    )
+
+
+def measure_claims(store: Measurements, claims: Sequence[Claim], seeds: int) -> tuple[list[Row], list[str]]:
+    """Measure what the file lacks of the claims and print each row.
+
+    Returns:
+        The rows; numbers and texts of the claims that could not be measured, such as those of a training that diverged.
+    """
+    console, rows, failed = Console(), list[Row](), list[str]()
+    for claim in claims:
+        try:
+            row = claim.measure(store, range(seeds))
+        except UserError as error:
+            failed.append(f"{claim.number}: {claim.text}")
+            console.print(f"{failed[-1]}: not measured: {error}", markup=False)
+            continue
+        rows.append(row)
+        console.print(f"{row.key}: {row.measured} ({row.difference.as_text()}): {row.verdict}", markup=False)
+    return rows, failed
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK_STEPS} steps a training, one seed, beside expected figures")
+    parser.add_argument("--only", nargs="*", metavar="N", help="claims (9) or rows (9d); photographs: all rows on them")
+    parser.add_argument("--seeds", type=int, help=f"default: {MIN_DECIDING_RUNS}")
+    parser.add_argument("--steps", type=int, help="of each training")
+    parser.add_argument("--data", type=Path, metavar="FOLDER")
+    parser.add_argument("--photographs", type=Path, metavar="FOLDER", help="class folders of photographs")
+    parser.add_argument("--weights", type=Path, metavar="FILE", help=f"of {PHOTOGRAPH_BACKBONE['backbone']}, for --photographs")
+    parser.add_argument("--plan", action="store_true", help="measure nothing, say how long it would take")
+    parser.add_argument("--results", type=Path, metavar="FILE.json", help="default: runs/claims.json, or claims-quick.json")
+    parser.add_argument("--merge", type=Path, nargs="+", default=[], metavar="FILE.json", help="add what other files have")
+    parser.add_argument("--table", type=Path, metavar="FILE.md", help="also write the table there")
+    parser.add_argument("--docs", action="store_true", help="also write claims.json and the table of docs/papers.md")
+    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="MultiGrain's figures 5 and C.1 (ICLR), by λ")
+    return parser
+
+
+def main() -> None:
+    """Parse the command line, measure, and print the table."""
+    options = make_parser().parse_args()
+    store = Measurements.open(options.results or Path("runs") / ("claims-quick.json" if options.quick else "claims.json"))
+    for other in options.merge:
+        store.add(Measurements.open(other).measurements)
+    summary = Summary.open(SUMMARY)
+    seeds = options.seeds or (QUICK_SEEDS if options.quick else MIN_DECIDING_RUNS)
+    rows, failed = summary.rows, list[str]()
+    if options.only is None or options.only:
+        with tempfile.TemporaryDirectory() as name:
+            claims = list_claims(Path(name), options, seeds)
+            if options.plan:
+                print_plan(store, claims, range(seeds))
+                return
+            rows, failed = measure_claims(store, claims, seeds)
+    table = as_markdown(rows, summary.quick if options.quick else None)
+    print(table)
+    if options.table:
+        options.table.write_text(table + "\n", encoding="utf-8")
+    if options.docs and options.quick:
+        summary.expect(rows)
+    elif options.docs:
+        summary.put(rows)
+        write_table(DOCUMENT, as_markdown(summary.rows))
+    if options.plot:
+        plot_tradeoff(collect_tradeoff(store), options.plot)
+    if failed:
+        raise SystemExit("\n".join(["not measured:", *failed]))
+
+
+if __name__ == "__main__":
+    with report_errors():
+        main()
