@@ -1,6 +1,7 @@
 """The desktop's trash: as specified by freedesktop.org on Linux, `~/.Trash` on macOS, elsewhere a given folder."""
 
 import os
+import stat
 import sys
 from contextlib import suppress
 from datetime import datetime
@@ -26,7 +27,8 @@ def find_trash(file: Path, spare: Path) -> Path:
     if sys.platform == "darwin":
         return spare
     top = next(folder for folder in (file.parent, *file.parents) if os.path.ismount(folder) or folder == folder.parent)
-    return top / f".Trash-{os.getuid()}" if os.access(top, os.W_OK) else spare
+    trash = top / f".Trash-{os.getuid()}"
+    return trash if (_is_own_folder(trash) if os.path.lexists(trash) else os.access(top, os.W_OK)) else spare
 
 
 def find_trash_place(file: Path, trash: Path) -> tuple[Path, Path | None]:
@@ -66,6 +68,12 @@ def remove_orphaned_note(note: Path, file: Path, place: Path) -> None:
 
 def _path_line(file: Path) -> str:
     return f"Path={quote(os.fsencode(file))}"
+
+
+def _is_own_folder(path: Path) -> bool:
+    """Whether a path is a folder of the user's and no link: in a folder that all may write to, somebody else may have made it."""
+    state = path.lstat()
+    return stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid()
 
 
 def _find_home_trash() -> Path:
