@@ -65,9 +65,9 @@ def apply_plan(
     outcome = finish(journal)
     rows = list(rows)
     kept_digests = {row.file: row.sha256 for row in rows if row.action == "keep"}
-    finished = {Path(step.file) for step in journal.in_state("done")}
+    finished = {Path(step.file): step for step in journal.in_state("done")}
     for row in rows:
-        if row.action != "remove" or row.file in finished:
+        if row.action != "remove" or (row.file in finished and not _is_back(finished[row.file])):
             continue
         try:
             if row.protected or is_protected(row.file):
@@ -117,6 +117,12 @@ def undo(journal: Journal) -> Outcome:
         except LeftAloneError as reason:
             outcome.left.append((file, str(reason)))
     return outcome
+
+
+def _is_back(step: Step) -> bool:
+    """Whether a file that was dealt with has come to its old path again."""
+    file = Path(step.file)
+    return os.path.lexists(file) and not _is_link_to(file, Path(step.kept), step.way)
 
 
 def _check_unchanged(row: PlanRow, kept_sha256: str, way: Way) -> None:

@@ -390,6 +390,21 @@ def test_of_a_journal_that_two_processes_counted_alike_every_step_is_undone(albu
     assert not undone(album).left
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_a_file_that_is_back_is_dealt_with_again_or_reported(album: Path, way: Way) -> None:
+    rows, file = plan_of(album), album / "1" / "copy.jpg"
+    apply(album, rows, way)
+    if os.path.lexists(file):
+        file.unlink()
+    file.write_bytes(b"1 copy")
+    outcome = apply(album, rows, way)
+    if way == "move":
+        assert not outcome.done and [(path, reason.split()[-1]) for path, reason in outcome.left] == [(file, "exists")]
+    else:
+        assert outcome.done == [file] and not outcome.left
+    assert not undone(album).left and file.read_bytes() == b"1 copy" and not file.is_symlink()
+
+
 def test_facts_survive_the_plan_and_older_plans_are_read(album: Path) -> None:
     rows, path = [replace(row, facts=facts_of(row.file)) for row in plan_of(album)], album.parent / "plan.csv"
     write_plan(path, rows)
