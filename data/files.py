@@ -20,6 +20,7 @@ from image_copies.data.remote import RemotePath, as_path
 from image_copies.data.transfers import upload_whole, upload_whole_folder
 
 HOST = socket.gethostname()
+MAX_PREFIX_CHARACTERS = 30  # of a path's name and of its ending in temporary names, which may be no longer than 255 bytes
 MAX_SINGLE_FLUSHES = 100  # a folder of more files is flushed by one os.sync()
 
 
@@ -43,8 +44,10 @@ def whole_file(path: Path) -> Iterator[Path]:
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _remove_leftovers(path.parent)
-        handle, name = tempfile.mkstemp(prefix=_prefix(path), suffix=f".part{path.suffix}", dir=path.parent)
+        remove_leftovers(path.parent)
+        handle, name = tempfile.mkstemp(
+            prefix=temporary_prefix(path), suffix=f".part{path.suffix[:MAX_PREFIX_CHARACTERS]}", dir=path.parent
+        )
         os.close(handle)
         temporary = Path(name)
         temporary.chmod(0o666 & ~_umask())
@@ -72,7 +75,7 @@ def whole_file_apart(path: Path) -> Iterator[Path]:
         UserError: the disk is full, or the object store cannot be written to.
     """
     with whole_file(path) as temporary:
-        folder = Path(tempfile.mkdtemp(prefix=_prefix(temporary), suffix=".part", dir=temporary.parent))
+        folder = Path(tempfile.mkdtemp(prefix=temporary_prefix(temporary), suffix=".part", dir=temporary.parent))
         try:
             yield folder / path.name
             (folder / path.name).chmod(0o666 & ~_umask())
@@ -152,11 +155,11 @@ def whole_folder(path: Path) -> Iterator[Path]:
             yield written
         return
     temporary = None
-    old = path.with_name(f"{_prefix(path)}old.part")
+    old = path.with_name(f"{temporary_prefix(path)}old.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _remove_leftovers(path.parent)
-        temporary = Path(tempfile.mkdtemp(prefix=_prefix(path), suffix=".part", dir=path.parent))
+        remove_leftovers(path.parent)
+        temporary = Path(tempfile.mkdtemp(prefix=temporary_prefix(path), suffix=".part", dir=path.parent))
         temporary.chmod(0o777 & ~_umask())
         yield temporary
         _flush_below(temporary)
@@ -214,13 +217,16 @@ def _flush_below(folder: Path) -> None:
         _flush(path)
 
 
-def _prefix(path: Path) -> str:
-    """Put host and process id into the name, which tells leftovers of a killed process from files that are being written."""
-    return f".{path.name}.{HOST}-{os.getpid()}-"
+def temporary_prefix(path: Path) -> str:
+    """Return how the name of a temporary file for a path begins; it ends in `.part` and the path's own ending.
+
+    Host and process id are in it, which tells leftovers of a killed process from files that are being written.
+    """
+    return f".{path.name[:MAX_PREFIX_CHARACTERS]}.{HOST}-{os.getpid()}-"
 
 
-def _remove_leftovers(folder: Path) -> None:
-    """Remove temporary files and folders of dead processes of this machine; they may be as large as an image cache."""
+def remove_leftovers(folder: Path) -> None:
+    """Remove the temporary files and folders of dead processes of this machine; they may be as large as an image cache."""
     owner = re.compile(rf"\..*\.{re.escape(HOST)}-(\d+)-[^.]*\.part")
     for path in folder.glob(".*.part*"):
         match = owner.match(path.name)

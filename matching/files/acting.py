@@ -148,7 +148,10 @@ def _check_unchanged(row: PlanRow, kept_sha256: str, way: Way) -> None:
 
 def _choose_place(file: Path, way: Way, moved_to: Path) -> tuple[Path, Path | None]:
     if way != "move":
-        return find_trash_place(file, find_trash(file, moved_to / "trash"))
+        try:
+            return find_trash_place(file, find_trash(file, moved_to / "trash"))
+        except OSError as error:
+            raise LeftAloneError(_describe(error)) from error
     place = moved_to / whole_path(file)
     if os.path.lexists(place):
         raise LeftAloneError(f"{place} exists")

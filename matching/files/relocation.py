@@ -1,11 +1,14 @@
 """Moving one file without ever overwriting or losing anything, also across disks and with a kill at any moment."""
 
 import errno
-import glob
 import hashlib
 import os
 import shutil
+import tempfile
+from contextlib import suppress
 from pathlib import Path
+
+from data.files import remove_leftovers, temporary_prefix
 
 HARD_LINK_UNSUPPORTED = {errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EACCES}
 
@@ -29,7 +32,7 @@ def relocate(file: Path, place: Path, sha256: str, resumed: bool = False) -> Non
         OSError: when it cannot be moved; it then stays at its old path.
     """
     if not (resumed and os.path.lexists(place)):
-        place.parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(place.parent, file.parent)
         _link_or_copy(file, place, sha256)
     if digest_of_file(place) != sha256:
         raise _taken(place)
@@ -64,14 +67,15 @@ def _link_or_copy(file: Path, place: Path, sha256: str) -> None:
     except OSError as error:
         if error.errno not in HARD_LINK_UNSUPPORTED:
             raise
-    for old in place.parent.glob(f".{glob.escape(place.name)}.*.part"):
-        old.unlink()  # of a process that was killed
-    copied = place.with_name(f".{place.name}.{os.getpid()}.part")
+    remove_leftovers(place.parent)
+    handle, name = tempfile.mkstemp(prefix=temporary_prefix(place), suffix=".part", dir=place.parent)
+    copied = Path(name)
     try:
-        with file.open("rb") as source, copied.open("xb") as target:
+        with file.open("rb") as source, os.fdopen(handle, "wb") as target:
             shutil.copyfileobj(source, target, 2**20)
             target.flush()
             os.fsync(target.fileno())
+        _copy_owner(file, copied)
         shutil.copystat(file, copied)
         if digest_of_file(copied) != sha256:
             raise OSError(errno.EIO, "the copy differs from the file", os.fspath(place))
@@ -91,3 +95,21 @@ def _rename_to_free_place(copied: Path, place: Path) -> None:
         if os.path.lexists(place):  # a disk without hard links: looked at just before
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(place)) from error
         copied.rename(place)
+
+
+def _make_folder(folder: Path, like: Path) -> None:
+    """Make a folder and those above it, no more open to others than those of `like` with the same names, and of their owners."""
+    if folder.is_dir():
+        return
+    _make_folder(folder.parent, like.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.name == like.name:
+        _copy_owner(like, folder)
+        folder.chmod(like.stat().st_mode & 0o755 | 0o700)
+
+
+def _copy_owner(source: Path, target: Path) -> None:
+    state = source.stat()
+    if hasattr(os, "chown"):
+        with suppress(PermissionError):
+            os.chown(target, state.st_uid, state.st_gid)

@@ -10,6 +10,9 @@ from urllib.parse import quote
 
 from image_copies.data.files import is_there, open_regular, write_text
 
+NOTE = ".trashinfo"
+MAX_NAME_BYTES = 255  # of a name, on every common disk
+
 
 def find_trash(file: Path, spare: Path) -> Path:
     """Return the trash folder on the same disk as a file, so that moving the file there copies nothing.
@@ -37,11 +40,18 @@ def find_trash_place(file: Path, trash: Path) -> tuple[Path, Path | None]:
     folder = trash / "files" if noted else trash
     number = 1
     while True:
-        name = file.name if number == 1 else f"{file.stem}.{number}{file.suffix}"
-        note = trash / "info" / f"{name}.trashinfo" if noted else None
+        name = _shorten(file.stem, (f".{number}" if number > 1 else "") + file.suffix)
+        note = trash / "info" / (name + NOTE) if noted else None
         if not os.path.lexists(folder / name) and (note is None or not os.path.lexists(note)):
             return folder / name, note
         number += 1
+
+
+def _shorten(stem: str, ending: str) -> str:
+    """Return a name that leaves room for the ending of its note, where a disk allows it."""
+    while stem and len(os.fsencode(stem + ending + NOTE)) > MAX_NAME_BYTES:
+        stem = stem[:-1]
+    return stem + ending
 
 
 def write_note(note: Path, file: Path) -> None:

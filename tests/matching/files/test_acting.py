@@ -405,6 +405,50 @@ def test_a_file_that_is_back_is_dealt_with_again_or_reported(album: Path, way: W
     assert not undone(album).left and file.read_bytes() == b"1 copy" and not file.is_symlink()
 
 
+def test_across_disks_a_users_own_part_file_stays(album: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a killed copy had left was known by its ending only."""
+    monkeypatch.setattr(relocation, "_link_or_copy", only_copies(relocation._link_or_copy))
+    mine = album / "1" / ".copy.jpg.mine.part"
+    mine.write_bytes(b"mine")
+    assert len(apply(album, plan_of(album), "move").done) == 4 and len(undone(album).done) == 4
+    assert mine.read_bytes() == b"mine" and len(list(album.parent.rglob("*.part"))) == 1
+
+
+def test_across_disks_owner_and_mode_are_kept_and_no_folder_is_opened_to_others(
+    album: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relocation, "_link_or_copy", only_copies(relocation._link_or_copy))
+    file, owner = album / "1" / "copy.jpg", (1234, 2345) if os.getuid() == 0 else (os.getuid(), os.getgid())
+    for path, mode in ((file, 0o640), (album / "1", 0o700), (album / "2", 0o555)):
+        os.chown(path, *owner)
+        path.chmod(mode)
+    rows = plan_of(album)
+    assert len(apply(album, rows, "move").done) == (4 if os.getuid() == 0 else 2)
+    moved = album.parent / "moved" / album.relative_to("/")
+    states = [
+        (path.stat().st_uid, path.stat().st_gid, path.stat().st_mode & 0o777) for path in (moved / "1", moved / "1/copy.jpg")
+    ]
+    assert states == [(*owner, 0o700), (*owner, 0o640)] and (moved / "2").stat().st_mode & 0o777 == 0o755
+    undone(album)
+    assert (file.stat().st_uid, file.stat().st_gid, file.stat().st_mode & 0o777) == (*owner, 0o640)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("across_disks", [False, True])
+def test_the_longest_names_are_dealt_with(album: Path, way: Way, across_disks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if across_disks:
+        monkeypatch.setattr(relocation, "_link_or_copy", only_copies(relocation._link_or_copy))
+    rows = plan_of(album)
+    for row, name in zip(
+        (row for row in rows if row.action == "remove"), ("a" * 240, "b" * 251, "é" * 125, "d" * 200), strict=True
+    ):
+        row.file.rename(row.file.with_name(f"{name}.jpg"))
+        rows[rows.index(row)] = replace(row, file=row.file.with_name(f"{name}.jpg"))
+    before = read_tree(album)
+    assert len(apply(album, rows, way).done) == 4
+    assert len(undone(album).done) == 4 and read_tree(album) == before
+
+
 def test_facts_survive_the_plan_and_older_plans_are_read(album: Path) -> None:
     rows, path = [replace(row, facts=facts_of(row.file)) for row in plan_of(album)], album.parent / "plan.csv"
     write_plan(path, rows)

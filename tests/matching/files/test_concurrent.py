@@ -24,12 +24,11 @@ WAYS = pytest.mark.parametrize("way", get_args(Way))
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """album/ and matches/plan.csv, by which one file of each group stays; the trash is here, too."""
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.chdir(tmp_path)
-    write_album(tmp_path)
-    return tmp_path
+def desk(own_desk: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """album/ and matches/plan.csv, by which one file of each group stays."""
+    monkeypatch.chdir(own_desk)
+    write_album(own_desk)
+    return own_desk
 
 
 def at_once(commands: Sequence[Sequence[str]], desk: Path) -> list[int | None]:
