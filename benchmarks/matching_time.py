@@ -25,8 +25,8 @@ from rich.table import Table
 from image_copies.data.discovery import discover
 from image_copies.data.ground_truth import read_ground_truth
 from image_copies.data.images import ImageSet
-from image_copies.matching.calibration import calibrate_on_run, fit_tail_of_readable
-from image_copies.matching.extractor import Extractor, Normalizer, run_extractor
+from image_copies.matching.calibration import fit_tail_of_readable
+from image_copies.matching.extractor import Extractor, Normalizer
 from image_copies.matching.filling import add_pictures
 from image_copies.matching.index.matches import Rule, write_matches_csv
 from image_copies.matching.index.store import open_store
@@ -35,6 +35,7 @@ from image_copies.matching.search import Search
 from image_copies.models.inference.embed import EmbeddedBlock
 from image_copies.models.settings import EmbeddingSettings
 from image_copies.pipeline.run.run import open_existing_run
+from image_copies.pipeline.tools.run_extractor import calibrate_on_run, run_normalizer
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
 from image_copies.submissions.ensemble.variant import Variant
 from image_copies.submissions.settings import NormalizationSettings
@@ -133,7 +134,7 @@ def promises(folders: list[Path]) -> None:
     table = Table("run", "stated", "queries that copy nothing", "of them matched", "measured", "÷ stated", "copies found")
     for folder in folders:
         run = open_existing_run(folder, None)
-        tail = calibrate_on_run(run, run_extractor(run))
+        tail = calibrate_on_run(run, run_normalizer(run))
         truth = read_ground_truth(run.data / "public_ground_truth.csv")
         queries, references = read_vectors(folder / "normalized" / "query.h5"), read_vectors(folder / "ensemble" / "reference.h5")
         nearest, true = distances(queries, references, truth.pairs)

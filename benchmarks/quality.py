@@ -38,7 +38,8 @@ def main() -> None:
         variants = {"raw": queries} | ({"queries normalised": moved} if extractor.normalizer else {})
         console.print(make_score_table(str(root), variants, references, truth))
         console.print(make_baseline_table(folder, truth))
-        threshold = extractor.tail.threshold(FALSE_ALARMS, len(references)) if extractor.tail else None
+        tail = extractor.calibrate()
+        threshold = tail.threshold(FALSE_ALARMS, len(references)) if tail else None
         if (root / QUERY_EDITS).is_file():
             console.print(make_edit_table(root / QUERY_EDITS, moved, references, truth, threshold))
 

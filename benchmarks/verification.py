@@ -19,8 +19,8 @@ from image_copies.data.ground_truth import GroundTruth, read_ground_truth
 from image_copies.data.layout import open_isc_folder
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.matches import Match
-from image_copies.matching.model import open_model
 from image_copies.matching.verification.pairs import THREADS, verify_matches
+from image_copies.pipeline.tools.run_extractor import open_extractor
 from image_copies.submissions.search.exact import compute_exact_distances
 
 CONSOLE = Console(width=120)
@@ -56,7 +56,7 @@ def main() -> None:
     parser.add_argument("--nearest", type=int, default=10, metavar="K", help="references per query (default: 10)")
     options = parser.parse_args()
     truth = read_ground_truth(options.data / "public_ground_truth.csv")
-    extractor = open_model(options.run, None, options.checkpoint, None).extractor
+    extractor = open_extractor(options.run, None, options.checkpoint, None)
     alone = find_nearest_pairs(extractor, options.data, options.nearest)
     start = time.perf_counter()
     verified = verify_matches(alone)

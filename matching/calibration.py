@@ -1,45 +1,46 @@
-"""Calibration of the threshold: the tail of unrelated pairs' distances, from a run's own data or from any pictures."""
+"""When a pair is called a copy: the rule, and its threshold calibrated on pictures that are no copies of each other."""
 
-import json
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.data.errors import prefix_errors
+from image_copies.data.discovery import discover
+from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
-from image_copies.matching.extractor import Extractor, Normalizer
+from image_copies.matching.extractor import Extractor
 from image_copies.matching.filling import embed_pictures
 from image_copies.matching.index.calibration import Tail, fit_tail
-from image_copies.pipeline.run.run import Run
-from image_copies.pipeline.run.training_roles import assign_training_roles
-from image_copies.submissions.vectors.files import Vectors, read_vectors
+from image_copies.matching.index.matches import Rule
+from image_copies.submissions.vectors.files import Vectors
 
 
-def calibrate_on_run(run: Run, extractor: Extractor) -> Tail:
-    """Fit the tail on the run's own data.
+def make_rule(extractor: Extractor, threshold: float | None, rate: float, most: int, unrelated: Sequence[Path] = ()) -> Rule:
+    """Make the rule by which a pair counts as a copy.
 
-    The synthetic queries of step 00 are compared with the validation images that they were not made from, normalised against the
-    other training images, as in the choice of the variant.
+    Args:
+        extractor: The network.
+        threshold: Lowest score of a copy; None to calibrate it.
+        rate: Expected false alarms per query that copies nothing, between 0 and 1.
+        most: Maximum number of references per query.
+        unrelated: Sources of pictures to calibrate on, not copies of each other; () for the network's own calibration.
 
     Raises:
-        UserError: when steps 00 to 03 have not been done, or there are too few pairs.
-        ValueError: when the extractor has no query normalisation, so that it is not a run's.
+        UserError: when calibration fails and no threshold is given.
     """
-    normalizer = extractor.normalizer
-    if normalizer is None:
-        raise ValueError("only a run's extractor can be calibrated on the run")
-    records = run.require(run.paths.query_records)
-    synthetic = read_vectors(run.require(run.paths.projected("synthetic")))
-    roles, training = assign_training_roles(run), normalizer.training
-    with prefix_errors(run.paths.projected("training")):
-        held_out = training.rows(roles.references.ids + roles.distractors.ids)
-        outside = set(held_out.ids)
-        others = training.rows([image_id for image_id in training.ids if image_id not in outside])
-        queries = Normalizer(others, normalizer.variant, normalizer.settings)(synthetic.vectors)
-    sources = {line["query_id"]: line["source_id"] for line in map(json.loads, records.read_text("utf-8").splitlines())}
-    where = {image_id: row for row, image_id in enumerate(held_out.ids)}
-    own = np.array([where[sources[query_id]] for query_id in synthetic.ids], np.int64)
-    return fit_tail_of_readable(Vectors(synthetic.ids, queries, synthetic.unreadable), held_out, own)
+    return Rule(threshold, _find_tail(extractor, unrelated, threshold is not None), rate, most)
+
+
+def _find_tail(extractor: Extractor, unrelated: Sequence[Path], optional: bool) -> Tail | None:
+    if unrelated:
+        return calibrate_on_images(extractor, discover(unrelated).images())
+    try:
+        return extractor.calibrate()
+    except UserError:
+        if optional:
+            return None  # the rates are not known; the threshold is the user's own
+        raise
 
 
 def calibrate_on_images(extractor: Extractor, images: ImageSet) -> Tail:

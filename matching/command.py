@@ -3,13 +3,15 @@
 import hashlib
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from image_copies.data.discovery import Discovered
 from image_copies.data.errors import UserError
 from image_copies.data.names import text_of
+from image_copies.matching.extractor import Extractor
 from image_copies.matching.filling import Added, add_pictures, forget_missing
 from image_copies.matching.grouping import Grouped, Grouping, drop_flat, make_groups, read_facts
 from image_copies.matching.index.database import DATABASE
@@ -18,14 +20,12 @@ from image_copies.matching.index.matches import Rule
 from image_copies.matching.index.store import Store, forget_queries, open_store, remove_files, unreadable_files
 from image_copies.matching.leakage import report_folders, report_leakage
 from image_copies.matching.matches_page import write_matches_page
-from image_copies.matching.model import Model
 from image_copies.matching.output import Output
 from image_copies.matching.paths import indexed_path, indexed_sources, make_protection_check
 from image_copies.matching.report import report_unreadable, write_results, write_track
 from image_copies.matching.results import LEAKAGE_GALLERY, OWN_INDEX, UNREADABLE, SearchNotes, hold_results_folder, write_notes
 from image_copies.matching.search import Exclusions, Found, PairScores, Search
 from image_copies.matching.sources import Pictures, Sources
-from image_copies.pipeline.run.provenance import describe_origin
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ class SearchSettings:
         track: A CSV file in the form of the matching track to write as well; None for none.
         sets: Folders to report leakage between, from the one that may lose pictures to the one that may not.
         exact: Compare every query with every reference, even in a large index.
+        made_by: What made the results, such as versions, to be written with them.
     """
 
     sources: Sources
@@ -55,6 +56,7 @@ class SearchSettings:
     track: Path | None = None
     sets: Sequence[Path] = ()
     exact: bool = False
+    made_by: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def within(self) -> bool:
@@ -82,11 +84,11 @@ def check_index(index: Path | None, adds: bool, output: Output) -> None:
         raise UserError(f"{index} holds no index. Make it with: python pipeline/match.py --index {index} --add DIR")
 
 
-def change_index(model: Model, index: Path, added: Discovered | None, removed: Sequence[Path], output: Output) -> None:
+def change_index(extractor: Extractor, index: Path, added: Discovered | None, removed: Sequence[Path], output: Output) -> None:
     """Add pictures to a kept index and remove others.
 
     Args:
-        model: The network.
+        extractor: The network.
         index: The folder of the index.
         added: Pictures to add; None for none.
         removed: Files to remove, and folders below which everything is removed.
@@ -95,15 +97,15 @@ def change_index(model: Model, index: Path, added: Discovered | None, removed: S
     Raises:
         UserError: The index is damaged or was made with another network, or the disk is full.
     """
-    with open_store(index, model.extractor.identity, model.extractor.dimensions, new=added is not None) as store:
-        _change_store(store, model, added, removed, output)
+    with open_store(index, extractor.identity, extractor.dimensions, new=added is not None) as store:
+        _change_store(store, extractor, added, removed, output)
 
 
-def search(model: Model, settings: SearchSettings, pictures: Pictures, output: Output) -> int:
+def search(extractor: Extractor, settings: SearchSettings, pictures: Pictures, output: Output) -> int:
     """Find copies, and write matches.csv, groups.csv, plan.csv and the gallery.
 
     Args:
-        model: The network.
+        extractor: The network.
         settings: What to search, and how.
         pictures: What the sources hold.
         output: Where messages go.
@@ -116,11 +118,11 @@ def search(model: Model, settings: SearchSettings, pictures: Pictures, output: O
             full.
     """
     with hold_results_folder(settings.folder):
-        found, grouped = _find_and_group(model, settings, pictures, output)
+        found, grouped = _find_and_group(extractor, settings, pictures, output)
         write_results(settings.folder, found.matches, grouped, settings.rule, output)
         known = None if settings.index is None else os.path.abspath(settings.index)  # noqa: PTH100 - its name, wherever it leads
         involved = hashlib.sha256(b"".join(sorted(found.digests.values()))).hexdigest()
-        origin = describe_origin(descriptor=model.extractor.identity, pictures=[len(found.digests), involved])
+        origin = {"descriptor": extractor.identity, "pictures": [len(found.digests), involved], **settings.made_by}
         write_notes(settings.folder, SearchNotes(known, settings.grouping.keep, found.matches.threshold, origin))
         if found.matches.decided and settings.within:
             _report_shares(settings, found, output)
@@ -130,9 +132,11 @@ def search(model: Model, settings: SearchSettings, pictures: Pictures, output: O
     return len(found.matches.pairs)
 
 
-def _find_and_group(model: Model, settings: SearchSettings, pictures: Pictures, output: Output) -> tuple[Found, Grouped | None]:
+def _find_and_group(
+    extractor: Extractor, settings: SearchSettings, pictures: Pictures, output: Output
+) -> tuple[Found, Grouped | None]:
     """Bring the index up to date, search it and group what is found; no groups where nothing decides what is a copy."""
-    own, extractor = settings.index is None, model.extractor
+    own = settings.index is None
     with open_store(
         settings.index or settings.folder / OWN_INDEX,
         extractor.identity,
@@ -140,9 +144,9 @@ def _find_and_group(model: Model, settings: SearchSettings, pictures: Pictures, 
         replace=own,
         new=own or pictures.added is not None,
     ) as store:
-        _change_store(store, model, pictures.added, settings.removed, output)
+        _change_store(store, extractor, pictures.added, settings.removed, output)
         if own:
-            _fill_own_index(store, model, settings.sources, pictures, output)
+            _fill_own_index(store, extractor, settings.sources, pictures, output)
         exclusions = _make_exclusions(store, settings.sources)
         lookup = Search(store, extractor, settings.rule, exclusions, settings.verified, settings.exact)
         found = lookup.within() if settings.within else lookup.queries(pictures.queries.paths)
@@ -165,11 +169,11 @@ def _find_and_group(model: Model, settings: SearchSettings, pictures: Pictures, 
         return found, make_groups(found, facts, PairScores(store, extractor), exclusions, grouping)
 
 
-def _fill_own_index(store: Store, model: Model, sources: Sources, pictures: Pictures, output: Output) -> None:
+def _fill_own_index(store: Store, extractor: Extractor, sources: Sources, pictures: Pictures, output: Output) -> None:
     """Let the index in the results' folder hold the pictures to be searched, and no others."""
     searched = pictures.references or pictures.queries
     held = list(dict.fromkeys([*searched.paths, *pictures.protected.paths]))
-    _say_added(", ".join(map(str, sources.references or sources.queries)), add_pictures(store, model.extractor, held), output)
+    _say_added(", ".join(map(str, sources.references or sources.queries)), add_pictures(store, extractor, held), output)
     forget_missing(store, held)
 
 
@@ -208,9 +212,9 @@ def _make_exclusions(store: Store, sources: Sources) -> Exclusions:
     )
 
 
-def _change_store(store: Store, model: Model, added: Discovered | None, removed: Sequence[Path], output: Output) -> None:
+def _change_store(store: Store, extractor: Extractor, added: Discovered | None, removed: Sequence[Path], output: Output) -> None:
     if added is not None:
-        done = add_pictures(store, model.extractor, added.paths)
+        done = add_pictures(store, extractor, added.paths)
         _say_added(str(store.folder), done, output)
         report_unreadable([*done.closed, *unreadable_files(store)], store.folder / UNREADABLE, output)
     if removed:

@@ -1,9 +1,9 @@
-"""Extractors turn any image into a vector that can be searched: from a whole run, one checkpoint, or an ONNX file."""
+"""Extractors turn any image into a vector that can be searched: from one checkpoint or an ONNX file; a run's are the caller's."""
 
 import hashlib
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -22,19 +22,16 @@ from image_copies.models.inference.onnx_embedder import open_onnx
 from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.models.network.joined import JoinedDescriptor
 from image_copies.models.settings import EmbeddingSettings
-from image_copies.pipeline.run.run import Run
-from image_copies.pipeline.run.staleness import report_stale
-from image_copies.pipeline.steps.definitions import NORMALIZE, STEPS
 from image_copies.submissions.ensemble.normalization import (
     Neighbours,
     count_neighbours_needed,
     find_neighbours,
     normalize_by_variant,
 )
-from image_copies.submissions.ensemble.projection import load_projection, scale_to_unit_length
-from image_copies.submissions.ensemble.variant import Variant, read_choice
+from image_copies.submissions.ensemble.projection import scale_to_unit_length
+from image_copies.submissions.ensemble.variant import Variant
 from image_copies.submissions.settings import NormalizationSettings
-from image_copies.submissions.vectors.files import Vectors, read_vectors
+from image_copies.submissions.vectors.files import Vectors
 
 Project = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 
@@ -88,7 +85,8 @@ class Extractor:
         dimensions: Dimensions of the vectors.
         identity: Digest of everything that a reference's vector depends on.
         normalizer: Query normalisation; None for a descriptor without one.
-        tail: Tail of unrelated pairs' distances, if the descriptor's file contains it.
+        calibrate: Returns the tail of unrelated pairs' distances, from the descriptor's file or from the data that it was trained
+            with; None where it is not known.
         source: Opens the same extractor in another process; None if it cannot be opened there.
         files: The files that it is opened from.
     """
@@ -99,7 +97,7 @@ class Extractor:
     dimensions: int
     identity: str
     normalizer: Normalizer | None = None
-    tail: Tail | None = None
+    calibrate: Callable[[], Tail | None] = lambda: None
     source: "Callable[[], Extractor] | None" = None
     files: tuple[Path, ...] = ()
 
@@ -128,55 +126,6 @@ class Extractor:
         return queries if self.normalizer is None else self.normalizer(queries)
 
 
-def run_extractor(run: Run) -> Extractor:
-    """Open a whole run: all models, projection and normalisation.
-
-    Raises:
-        UserError: when a step has not been done, which the message names, or a file cannot be read.
-    """
-    report_stale(run, STEPS[: STEPS.index(NORMALIZE)])
-    checkpoints = run_checkpoints(run)
-    projection_file = run.require(run.paths.projection)
-    variant, _ = read_choice(run.paths.choice)
-    projection = load_projection(projection_file)
-    own = run_embeddings(run)
-    networks = [load_embedder(path, settings) for path, settings in zip(checkpoints, own, strict=True)]
-    training = read_vectors(run.require(run.paths.projected("training")))
-
-    def project(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-        return projection.apply(vectors, variant.dimensions, variant.eigen_power)
-
-    made_from = {
-        "embedding": [settings.on_cpu().what_makes_vectors() for settings in own],
-        "dimensions": variant.dimensions,
-        "eigen_power": variant.eigen_power,
-    }
-    return Extractor(
-        networks=networks,
-        settings=run.recipe.embedding,
-        project=project,
-        dimensions=variant.dimensions,
-        identity=_digest([*checkpoints, projection_file], made_from),
-        normalizer=Normalizer(training, variant, run.recipe.normalization),
-        source=partial(run_extractor, replace(run, folder=run.folder.absolute(), data=run.data.absolute())),
-        files=tuple(path.absolute() for path in [*checkpoints, projection_file]),
-    )
-
-
-def run_checkpoints(run: Run) -> list[Path]:
-    """Return the last checkpoint of each model, in the order in which their vectors are concatenated.
-
-    Raises:
-        UserError: when a model has not been trained.
-    """
-    return [run.require(run.checkpoint(name)) for name in run.recipe.models]
-
-
-def run_embeddings(run: Run) -> list[EmbeddingSettings]:
-    """Return the embedding settings of each model, in the same order as `run_checkpoints`."""
-    return [run.embedding(name) for name in run.recipe.models]
-
-
 def checkpoint_extractor(checkpoint: Path) -> Extractor:
     """Open a checkpoint of a single network, or of a whole run that `export.py` wrote as one file.
 
@@ -192,9 +141,9 @@ def checkpoint_extractor(checkpoint: Path) -> Extractor:
         settings=settings,
         project=lambda vectors: vectors,
         dimensions=network.dimensions,
-        identity=_digest([checkpoint], {}),
+        identity=digest_files([checkpoint], {}),
         normalizer=None if joined is None or not len(joined.background) else _make_normalizer(joined, loaded.notes),
-        tail=None if joined is None else Tail(**loaded.notes["tail"]),
+        calibrate=lambda: None if joined is None else Tail(**loaded.notes["tail"]),
         source=partial(checkpoint_extractor, checkpoint.absolute()),
         files=(checkpoint.absolute(),),
     )
@@ -215,10 +164,11 @@ def onnx_extractor(path: Path) -> Extractor:
         UserError: when the file is missing or is not such a file.
     """
     network = open_onnx(path)
-    return Extractor([network], EmbeddingSettings(), lambda vectors: vectors, network.dimensions, _digest([path], {}))
+    return Extractor([network], EmbeddingSettings(), lambda vectors: vectors, network.dimensions, digest_files([path], {}))
 
 
-def _digest(files: list[Path], settings: dict[str, object]) -> str:
+def digest_files(files: list[Path], settings: dict[str, object]) -> str:
+    """Return the SHA-256 of settings and of the files' bytes: the identity of an extractor that is made of them."""
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     for path in files:
         with path.open("rb") as file:

@@ -8,9 +8,9 @@ import numpy as np
 
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
+from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.matches import Rule
 from image_copies.matching.index.store import digest_of
-from image_copies.matching.model import Model
 from image_copies.matching.output import Output
 from image_copies.matching.verification.pairs import verify_two
 
@@ -45,11 +45,11 @@ def compare_bytes(first: Path, second: Path) -> Verdict | None:
     return Verdict(0.0, 0.0, True, "the same file" if same else "the same bytes")
 
 
-def compare(model: Model, rule: Rule, first: Path, second: Path, verified: bool = False) -> Verdict:
+def compare(extractor: Extractor, rule: Rule, first: Path, second: Path, verified: bool = False) -> Verdict:
     """Compare two pictures, each as the query of the other.
 
     Args:
-        model: The network.
+        extractor: The network.
         rule: When a pair counts as a copy.
         first: One picture.
         second: The other.
@@ -63,11 +63,11 @@ def compare(model: Model, rule: Rule, first: Path, second: Path, verified: bool 
         threshold = 0.0  # only equal vectors, or agreeing features
     if threshold is None:
         raise UserError("this network has no calibrated threshold for copies: add --threshold SCORE or --unrelated DIR.")
-    found = model.extractor.extract_all(ImageSet([str(first), str(second)], [first, second]))
+    found = extractor.extract_all(ImageSet([str(first), str(second)], [first, second]))
     for path, bad in zip((first, second), found.unreadable, strict=True):
         if bad:
             raise UserError(f"{path} cannot be decoded as a picture. Give another file.")
-    queries = model.extractor.normalize(found.vectors).astype(np.float64)
+    queries = extractor.normalize(found.vectors).astype(np.float64)
     references = found.vectors.astype(np.float64)[::-1]
     score = -float(((queries - references) ** 2).sum(axis=1).min())
     if verified and (evidence := verify_two(first, second)) is not None:

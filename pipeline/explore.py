@@ -9,6 +9,7 @@ explore.py --serve --index DIR search an index (match.py --index) over HTTP, for
 """
 
 import argparse
+from functools import partial
 
 from image_copies.data.errors import UserError
 from image_copies.pipeline.run.cli import add_data_option, named_path, report_errors
@@ -70,18 +71,21 @@ def main(options: argparse.Namespace) -> None:
 
         review(options.matches, options.index, options.port)
         return
-    from image_copies.matching.explorer.serving import explore, explore_index, serve
-    from image_copies.matching.model import make_rule, open_model
+    from image_copies.matching.calibration import make_rule
+    from image_copies.matching.explorer.answers import open_index_explorer
+    from image_copies.matching.explorer.serving import explore, serve
+    from image_copies.pipeline.tools.run_explorer import open_explorer
+    from image_copies.pipeline.tools.run_extractor import open_extractor
 
     if options.index is None:
-        explore(options.run, options.data, options.port, options.false_alarms, options.references)
+        explore(partial(open_explorer, options.run, options.data, options.references, options.false_alarms), options.port)
         return
-    model = open_model(options.run, options.data, options.checkpoint, options.onnx)
-    rule = make_rule(model, options.threshold, options.false_alarms, REFERENCES_PER_ANSWER)
+    extractor = open_extractor(options.run, options.data, options.checkpoint, options.onnx)
+    rule = make_rule(extractor, options.threshold, options.false_alarms, REFERENCES_PER_ANSWER)
     if options.serve:
-        serve(options.index, model, rule, options.port)
+        serve(options.index, extractor, rule, options.port)
     else:
-        explore_index(options.index, model, rule, options.port)
+        explore(partial(open_index_explorer, options.index, extractor, rule), options.port)
 
 
 if __name__ == "__main__":

@@ -14,10 +14,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from image_copies.matching.options import check, make_parser
 from image_copies.matching.output import Output
 from image_copies.pipeline.cluster.options import use_ray
 from image_copies.pipeline.run.cli import report_errors
+from image_copies.pipeline.tools.match_options import check, make_parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -63,37 +63,40 @@ def _with_network(options: argparse.Namespace, output: Output) -> int:
     """Compare two pictures, change an index, or search; return the exit code."""
     # imported here: the networks take seconds
     from image_copies.matching import command, two
+    from image_copies.matching.calibration import make_rule
     from image_copies.matching.grouping import Grouping
-    from image_copies.matching.model import make_rule, open_model
     from image_copies.matching.sources import Sources, find_pictures
+    from image_copies.pipeline.run.provenance import describe_origin
+    from image_copies.pipeline.tools.run_extractor import open_extractor
 
     if options.pictures and (verdict := two.compare_bytes(options.pictures[0], options.pictures[1])):
         return two.report(verdict, options.pictures[0], options.pictures[1], output)
     sources = Sources(options.queries or options.leakage, options.references, options.protect, options.add, options.no_self)
     pictures = find_pictures(sources, options.output, output)
     command.check_index(options.index, pictures.added is not None, output)
-    model = open_model(options.run, options.data, options.checkpoint, options.onnx)
+    extractor = open_extractor(options.run, options.data, options.checkpoint, options.onnx)
     if not sources.queries and not options.pictures:
-        command.change_index(model, options.index, pictures.added, options.remove, output)
+        command.change_index(extractor, options.index, pictures.added, options.remove, output)
         return 0
 
-    rule = make_rule(model, options.threshold, options.false_alarms, options.most, options.unrelated)
+    rule = make_rule(extractor, options.threshold, options.false_alarms, options.most, options.unrelated)
     if options.pictures:
         first, second = options.pictures
-        return two.report(two.compare(model, rule, first, second, bool(options.verify)), first, second, output)
+        return two.report(two.compare(extractor, rule, first, second, bool(options.verify)), first, second, output)
     settings = command.SearchSettings(
-        sources,
-        rule,
-        options.output,
-        options.index,
-        options.remove,
-        Grouping(options.keep, bound=options.group_size, hub_matches=options.hub_matches),
-        options.verify,
-        options.matching_track,
-        options.leakage,
-        options.exact,
+        sources=sources,
+        rule=rule,
+        folder=options.output,
+        index=options.index,
+        removed=options.remove,
+        grouping=Grouping(options.keep, bound=options.group_size, hub_matches=options.hub_matches),
+        verified=options.verify,
+        track=options.matching_track,
+        sets=options.leakage,
+        exact=options.exact,
+        made_by=describe_origin(),
     )
-    command.search(model, settings, pictures, output)
+    command.search(extractor, settings, pictures, output)
     return 0
 
 

@@ -13,20 +13,16 @@ from image_copies.augmentations.composition import OverlaySource
 from image_copies.augmentations.query_set import FileOverlays
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
-from image_copies.data.layout import open_isc_folder
 from image_copies.data.names import text_of
-from image_copies.matching.calibration import calibrate_on_run
 from image_copies.matching.explorer.edits import apply_edit
 from image_copies.matching.explorer.pictures import data_url
-from image_copies.matching.extractor import Extractor, Normalizer, run_extractor
+from image_copies.matching.extractor import Extractor, Normalizer
 from image_copies.matching.index.calibration import Tail
 from image_copies.matching.index.database import DATABASE
 from image_copies.matching.index.matches import Rule
 from image_copies.matching.index.search import find_nearest
 from image_copies.matching.index.store import files_of_content, open_store, stored_vectors
-from image_copies.pipeline.run.run import Run
-from image_copies.pipeline.run.training_roles import assign_training_roles
-from image_copies.submissions.vectors.files import Vectors, read_vectors
+from image_copies.submissions.vectors.files import Vectors
 
 SHOWN_REFERENCES = 12
 SHOWN_TRAINING_IMAGES = 3
@@ -35,12 +31,12 @@ Kind = Literal["reference", "training", "query"]
 
 @dataclass(frozen=True)
 class Explorer:
-    """An opened run.
+    """What the page shows: an opened run, a folder or an index.
 
     Attributes:
         title: Title of the page.
-        extractor: Embeds and normalises a picture as in the run.
-        references: The run's reference vectors.
+        extractor: Embeds and normalises a picture.
+        references: The vectors that are searched.
         index: Exact search over the readable references; ids are rows of `references`.
         tail: Calibration of the threshold; None where it failed.
         uncalibrated: Why there is no `tail`; empty if there is one.
@@ -64,36 +60,6 @@ class Explorer:
         return None if self.tail is None else -self.tail.threshold(self.rate, self.index.ntotal)
 
 
-def open_explorer(run: Run, rate: float) -> Explorer:
-    """Open a run for exploration; without enough pairs to calibrate, there is no threshold.
-
-    Args:
-        run: The run, finished up to step 03.
-        rate: Expected false alarms per query for which the threshold is set, between 0 and 1.
-
-    Raises:
-        UserError: when a step has not been done, which the message names, or the data set is missing.
-    """
-    extractor = run_extractor(run)
-    references = read_vectors(run.require(run.paths.projected("reference")))
-    try:
-        tail, uncalibrated = calibrate_on_run(run, extractor), ""
-    except UserError as error:
-        tail, uncalibrated = None, str(error)
-    data, roles = open_isc_folder(run.data), assign_training_roles(run)
-    return Explorer(
-        title=str(run.folder),
-        extractor=extractor,
-        references=references,
-        index=reference_index(references),
-        tail=tail,
-        uncalibrated=uncalibrated,
-        rate=rate,
-        pictures={"reference": data.reference, "training": data.training, "query": data.query},
-        others=FileOverlays(roles.overlays) if len(roles.overlays) else None,
-    )
-
-
 def open_folder_explorer(extractor: Extractor, title: str, images: ImageSet, rate: float) -> Explorer:
     """Open any pictures as references, without a run; they are embedded first. The threshold is the descriptor's own.
 
@@ -104,7 +70,7 @@ def open_folder_explorer(extractor: Extractor, title: str, images: ImageSet, rat
         rate: Expected false alarms per query for which the threshold is set, between 0 and 1.
     """
     missing = "the descriptor's file contains no calibration"
-    return _explore_pictures(title, extractor, extractor.extract_all(images), images, extractor.tail, missing, rate)
+    return _explore_pictures(title, extractor, extractor.extract_all(images), images, extractor.calibrate(), missing, rate)
 
 
 def open_index_explorer(folder: Path, extractor: Extractor, rule: Rule) -> Explorer:

@@ -7,8 +7,6 @@ import numpy as np
 import torch
 
 from image_copies.data.errors import UserError
-from image_copies.matching.calibration import calibrate_on_run
-from image_copies.matching.extractor import run_checkpoints, run_embeddings, run_extractor
 from image_copies.models.network.base import ImageDescriptor
 from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
 from image_copies.models.network.descriptor import Descriptor
@@ -17,8 +15,8 @@ from image_copies.models.network.settings import JoinedSettings, MemberSettings,
 from image_copies.models.settings import EmbeddingSettings
 from image_copies.pipeline.run.provenance import code_version
 from image_copies.pipeline.run.run import Run
+from image_copies.pipeline.tools.run_extractor import calibrate_on_run, run_checkpoints, run_embeddings, run_normalizer
 from image_copies.submissions.ensemble.projection import load_projection
-from image_copies.submissions.ensemble.variant import read_choice
 
 MAX_BACKGROUND = 10_000  # training vectors stored for query normalisation
 
@@ -35,12 +33,10 @@ def export_joined(run: Run, output: Path) -> None:
     Raises:
         UserError: when a step has not been done, or a model is embedded at several scales.
     """
-    variant, _ = read_choice(run.require(run.paths.choice))
-    projection = load_projection(run.require(run.paths.projection))
-    extractor = run_extractor(run)
+    projection, normalizer = load_projection(run.require(run.paths.projection)), run_normalizer(run)
+    variant, training = normalizer.variant, normalizer.readable
     opened = [_open_member(*about) for about in zip(run_checkpoints(run), run_embeddings(run), strict=True)]
     members = tuple(about for _, about in opened)
-    training = extractor.normalizer.readable if extractor.normalizer else np.zeros((0, variant.dimensions), np.float32)
     chosen = np.random.default_rng(run.recipe.seed).permutation(len(training))[:MAX_BACKGROUND]
     background = torch.from_numpy(training[np.sort(chosen)] if variant.method != "none" else training[:0])
     settings = JoinedSettings(members=members, dimensions=variant.dimensions, background=len(background))
@@ -53,7 +49,7 @@ def export_joined(run: Run, output: Path) -> None:
         "models": list(run.recipe.models),
         "variant": asdict(variant),
         "normalization": run.recipe.normalization.model_dump(mode="json"),
-        "tail": asdict(calibrate_on_run(run, extractor)),
+        "tail": asdict(calibrate_on_run(run, normalizer)),
     }
     save_descriptor(output, joined, max(member.image_size for member in members), notes)
 

@@ -3,12 +3,12 @@
 from dataclasses import asdict
 from pathlib import Path
 
-from image_copies.matching.extractor import run_checkpoints, run_embeddings
 from image_copies.models.inference.onnx_export import LinearMap, export_onnx
 from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.models.settings import EmbeddingSettings
 from image_copies.pipeline.run.provenance import code_version
 from image_copies.pipeline.run.run import Run, open_existing_run
+from image_copies.pipeline.tools.run_extractor import run_checkpoints, run_embeddings
 from image_copies.submissions.ensemble.projection import load_projection
 from image_copies.submissions.ensemble.variant import read_choice
 

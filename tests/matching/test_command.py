@@ -16,7 +16,7 @@ from PIL import Image
 from image_copies.data.discovery import discover
 from image_copies.data.errors import UserError
 from image_copies.data.procedural.sample import write_pictures
-from image_copies.matching import filling, model
+from image_copies.matching import filling
 from image_copies.matching.extractor import Extractor, checkpoint_extractor
 from image_copies.matching.filling import Added, add_pictures, forget_missing
 from image_copies.matching.index.matches import Rule
@@ -29,6 +29,7 @@ from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.match import main
+from image_copies.pipeline.tools import run_extractor
 from image_copies.pipeline.tools.export_onnx import export_checkpoint
 
 RULE = Rule(score=-0.05, tail=None, rate=0.001, most=5)
@@ -234,7 +235,7 @@ def test_what_ships_is_used_where_no_run_is_named(pictures: Path, checkpoint: Pa
         opened.append(path)
         return checkpoint_extractor(checkpoint)
 
-    monkeypatch.setattr(model, "checkpoint_extractor", recorded)
+    monkeypatch.setattr(run_extractor, "checkpoint_extractor", recorded)
     run_match("--queries", "queries", "--threshold", "-0.05")
     assert opened == [SHIPPED] and Path("matches/matches.csv").is_file()
     Path("runs/mine").mkdir(parents=True)

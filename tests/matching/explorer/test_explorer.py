@@ -22,16 +22,18 @@ from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet, find_images
 from image_copies.matching.explorer import guard
-from image_copies.matching.explorer.answers import Explorer, answer, open_explorer, open_folder_explorer
+from image_copies.matching.explorer.answers import Explorer, answer, open_folder_explorer
 from image_copies.matching.explorer.app import make_app
 from image_copies.matching.explorer.edits import EDITS, apply_edit, list_edits
 from image_copies.matching.explorer.listener import open_listener
 from image_copies.matching.explorer.pictures import MAX_PICTURES, Pictures
-from image_copies.matching.explorer.serving import explore
-from image_copies.matching.extractor import checkpoint_extractor, run_extractor
+from image_copies.matching.extractor import checkpoint_extractor
+from image_copies.pipeline.explore import main, make_parser
 from image_copies.pipeline.run.recipe import read_recipe
 from image_copies.pipeline.run.run import Run
 from image_copies.pipeline.tools.export_checkpoint import export_joined
+from image_copies.pipeline.tools.run_explorer import open_run_explorer
+from image_copies.pipeline.tools.run_extractor import run_extractor
 
 TOP = Path(__file__).parents[3]
 BYTES = {"content-type": "application/octet-stream"}
@@ -44,7 +46,7 @@ def run(small_run: Path) -> Run:
 
 @pytest.fixture(scope="module")
 def explorer(run: Run) -> Explorer:
-    return open_explorer(run, 0.01)
+    return open_run_explorer(run, 0.01)
 
 
 @pytest.fixture
@@ -338,7 +340,7 @@ def test_wrong_options_give_one_message(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=message):
-        explore(None, None, port=0, false_alarms=false_alarms)
+        main(make_parser().parse_args(["--port", "0", "--false-alarms", str(false_alarms)]))
 
 
 def test_any_folder_can_be_explored_without_a_run(run: Run, tmp_path: Path) -> None:

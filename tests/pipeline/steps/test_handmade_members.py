@@ -9,7 +9,7 @@ import torch
 
 from image_copies.data.errors import UserError
 from image_copies.data.images import find_images
-from image_copies.matching.extractor import checkpoint_extractor, run_extractor
+from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
 from image_copies.models.network.handmade import HandmadeDescriptor
 from image_copies.models.network.joined import JoinedDescriptor
@@ -23,6 +23,7 @@ from image_copies.pipeline.steps.definitions import EMBED, ENSEMBLE, TRAIN, run_
 from image_copies.pipeline.steps.embed import embed_to_file
 from image_copies.pipeline.steps.train import train
 from image_copies.pipeline.tools.export_checkpoint import export_joined
+from image_copies.pipeline.tools.run_extractor import run_extractor
 from image_copies.submissions.ensemble.variant import read_choice
 from image_copies.submissions.vectors.files import read_vectors
 

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 
-import image_copies.matching.model as match_model
 from image_copies.data.images import find_images
-from image_copies.matching.calibration import calibrate_on_run
-from image_copies.matching.extractor import checkpoint_extractor, run_extractor
+from image_copies.matching.calibration import make_rule
+from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings, JoinedSettings, without_weights_files
@@ -21,6 +20,7 @@ from image_copies.pipeline.match import main
 from image_copies.pipeline.run.run import open_existing_run
 from image_copies.pipeline.steps.definitions import EMBED, ENSEMBLE, TRAIN, run_step
 from image_copies.pipeline.tools.export_checkpoint import export_joined
+from image_copies.pipeline.tools.run_extractor import open_extractor, run_extractor
 from image_copies.submissions.vectors.files import read_vectors
 
 
@@ -42,18 +42,18 @@ def test_it_describes_and_normalises_as_the_run_does(small_run: Path, exported: 
         apart
     )  # the background is in half precision: of two that are as near, the other may be taken
     assert np.abs(alone.normalize(found) - found).max() > 0.1
-    assert alone.tail == calibrate_on_run(run, of_run)
+    assert alone.calibrate() == of_run.calibrate() is not None
 
 
 def test_without_a_run_it_is_what_ships_that_finds_copies(
     small_run: Path, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(match_model, "SHIPPED", exported)
+    monkeypatch.setattr("image_copies.pipeline.tools.run_extractor.SHIPPED", exported)
     references = open_existing_run(small_run).data / "reference_images"
     assert main(["--queries", str(references), "--false-alarms", "0.3", "--output", "found"]) == 0
     assert (tmp_path / "found" / "matches.csv").is_file()
-    rule = match_model.make_rule(match_model.open_model(None, None, None, None), None, 0.3, 10)
+    rule = make_rule(open_extractor(None, None, None, None), None, 0.3, 10)
     assert rule.tail is not None and rule.tail.pairs == 900
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from image_copies.matching.explorer import serving
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.steps import embed
+from image_copies.pipeline.tools import run_explorer
 
 
 def test_a_folder_is_embedded_with_the_shipped_descriptor_unless_another_is_named(
@@ -24,8 +24,8 @@ def test_a_folder_is_embedded_with_the_shipped_descriptor_unless_another_is_name
 
 def test_the_page_over_a_folder_uses_the_shipped_descriptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[Path] = []
-    monkeypatch.setattr(serving, "checkpoint_extractor", opened.append)
-    for name in ("find_images", "make_app", "run_until_stopped", "open_folder_explorer"):
-        monkeypatch.setattr(serving, name, lambda *args, **named: type("Page", (), {"title": ""})())
-    serving.explore(None, None, 0, 0.001, references=tmp_path)
+    monkeypatch.setattr(run_explorer, "checkpoint_extractor", opened.append)
+    for name in ("find_images", "open_folder_explorer"):
+        monkeypatch.setattr(run_explorer, name, lambda *args, **named: None)
+    run_explorer.open_explorer(None, None, tmp_path, 0.001)
     assert opened == [SHIPPED]

@@ -1,0 +1,68 @@
+"""What explore.py shows without an index: a run, or a folder with the descriptor that ships with the project."""
+
+from pathlib import Path
+
+from image_copies.augmentations.query_set import FileOverlays
+from image_copies.data.errors import UserError
+from image_copies.data.images import find_images
+from image_copies.data.layout import open_isc_folder
+from image_copies.matching.explorer.answers import Explorer, open_folder_explorer, reference_index
+from image_copies.matching.extractor import checkpoint_extractor
+from image_copies.models.shipped import SHIPPED
+from image_copies.pipeline.run.run import Run, list_runs, open_existing_run
+from image_copies.pipeline.run.training_roles import assign_training_roles
+from image_copies.pipeline.tools.run_extractor import run_extractor
+from image_copies.submissions.vectors.files import read_vectors
+
+
+def open_explorer(folder: Path | None, data: Path | None, references: Path | None, rate: float) -> Explorer:
+    """Open a folder of pictures if one is given, otherwise a run.
+
+    Args:
+        folder: Folder of the run; None for the latest one.
+        data: Where the run's data set has been moved to; None if it has not.
+        references: Folder of pictures to search in instead of a run's.
+        rate: Expected false alarms per query for which the threshold is set, between 0 and 1.
+
+    Raises:
+        UserError: when there is no run, a step of it has not been done, or a folder cannot be used.
+    """
+    if references is not None:
+        images = find_images(references, naming="path")
+        return open_folder_explorer(checkpoint_extractor(SHIPPED), str(references), images, rate)
+    if folder is None and not list_runs():
+        raise UserError(
+            "there is no run. Give pictures to search in with --references DIR or --index DIR, for which the shipped "
+            "descriptor is used, or start a run: bash run_all.sh"
+        )
+    return open_run_explorer(open_existing_run(folder, data), rate)
+
+
+def open_run_explorer(run: Run, rate: float) -> Explorer:
+    """Open a run for exploration; without enough pairs to calibrate, there is no threshold.
+
+    Args:
+        run: The run, finished up to step 03.
+        rate: Expected false alarms per query for which the threshold is set, between 0 and 1.
+
+    Raises:
+        UserError: when a step has not been done, which the message names, or the data set is missing.
+    """
+    extractor = run_extractor(run)
+    references = read_vectors(run.require(run.paths.projected("reference")))
+    try:
+        tail, uncalibrated = extractor.calibrate(), ""
+    except UserError as error:
+        tail, uncalibrated = None, str(error)
+    data, roles = open_isc_folder(run.data), assign_training_roles(run)
+    return Explorer(
+        title=str(run.folder),
+        extractor=extractor,
+        references=references,
+        index=reference_index(references),
+        tail=tail,
+        uncalibrated=uncalibrated,
+        rate=rate,
+        pictures={"reference": data.reference, "training": data.training, "query": data.query},
+        others=FileOverlays(roles.overlays) if len(roles.overlays) else None,
+    )

@@ -1,0 +1,127 @@
+"""A run as the matcher uses it: its models, projection and normalisation as one extractor, and its own data for the threshold."""
+
+import json
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from image_copies.data.errors import prefix_errors
+from image_copies.matching.calibration import fit_tail_of_readable
+from image_copies.matching.extractor import Extractor, Normalizer, checkpoint_extractor, digest_files, onnx_extractor
+from image_copies.matching.index.calibration import Tail
+from image_copies.models.inference.embedders import load_embedder
+from image_copies.models.settings import EmbeddingSettings
+from image_copies.models.shipped import SHIPPED
+from image_copies.pipeline.run.run import Run, list_runs, open_existing_run
+from image_copies.pipeline.run.staleness import report_stale
+from image_copies.pipeline.run.training_roles import assign_training_roles
+from image_copies.pipeline.steps.definitions import NORMALIZE, STEPS
+from image_copies.submissions.ensemble.projection import load_projection
+from image_copies.submissions.ensemble.variant import read_choice
+from image_copies.submissions.vectors.files import Vectors, read_vectors
+
+
+def open_extractor(run: Path | None, data: Path | None, checkpoint: Path | None, onnx: Path | None) -> Extractor:
+    """Open a checkpoint or an ONNX file if one is given, otherwise a run.
+
+    Args:
+        run: Folder of the run; None for the latest run or, if there is none, the descriptor that ships with the project.
+        data: Where the run's data set has been moved to; None if it has not.
+        checkpoint: A .safetensors file; None for none.
+        onnx: An .onnx file of `export.py`; None for none.
+
+    Raises:
+        UserError: when the file or run is missing or cannot be used.
+    """
+    if checkpoint is not None:
+        return checkpoint_extractor(checkpoint)
+    if onnx is not None:
+        return onnx_extractor(onnx)
+    if run is None and not list_runs() and SHIPPED.is_file():
+        return checkpoint_extractor(SHIPPED)
+    return run_extractor(open_existing_run(run, data))
+
+
+def run_extractor(run: Run) -> Extractor:
+    """Open a whole run: all models, projection and normalisation.
+
+    Raises:
+        UserError: when a step has not been done, which the message names, or a file cannot be read.
+    """
+    checkpoints, own = run_checkpoints(run), run_embeddings(run)
+    projection_file = run.require(run.paths.projection)
+    normalizer = run_normalizer(run)
+    variant = normalizer.variant
+    projection = load_projection(projection_file)
+    networks = [load_embedder(path, settings) for path, settings in zip(checkpoints, own, strict=True)]
+
+    def project(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+        return projection.apply(vectors, variant.dimensions, variant.eigen_power)
+
+    made_from = {
+        "embedding": [settings.on_cpu().what_makes_vectors() for settings in own],
+        "dimensions": variant.dimensions,
+        "eigen_power": variant.eigen_power,
+    }
+    return Extractor(
+        networks=networks,
+        settings=run.recipe.embedding,
+        project=project,
+        dimensions=variant.dimensions,
+        identity=digest_files([*checkpoints, projection_file], made_from),
+        normalizer=normalizer,
+        calibrate=partial(calibrate_on_run, run, normalizer),
+        source=partial(run_extractor, replace(run, folder=run.folder.absolute(), data=run.data.absolute())),
+        files=tuple(path.absolute() for path in [*checkpoints, projection_file]),
+    )
+
+
+def run_normalizer(run: Run) -> Normalizer:
+    """Open the query normalisation that a run chose, and report the steps that are stale.
+
+    Raises:
+        UserError: when a step has not been done, which the message names, or a file cannot be read.
+    """
+    report_stale(run, STEPS[: STEPS.index(NORMALIZE)])
+    variant, _ = read_choice(run.require(run.paths.choice))
+    return Normalizer(read_vectors(run.require(run.paths.projected("training"))), variant, run.recipe.normalization)
+
+
+def run_checkpoints(run: Run) -> list[Path]:
+    """Return the last checkpoint of each model, in the order in which their vectors are concatenated.
+
+    Raises:
+        UserError: when a model has not been trained.
+    """
+    return [run.require(run.checkpoint(name)) for name in run.recipe.models]
+
+
+def run_embeddings(run: Run) -> list[EmbeddingSettings]:
+    """Return the embedding settings of each model, in the same order as `run_checkpoints`."""
+    return [run.embedding(name) for name in run.recipe.models]
+
+
+def calibrate_on_run(run: Run, normalizer: Normalizer) -> Tail:
+    """Fit the tail on the run's own data.
+
+    The synthetic queries of step 00 are compared with the validation images that they were not made from, normalised against the
+    other training images, as in the choice of the variant.
+
+    Raises:
+        UserError: when steps 00 to 03 have not been done, or there are too few pairs.
+    """
+    records = run.require(run.paths.query_records)
+    synthetic = read_vectors(run.require(run.paths.projected("synthetic")))
+    roles, training = assign_training_roles(run), normalizer.training
+    with prefix_errors(run.paths.projected("training")):
+        held_out = training.rows(roles.references.ids + roles.distractors.ids)
+        outside = set(held_out.ids)
+        others = training.rows([image_id for image_id in training.ids if image_id not in outside])
+        queries = Normalizer(others, normalizer.variant, normalizer.settings)(synthetic.vectors)
+    sources = {line["query_id"]: line["source_id"] for line in map(json.loads, records.read_text("utf-8").splitlines())}
+    where = {image_id: row for row, image_id in enumerate(held_out.ids)}
+    own = np.array([where[sources[query_id]] for query_id in synthetic.ids], np.int64)
+    return fit_tail_of_readable(Vectors(synthetic.ids, queries, synthetic.unreadable), held_out, own)
