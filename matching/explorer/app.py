@@ -73,8 +73,7 @@ def make_app(explorer: Explorer) -> FastAPI:
 
     @app.post("/api/pictures")
     async def send(request: Request) -> dict[str, str]:
-        async with receiving:
-            content = await receive_picture(request)
+        async with receive_picture(request, receiving) as content:
             return {"picture": await run_in_threadpool(keep, content)}
 
     @app.post("/api/picks/{query_id:path}")

@@ -1,7 +1,8 @@
 """Limits of every page and service of explore.py: sizes, numbers, times, and no answers to pages of other sites."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -19,7 +20,9 @@ LARGE_REQUESTS = {"/api/pictures", "/api/matches", "/api/vectors"}  # the explor
 MAX_CONCURRENT = 2048  # requests; most of them wait in their connections, more are asked to come again
 MAX_CONCURRENT_UPLOADS = 8  # pictures in memory as bytes; others wait in their connections
 MAX_CONCURRENT_DECODES = 2  # decoding a picture of MAX_IMAGE_PIXELS takes up to 1.6 GB
+SMALL_BYTES = 2**18  # bytes that a picture may have sent without taking the place of another
 MAX_ARRIVAL_SECONDS = 30.0  # seconds that a picture may take to arrive
+MAX_SILENT_SECONDS = 5.0  # seconds that nothing of it may arrive
 SAFE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -95,26 +98,34 @@ class _ConcurrencyLimit:
                 self.active -= 1
 
 
-async def receive_picture(request: Request) -> bytes:
-    """Return the bytes that are sent.
+@asynccontextmanager
+async def receive_picture(request: Request, places: asyncio.Semaphore) -> AsyncIterator[bytes]:
+    """Yield the bytes that are sent, holding one of `places`; while a picture of SMALL_BYTES still arrives, it needs none.
 
     Raises:
         UserError: they are not sent as bytes, which no other site's form can do.
-        HTTPException: they take longer than MAX_ARRIVAL_SECONDS.
+        HTTPException: they are too many, take longer than MAX_ARRIVAL_SECONDS, or stop for MAX_SILENT_SECONDS.
     """
     if request.headers.get("content-type") != "application/octet-stream":
         raise UserError("Send the file's bytes as application/octet-stream.")
-    try:
-        return await asyncio.wait_for(_body(request), MAX_ARRIVAL_SECONDS)
-    except TimeoutError:
-        raise HTTPException(408, f"The file did not arrive within {MAX_ARRIVAL_SECONDS:g} s.") from None
-
-
-async def _body(request: Request) -> bytes:
-    """Return the request's body; whatever length it states, no more than MAX_PICTURE_BYTES bytes are kept."""
-    content = bytearray()
-    async for part in request.stream():
-        content += part
-        if len(content) > MAX_PICTURE_BYTES:
-            raise HTTPException(413)
-    return bytes(content)
+    content, clock = bytearray(), asyncio.get_running_loop()
+    async with AsyncExitStack() as held:
+        try:
+            async with asyncio.timeout(MAX_SILENT_SECONDS) as limit:
+                last = clock.time() + MAX_ARRIVAL_SECONDS
+                async for part in request.stream():
+                    content += part
+                    if len(content) > MAX_PICTURE_BYTES:  # whatever length was stated
+                        raise HTTPException(413)
+                    if len(content) - len(part) <= SMALL_BYTES < len(content):
+                        limit.reschedule(None)
+                        await held.enter_async_context(places)
+                        last = clock.time() + MAX_ARRIVAL_SECONDS
+                    limit.reschedule(min(last, clock.time() + MAX_SILENT_SECONDS))
+        except TimeoutError:
+            raise HTTPException(
+                408, f"The file did not arrive: it may take {MAX_ARRIVAL_SECONDS:g} s, and pause for {MAX_SILENT_SECONDS:g} s."
+            ) from None
+        if len(content) <= SMALL_BYTES:
+            await held.enter_async_context(places)
+        yield bytes(content)

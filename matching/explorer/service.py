@@ -212,10 +212,9 @@ def make_service(service: SearchService) -> FastAPI:
         },
     )
     async def matches(request: Request) -> dict[str, Any]:
-        async with receiving:
-            content = await receive_picture(request)
-            vector = await run_in_threadpool(service.embed, content)
-        found = await asyncio.wrap_future(service.ask(vector, hashlib.sha256(content).digest()))
+        async with receive_picture(request, receiving) as content:
+            vector, digest = await run_in_threadpool(service.embed, content), hashlib.sha256(content).digest()
+        found = await asyncio.wrap_future(service.ask(vector, digest))
         return {"matches": found[0]}
 
     @app.post("/api/vectors", summary="The references that ready vectors' pictures copy")

@@ -5,6 +5,7 @@ import io
 import json
 import socket
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, MutableMapping
@@ -208,18 +209,35 @@ def test_more_than_can_wait_are_asked_to_come_again(served: str, monkeypatch: py
     assert status == 503 and "Send it again" in answer["message"]
 
 
-def test_slow_senders_are_given_up_and_hold_up_nobody_for_long(served: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "MAX_ARRIVAL_SECONDS", 0.5)
-    host, port = served.removeprefix("http://").split(":")
-    lines = ("POST /api/pictures HTTP/1.1", f"Host: {host}:{port}", f"Content-Type: {BYTES['content-type']}", "Content-Length: 9")
-    head = "\r\n".join((*lines, "", "x"))
-    slow = [socket.create_connection((host, int(port))) for _ in range(guard.MAX_CONCURRENT_UPLOADS + 4)]
-    for connection in slow:
-        connection.sendall(head.encode())
+@pytest.mark.parametrize(("limit", "sent"), [("MAX_ARRIVAL_SECONDS", 1), ("MAX_SILENT_SECONDS", 2 * guard.SMALL_BYTES)])
+def test_slow_senders_are_given_up_and_hold_up_nobody_for_long(
+    served: str, monkeypatch: pytest.MonkeyPatch, limit: str, sent: int
+) -> None:
+    monkeypatch.setattr(guard, limit, 0.5)
+    slow = [send_half(served, sent) for _ in range(guard.MAX_CONCURRENT_UPLOADS + 4)]
     assert upload(served, encoded(Image.new("RGB", (64, 64))))[0] == 200
     assert b" 408 " in slow[0].recv(100)
     for connection in slow:
         connection.close()
+
+
+def test_half_sent_pictures_hold_up_nobody(served: str) -> None:
+    """The next picture waited until they were given up."""
+    slow = [send_half(served, 1000) for _ in range(20)]
+    started = time.monotonic()
+    assert upload(served, encoded(Image.new("RGB", (64, 64))))[0] == 200
+    assert time.monotonic() - started < guard.MAX_SILENT_SECONDS
+    for connection in slow:
+        connection.close()
+
+
+def send_half(address: str, sent: int) -> socket.socket:
+    """Open a connection and send so many bytes of a picture that has twice as many."""
+    host, port = address.removeprefix("http://").split(":")
+    lines = ("POST /api/pictures HTTP/1.1", f"Host: {host}:{port}", f"Content-Type: {BYTES['content-type']}")
+    connection = socket.create_connection((host, int(port)))
+    connection.sendall("\r\n".join((*lines, f"Content-Length: {2 * sent}", "", "")).encode() + bytes(sent))
+    return connection
 
 
 def test_who_sends_more_than_was_said_is_refused(explorer: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:
