@@ -146,6 +146,8 @@ def _open_archive(path: Path) -> _Archive:
         state = path.stat()
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror or error}).") from error
+    if not state.st_size:  # some files of the kernel's have no size and never end
+        raise UserError(f"{path} cannot be read as an archive (it is empty).")
     key = os.fspath(path), state.st_size, state.st_mtime_ns, os.getpid()
     opened = _opened.archives
     if key not in opened:

@@ -356,3 +356,17 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(store: Store, tmp_path:
     kept.unlink()
     os.mkfifo(kept)
     assert open_search(store).ntotal == 2
+
+
+@pytest.mark.skipif(not os.access("/proc/kmsg", os.R_OK), reason="the kernel's log cannot be read here")
+@pytest.mark.parametrize("name", ["a.jpg", "a.tar"])
+def test_a_link_to_a_file_that_never_ends_is_not_read_to_its_end(tmp_path: Path, name: str) -> None:
+    """A search for copies waited for the kernel's next message."""
+    (tmp_path / name).symlink_to("/proc/kmsg")
+    (tmp_path / "b.jpg").touch()
+    code = (
+        "import sys; from pathlib import Path; from image_copies.data.discovery import discover\n"
+        "from image_copies.matching.index.store import digest_of\n"
+        "for path in discover([Path(sys.argv[1])]).paths: digest_of(path)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, timeout=60)
