@@ -28,9 +28,9 @@ from image_copies.data.procedural.pictures import draw_picture
 from image_copies.matching.explorer.answers import Explorer, reference_index
 from image_copies.matching.explorer.app import make_app
 from image_copies.matching.explorer.edits import EDITS
-from image_copies.matching.explorer.listener import open_listener
 from image_copies.matching.extractor import Extractor, Normalizer
-from image_copies.matching.index.calibration import Tail
+from image_copies.matching.threshold import Tail
+from image_copies.matching.web.listener import open_listener
 from image_copies.models.inference.embedders import load_embedder
 from image_copies.models.network.checkpoint import save_descriptor
 from image_copies.models.network.descriptor import Descriptor

@@ -18,7 +18,7 @@ from rich.table import Table
 from image_copies.data.ground_truth import GroundTruth, read_ground_truth
 from image_copies.data.layout import open_isc_folder
 from image_copies.matching.extractor import Extractor
-from image_copies.matching.index.matches import Match
+from image_copies.matching.matches import Match
 from image_copies.matching.verification.pairs import THREADS, verify_matches
 from image_copies.pipeline.tools.run_extractor import open_extractor
 from image_copies.submissions.search.exact import compute_exact_distances

@@ -10,9 +10,9 @@ from image_copies.data.discovery import discover
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
 from image_copies.matching.extractor import Extractor
-from image_copies.matching.filling import embed_pictures
-from image_copies.matching.index.calibration import Tail, fit_tail
-from image_copies.matching.index.matches import Rule
+from image_copies.matching.index.filling import embed_pictures
+from image_copies.matching.matches import Rule
+from image_copies.matching.threshold import Tail, fit_tail
 from image_copies.submissions.vectors.files import Vectors
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from image_copies.data.errors import prefix_errors
 from image_copies.data.images import ImageSet
 from image_copies.data.loader import resize_square
-from image_copies.matching.index.calibration import Tail
+from image_copies.matching.threshold import Tail
 from image_copies.models.inference.embed import EmbeddedBlock
 from image_copies.models.inference.embedders import Embedder, embed_with_all, list_square_sizes, load_embedder
 from image_copies.models.inference.onnx_embedder import open_onnx

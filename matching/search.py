@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from image_copies.data.shards import uses_engine
 from image_copies.matching.extractor import Extractor
-from image_copies.matching.filling import IMAGES_PER_COMMIT, embed_queries
-from image_copies.matching.index.matches import Match, Matches, Rule
+from image_copies.matching.index.filling import IMAGES_PER_COMMIT, embed_queries
 from image_copies.matching.index.search import SearchIndex, content_numbers, find_nearest_of_blocks, open_search, vectors_of
 from image_copies.matching.index.store import (
     Store,
@@ -24,6 +23,7 @@ from image_copies.matching.index.store import (
     unreadable_files,
     vectors_by_digest,
 )
+from image_copies.matching.matches import Match, Matches, Rule
 
 QUERIES_PER_BLOCK = IMAGES_PER_COMMIT
 BLOCKS_PER_ROUND = 64  # blocks of queries that an engine searches at once

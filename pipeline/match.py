@@ -39,22 +39,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _without_network(options: argparse.Namespace, output: Output) -> int | None:
     """Do what needs no network and return the exit code; None where one is needed."""
     # imported here: --help must answer at once
-    from image_copies.matching import acting, decisions
+    from image_copies.matching.commands import applying, deciding
 
     if options.undo:
-        return acting.take_back(options.output, output)
+        return applying.take_back(options.output, output)
     if options.apply is not None:
-        return acting.carry_out(
+        return applying.carry_out(
             *(options.output, options.plan, options.index, options.apply, options.to, options.protect, output)
         )
     if options.decisions:
-        decisions.list_decisions(decisions.find_index(options.index, options.output), output)
+        deciding.list_decisions(deciding.find_index(options.index, options.output), output)
         return 0
     if options.decide is not None:
-        place, (first, second) = decisions.find_index(options.index, options.output), options.pictures
+        place, (first, second) = deciding.find_index(options.index, options.output), options.pictures
         if options.decide == "undecided":
-            return decisions.forget(place, first, second, output)
-        decisions.remember(place, first, second, options.decide == "copy", output)
+            return deciding.forget(place, first, second, output)
+        deciding.remember(place, first, second, options.decide == "copy", output)
         return 0
     return None
 
@@ -62,28 +62,28 @@ def _without_network(options: argparse.Namespace, output: Output) -> int | None:
 def _with_network(options: argparse.Namespace, output: Output) -> int:
     """Compare two pictures, change an index, or search; return the exit code."""
     # imported here: the networks take seconds
-    from image_copies.matching import command, two
     from image_copies.matching.calibration import make_rule
-    from image_copies.matching.grouping import Grouping
-    from image_copies.matching.sources import Sources, find_pictures
+    from image_copies.matching.commands import comparing, searching
+    from image_copies.matching.commands.sources import Sources, find_pictures
+    from image_copies.matching.groups.planning import Grouping
     from image_copies.pipeline.run.provenance import describe_origin
     from image_copies.pipeline.tools.run_extractor import open_extractor
 
-    if options.pictures and (verdict := two.compare_bytes(options.pictures[0], options.pictures[1])):
-        return two.report(verdict, options.pictures[0], options.pictures[1], output)
+    if options.pictures and (verdict := comparing.compare_bytes(options.pictures[0], options.pictures[1])):
+        return comparing.report(verdict, options.pictures[0], options.pictures[1], output)
     sources = Sources(options.queries or options.leakage, options.references, options.protect, options.add, options.no_self)
     pictures = find_pictures(sources, options.output, output)
-    command.check_index(options.index, pictures.added is not None, output)
+    searching.check_index(options.index, pictures.added is not None, output)
     extractor = open_extractor(options.run, options.data, options.checkpoint, options.onnx)
     if not sources.queries and not options.pictures:
-        command.change_index(extractor, options.index, pictures.added, options.remove, output)
+        searching.change_index(extractor, options.index, pictures.added, options.remove, output)
         return 0
 
     rule = make_rule(extractor, options.threshold, options.false_alarms, options.most, options.unrelated)
     if options.pictures:
         first, second = options.pictures
-        return two.report(two.compare(extractor, rule, first, second, bool(options.verify)), first, second, output)
-    settings = command.SearchSettings(
+        return comparing.report(comparing.compare(extractor, rule, first, second, bool(options.verify)), first, second, output)
+    settings = searching.SearchSettings(
         sources=sources,
         rule=rule,
         folder=options.output,
@@ -96,7 +96,7 @@ def _with_network(options: argparse.Namespace, output: Output) -> int:
         exact=options.exact,
         made_by=describe_origin(),
     )
-    command.search(extractor, settings, pictures, output)
+    searching.search(extractor, settings, pictures, output)
     return 0
 
 

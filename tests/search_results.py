@@ -7,8 +7,8 @@ import numpy as np
 
 from image_copies.matching.files.facts import picture_facts
 from image_copies.matching.files.plan import plan_group, write_plan
-from image_copies.matching.index.matches import Match, Matches, write_matches_csv
 from image_copies.matching.index.store import Content, add_files, digest_of, open_store
+from image_copies.matching.matches import Match, Matches, write_matches_csv
 
 
 def write_results(folder: Path, pairs: Sequence[Match], groups: Sequence[Sequence[Path]]) -> None:

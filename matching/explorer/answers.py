@@ -17,11 +17,11 @@ from image_copies.data.names import text_of
 from image_copies.matching.explorer.edits import apply_edit
 from image_copies.matching.explorer.pictures import data_url
 from image_copies.matching.extractor import Extractor, Normalizer
-from image_copies.matching.index.calibration import Tail
 from image_copies.matching.index.database import DATABASE
-from image_copies.matching.index.matches import Rule
 from image_copies.matching.index.search import find_nearest
 from image_copies.matching.index.store import files_of_content, open_store, stored_vectors
+from image_copies.matching.matches import Rule
+from image_copies.matching.threshold import Tail
 from image_copies.submissions.vectors.files import Vectors
 
 SHOWN_REFERENCES = 12

@@ -15,15 +15,15 @@ from image_copies.data.errors import UserError
 from image_copies.data.settings import Settings
 from image_copies.matching.explorer.answers import Explorer, Kind, answer
 from image_copies.matching.explorer.edits import list_edits
-from image_copies.matching.explorer.guard import (
+from image_copies.matching.explorer.pictures import SHOWN_SIDE, Pictures
+from image_copies.matching.web.guard import (
     MAX_CONCURRENT_DECODES,
     MAX_CONCURRENT_UPLOADS,
     MAX_PICTURE_BYTES,
     guard,
     receive_picture,
 )
-from image_copies.matching.explorer.pages import add_page, send_picture
-from image_copies.matching.explorer.pictures import SHOWN_SIDE, Pictures
+from image_copies.matching.web.pages import add_page, send_picture
 
 PAGE = Path(__file__).parent / "page"
 MAX_PICKS = 500  # queries of the run that the page offers

@@ -23,13 +23,13 @@ from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError, UserError
 from image_copies.data.names import text_of
 from image_copies.data.settings import Settings
-from image_copies.matching.explorer.guard import MAX_CONCURRENT_DECODES, MAX_CONCURRENT_UPLOADS, guard, receive_picture
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.database import DATABASE
-from image_copies.matching.index.matches import Match, Rule
 from image_copies.matching.index.search import SearchIndex, open_search
 from image_copies.matching.index.store import Store, count_changes, open_store
+from image_copies.matching.matches import Match, Rule
 from image_copies.matching.search import Search
+from image_copies.matching.web.guard import MAX_CONCURRENT_DECODES, MAX_CONCURRENT_UPLOADS, guard, receive_picture
 
 MAX_VECTORS = 1000  # of one request
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from image_copies.matching.explorer.answers import Explorer
 from image_copies.matching.explorer.app import make_app
-from image_copies.matching.explorer.listener import open_listener, run_until_stopped
 from image_copies.matching.explorer.service import SearchService, make_service
 from image_copies.matching.extractor import Extractor
-from image_copies.matching.index.matches import Rule
+from image_copies.matching.matches import Rule
+from image_copies.matching.web.listener import open_listener, run_until_stopped
 
 
 def explore(open_explorer: Callable[[], Explorer], port: int) -> None:

@@ -15,7 +15,7 @@ from image_copies.matching.files.plan import PlanRow
 from image_copies.matching.groups.components import group_pairs, pack_pairs
 from image_copies.matching.groups.groups import Cut, Link
 from image_copies.matching.groups.hubs import MIN_HUB_MATCHES
-from image_copies.matching.index.matches import Match
+from image_copies.matching.matches import Match
 
 PairScorer = Callable[[Sequence[tuple[bytes, bytes]]], NDArray[np.float64]]
 GROUP_COLUMNS = [

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from image_copies.matching.index.matches import Match
+from image_copies.matching.matches import Match
 
 
 @dataclass(frozen=True)

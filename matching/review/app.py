@@ -9,11 +9,11 @@ from pydantic import Field, StringConstraints
 
 from image_copies.data.errors import UserError
 from image_copies.data.settings import Settings
-from image_copies.matching.explorer.guard import MAX_CONCURRENT_DECODES, guard
-from image_copies.matching.explorer.pages import add_page, send_picture
 from image_copies.matching.review.decisions import Word
 from image_copies.matching.review.plans import CHANGED
 from image_copies.matching.review.results import Results, open_results
+from image_copies.matching.web.guard import MAX_CONCURRENT_DECODES, guard
+from image_copies.matching.web.pages import add_page, send_picture
 
 PAGE = Path(__file__).parent / "page"
 LONG_SIDES = {"small": 360, "large": 1400}  # pixels of the longer side

@@ -15,9 +15,9 @@ from image_copies.matching.files.facts import Facts, picture_facts
 from image_copies.matching.files.keeping import choose_kept
 from image_copies.matching.files.plan import PlanRow
 from image_copies.matching.index.database import DATABASE
-from image_copies.matching.index.matches import Match, read_matches_csv
 from image_copies.matching.index.store import digest_of, digests_of_files, open_known_store
-from image_copies.matching.results import MATCHES, SearchNotes, read_notes
+from image_copies.matching.matches import Match, read_matches_csv
+from image_copies.matching.results.folder import MATCHES, SearchNotes, read_notes
 from image_copies.matching.review.decisions import Decisions, Word, word_of
 from image_copies.matching.review.plans import ReviewedPlan, find_center, pair_of, read_groups, read_state
 from image_copies.matching.verification.geometry import Evidence

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from image_copies.data.names import text_of
-from image_copies.matching.explorer.listener import open_listener, run_until_stopped
 from image_copies.matching.review.app import Review, make_review_app
+from image_copies.matching.web.listener import open_listener, run_until_stopped
 
 
 def review(folder: Path, index: Path | None, port: int) -> None:

@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError
-from image_copies.matching.index.matches import Match
+from image_copies.matching.matches import Match
 from image_copies.matching.verification.features import MAX_SIDE, Features, local_features
 from image_copies.matching.verification.geometry import Evidence, Views, verify
 

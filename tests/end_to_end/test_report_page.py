@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 from image_copies.data.procedural.sample import write_pictures
-from image_copies.matching.index.calibration import Tail
-from image_copies.matching.index.matches import Match, Matches, Rule
-from image_copies.matching.matches_page import write_matches_page
+from image_copies.matching.matches import Match, Matches, Rule
+from image_copies.matching.results.gallery import write_matches_page
+from image_copies.matching.threshold import Tail
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
 from image_copies.submissions.ensemble.variant import write_choice
 from image_copies.submissions.formats.matching_track import write_pairs

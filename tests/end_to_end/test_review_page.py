@@ -12,8 +12,8 @@ from PIL import Image
 
 from image_copies.matching.files.plan import read_plan
 from image_copies.matching.index.decisions import read_decisions
-from image_copies.matching.index.matches import Match
 from image_copies.matching.index.store import open_known_store
+from image_copies.matching.matches import Match
 from image_copies.matching.verification.geometry import Evidence
 from tests.end_to_end.pages import open_watched, run_explore
 from tests.search_results import write_results

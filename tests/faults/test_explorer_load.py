@@ -17,11 +17,11 @@ import uvicorn
 from PIL import Image
 
 from image_copies.data.images import find_images
-from image_copies.matching.explorer import guard
 from image_copies.matching.explorer.answers import open_folder_explorer
 from image_copies.matching.explorer.app import make_app
-from image_copies.matching.explorer.listener import open_listener
 from image_copies.matching.extractor import checkpoint_extractor
+from image_copies.matching.web import guard
+from image_copies.matching.web.listener import open_listener
 from image_copies.models.network.checkpoint import save_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings

@@ -42,9 +42,9 @@ from image_copies.matching.extractor import Extractor, checkpoint_extractor
 from image_copies.matching.files.journal import Journal
 from image_copies.matching.files.plan import read_plan
 from image_copies.matching.index.decisions import decide, read_decisions
-from image_copies.matching.index.matches import Rule
 from image_copies.matching.index.search import find_nearest, open_search
 from image_copies.matching.index.store import Content, add_files, open_known_store, open_store, stored_files, unreadable_files
+from image_copies.matching.matches import Rule
 from image_copies.models.inference.onnx_embedder import open_onnx
 from image_copies.models.inference.onnx_export import export_onnx
 from image_copies.models.network.checkpoint import Checkpoint, load_descriptor, save_descriptor

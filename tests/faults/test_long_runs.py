@@ -24,8 +24,8 @@ from image_copies.augmentations.dataset import EditedImages
 from image_copies.data.images import ImageSet, find_images
 from image_copies.matching.explorer.answers import open_folder_explorer
 from image_copies.matching.explorer.app import make_app
-from image_copies.matching.explorer.listener import open_listener
 from image_copies.matching.extractor import checkpoint_extractor
+from image_copies.matching.web.listener import open_listener
 from image_copies.models.inference import embed
 from image_copies.models.network import descriptor as network
 from image_copies.models.network.checkpoint import save_descriptor

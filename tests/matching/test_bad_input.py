@@ -17,7 +17,7 @@ from image_copies.data import archives
 from image_copies.data.errors import UserError
 from image_copies.data.locks import hold_lock_file
 from image_copies.data.procedural.sample import write_pictures
-from image_copies.matching import acting
+from image_copies.matching.commands import applying
 from image_copies.matching.files.plan import read_plan
 from image_copies.pipeline.match import main
 from tests.folders import read_tree
@@ -100,7 +100,7 @@ def test_one_picture_twice_is_no_pair_to_act_on(album: Path, checkpoint: Path, c
 def test_of_two_plans_at_once_the_second_waits_for_the_first(album: Path, checkpoint: Path) -> None:
     before = read_tree(album)
     search(checkpoint, "--queries", "album")
-    with hold_lock_file(acting._lock(), "busy"):
+    with hold_lock_file(applying._lock(), "busy"):
         for arguments in (["--apply", "move"], ["--undo"]):
             with pytest.raises(UserError, match=r"another match\.py is carrying out or undoing a plan"):
                 main(arguments)

@@ -16,10 +16,10 @@ from PIL import Image, ImageOps
 
 from image_copies.data.errors import UserError
 from image_copies.data.procedural.sample import write_pictures
-from image_copies.matching import filling, grouping
 from image_copies.matching.extractor import Extractor
+from image_copies.matching.groups import planning
 from image_copies.matching.groups.grouped import FileGroups, group_files
-from image_copies.matching.index import codes
+from image_copies.matching.index import codes, filling
 from image_copies.matching.index.store import Content
 from image_copies.pipeline.match import main
 from tests.folders import read_tree
@@ -332,7 +332,7 @@ def test_from_how_many_matches_a_picture_is_a_hub_is_an_option(
         asked.append(least_of_hub)
         return original(*arguments, least_of_hub=least_of_hub, **options)
 
-    monkeypatch.setattr(grouping, "group_files", noted)
+    monkeypatch.setattr(planning, "group_files", noted)
     run_match(checkpoint, "--queries", "album", "--hub-matches", "7")
     run_match(checkpoint, "--queries", "album")
     assert asked == [7, 50]

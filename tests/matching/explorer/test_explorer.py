@@ -22,13 +22,13 @@ from PIL import Image
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet, find_images
-from image_copies.matching.explorer import guard
 from image_copies.matching.explorer.answers import Explorer, answer, open_folder_explorer
 from image_copies.matching.explorer.app import make_app
 from image_copies.matching.explorer.edits import EDITS, apply_edit, list_edits
-from image_copies.matching.explorer.listener import open_listener
 from image_copies.matching.explorer.pictures import MAX_PICTURES, Pictures
 from image_copies.matching.extractor import checkpoint_extractor
+from image_copies.matching.web import guard
+from image_copies.matching.web.listener import open_listener
 from image_copies.pipeline.explore import main, make_parser
 from image_copies.pipeline.run.recipe import read_recipe
 from image_copies.pipeline.run.run import Run

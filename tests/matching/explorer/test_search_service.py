@@ -20,9 +20,9 @@ from image_copies.matching.explorer.answers import open_index_explorer
 from image_copies.matching.explorer.app import make_app
 from image_copies.matching.explorer.service import SearchService, make_service
 from image_copies.matching.extractor import Extractor, checkpoint_extractor
-from image_copies.matching.filling import add_pictures
-from image_copies.matching.index.matches import Rule
+from image_copies.matching.index.filling import add_pictures
 from image_copies.matching.index.store import Store, open_store, remove_files, stored_files, vectors_by_digest
+from image_copies.matching.matches import Rule
 from image_copies.pipeline.explore import check, make_parser
 
 BYTES = {"content-type": "application/octet-stream"}

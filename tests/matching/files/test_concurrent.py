@@ -12,7 +12,7 @@ from typing import get_args
 import pytest
 
 from image_copies.data.errors import UserError
-from image_copies.matching import acting, decisions  # noqa: F401 - before the processes are forked
+from image_copies.matching.commands import applying, deciding  # noqa: F401 - before the processes are forked
 from image_copies.matching.files.journal import Way
 from image_copies.pipeline.match import main
 from tests.albums import pictures_below, write_album

@@ -13,7 +13,7 @@ from image_copies.matching.groups.components import Pairs, group_pairs, pack_pai
 from image_copies.matching.groups.grouped import group_files
 from image_copies.matching.groups.groups import Link, group_copies
 from image_copies.matching.groups.hubs import find_hubs
-from image_copies.matching.index.matches import Match
+from image_copies.matching.matches import Match
 
 
 def draw_pairs(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from image_copies.matching.groups.grouped import group_files, write_hubs_csv
 from image_copies.matching.groups.groups import Link
 from image_copies.matching.groups.hubs import Hub, find_hubs
-from image_copies.matching.index.matches import Match
+from image_copies.matching.matches import Match
 
 LOGO = 1000
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from image_copies.matching.groups.shares import Share, clean_lists, shared_pictures
-from image_copies.matching.index.matches import Match
+from image_copies.matching.matches import Match
 
 TRAIN, TEST = Path("/train"), Path("/test")
 FILES = {TRAIN / name: digest for name, digest in (("a", b"1"), ("b", b"2"), ("c", b"3"), ("d", b"3"))}

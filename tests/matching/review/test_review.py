@@ -15,9 +15,9 @@ from PIL import Image
 from image_copies.data.errors import UserError
 from image_copies.matching.files.plan import read_plan
 from image_copies.matching.index.decisions import read_decisions
-from image_copies.matching.index.matches import Match, read_matches_csv
 from image_copies.matching.index.store import open_known_store
-from image_copies.matching.results import PLAN, SEARCH, SearchNotes, hold_results_folder, read_notes, write_notes
+from image_copies.matching.matches import Match, read_matches_csv
+from image_copies.matching.results.folder import PLAN, SEARCH, SearchNotes, hold_results_folder, read_notes, write_notes
 from image_copies.matching.review.app import Review, make_review_app
 from image_copies.matching.review.results import open_results
 from image_copies.matching.verification.geometry import Evidence

@@ -15,9 +15,9 @@ import pytest
 from PIL import Image
 
 from image_copies.data.procedural.sample import write_pictures
-from image_copies.matching import filling
 from image_copies.matching import search as match_search
-from image_copies.matching.index import calibration, codes, search, segments
+from image_copies.matching import threshold
+from image_copies.matching.index import codes, filling, search, segments
 from image_copies.matching.index.database import DATABASE
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.cluster import engine
@@ -136,8 +136,8 @@ def test_an_index_holds_and_finds_what_one_process_does(
         *((filling, "IMAGES_PER_COMMIT", 8), (match_search, "QUERIES_PER_BLOCK", 8), (match_search, "BLOCKS_PER_ROUND", 3)),
         *((segments, "MAX_SEGMENT_CONTENTS", 12), (segments, "MIN_CHANGED_CONTENTS", 4)),
         *((codes, "MIN_CODED_CONTENTS", 20 if coded else 1000), (codes, "TRAINING_VECTORS_PER_LIST", 16)),
-        *((search, "PAIRS_WORTH_SENDING", 0), (calibration, "PAIRS_WORTH_SENDING", 0)),
-        (calibration, "QUERIES_PER_BLOCK", 7),
+        *((search, "PAIRS_WORTH_SENDING", 0), (threshold, "PAIRS_WORTH_SENDING", 0)),
+        (threshold, "QUERIES_PER_BLOCK", 7),
     ):
         monkeypatch.setattr(module, name, value)
     monkeypatch.setattr(engine, "SHORT_SECONDS", 0)

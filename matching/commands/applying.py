@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from image_copies.data.locks import hold_lock_file
-from image_copies.matching.decisions import read_rejected_pairs
+from image_copies.matching.commands.deciding import read_rejected_pairs
+from image_copies.matching.commands.paths import make_protection_check
 from image_copies.matching.files.acting import Outcome, apply_plan, undo
 from image_copies.matching.files.journal import Journal, Way
 from image_copies.matching.files.plan import read_plan
 from image_copies.matching.output import Output
-from image_copies.matching.paths import make_protection_check
-from image_copies.matching.results import MOVED, PLAN
+from image_copies.matching.results.folder import MOVED, PLAN
 
 JOURNAL = "journal.jsonl"
 MAX_PRINTED_FILES = 20  # files left alone that are listed one by one

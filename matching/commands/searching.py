@@ -11,21 +11,28 @@ from typing import Any
 from image_copies.data.discovery import Discovered
 from image_copies.data.errors import UserError
 from image_copies.data.names import text_of
+from image_copies.matching.commands.paths import indexed_path, indexed_sources, make_protection_check
+from image_copies.matching.commands.sources import Pictures, Sources
 from image_copies.matching.extractor import Extractor
-from image_copies.matching.filling import Added, add_pictures, forget_missing
-from image_copies.matching.grouping import Grouped, Grouping, drop_flat, make_groups, read_facts
+from image_copies.matching.groups.planning import Grouped, Grouping, drop_flat, make_groups, read_facts
 from image_copies.matching.index.database import DATABASE
 from image_copies.matching.index.decisions import read_decisions
-from image_copies.matching.index.matches import Rule
+from image_copies.matching.index.filling import Added, add_pictures, forget_missing
 from image_copies.matching.index.store import Store, forget_queries, open_store, remove_files, unreadable_files
-from image_copies.matching.leakage import report_folders, report_leakage
-from image_copies.matching.matches_page import write_matches_page
+from image_copies.matching.matches import Rule
 from image_copies.matching.output import Output
-from image_copies.matching.paths import indexed_path, indexed_sources, make_protection_check
-from image_copies.matching.report import report_unreadable, write_results, write_track
-from image_copies.matching.results import LEAKAGE_GALLERY, OWN_INDEX, UNREADABLE, SearchNotes, hold_results_folder, write_notes
+from image_copies.matching.results.folder import (
+    LEAKAGE_GALLERY,
+    OWN_INDEX,
+    UNREADABLE,
+    SearchNotes,
+    hold_results_folder,
+    write_notes,
+)
+from image_copies.matching.results.gallery import write_matches_page
+from image_copies.matching.results.leakage import report_folders, report_leakage
+from image_copies.matching.results.report import report_unreadable, write_results, write_track
 from image_copies.matching.search import Exclusions, Found, PairScores, Search
-from image_copies.matching.sources import Pictures, Sources
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from pathlib import Path
 
 from image_copies.data.names import line_of
 from image_copies.data.unreadable import list_unreadable
-from image_copies.matching.grouping import Grouped, write_grouped
-from image_copies.matching.index.matches import Match, Matches, Rule, describe_count, write_matches_csv
-from image_copies.matching.matches_page import write_matches_page
+from image_copies.matching.groups.planning import Grouped, write_grouped
+from image_copies.matching.matches import Match, Matches, Rule, describe_count, write_matches_csv
 from image_copies.matching.output import Output
-from image_copies.matching.results import CUTS, GALLERY, GROUPS, HUBS, MATCHES, PLAN, UNREADABLE
+from image_copies.matching.results.folder import CUTS, GALLERY, GROUPS, HUBS, MATCHES, PLAN, UNREADABLE
+from image_copies.matching.results.gallery import write_matches_page
 from image_copies.submissions.formats.matching_track import write_pairs
 
 

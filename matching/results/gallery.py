@@ -10,7 +10,7 @@ from image_copies.data.images import ImageSet
 from image_copies.data.names import text_of
 from image_copies.matching.files.plan import PlanRow
 from image_copies.matching.groups.grouped import FileGroups
-from image_copies.matching.index.matches import Matches, Rule, describe_count
+from image_copies.matching.matches import Matches, Rule, describe_count
 from image_copies.submissions.report.rendering import render
 from image_copies.submissions.report.thumbnails import Thumbnails
 

@@ -15,9 +15,9 @@ from image_copies.matching.groups.components import MAX_COMPONENT_PAIRS
 from image_copies.matching.groups.grouped import FileGroups, group_files, write_cuts_csv, write_groups_csv, write_hubs_csv
 from image_copies.matching.groups.groups import MAX_GROUP_SIZE
 from image_copies.matching.groups.hubs import MIN_HUB_MATCHES
-from image_copies.matching.index.matches import Match
+from image_copies.matching.matches import Match
 from image_copies.matching.output import Output
-from image_copies.matching.results import CUTS, GROUPS, HUBS, PLAN
+from image_copies.matching.results.folder import CUTS, GROUPS, HUBS, PLAN
 from image_copies.matching.search import Exclusions, Found, PairScores
 
 READER_THREADS = 2

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from image_copies.data.discovery import Discovered, discover, format_skipped_counts
 from image_copies.matching.output import Output
-from image_copies.matching.results import GALLERY, LEAKAGE_GALLERY, MOVED, OWN_INDEX
+from image_copies.matching.results.folder import GALLERY, LEAKAGE_GALLERY, MOVED, OWN_INDEX
 from image_copies.submissions.report.output_folder import check_output_folder
 
 

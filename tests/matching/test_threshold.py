@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from image_copies.data.errors import UserError
-from image_copies.matching.index.calibration import Tail, fit_tail
+from image_copies.matching.threshold import Tail, fit_tail
 
 
 def unit(rng: np.random.Generator, count: int, dimensions: int = 24) -> NDArray[np.float32]:
@@ -53,7 +53,7 @@ def test_too_few_pairs_are_refused() -> None:
 
 
 def test_a_sample_of_many_references_keeps_related_pairs_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("image_copies.matching.index.calibration.MAX_REFERENCES", 150)
+    monkeypatch.setattr("image_copies.matching.threshold.MAX_REFERENCES", 150)
     rng = np.random.default_rng(4)
     references = unit(rng, 300)
     tail = fit_tail(references, references, np.arange(300))

@@ -9,8 +9,8 @@ import numpy as np
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
 from image_copies.matching.extractor import Extractor
-from image_copies.matching.index.matches import Rule
 from image_copies.matching.index.store import digest_of
+from image_copies.matching.matches import Rule
 from image_copies.matching.output import Output
 from image_copies.matching.verification.pairs import verify_two
 

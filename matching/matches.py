@@ -14,7 +14,7 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import whole_file
 from image_copies.data.names import text_of
 from image_copies.data.remote import as_path
-from image_copies.matching.index.calibration import Tail
+from image_copies.matching.threshold import Tail
 from image_copies.matching.verification.geometry import Box, Change, Evidence
 
 COLUMNS = ["query", "reference", "score", "expected_false_alarms"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from image_copies.data.files import whole_file
 from image_copies.data.names import text_of
 from image_copies.matching.groups.shares import Share, clean_lists, shared_pictures
-from image_copies.matching.index.matches import Match
+from image_copies.matching.matches import Match
 from image_copies.matching.output import Output
 
 MAX_PRINTED_FOLDERS = 10

@@ -8,7 +8,7 @@ from image_copies.matching.index.database import DATABASE
 from image_copies.matching.index.decisions import Pair, decide, read_decisions, take_back
 from image_copies.matching.index.store import digest_of, open_known_store
 from image_copies.matching.output import Output
-from image_copies.matching.results import OWN_INDEX, SEARCH, read_notes
+from image_copies.matching.results.folder import OWN_INDEX, SEARCH, read_notes
 
 
 def find_index(index: Path | None, folder: Path) -> Path:

@@ -16,12 +16,12 @@ from PIL import Image
 from image_copies.data.discovery import discover
 from image_copies.data.errors import UserError
 from image_copies.data.procedural.sample import write_pictures
-from image_copies.matching import filling
 from image_copies.matching.extractor import Extractor, checkpoint_extractor
-from image_copies.matching.filling import Added, add_pictures, forget_missing
-from image_copies.matching.index.matches import Rule
+from image_copies.matching.index import filling
+from image_copies.matching.index.filling import Added, add_pictures, forget_missing
 from image_copies.matching.index.store import digest_of, open_store, stored_files
-from image_copies.matching.results import hold_results_folder
+from image_copies.matching.matches import Rule
+from image_copies.matching.results.folder import hold_results_folder
 from image_copies.matching.search import Search
 from image_copies.models.inference.embedders import Squares
 from image_copies.models.network.checkpoint import save_descriptor

@@ -1,0 +1,1 @@
+"""What match.py does, a file for each task."""
