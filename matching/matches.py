@@ -3,10 +3,11 @@
 import csv
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pandas as pd
 
@@ -17,9 +18,46 @@ from image_copies.data.remote import as_path
 from image_copies.matching.threshold import Tail
 from image_copies.matching.verification.geometry import Box, Change, Evidence
 
-COLUMNS = ["query", "reference", "score", "expected_false_alarms"]
-EVIDENCE_COLUMNS = ["inliers", "change", "query_region", "reference_region"]
 ESCAPED_BYTE = re.compile(rb"\\x([0-9a-f]{2})")  # a byte of a name that is not UTF-8
+
+
+def _parse_path(text: str) -> Path:
+    """Return the path that `text_of` wrote; escapes stand for their bytes, unless a file has the text as its literal name."""
+    path = as_path(text)
+    if "\\x" in text and not path.exists():
+        return as_path(os.fsdecode(ESCAPED_BYTE.sub(lambda escape: bytes([int(escape[1], 16)]), text.encode())))
+    return path
+
+
+def _parse_rate(text: str) -> float | None:
+    return float(text) if text else None
+
+
+def _parse_change(text: str) -> Change:
+    return get_args(Change)[get_args(Change).index(text)]  # type: ignore[no-any-return]  # one of the literals
+
+
+def _parse_region(text: str) -> Box:
+    left, top, right, bottom = map(float, text.split())
+    return left, top, right, bottom
+
+
+# The columns of matches.csv, also values of JSON lines and pages: the fields of Match and Evidence, and how their cells are read.
+# A new one is a field and a row here; WORDS may give it words other than its name.
+MATCH_CELLS: dict[str, Callable[[str], Any]] = {
+    "query": _parse_path,
+    "reference": _parse_path,
+    "score": float,
+    "expected_false_alarms": _parse_rate,
+}
+EVIDENCE_CELLS: dict[str, Callable[[str], Any]] = {
+    "inliers": int,
+    "change": _parse_change,
+    "query_region": _parse_region,
+    "reference_region": _parse_region,
+}
+WORDS = {"score": "score {:.3f}", "expected_false_alarms": "false alarms {:.1g}", "inliers": "{} features agree", "change": "{}"}
+PICTURED = {"query", "reference", "query_region", "reference_region"}  # shown as pictures and frames
 
 
 @dataclass(frozen=True)
@@ -30,14 +68,14 @@ class Match:
         query: The file that was searched for.
         reference: The file that was found.
         score: −‖q − r‖².
-        false_alarms: Expected false alarms per query at this score; None where they are not calibrated.
+        expected_false_alarms: Expected false alarms per query at this score; None where they are not calibrated.
         evidence: What the two pictures share; None if they were not verified or too few features agree.
     """
 
     query: Path
     reference: Path
     score: float
-    false_alarms: float | None
+    expected_false_alarms: float | None
     evidence: Evidence | None = None
 
 
@@ -92,10 +130,27 @@ class Rule:
         return 0.0 - self.tail.threshold(self.rate, references)
 
 
+def match_values(match: Match) -> dict[str, Any]:
+    """Return what is known of a match by name, as matches.csv, JSON lines and the pages have it."""
+    return {name: getattr(match, name) for name in MATCH_CELLS} | (evidence_values(match.evidence) if match.evidence else {})
+
+
+def evidence_values(evidence: Evidence) -> dict[str, Any]:
+    """Return what two pictures share by name, as `match_values` does."""
+    return {name: getattr(evidence, name) for name in EVIDENCE_CELLS}
+
+
+def describe_match(match: Match) -> str:
+    """Return what is known of a match in words, but for its files and for the regions, which pages show as pictures."""
+    values = {name: value for name, value in match_values(match).items() if name not in PICTURED and value not in (None, "")}
+    return ", ".join(WORDS.get(name, f"{name.replace('_', ' ')} {{}}").format(value) for name, value in values.items())
+
+
 def write_matches_csv(path: Path, matches: Matches) -> None:
     """Write the matches as CSV, best first: query, reference, score and expected false alarms; if verified, the evidence too.
 
-    Regions are written as `left top right bottom`, shares 0…1 of the picture's width and height.
+    Regions are written as `left top right bottom`, shares 0…1 of the picture's width and height. A pair without evidence has 0
+    inliers.
 
     Args:
         path: The file to write.
@@ -104,11 +159,9 @@ def write_matches_csv(path: Path, matches: Matches) -> None:
     Raises:
         UserError: The disk is full.
     """
-    columns = COLUMNS + (EVIDENCE_COLUMNS if matches.verified else [])
-    rows = [
-        [text_of(m.query), text_of(m.reference), m.score, m.false_alarms, *(_format_evidence(m) if matches.verified else [])]
-        for m in matches.pairs
-    ]
+    columns = [*MATCH_CELLS, *(EVIDENCE_CELLS if matches.verified else ())]
+    found = [{"inliers": 0} | match_values(match) for match in matches.pairs]
+    rows = [[_format_cell(values.get(name, "")) for name in columns] for values in found]
     with whole_file(path) as temporary:
         pd.DataFrame(rows, columns=columns).to_csv(temporary, index=False)
 
@@ -135,37 +188,18 @@ def read_matches_csv(path: Path, most: int | None = None) -> list[Match]:
         raise UserError(f"{path} is not as match.py writes it ({error!r}). Search again to replace it.") from error
 
 
+def _format_cell(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return " ".join(f"{side:.3f}" for side in value)
+    return text_of(value) if isinstance(value, Path) else value
+
+
 def _parse_match(line: dict[str, str]) -> Match:
     """Parse one row of the CSV; raises KeyError, ValueError or TypeError where it is malformed."""
-    inliers = int(line.get("inliers") or 0)
-    alarms = float(line["expected_false_alarms"]) if line["expected_false_alarms"] else None
     evidence = None
-    if inliers:
-        query, reference = (_parse_region(line[name]) for name in ("query_region", "reference_region"))
-        evidence = Evidence(inliers, get_args(Change)[get_args(Change).index(line["change"])], query, reference)
-    return Match(_parse_path(line["query"]), _parse_path(line["reference"]), float(line["score"]), alarms, evidence)
-
-
-def _parse_region(text: str) -> Box:
-    left, top, right, bottom = map(float, text.split())
-    return left, top, right, bottom
-
-
-def _parse_path(text: str) -> Path:
-    """Return the path that `text_of` wrote; escapes stand for their bytes, unless a file has the text as its literal name."""
-    path = as_path(text)
-    if "\\x" in text and not path.exists():
-        return as_path(os.fsdecode(ESCAPED_BYTE.sub(lambda escape: bytes([int(escape[1], 16)]), text.encode())))
-    return path
-
-
-def _format_evidence(match: Match) -> list[object]:
-    """Return the cells for EVIDENCE_COLUMNS; 0 inliers and empty cells where there is no evidence."""
-    found = match.evidence
-    if found is None:
-        return [0, "", "", ""]
-    regions = [" ".join(f"{side:.3f}" for side in region) for region in (found.query_region, found.reference_region)]
-    return [found.inliers, found.change, *regions]
+    if int(line.get("inliers") or 0):
+        evidence = Evidence(**{name: parse(line[name]) for name, parse in EVIDENCE_CELLS.items()})
+    return Match(**{name: parse(line[name]) for name, parse in MATCH_CELLS.items()}, evidence=evidence)
 
 
 def describe_count(matches: Matches) -> str:

@@ -27,7 +27,7 @@ from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.database import DATABASE
 from image_copies.matching.index.search import SearchIndex, open_search
 from image_copies.matching.index.store import Store, count_changes, open_store
-from image_copies.matching.matches import Match, Rule
+from image_copies.matching.matches import Match, Rule, match_values
 from image_copies.matching.search import Search
 from image_copies.matching.web.guard import MAX_CONCURRENT_DECODES, MAX_CONCURRENT_UPLOADS, guard, receive_picture
 
@@ -249,4 +249,5 @@ def _identify_file(index: Path) -> tuple[int, int]:
 
 
 def _plain(match: Match) -> dict[str, Any]:
-    return {"reference": text_of(match.reference), "score": match.score, "expected_false_alarms": match.false_alarms}
+    values = {name: value for name, value in match_values(match).items() if name != "query"}
+    return {name: text_of(value) if isinstance(value, Path) else value for name, value in values.items()}

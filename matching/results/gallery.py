@@ -10,7 +10,7 @@ from image_copies.data.images import ImageSet
 from image_copies.data.names import text_of
 from image_copies.matching.files.plan import PlanRow
 from image_copies.matching.groups.grouped import FileGroups
-from image_copies.matching.matches import Matches, Rule, describe_count
+from image_copies.matching.matches import Matches, Rule, describe_count, describe_match
 from image_copies.submissions.report.rendering import render
 from image_copies.submissions.report.thumbnails import Thumbnails
 
@@ -66,6 +66,7 @@ def write_matches_page(
                 thumbnails(str(match.query)),
                 thumbnails(str(match.reference)),
                 match,
+                describe_match(match).replace("-", "−"),
                 text_of(match.query.relative_to(above[0])),
                 text_of(match.reference.relative_to(above[1])),
             )

@@ -6,7 +6,7 @@ from pathlib import Path
 from image_copies.data.names import line_of
 from image_copies.data.unreadable import list_unreadable
 from image_copies.matching.groups.planning import Grouped, write_grouped
-from image_copies.matching.matches import Match, Matches, Rule, describe_count, write_matches_csv
+from image_copies.matching.matches import Match, Matches, Rule, describe_count, match_values, write_matches_csv
 from image_copies.matching.output import Output
 from image_copies.matching.results.folder import CUTS, GALLERY, GROUPS, HUBS, MATCHES, PLAN, UNREADABLE
 from image_copies.matching.results.gallery import write_matches_page
@@ -42,8 +42,7 @@ def write_results(folder: Path, matches: Matches, grouped: Grouped | None, rule:
     output.record("search", {"exact": matches.exact, "queries": matches.queries, "references": matches.references})
     report_unreadable(matches.unreadable, folder / UNREADABLE, output)
     for match in matches.pairs:
-        values = {"query": match.query, "reference": match.reference, "score": match.score}
-        output.record("match", values | {"expected_false_alarms": match.false_alarms} | _evidence_values(match))
+        output.record("match", match_values(match))
     if grouped is not None:
         write_grouped(folder, grouped, output)
     else:
@@ -87,18 +86,6 @@ def report_unreadable(images: Sequence[Path], listed: Path, output: Output) -> N
     if images:
         count, first = len(images), line_of(images[0])
         output.say(f"images that cannot be read and match nothing: {count}, the first is {first}; all, with reasons: {listed}")
-
-
-def _evidence_values(match: Match) -> dict[str, object]:
-    found = match.evidence
-    if found is None:
-        return {}
-    return {
-        "inliers": found.inliers,
-        "change": found.change,
-        "query_region": found.query_region,
-        "reference_region": found.reference_region,
-    }
 
 
 def _describe_decision(matches: Matches, rule: Rule) -> str:

@@ -3,7 +3,7 @@
 import shlex
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -16,11 +16,10 @@ from image_copies.matching.files.keeping import choose_kept
 from image_copies.matching.files.plan import PlanRow
 from image_copies.matching.index.database import DATABASE
 from image_copies.matching.index.store import digest_of, digests_of_files, open_known_store
-from image_copies.matching.matches import Match, read_matches_csv
+from image_copies.matching.matches import PICTURED, Match, evidence_values, match_values, read_matches_csv
 from image_copies.matching.results.folder import MATCHES, SearchNotes, read_notes
 from image_copies.matching.review.decisions import Decisions, Word, word_of
 from image_copies.matching.review.plans import ReviewedPlan, find_center, pair_of, read_groups, read_state
-from image_copies.matching.verification.geometry import Evidence
 
 MAX_SHOWN_PAIRS = 100_000  # of the page; matches.csv lists all
 MAX_CACHED_FACTS = 2000
@@ -67,7 +66,7 @@ class Results:
         from image_copies.matching.verification.pairs import verify_two
 
         found = verify_two(self.file(first), self.file(second))
-        return None if found is None else _evidence_values(found, turned=False)
+        return None if found is None else _show_values(evidence_values(found), turned=False)
 
     def overview(self) -> dict[str, Any]:
         """Return everything the page needs before it shows the first pair: pairs, groups and what is decided already."""
@@ -103,9 +102,7 @@ class Results:
             "files": [self._describe_file(number, fact) for number, fact in zip((first, second), facts, strict=True)],
             "sha256": [digest.hex() for digest in digests],
             "same_bytes": digests[0] == digests[1],
-            "score": None if match is None else match.score,
-            "false_alarms": None if match is None else match.false_alarms,
-            "evidence": None if match is None or match.evidence is None else _evidence_values(match.evidence, turned),
+            **_show_values({} if match is None else match_values(match), turned),
             "decision": self.decisions.words().get(frozenset(digests), "undecided"),
             "group": self.plan.common_group(one, other),
             "suggestion": self._suggestion(facts),
@@ -297,6 +294,8 @@ def open_results(folder: Path, index: Path | None = None) -> Results:
     return Results(folder, notes, state, files, pairs, known | planned, plan, Decisions(place))
 
 
-def _evidence_values(found: Evidence, turned: bool) -> dict[str, Any]:
-    regions = [found.query_region, found.reference_region]
-    return {"inliers": found.inliers, "change": found.change, "regions": regions[::-1] if turned else regions}
+def _show_values(values: Mapping[str, Any], turned: bool) -> dict[str, Any]:
+    """Return what is known of a pair by name, and its regions, if it has any, in the order in which its files are shown."""
+    regions = [values[name] for name in ("query_region", "reference_region") if name in values]
+    others = {name: value for name, value in values.items() if name not in PICTURED}
+    return {"values": others, "regions": regions[::-1] if turned else regions}

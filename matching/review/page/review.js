@@ -103,7 +103,7 @@ async function showPair(first, second) {
 
 function drawPair() {
   const { pair } = state;
-  const { evidence, suggestion, decision } = pair;
+  const { suggestion, decision } = pair, shared = pair.regions.length > 0;
   for (const [side, id] of ["left", "right"].entries()) {
     const file = pair.files[side];
     const kept = suggestion?.file === file.number;
@@ -118,9 +118,9 @@ function drawPair() {
   }
   at("said").textContent = pair.same_bytes ? "The same bytes: there is nothing to decide." : decision === "undecided" ? "" : `You said: ${SAID[decision]}.`;
   at("verdict").textContent = verdict(pair);
-  at("share").hidden = Boolean(evidence);
+  at("share").hidden = shared;
   at("share").disabled = pair.looked === true;
-  at("closer").hidden = !evidence;
+  at("closer").hidden = !shared;
   at("closer").setAttribute("aria-pressed", String(state.closer));
   at("of-group").hidden = pair.group === null;
   at("of-group").textContent = `Group ${pair.group}`;
@@ -128,24 +128,26 @@ function drawPair() {
   at("facts").tBodies[0].replaceChildren(...facts(pair.files));
 }
 
-function verdict({ score, false_alarms, evidence, suggestion, looked }) {
+function verdict({ values, regions, suggestion, looked }) {
   const parts = [];
   const { threshold } = state.all;
-  if (score !== null) parts.push(`Score ${number(score)}` + (threshold === null ? "" : `; a copy scores at least ${number(threshold)}`) + ".");
-  if (false_alarms !== null) parts.push(`False alarms to be expected per query at this score: ${Number(false_alarms.toPrecision(1))}.`);
-  if (evidence) parts.push(`${evidence.inliers} features agree${evidence.change ? `, the left one is ${evidence.change}` : ""}: the frames show what is shared.`);
+  const { score, expected_false_alarms: alarms, inliers, change, ...others } = values;
+  if (score !== undefined) parts.push(`Score ${number(score)}` + (threshold === null ? "" : `; a copy scores at least ${number(threshold)}`) + ".");
+  if (typeof alarms === "number") parts.push(`False alarms to be expected per query at this score: ${Number(alarms.toPrecision(1))}.`);
+  if (regions.length) parts.push(`${inliers} features agree${change ? `, the left one is ${change}` : ""}: the frames show what is shared.`);
   else if (looked) parts.push("No arrangement of features confirms that one copies the other.");
+  for (const [name, value] of Object.entries(others)) if (value !== null && value !== "") parts.push(`${name.replaceAll("_", " ")}: ${value}.`);
   if (suggestion) parts.push(`Keep the ${state.pair.files[0].number === suggestion.file ? "left" : "right"} one: ${suggestion.reason}.`);
   return parts.join(" ");
 }
 
 function framed(file, side, alt) {
-  const { evidence } = state.pair;
+  const { values, regions } = state.pair;
   const shown = image(file, "large", alt);
-  if (!evidence) return shown;
-  const [left, top, right, bottom] = evidence.regions[side];
+  if (!regions.length) return shown;
+  const [left, top, right, bottom] = regions[side];
   const holder = element("div", { className: state.closer ? "part" : "framed" }, shown);
-  const changed = side === 0 && state.closer ? evidence.change : "";
+  const changed = side === 0 && state.closer ? values.change : "";
   holder.classList.toggle("mirrored", changed.includes("mirrored"));
   holder.classList.toggle("inverted", changed.includes("inverted"));
   if (!state.closer) holder.append(Object.assign(element("i"), { ariaHidden: "true" }));
@@ -249,14 +251,14 @@ const step = (by) =>
 const look = () =>
   attempt(async () => {
     const { pair } = state;
-    if (!pair || pair.evidence || pair.looked) return;
+    if (!pair || pair.regions.length || pair.looked) return;
     const { evidence } = await request(`/api/evidence/${state.all.token}/${pair.first}/${pair.second}`);
-    Object.assign(pair, { evidence, looked: true });
+    Object.assign(pair, { looked: true, regions: evidence?.regions ?? [], values: { ...pair.values, ...evidence?.values } });
     if (state.pair === pair) drawPair();
   });
 
 function toggleCloser() {
-  if (!state.pair?.evidence) return;
+  if (!state.pair?.regions.length) return;
   state.closer = !state.closer;
   drawPair();
 }
@@ -462,7 +464,7 @@ function pressed(event) {
 function listen() {
   document.addEventListener("keydown", pressed);
   addEventListener("hashchange", show);
-  addEventListener("resize", () => state.view === "pairs" && state.pair?.evidence && drawPair());
+  addEventListener("resize", () => state.view === "pairs" && state.pair?.regions.length && drawPair());
   at("keys").onclick = () => at("help").showModal();
   at("filter").onchange = at("order").onchange = refill;
   at("previous").onclick = () => step(-1);

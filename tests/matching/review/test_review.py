@@ -102,12 +102,13 @@ def test_the_page_is_shown_what_the_search_found(client: TestClient, results: Pa
     ]
     assert shown["groups"] == [[1, 4], [2, 2]] and shown["threshold"] == -0.5
     pair = pair_of(client, at["small.png"], at["large.png"])  # the other way round
-    assert pair["evidence"] == {"inliers": 23, "change": "mirrored", "regions": [[0.1, 0.1, 0.9, 0.9], [0.0, 0.25, 0.5, 1.0]]}
+    assert pair["values"] == {"score": -0.01, "expected_false_alarms": 0, "inliers": 23, "change": "mirrored"}
+    assert pair["regions"] == [[0.1, 0.1, 0.9, 0.9], [0.0, 0.25, 0.5, 1.0]]
     assert pair["suggestion"]["file"] == at["large.png"] and "320 × 240" in pair["suggestion"]["reason"]
     assert [file["width"] for file in pair["files"]] == [160, 320] and pair["files"][0]["format"] == "PNG"
-    assert (pair["score"], pair["group"], pair["decision"]) == (-0.01, 1, "undecided")
+    assert (pair["group"], pair["decision"]) == (1, "undecided")
     unlisted = pair_of(client, at["large.png"], at["half.png"])
-    assert unlisted["score"] is None and unlisted["evidence"] is None
+    assert unlisted["values"] == {} and unlisted["regions"] == []
     for size, width in (("small", 320), ("large", 320)):
         answer = client.get(f"/api/files/{shown['token']}/{at['large.png']}/{size}")
         assert answer.headers["content-type"] == "image/jpeg" and Image.open(io.BytesIO(answer.content)).width == width
@@ -313,6 +314,7 @@ def test_results_that_cannot_be_reviewed_are_refused(results: Path) -> None:
 
 def test_matches_are_read_as_they_were_written(results: Path) -> None:
     first, second, *_ = read_matches_csv(results / "matches.csv")
-    assert first.evidence == Evidence(23, "mirrored", (0.0, 0.25, 0.5, 1.0), (0.1, 0.1, 0.9, 0.9)) and first.false_alarms == 0
+    assert first.evidence == Evidence(23, "mirrored", (0.0, 0.25, 0.5, 1.0), (0.1, 0.1, 0.9, 0.9))
+    assert first.expected_false_alarms == 0
     assert second.query.name == ODD and second.query.is_file() and second.evidence is None
     assert len(read_matches_csv(results / "matches.csv", most=2)) == 2

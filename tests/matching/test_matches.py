@@ -1,0 +1,51 @@
+"""What is known of a match has one list of names, by which the CSV, JSON lines and pages have it."""
+
+import json
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from image_copies.matching import matches
+from image_copies.matching.explorer import service
+from image_copies.matching.matches import EVIDENCE_CELLS, MATCH_CELLS, Match, Matches, Rule, read_matches_csv
+from image_copies.matching.output import Output
+from image_copies.matching.results.report import write_results
+from image_copies.matching.review.results import _show_values
+from image_copies.matching.verification.geometry import Evidence
+
+
+@dataclass(frozen=True)
+class Turned(Evidence):
+    """Evidence with a further value, as a later version may find one."""
+
+    quarter_turns: int = 0
+
+
+def test_every_field_is_a_column() -> None:
+    assert [field.name for field in fields(Match)] == [*MATCH_CELLS, "evidence"]
+    assert [field.name for field in fields(Evidence)] == [*EVIDENCE_CELLS]
+
+
+def test_a_new_value_needs_a_field_and_a_row_to_be_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a.png", "b.png"):
+        Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(tmp_path / name)
+    monkeypatch.setitem(EVIDENCE_CELLS, "quarter_turns", int)
+    monkeypatch.setattr(matches, "Evidence", Turned)
+    match = Match(tmp_path / "a.png", tmp_path / "b.png", -0.25, None, Turned(12, "mirrored", (0, 0, 1, 1), (0, 0.5, 1, 1), 3))
+    write_results(
+        tmp_path, Matches([match], -0.5, 1, 1, [], verified=True), None, Rule(-0.5, None, 0.1, 1), Output(json=True, quiet=True)
+    )
+    assert read_matches_csv(tmp_path / "matches.csv") == [match]
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["quarter_turns"] for line in lines if line["type"] == "match"] == [3]
+    assert "score −0.250, 12 features agree, mirrored, quarter turns 3" in (tmp_path / "gallery" / "index.html").read_text(
+        "utf-8"
+    )
+    assert (
+        service._plain(match)["quarter_turns"] == _show_values(matches.match_values(match), False)["values"]["quarter_turns"] == 3
+    )
