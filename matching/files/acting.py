@@ -13,6 +13,7 @@ from pathlib import Path, PurePath
 from typing import NoReturn
 
 from image_copies.data.errors import UserError
+from image_copies.data.files import is_link
 from image_copies.data.names import text_of
 from image_copies.matching.files.journal import Journal, Step, Way
 from image_copies.matching.files.plan import PlanRow
@@ -66,12 +67,15 @@ def apply_plan(
     rows = list(rows)
     kept_digests = {row.file: row.sha256 for row in rows if row.action == "keep"}
     finished = {Path(step.file): step for step in journal.in_state("done")}
+    links = {} if way in ("hardlink", "symlink") else _find_links([*(row.file for row in rows), *finished])
     for row in rows:
         if row.action != "remove" or (row.file in finished and not _is_back(finished[row.file])):
             continue
         try:
             if row.protected or is_protected(row.file):
                 raise LeftAloneError("protected")
+            if row.file in links:
+                raise LeftAloneError(f"{links[row.file]} is a link to it, which would lead nowhere")
             if frozenset(map(bytes.fromhex, (row.sha256, kept_digests[row.kept]))) in rejected:
                 raise LeftAloneError("called no copy of the file to keep; --decide undecided takes that back")
             _check_unchanged(row, kept_digests[row.kept], way)
@@ -117,6 +121,11 @@ def undo(journal: Journal) -> Outcome:
         except LeftAloneError as reason:
             outcome.left.append((file, str(reason)))
     return outcome
+
+
+def _find_links(files: Iterable[Path]) -> dict[Path, Path]:
+    """Return the symbolic links among files, by the file that each leads to."""
+    return {Path(os.path.realpath(file)): file for file in files if is_link(file)}
 
 
 def _is_back(step: Step) -> bool:

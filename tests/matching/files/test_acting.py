@@ -391,6 +391,26 @@ def test_of_a_journal_that_two_processes_counted_alike_every_step_is_undone(albu
 
 
 @pytest.mark.parametrize("way", WAYS)
+def test_a_second_plan_leaves_no_link_that_leads_nowhere(album: Path, way: Way) -> None:
+    first, larger = plan_of(album), album / "1" / "larger.jpg"
+    apply(album, first, "symlink")
+    larger.write_bytes(b"1 larger")
+    before = read_tree(album)
+    link, old = album / "1" / "copy.jpg", album / "1" / "keep.jpg"
+    (album.parent / "journal.jsonl").rename(album.parent / "first.jsonl")
+    rows = [
+        PlanRow(1, "keep", larger, larger, "", None, None, False, digest(b"1 larger")),
+        PlanRow(1, "remove", old, larger, "", None, None, False, digest(b"1 keep")),
+        PlanRow(1, "leave", link, larger, "a link", None, None, False, digest(b"1 keep")),
+    ]
+    outcome = apply(album, rows, way)
+    assert link.read_bytes() == {"hardlink": b"1 larger", "symlink": b"1 larger"}.get(way, b"1 keep")
+    assert outcome.left == ([] if "link" in way else [(old, f"{link} is a link to it, which would lead nowhere")])
+    undone(album)
+    assert read_tree(album) == before
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_a_file_that_is_back_is_dealt_with_again_or_reported(album: Path, way: Way) -> None:
     rows, file = plan_of(album), album / "1" / "copy.jpg"
     apply(album, rows, way)
