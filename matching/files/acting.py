@@ -13,7 +13,7 @@ from pathlib import Path, PurePath
 from typing import NoReturn
 
 from image_copies.data.errors import UserError
-from image_copies.data.files import is_link
+from image_copies.data.files import is_link, remove_leftovers
 from image_copies.data.names import text_of
 from image_copies.matching.files.journal import Journal, Step, Way
 from image_copies.matching.files.plan import PlanRow
@@ -95,6 +95,7 @@ def finish(journal: Journal) -> Outcome:
         try:
             if os.path.lexists(file) and (not os.path.lexists(place) or _is_others_note(step)):
                 _remove_orphaned_note(step)  # or the file would get another name in the trash
+                remove_leftovers(place.parent)
                 journal.end(step, "left", "not begun")  # the plan has it still
                 continue
             if not os.path.lexists(place) and not os.path.lexists(file):

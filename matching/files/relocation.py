@@ -31,7 +31,9 @@ def relocate(file: Path, place: Path, sha256: str, resumed: bool = False) -> Non
         FileNotFoundError: when the file is gone.
         OSError: when it cannot be moved; it then stays at its old path.
     """
-    if not (resumed and os.path.lexists(place)):
+    if resumed and os.path.lexists(place):
+        remove_leftovers(place.parent)  # a kill may have come between the last two steps of a copy
+    else:
         _make_folder(place.parent, file.parent)
         _link_or_copy(file, place, sha256)
     if digest_of_file(place) != sha256:
