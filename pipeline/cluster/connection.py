@@ -3,6 +3,7 @@
 import importlib
 import logging
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -23,6 +24,7 @@ ANSWER_SECONDS = 5.0  # for an address to accept a connection, and to answer
 HTTP2_SETTINGS, HTTP2_FRAME_HEAD = 4, 9  # type of the frame that a server of HTTP/2 begins with; bytes of a frame's head
 HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, HTTP2_SETTINGS, 0, 0, 0, 0, 0])  # RFC 9113, section 3.4
 TOKEN_LOGGER = "ray._private.authentication.authentication_token_setup"
+TOKEN = "RAY_AUTH_TOKEN"  # environment variable
 TOKEN_HINT = (
     "If it asks for a token, this command needs the same one: RAY_AUTH_MODE=token and RAY_AUTH_TOKEN or ~/.ray/auth_token."
 )
@@ -55,12 +57,18 @@ class Connection:
         ray = import_ray()
         address = _find_address(self.address)
         options: dict[str, Any] = {"address": address}
+        variables: dict[str, str] = {}  # of the processes of an own cluster
         if address == "local":
             logging.getLogger(TOKEN_LOGGER).setLevel(logging.ERROR)  # its token needs no attention
             folder = tempfile.mkdtemp(prefix="ray-")  # its sockets need a short path
             command = [sys.executable, reaper.__file__, folder]
             self._reaper = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
-            os.environ |= reaper.mark_processes(folder)
+            variables = reaper.mark_processes(folder)
+            if TOKEN not in os.environ:
+                variables[TOKEN] = (
+                    secrets.token_hex()
+                )  # or Ray would write one to ~/.ray/auth_token, where every user can read it
+            os.environ |= variables
             os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's 15 would starve them where other programs run
             options = {
                 "address": "local",
@@ -87,8 +95,8 @@ class Connection:
             self._end_own_cluster()
             raise
         finally:
-            for name in reaper.mark_processes(""):
-                os.environ.pop(name, None)
+            for name in variables:
+                del os.environ[name]
             if before is not None:
                 signal.signal(signal.SIGTERM, before)  # which Ray takes for itself
         self.ray = ray

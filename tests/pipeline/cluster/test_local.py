@@ -28,7 +28,7 @@ def test_no_process_is_left_behind(tmp_path: Path, number: signal.Signals, code:
     script, output = TOP / "pipeline/02_embed.py", tmp_path / "v.h5"
     command = [sys.executable, str(script), "--images", str(tmp_path / "pictures"), "--output", str(output)]
     temporary = Path(tempfile.mkdtemp(dir="/tmp"))  # the paths of Ray's sockets must be short
-    environment = os.environ | {"TMPDIR": str(temporary)}
+    environment = os.environ | {"TMPDIR": str(temporary), "HOME": str(temporary)}
     with (tmp_path / "said").open("w") as said:
         run = subprocess.Popen(
             [*command, "--ray", "local"], stdout=said, stderr=said, start_new_session=True, cwd=TOP, env=environment
@@ -54,6 +54,7 @@ def test_no_process_is_left_behind(tmp_path: Path, number: signal.Signals, code:
         else:
             run.send_signal(number)
         assert run.wait(60) == code
+        assert not (temporary / ".ray" / "auth_token").exists()  # other users could read it
         assert [seen[process] for process in find_left(set(seen), 30)] == []
         assert [path.name for path in temporary.iterdir() if path.name.startswith("ray-")] == []
         said_last = (tmp_path / "said").read_text().splitlines()[-1:]
