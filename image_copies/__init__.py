@@ -1,9 +1,26 @@
-"""Finds edited copies of images. Every package of the project is imported by this name: `image_copies.data` and the others."""
+"""Finds edited copies of images: `find_copies(folder)`, `compare(a, b)`, `embed(pictures)`.
 
+Every package of the project is imported by this name: `image_copies.data` and the others.
+"""
+
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from image_copies.matching.interface import compare, embed, find_copies
+
+__all__ = ["compare", "embed", "find_copies"]
 
 # An installation has the packages in this folder. In a checkout they are next to it, and this folder has at most links to them,
 # for type checkers and editors; nothing is imported through a link, so that each module has one path.
 _here = Path(__file__).parent
 if (_here / "data").is_symlink() or not (_here / "data").is_dir():
     __path__[:] = [str(_here.parent)]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the functions when they are used: they need the networks, the packages below do not."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("image_copies.matching.interface"), name)
