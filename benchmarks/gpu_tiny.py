@@ -10,7 +10,7 @@ from gpu_row import Row
 from image_copies.data.ground_truth import read_ground_truth
 from image_copies.data.layout import open_isc_folder
 from image_copies.models.training.curve import read_rows
-from image_copies.submissions.formats.submission import read_submission
+from image_copies.submissions.formats.submission import open_submission
 from image_copies.submissions.scoring.metrics import evaluate
 
 RECIPE = Path(__file__).with_name("gpu_tiny.yaml")
@@ -37,7 +37,7 @@ def measure_tiny(data: Path, run: Path, limit: float) -> Iterator[Row]:
     yield Row("minutes of training", f"{minutes:.1f}", f"at most {MAX_MINUTES}", minutes <= MAX_MINUTES)
     found = open_isc_folder(data)
     assert found.ground_truth is not None
-    score = evaluate(*read_submission(run / "submission.h5"), read_ground_truth(found.ground_truth))[0].micro_average_precision
+    score = evaluate(*open_submission(run / "submission.h5"), read_ground_truth(found.ground_truth))[0].micro_average_precision
     yield Row("µAP of the submission", f"{score:.3f}", f"at least {MIN_SCORE}", score >= MIN_SCORE)
 
 

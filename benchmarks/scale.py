@@ -16,7 +16,7 @@ from image_copies.data.files import whole_file
 
 SIZES = (1e6, 1e7, 1e8, 1e9)  # images
 CORES, MEMORY = 16, 64  # of a node: cores, GiB
-DIMENSIONS, CODE_BYTES = 256, 72  # of a vector; a code with its number
+DIMENSIONS, CODE_BYTES = 256, 136  # of a vector; its code of 4 bits a dimension, with its number
 PAIRS_PER_IMAGE = 1.0  # that a search reports, counted from both sides
 PAIR_BYTES, SCRATCH_COPIES = 24, 3  # of a pair in a file; how often grouping writes it before it is done
 
@@ -25,9 +25,8 @@ SMALL_PICTURES = 718 / 2  # images: mobilenetv3_small_100 at 160 px, on two core
 LARGE_PICTURES = 13.7  # images of 12 megapixels, the shipped descriptor, to groups (benchmarks/large_pictures.py)
 EXACT_PAIRS = 25_000 * 1e6 / (2 * 72)  # vectors compared: 25,000 × 1,000,000 in 72 s on two cores (benchmarks/full_size.py)
 # core-seconds
-ENCODE = 430 / 1e7  # per vector, training and merging included: 10,000,000 (benchmarks/ten_million.py)
-SECOND_LOOK = 1.8e-3  # per query, for its 500 candidates (the same, 20,000 vectors)
-LOOK = (112.4 / 1000 - SECOND_LOOK) / 1e7  # per query and vector, 35 % of the lists: 1,000 queries of 10,000,000 (the same)
+ENCODE = 25.3 / 1e6  # per vector, training included: match.py's index of 1,000,000 (benchmarks/index_growth.py)
+LOOK = 4.7 / (1000 * 1e6)  # per query and vector, 70 % of the lists: 1,000 queries of 1,000,000 (the same)
 GROUP = 45 / 1e7  # per pair of 10,000,000 (benchmarks/groups_of_pairs.py)
 
 
@@ -57,8 +56,8 @@ STEPS = (
     Step("embedding, 12 megapixels", lambda n: n / LARGE_PICTURES, 10_000),
     Step("all against all, exact", lambda n: n * n / EXACT_PAIRS, 25e9**0.5),
     Step("a million queries, exact", lambda n: 1e6 * n / EXACT_PAIRS, 1e6),
-    Step("codes of the vectors", lambda n: n * ENCODE, 1e7),
-    Step("a million queries by codes", lambda n: 1e6 * (SECOND_LOOK + n * LOOK), 1e7),
+    Step("codes of the vectors", lambda n: n * ENCODE, 1e6),
+    Step("a million queries by codes", lambda n: 1e6 * n * LOOK, 1e6),
     Step("groups, on one core", lambda n: n * PAIRS_PER_IMAGE * GROUP, 1e7, spread=False),
 )
 
@@ -84,7 +83,7 @@ def print_table() -> None:
 SPACE: Sequence[tuple[str, Callable[[float], float]]] = (
     ("vectors, float32", lambda n: n * DIMENSIONS * 4 / 1e9),
     ("vectors, float16", lambda n: n * DIMENSIONS * 2 / 1e9),
-    ("codes, by shard and merged", lambda n: n * CODE_BYTES * 2 / 1e9),
+    ("codes", lambda n: n * CODE_BYTES / 1e9),
     ("pairs while they are grouped", lambda n: n * PAIRS_PER_IMAGE * PAIR_BYTES * SCRATCH_COPIES / 1e9),
     ("memory of grouping", lambda n: (n * 16 + 5e8) / 1e9),
 )

@@ -9,9 +9,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def map_in_threads(
-    work: Callable[[Item], Result], items: Iterable[Item], threads: int, initializer: Callable[[], object] | None = None
-) -> Generator[Result, None, None]:
+def map_in_threads(work: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Generator[Result, None, None]:
     """Yield work(item) for every item, in order.
 
     While a result is used, the next `threads` items are worked on, and no more are fetched. An error of the work is raised in
@@ -22,9 +20,8 @@ def map_in_threads(
         work: What is done; most of it without the GIL, as reading, decoding and products of matrices are.
         items: What it is called with; fetched by the caller's thread, one at a time.
         threads: At least 1.
-        initializer: Called by each thread when it starts; None for nothing.
     """
-    with ThreadPoolExecutor(threads, initializer=initializer) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         begun = deque[Future[Result]]()
         try:
             for item in items:

@@ -2,7 +2,7 @@
 
 Without public_ground_truth.csv in the data set, the report shows what is known without it, and suggests copies.
 
-With --ray, the references are searched, and with --index encoded, by the workers of a Ray cluster, with a bit-identical result.
+With --ray, the references are searched by the workers of a Ray cluster, with a bit-identical result.
 """
 
 import argparse
@@ -39,15 +39,7 @@ def make_parser() -> argparse.ArgumentParser:
         "--details", type=named_path, metavar="DIR", help="with --submission: folder for precision-recall and recall by edit"
     )
     parser.add_argument("--edits", type=named_path, metavar="CSV", help="with --details or --compare: query_id,edits")
-    parser.add_argument(
-        "--index", metavar="FACTORY", help="only build this Faiss index of the run's references and print its recall"
-    )
-    parser.add_argument("--nprobe", type=int, metavar="N", help="with --index: inverted lists to search; √lists if not given")
-    parser.add_argument(
-        "--on-gpu",
-        action="store_true",
-        help="with --index: Faiss clusters and searches on the GPU; its clusters differ by a little",
-    )
+    parser.add_argument("--index", "--nprobe", "--on-gpu", nargs="?", const="", dest="refused", help=argparse.SUPPRESS)
     parser.add_argument("--subsets", action="store_true", help="only score every subset of the run's models as an ensemble")
     add_ray_options(parser)
     return parser
@@ -59,14 +51,13 @@ def check(options: argparse.Namespace) -> None:
     Raises:
         UserError: when options contradict each other or a value is out of range.
     """
-    if options.nprobe is not None and (options.index is None or options.nprobe < 1):
-        raise UserError(f"--nprobe {options.nprobe}: give a number of at least 1, together with --index.")
-    if options.on_gpu and (options.index is None or options.ray):
-        raise UserError("--on-gpu is for --index on this machine: give --index, without --ray.")
-    if options.subsets and any((options.index, options.compare, options.submission)):
-        raise UserError("--subsets scores a run's own models: omit --index, --compare and --submission.")
-    if options.index is not None:
-        return
+    if options.refused is not None:
+        raise UserError(
+            "step 06 takes no --index, --nprobe and --on-gpu: it searches references that need not fit into memory, exactly; "
+            "python benchmarks/index_recall.py FACTORY --run DIR measures the recall of a Faiss index of them."
+        )
+    if options.subsets and any((options.compare, options.submission)):
+        raise UserError("--subsets scores a run's own models: omit --compare and --submission.")
     if options.compare is not None:
         if options.submission is not None:
             raise UserError("--compare takes the runs or files to compare itself: omit --submission.")
@@ -85,10 +76,6 @@ def score(options: argparse.Namespace) -> None:
                 run.require(run.paths.embeddings(model, part))
         run.require(run.paths.choice)
         print_subsets(run)
-    elif options.index is not None:
-        from image_copies.pipeline.steps.approximate_recall import print_index_recall
-
-        print_index_recall(open_chosen_run(options), options.index, options.nprobe, options.force, options.on_gpu)
     elif options.compare is not None:
         from image_copies.pipeline.steps.compare import compare
 

@@ -20,7 +20,6 @@ _MAKERS = {
     "scores.json": "06_score",
     "details": "06_score",
     "report": "06_score",
-    "index": "06_score",
 }
 
 
@@ -163,11 +162,6 @@ class RunPaths:
     def report_page(self) -> Path:
         """The report's page (HTML)."""
         return self.report / "index.html"
-
-    @property
-    def index(self) -> Path:
-        """Folder of the approximate index that `06_score.py --index` builds."""
-        return self.folder / "index"
 
     def comparison(self, other: str) -> Path:
         """Folder of the page that compares this run with a run or file named `other`."""

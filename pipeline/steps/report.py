@@ -16,6 +16,7 @@ from image_copies.submissions.scoring.breakdown import last_rank_at_90
 from image_copies.submissions.scoring.metrics import RankedPairs, Scores
 from image_copies.submissions.scoring.query_scores import score_queries
 from image_copies.submissions.vectors.files import read_vectors
+from image_copies.submissions.vectors.stored import open_vectors
 
 
 def write_run_report(
@@ -119,7 +120,7 @@ def read_steps(manifests: Path) -> tuple[list[StepDone], dict[str, str]]:
 
 
 def _find_distributions(run: Run, truth: GroundTruth, ranked: RankedPairs, before: RankedPairs | None) -> list[Distribution]:
-    references = read_vectors(run.paths.projected("reference"))
+    references = open_vectors(run.paths.projected("reference"))
     after = read_vectors(run.paths.normalized_queries)
     if before is None:
         return [Distribution("without normalisation", score_queries(after, references, truth), threshold(ranked))]

@@ -27,13 +27,14 @@ from image_copies.submissions.ensemble.rules import require_training_only
 from image_copies.submissions.ensemble.selection import apply_normalizations, find_best_beta
 from image_copies.submissions.ensemble.variant import read_choice
 from image_copies.submissions.formats.matching_track import evaluate_matches, read_matches
-from image_copies.submissions.formats.submission import describe_oddities, read_submission
+from image_copies.submissions.formats.submission import describe_oddities, open_submission
 from image_copies.submissions.report.gallery import MAX_SUGGESTED
 from image_copies.submissions.scoring.baselines import Descriptors, compute_perceptual_hash, describe_grey_pixels, describe_images
 from image_copies.submissions.scoring.bootstrap import Interval, micro_average_precision_interval
 from image_copies.submissions.scoring.breakdown import read_edits, tabulate_recall_by_edit, tabulate_recall_by_number, write_curve
 from image_copies.submissions.scoring.metrics import RankedPairs, Scores, evaluate
 from image_copies.submissions.vectors.files import Vectors, describe_vectors, read_vectors
+from image_copies.submissions.vectors.stored import StoredVectors, open_vectors
 
 GREY_DIMENSIONS = 256
 
@@ -63,7 +64,7 @@ class ScoredVariant:
 
 
 def _score_variant(
-    name: str, queries: Vectors, references: Vectors, truth: GroundTruth, submitted: bool = False
+    name: str, queries: Vectors, references: Vectors | StoredVectors, truth: GroundTruth, submitted: bool = False
 ) -> ScoredVariant:
     scores, ranked = evaluate(queries, references, truth)
     return ScoredVariant(name, scores, ranked, micro_average_precision_interval(ranked, truth), submitted)
@@ -83,10 +84,9 @@ def score_variants(run: Run) -> None:
     truth = read_ground_truth(data.ground_truth)
     variant, _ = read_choice(run.paths.choice)
     name = f"submitted: {variant.dimensions}-d, power {variant.eigen_power:g}, {METHODS[variant.method].label}"
-    parts = read_submission(run.paths.submission)
+    parts = open_submission(run.paths.submission)
     oddities = describe_oddities(*parts)
     submitted = _score_variant(name, *parts, truth, submitted=True)
-    del parts
     ensemble = _score_ensembles(run, truth)
     rows = [*(score_baselines(data, truth) if run.recipe.baselines else []), *_score_models(run, truth), *ensemble, submitted]
     variants = [row.as_dict() for row in rows]
@@ -114,7 +114,7 @@ def report_unscored(run: Run) -> None:
     """
     run.paths.scores.unlink(missing_ok=True)
     remove_folder(run.paths.details)
-    warnings = collect_warnings(run) + describe_oddities(*read_submission(run.paths.submission))
+    warnings = collect_warnings(run) + describe_oddities(*open_submission(run.paths.submission))
     write_unscored_run_report(run, open_isc_folder(run.data), _find_best_pairs(run), collect_notices(run), warnings)
 
 
@@ -177,7 +177,7 @@ def rank_file(path: Path, truth: GroundTruth) -> tuple[Scores, RankedPairs]:
     """
     if path.suffix.lower() == ".csv":
         return evaluate_matches(path, truth)
-    queries, references = read_submission(path)
+    queries, references = open_submission(path)
     with prefix_errors(path):
         result = evaluate(queries, references, truth)
     for oddity in describe_oddities(queries, references):
@@ -220,15 +220,16 @@ def _to_vectors(ids: list[str], described: Descriptors) -> Vectors:
 def _score_models(run: Run, truth: GroundTruth) -> list[ScoredVariant]:
     rows = []
     for model in run.recipe.models:
-        queries, references = (read_vectors(run.paths.embeddings(model, part)) for part in ("query", "reference"))
-        rows.append(_score_variant(f"model: {model}", queries, references, truth))
+        queries = read_vectors(run.paths.embeddings(model, "query"))
+        rows.append(_score_variant(f"model: {model}", queries, open_vectors(run.paths.embeddings(model, "reference")), truth))
     return rows
 
 
 def _score_ensembles(run: Run, truth: GroundTruth) -> list[ScoredVariant]:
     """Score the ensemble without and with each normalisation, at the β chosen for it on the synthetic queries."""
     variant, table = read_choice(run.paths.choice)
-    queries, references, training = (read_vectors(run.paths.projected(part)) for part in ("query", "reference", "training"))
+    queries = read_vectors(run.paths.projected("query"))
+    references, training = (open_vectors(run.paths.projected(part)) for part in ("reference", "training"))
     betas = {method: find_best_beta(table, variant, method) for method in METHODS}
     chosen = with_betas(run.recipe.normalization, betas)
     rows = []

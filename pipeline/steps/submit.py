@@ -9,10 +9,11 @@ from image_copies.submissions.formats.matching_track import write_matches
 from image_copies.submissions.formats.submission import (
     describe_oddities,
     find_submission_problems,
-    read_submission,
+    open_submission,
     write_submission,
 )
 from image_copies.submissions.vectors.files import read_vectors
+from image_copies.submissions.vectors.stored import open_vectors
 
 
 def submit(run: Run) -> None:
@@ -22,8 +23,8 @@ def submit(run: Run) -> None:
         UserError: when the submission would break a rule, or the disk is full.
     """
     paths = run.paths
-    write_submission(paths.submission, read_vectors(paths.normalized_queries), read_vectors(paths.projected("reference")))
-    queries, references = read_submission(paths.submission)
+    write_submission(paths.submission, read_vectors(paths.normalized_queries), open_vectors(paths.projected("reference")))
+    queries, references = open_submission(paths.submission)
     for oddity in describe_oddities(queries, references):
         print(f"  {oddity}")
     write_matches(paths.matches, queries, references)
@@ -44,7 +45,7 @@ def check_submission(path: Path, data: Path | None) -> None:
     problems = find_submission_problems(path, *ids)
     if problems:
         raise UserError(f"{path} is not a valid submission, {len(problems)} problem(s):\n  " + "\n  ".join(problems))
-    for oddity in describe_oddities(*read_submission(path)):
+    for oddity in describe_oddities(*open_submission(path)):
         print(f"warning: {oddity}")
     print(
         f"{path} is a valid submission"

@@ -90,7 +90,10 @@ def _score(run: Run, models: tuple[str, ...], variant: Variant, truth: GroundTru
     projection = fit_projection(sample, dimensions)
 
     def project(part: ConcatenatedVectors) -> Vectors:
-        vectors = projection.apply(part.rows(np.arange(len(part))), dimensions, variant.eigen_power)
+        vectors, first = np.empty((len(part), dimensions), np.float32), 0
+        for block in part.blocks():
+            vectors[first : first + len(block)] = projection.apply(block, dimensions, variant.eigen_power)
+            first += len(block)
         vectors[part.unreadable] = 0
         return Vectors(part.ids, vectors, part.unreadable)
 

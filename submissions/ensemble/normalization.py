@@ -11,7 +11,7 @@ from image_copies.submissions.ensemble.projection import scale_to_unit_length
 from image_copies.submissions.ensemble.variant import Variant
 from image_copies.submissions.search.nearest import search_nearest
 from image_copies.submissions.settings import Method, NormalizationSettings
-from image_copies.submissions.vectors.rows import FileRows
+from image_copies.submissions.vectors.rows import DividedRows, take_rows
 
 QUERIES_PER_BLOCK = 4096
 
@@ -113,7 +113,7 @@ def with_betas(settings: NormalizationSettings, betas: Mapping[Method, float]) -
     return settings.model_copy(update={"methods": tuple(betas)} | chosen)
 
 
-def find_neighbours(queries: NDArray[np.float32], training: NDArray[np.float32] | FileRows, count: int) -> Neighbours:
+def find_neighbours(queries: NDArray[np.float32], training: NDArray[np.float32] | DividedRows, count: int) -> Neighbours:
     """Find the `count` training vectors nearest to each query.
 
     Args:
@@ -132,6 +132,16 @@ def find_neighbours(queries: NDArray[np.float32], training: NDArray[np.float32] 
     if not count:
         return Neighbours(np.zeros((len(queries), 0), np.float32), np.zeros((len(queries), 0), np.int64))
     return Neighbours(*search_nearest(queries, training, count, "cosine"))
+
+
+def hold_neighbours(
+    training: NDArray[np.float32] | DividedRows, neighbours: Neighbours
+) -> tuple[NDArray[np.float32], Neighbours]:
+    """Return the training vectors in memory, of those in files only the neighbours, and which of them the neighbours are."""
+    if isinstance(training, np.ndarray):
+        return training, neighbours
+    used, places = np.unique(neighbours.rows, return_inverse=True)
+    return take_rows(training, used), replace(neighbours, rows=places.reshape(neighbours.rows.shape))
 
 
 def normalize_queries(
@@ -165,7 +175,7 @@ def normalize_queries(
 
 
 def normalize_by_variant(
-    queries: NDArray[np.float32], training: NDArray[np.float32] | FileRows, variant: Variant, settings: NormalizationSettings
+    queries: NDArray[np.float32], training: NDArray[np.float32] | DividedRows, variant: Variant, settings: NormalizationSettings
 ) -> NDArray[np.float32]:
     """Normalise queries by the method and β of the chosen variant.
 
@@ -184,11 +194,8 @@ def normalize_by_variant(
     needed = count_neighbours_needed(settings, variant.method)
     if not needed or not len(queries):
         return queries
-    neighbours = find_neighbours(queries, training, needed)
-    if isinstance(training, FileRows):
-        used, places = np.unique(neighbours.rows, return_inverse=True)
-        training, neighbours = training.take(used), replace(neighbours, rows=places.reshape(neighbours.rows.shape))
-    return normalize_queries(queries, training, neighbours, variant.method, variant.beta, settings)
+    held, neighbours = hold_neighbours(training, find_neighbours(queries, training, needed))
+    return normalize_queries(queries, held, neighbours, variant.method, variant.beta, settings)
 
 
 def subtract_negatives(

@@ -15,6 +15,7 @@ from image_copies.data.ground_truth import GroundTruth
 from image_copies.submissions.ensemble.normalization import (
     count_neighbours_needed,
     find_neighbours,
+    hold_neighbours,
     list_betas,
     normalize_queries,
 )
@@ -24,6 +25,7 @@ from image_copies.submissions.ensemble.variant import Variant, parse_variant, ta
 from image_copies.submissions.scoring.metrics import evaluate
 from image_copies.submissions.settings import EnsembleSettings, Method, NormalizationSettings
 from image_copies.submissions.vectors.files import Vectors
+from image_copies.submissions.vectors.rows import DividedRows
 
 
 def choose_variant(
@@ -132,13 +134,13 @@ def find_only_candidate(
 
 
 def apply_normalizations(
-    queries: NDArray[np.float32], training: NDArray[np.float32], settings: NormalizationSettings
+    queries: NDArray[np.float32], training: NDArray[np.float32] | DividedRows, settings: NormalizationSettings
 ) -> list[tuple[Method, float, NDArray[np.float32]]]:
     """Apply every candidate (method, β) of the settings; the neighbours are searched once.
 
     Args:
         queries: float32 [n, d], unit length.
-        training: float32 [m, d], unit length.
+        training: float32 [m, d], unit length, or those of a file, of which only the neighbours are read into memory.
         settings: The candidates. A method that needs more than m neighbours is skipped if there are other methods.
 
     Returns:
@@ -149,9 +151,9 @@ def apply_normalizations(
     """
     methods = find_usable_methods(settings, len(training))
     needed = max(count_neighbours_needed(settings, method) for method in methods)
-    neighbours = find_neighbours(queries, training, needed)
+    held, neighbours = hold_neighbours(training, find_neighbours(queries, training, needed))
     return [
-        (method, beta, normalize_queries(queries, training, neighbours, method, beta, settings))
+        (method, beta, normalize_queries(queries, held, neighbours, method, beta, settings))
         for method in methods
         for beta in list_betas(settings, method)
     ]

@@ -9,15 +9,15 @@ import pandas as pd
 from image_copies.data.errors import UserError
 from image_copies.data.files import open_regular, whole_file
 from image_copies.data.ground_truth import GroundTruth
-from image_copies.submissions.scoring.metrics import RankedPairs, Scores, average_precision, recall_at_precision
-from image_copies.submissions.search.exact import search_pairs
+from image_copies.submissions.scoring.metrics import RankedPairs, Scores, average_precision, recall_at_precision, search_readable
 from image_copies.submissions.vectors.files import Vectors
+from image_copies.submissions.vectors.stored import StoredVectors
 
 CSV_COLUMNS = ["query_id", "reference_id", "score"]
 MAX_ROWS = 500_000
 
 
-def write_matches(path: Path, queries: Vectors, references: Vectors, per_query: int = 10) -> int:
+def write_matches(path: Path, queries: Vectors, references: Vectors | StoredVectors, per_query: int = 10) -> int:
     """Write the nearest pairs overall with the score −‖q − r‖².
 
     Args:
@@ -33,7 +33,7 @@ def write_matches(path: Path, queries: Vectors, references: Vectors, per_query: 
         UserError: when the disk is full.
     """
     count = min(MAX_ROWS, per_query * len(queries))
-    pairs = search_pairs(queries.vectors, references.vectors, count)
+    pairs = search_readable(queries, references, count)
     table = pd.DataFrame(
         {
             "query_id": [queries.ids[row] for row in pairs.queries[:count]],

@@ -1,5 +1,7 @@
 """The descriptor submission and the platform's rules for it."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import h5py
@@ -12,13 +14,15 @@ from image_copies.submissions.settings import MAX_DIMENSIONS
 from image_copies.submissions.vectors.files import MAX_NORM, Vectors, read_ids
 from image_copies.submissions.vectors.hdf5 import HDF5_ERRORS, create_hdf5, describe_dataset_problem, open_hdf5
 from image_copies.submissions.vectors.repeated import describe_repeated
+from image_copies.submissions.vectors.rows import ROWS_PER_BLOCK, divide_rows, take_rows
+from image_copies.submissions.vectors.stored import StoredVectors
 
 UNREADABLE_DISTANCE = 1e3  # unreadable queries and references lie this far from the origin, on opposite sides: they match nothing
 UNREADABLE_SIDES = (UNREADABLE_DISTANCE, -UNREADABLE_DISTANCE)  # of queries and references
 DATASET_NAMES = (("query", "query_ids"), ("reference", "reference_ids"))
 
 
-def write_submission(path: Path, queries: Vectors, references: Vectors) -> None:
+def write_submission(path: Path, queries: Vectors, references: Vectors | StoredVectors) -> None:
     """Write `query` [n, d] and `reference` [m, d] float32 with their ids, sorted by id, atomically.
 
     Unreadable images get vectors so far away that they match nothing.
@@ -27,10 +31,15 @@ def write_submission(path: Path, queries: Vectors, references: Vectors) -> None:
         UserError: when the file would break a rule, with a message that lists every problem; or when the disk is full.
     """
     with whole_file(path) as temporary:
-        with create_hdf5(temporary) as (file, _):
+        with create_hdf5(temporary) as (file, check):
             for (name, ids_name), part, side in zip(DATASET_NAMES, (queries, references), UNREADABLE_SIDES, strict=True):
-                order = sorted(range(len(part)), key=part.ids.__getitem__)
-                file[name] = _move_unreadable_away(part, side)[order]
+                order, row = np.array(sorted(range(len(part)), key=part.ids.__getitem__), np.int64), 0
+                vectors = file.create_dataset(None, (len(part), part.dimensions), np.float32)
+                for block in _arrange(part, order, side):
+                    vectors[row : row + len(block)] = block
+                    check()
+                    row += len(block)
+                file[name] = vectors
                 file.create_dataset(
                     ids_name, data=np.array([part.ids[row] for row in order], object), dtype=h5py.string_dtype("utf-8")
                 )
@@ -39,8 +48,8 @@ def write_submission(path: Path, queries: Vectors, references: Vectors) -> None:
             raise UserError(f"{path} was not written, it would have {len(problems)} problem(s):\n  " + "\n  ".join(problems))
 
 
-def read_submission(path: Path) -> tuple[Vectors, Vectors]:
-    """Read the queries and references of a valid submission.
+def open_submission(path: Path) -> tuple[Vectors, StoredVectors]:
+    """Read the queries of a valid submission; its references are read in blocks when they are searched.
 
     Raises:
         UserError: when the file breaks a rule; the message lists every problem.
@@ -48,12 +57,50 @@ def read_submission(path: Path) -> tuple[Vectors, Vectors]:
     problems = find_submission_problems(path)
     if problems:
         raise UserError(f"{path} is not a valid submission, {len(problems)} problem(s):\n  " + "\n  ".join(problems))
-    parts = []
     with open_hdf5(path) as file:
-        for name, ids_name in DATASET_NAMES:
-            vectors = np.asarray(file[name], dtype=np.float32)
-            parts.append(Vectors(read_ids(file[ids_name]), vectors, np.zeros(len(vectors), bool)))
-    return parts[0], parts[1]
+        queries, references = (read_ids(file[ids_name]) for _, ids_name in DATASET_NAMES)
+        vectors = np.asarray(file["query"], dtype=np.float32)
+        dimensions = file["reference"].shape[1]
+    rows = _SubmittedRows(0, path.absolute(), len(references))
+    return (
+        Vectors(queries, vectors, np.zeros(len(queries), bool)),
+        StoredVectors(references, dimensions, np.zeros(len(references), bool), rows),
+    )
+
+
+@dataclass(frozen=True)
+class _SubmittedRows:
+    """Consecutive references of a submission, which are read when they are needed; all of them, or a shard.
+
+    Attributes:
+        first: Row of the first one.
+        path: The submission.
+        count: How many they are.
+    """
+
+    first: int
+    path: Path
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def divide(self, size: int) -> "list[_SubmittedRows]":
+        """Divide them into shards of `size`."""
+        end = self.first + self.count
+        return [_SubmittedRows(first, self.path, min(size, end - first)) for first in range(self.first, end, size)]
+
+    def load(self) -> NDArray[np.float32]:
+        """Return the rows [n, d].
+
+        Raises:
+            UserError: when the file is damaged, or gone.
+        """
+        try:
+            with open_hdf5(self.path) as file:
+                return np.asarray(file["reference"][self.first : self.first + self.count], np.float32)
+        except (*HDF5_ERRORS, FileNotFoundError) as error:
+            raise UserError(f"{self.path} cannot be read any longer ({error}). Repeat the command.") from error
 
 
 def find_submission_problems(path: Path, query_ids: list[str] | None = None, reference_ids: list[str] | None = None) -> list[str]:
@@ -96,23 +143,38 @@ def find_submission_problems(path: Path, query_ids: list[str] | None = None, ref
         return [f"it is not a complete HDF5 file ({error})"]
 
 
-def describe_oddities(queries: Vectors, references: Vectors) -> list[str]:
+def describe_oddities(queries: Vectors, references: Vectors | StoredVectors) -> list[str]:
     """Describe what is allowed in a submission but rarely meant: unreadable images, zero vectors and repeated ones."""
     found = []
     for (name, _), part, side in zip(DATASET_NAMES, (queries, references), UNREADABLE_SIDES, strict=True):
-        away = (part.vectors[:, 0] == side) & ~part.vectors[:, 1:].any(axis=1)
+        away = _find_moved_away(part, side)
         if away.any():
             first = part.ids[int(np.argmax(away))]
             found.append(f"{name}: {away.sum()} of {len(part)} images could not be read, the first is {first!r}")
-        found += describe_repeated(name, Vectors(part.ids, part.vectors, part.unreadable | away))
+        found += describe_repeated(name, part, away)
     return found
 
 
-def _move_unreadable_away(part: Vectors, side: float) -> NDArray[np.float32]:
-    vectors = np.array(part.vectors, dtype=np.float32)
-    vectors[part.unreadable] = 0
-    vectors[part.unreadable, 0] = side
-    return vectors
+def _arrange(part: Vectors | StoredVectors, order: NDArray[np.int64], side: float) -> Iterator[NDArray[np.float32]]:
+    """Yield the vectors in this order [n], in blocks; those of unreadable images lie far away, on this side."""
+    readable, numbers = part.readable(), np.cumsum(~part.unreadable) - 1  # of readable images
+    for start in range(0, len(order), ROWS_PER_BLOCK):
+        rows = order[start : start + ROWS_PER_BLOCK]
+        block, found = np.zeros((len(rows), part.dimensions), np.float32), ~part.unreadable[rows]
+        block[~found, 0] = side
+        if found.any():
+            chosen, places = np.unique(numbers[rows[found]], return_inverse=True)
+            block[found] = take_rows(readable, chosen)[places]
+        yield block
+
+
+def _find_moved_away(part: Vectors | StoredVectors, side: float) -> NDArray[np.bool_]:
+    """Return which vectors [n] are those of unreadable images of a submission."""
+    away, rows = np.zeros(len(part), bool), np.flatnonzero(~part.unreadable)
+    for shard in divide_rows(part.readable(), ROWS_PER_BLOCK):
+        vectors = shard.load()
+        away[rows[shard.first : shard.first + len(vectors)]] = (vectors[:, 0] == side) & ~vectors[:, 1:].any(axis=1)
+    return away
 
 
 def _find_form_problems(name: str, ids_name: str, file: h5py.File) -> list[str]:
@@ -134,9 +196,8 @@ def _find_vector_problems(name: str, vectors: h5py.Dataset, ids: list[str]) -> l
     if not 1 <= vectors.shape[1] <= MAX_DIMENSIONS:
         problems.append(f"{name} has {vectors.shape[1]} dimensions; 1…{MAX_DIMENSIONS} are allowed (ensemble.dimensions)")
     if np.issubdtype(vectors.dtype, np.floating):
-        lengths = np.concatenate(
-            [_compute_norms(vectors[start : start + 65_536]) for start in range(0, max(1, len(vectors)), 65_536)]
-        )
+        starts = range(0, max(1, len(vectors)), ROWS_PER_BLOCK)
+        lengths = np.concatenate([_compute_norms(vectors[start : start + ROWS_PER_BLOCK]) for start in starts])
         finite = np.isfinite(lengths)
         for wrong, problem in (
             (~finite, "hold NaN or infinity"),

@@ -1,6 +1,6 @@
 """The challenge's metrics: micro average precision, recall at 90 % precision, recall at rank."""
 
-from collections.abc import Callable
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -11,8 +11,9 @@ from image_copies.data.ground_truth import GroundTruth
 from image_copies.submissions.search.exact import ScoredPairs, compute_exact_distances, search_pairs
 from image_copies.submissions.search.nearest import search_nearest
 from image_copies.submissions.vectors.files import Vectors
+from image_copies.submissions.vectors.rows import take_rows
+from image_copies.submissions.vectors.stored import StoredVectors
 
-Search = Callable[[NDArray[np.float32], NDArray[np.float32], int], ScoredPairs]
 PAIRS_PER_QUERY = 10  # the organisers keep 10 × (number of queries) pairs
 
 
@@ -64,16 +65,13 @@ class RankedPairs:
     recall: NDArray[np.float64]
 
 
-def evaluate(
-    queries: Vectors, references: Vectors, ground_truth: GroundTruth, search: Search = search_pairs
-) -> tuple[Scores, RankedPairs]:
+def evaluate(queries: Vectors, references: Vectors | StoredVectors, ground_truth: GroundTruth) -> tuple[Scores, RankedPairs]:
     """Score vectors against a ground truth; only queries that it names count.
 
     Args:
         queries: Vectors of at least the queries that the ground truth names.
         references: Vectors to search in.
         ground_truth: The true copies.
-        search: Finds the nearest pairs.
 
     Returns:
         The scores, and the ranked pairs: 10 × the number of queries overall.
@@ -83,7 +81,7 @@ def evaluate(
     """
     _check_ids(queries, references, ground_truth)
     chosen = queries.rows(ground_truth.query_ids)
-    pairs = _readable_pairs(chosen, references, PAIRS_PER_QUERY * len(chosen), search)
+    pairs = search_readable(chosen, references, PAIRS_PER_QUERY * len(chosen))
     ranked = rank_pairs(pairs, chosen.ids, references.ids, ground_truth)
     at_rank_1, at_rank_10 = _recall_at_ranks(chosen, references, ground_truth, (1, 10))
     scores = Scores(
@@ -142,7 +140,7 @@ def recall_at_precision(ranked: RankedPairs, precision: float) -> float:
     return float(ranked.recall[ranked.precision >= precision].max(initial=0.0))
 
 
-def _check_ids(queries: Vectors, references: Vectors, ground_truth: GroundTruth) -> None:
+def _check_ids(queries: Vectors, references: Vectors | StoredVectors, ground_truth: GroundTruth) -> None:
     known = set(queries.ids)
     missing = [image_id for image_id in ground_truth.query_ids if image_id not in known]
     if missing:
@@ -159,35 +157,46 @@ def _check_ids(queries: Vectors, references: Vectors, ground_truth: GroundTruth)
         )
 
 
-def _readable_pairs(queries: Vectors, references: Vectors, count: int, search: Search) -> ScoredPairs:
-    """Search among readable images only; return pairs with their row numbers in `queries` and `references`."""
+def search_readable(queries: Vectors, references: Vectors | StoredVectors, count: int) -> ScoredPairs:
+    """Search among readable images only; return the nearest pairs with their row numbers in `queries` and `references`."""
     query_rows, reference_rows = np.flatnonzero(~queries.unreadable), np.flatnonzero(~references.unreadable)
-    pairs = search(queries.readable(), references.readable(), count)
+    pairs = search_pairs(queries.readable(), references.readable(), count)
     return ScoredPairs(query_rows[pairs.queries], reference_rows[pairs.references], pairs.distances)
 
 
-def _recall_at_ranks(queries: Vectors, references: Vectors, ground_truth: GroundTruth, ranks: tuple[int, ...]) -> list[float]:
+def _recall_at_ranks(
+    queries: Vectors, references: Vectors | StoredVectors, ground_truth: GroundTruth, ranks: tuple[int, ...]
+) -> list[float]:
     """Return, for each rank, the share of true pairs with fewer than `rank` wrong references at most as far away."""
     if not ground_truth.pairs:
         return [0.0 for _ in ranks]
     query_rows = {image_id: row for row, image_id in enumerate(queries.ids)}
-    reference_rows = {image_id: row for row, image_id in enumerate(references.ids)}
+    numbers, searched = number_readable(references, {reference for _, reference in ground_truth.pairs}), references.readable()
     true: dict[int, list[int]] = {}
     for query, reference in sorted(ground_truth.pairs):
-        row, own = query_rows[query], reference_rows[reference]
-        if not queries.unreadable[row] and not references.unreadable[own]:
-            true.setdefault(row, []).append(own)
+        row = query_rows[query]
+        if not queries.unreadable[row] and reference in numbers:
+            true.setdefault(row, []).append(numbers[reference])
     if not true:
         return [0.0 for _ in ranks]
     rows = np.array(sorted(true))
     spare = 6  # further neighbours, because float32 rounding may order them differently from exact distances
-    depth = min(len(references), max(ranks) + max(map(len, true.values())) + spare + int(references.unreadable.sum()))
-    _, nearest = search_nearest(queries.vectors[rows], references.vectors, depth, "distance")
-    hits = np.zeros(len(ranks))
+    depth = min(len(searched), max(ranks) + max(map(len, true.values())) + spare)
+    _, nearest = search_nearest(queries.vectors[rows], searched, depth, "distance")
+    looked_up = np.unique(np.concatenate([nearest.ravel(), *(np.array(own) for own in true.values())]))
+    vectors, hits = take_rows(searched, looked_up), np.zeros(len(ranks))
+
+    def measure(row: int, others: NDArray[np.int64]) -> NDArray[np.float64]:
+        return compute_exact_distances(queries.vectors, vectors, np.full(len(others), row), np.searchsorted(looked_up, others))
+
     for row, found in zip(rows.tolist(), nearest, strict=True):
-        others = np.array([r for r in found if r not in true[row] and not references.unreadable[r]], dtype=np.int64)
-        to_others = compute_exact_distances(queries.vectors, references.vectors, np.full(len(others), row), others)
-        targets = np.array(true[row])
-        for distance in compute_exact_distances(queries.vectors, references.vectors, np.full(len(targets), row), targets):
+        to_others = measure(row, found[~np.isin(found, true[row])])
+        for distance in measure(row, np.array(true[row])):
             hits += (to_others <= distance).sum() < np.array(ranks)
     return [float(hit) / len(ground_truth.pairs) for hit in hits]
+
+
+def number_readable(images: Vectors | StoredVectors, wanted: Collection[str]) -> dict[str, int]:
+    """Return, by id, which readable image each of the `wanted` is, counted from 0; those that are not readable are left out."""
+    readable = np.flatnonzero(~images.unreadable).tolist()
+    return {images.ids[row]: number for number, row in enumerate(readable) if images.ids[row] in wanted}

@@ -1,1 +1,1 @@
-"""Nearest-neighbour search: exact including ties, or approximate with measured recall."""
+"""Nearest-neighbour search, exact including ties."""

@@ -8,7 +8,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.submissions.search.on_gpu import find_own_gpu
+from image_copies.data.process import process_rank_on_machine
 
 Metric = Literal["cosine", "distance"]  # inner product, highest first; squared distance, lowest first
 Rows = NDArray[np.int64]
@@ -101,6 +101,12 @@ def find_nearest(
         values, rows = faiss.knn(queries, references, count, metric=kind)
         return values, rows
     return found
+
+
+def find_own_gpu() -> int | None:
+    """Return the number of this process's GPU for Faiss; None where its build can use none, or it sees none."""
+    gpus = faiss.get_num_gpus() if hasattr(faiss, "StandardGpuResources") else 0
+    return process_rank_on_machine() % gpus if gpus else None
 
 
 def _find_on_gpu(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from image_copies.data.shards import Place
 from image_copies.submissions.search.backend import find_candidates
 from image_copies.submissions.search.references import search_references
-from image_copies.submissions.vectors.rows import RowsShard
+from image_copies.submissions.vectors.rows import DividedRows, RowsShard
 
 REFERENCES_PER_BLOCK = 16_384
 QUERIES_PER_BLOCK = 1024
@@ -39,30 +39,29 @@ class ScoredPairs:
 
 
 def search_pairs(
-    queries: NDArray[np.float32], references: NDArray[np.float32], count: int, block: int = REFERENCES_PER_BLOCK
+    queries: NDArray[np.float32], references: NDArray[np.float32] | DividedRows, count: int, block: int = REFERENCES_PER_BLOCK
 ) -> ScoredPairs:
     """Find the nearest pairs overall, and every further pair that ties with the last of them.
 
     Candidates come from block-wise float32 products, or from the backend in use (`submissions.search.backend`); their distances
     are computed again as Σ (q − r)² in float64, so that the result does not depend on blocks, shards, threads or the device.
-    Pairs of equal distance are ordered by row. On an engine (`data.shards`) the references are searched in shards.
+    Pairs of equal distance are ordered by row. References of a file are read shard by shard; on an engine (`data.shards`) all
+    references are searched in shards.
 
     Args:
         queries: float32 [n, d].
-        references: float32 [m, d].
+        references: float32 [m, d], or those of files.
         count: Number of pairs; all n · m where there are fewer.
         block: References in one product; affects memory only.
     """
     count = min(count, len(queries) * len(references))
+    near = ScoredPairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
     if count == 0:
-        nothing = np.zeros(0, np.int64)
-        return ScoredPairs(nothing, nothing, np.zeros(0))
+        return near
     search = partial(_search_shard, count, block)
-    parts = list(search_references("searching pairs", queries, references, search, divide_here=False))
-    if len(parts) == 1:
-        return parts[0]
-    query_rows, reference_rows = (np.concatenate(rows) for rows in zip(*((p.queries, p.references) for p in parts), strict=True))
-    return _rank_pairs(query_rows, reference_rows, np.concatenate([part.distances for part in parts]), count)
+    for found in search_references("searching pairs", queries, references, search, divide_here=False):
+        near = _merge(near, found, count) if len(near) else found
+    return near
 
 
 def _search_shard(count: int, block: int, queries: NDArray[np.float32], shard: RowsShard, place: Place) -> ScoredPairs:
@@ -76,6 +75,12 @@ def _search_shard(count: int, block: int, queries: NDArray[np.float32], shard: R
     found = _rank_pairs(query_rows, reference_rows, distances, count)
     place.advance(len(references))
     return ScoredPairs(found.queries, found.references + shard.first, found.distances)
+
+
+def _merge(near: ScoredPairs, found: ScoredPairs, count: int) -> ScoredPairs:
+    """Return the `count` nearest of both, and all that tie with the last."""
+    queries, references = np.concatenate([near.queries, found.queries]), np.concatenate([near.references, found.references])
+    return _rank_pairs(queries, references, np.concatenate([near.distances, found.distances]), min(count, len(queries)))
 
 
 def compute_exact_distances(

@@ -25,28 +25,10 @@ def write_index(index: faiss.Index, folder: Path, name: str) -> str:
     return digest
 
 
-def is_intact(path: Path) -> bool:
-    """Whether a file is there and has the digest in its name."""
-    try:
-        return path.stem.rpartition("-")[2] == digest_of_file(path)[:16]
-    except OSError:
-        return False
-
-
-def digest_of_file(path: Path) -> str:
-    """Return the SHA-256 of a file's bytes, hexadecimal.
-
-    Raises:
-        OSError: It cannot be read.
-    """
-    with open_regular(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def open_intact_index(path: Path) -> faiss.Index | None:
     """Map a Faiss index from disk; None if the file is missing or does not have the digest in its name."""
     try:
-        return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC) if is_intact(path) else None
+        return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC) if _is_intact(path) else None
     except RuntimeError:
         return None  # another process has removed it
 
@@ -64,3 +46,12 @@ def require_index(path: Path) -> faiss.Index:
             "it meanwhile, repeat the command."
         )
     return index
+
+
+def _is_intact(path: Path) -> bool:
+    """Whether a file is there and has the digest in its name."""
+    try:
+        with open_regular(path) as file:
+            return path.stem.rpartition("-")[2] == hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    except OSError:
+        return False

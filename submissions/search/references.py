@@ -22,14 +22,14 @@ def search_references(
     search: Callable[[NDArray[np.float32], RowsShard, Place], Found],
     divide_here: bool,
 ) -> Iterator[Found]:
-    """Yield what is found in each shard of the references, in their order; few references in memory are searched here.
+    """Yield what is found in each shard of the references, in their order; few pairs are compared here.
 
     Args:
         name: What is being done, for the line of progress.
         queries: float32 [n, d].
         references: float32 [m, d], or those of files.
         search: Searches all queries in a shard.
-        divide_here: Whether references are divided even if this process searches them; if not, they are one shard.
+        divide_here: Whether references in memory are divided even if this process searches them; if not, they are one shard.
     """
     work = ShardWork(
         name=name,
@@ -39,7 +39,7 @@ def search_references(
         size=count_rows,
         uses_gpu=True,
     )
-    few = isinstance(references, np.ndarray) and len(queries) * len(references) < PAIRS_WORTH_SENDING
-    whole = not divide_here and (few or not uses_engine())
+    few = len(queries) * len(references) < PAIRS_WORTH_SENDING
+    whole = isinstance(references, np.ndarray) and not divide_here and (few or not uses_engine())
     shards = divide_rows(references, len(references) if whole else REFERENCES_PER_SHARD)
     return run_shards(work, shards, len(references), here=few)

@@ -42,6 +42,11 @@ class Vectors:
     def __len__(self) -> int:
         return len(self.ids)
 
+    @property
+    def dimensions(self) -> int:
+        """Dimensions d."""
+        return int(self.vectors.shape[1])
+
     def rows(self, ids: list[str]) -> "Vectors":
         """Return the vectors of `ids`, in that order.
 

@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.submissions.vectors.files import Vectors
+from image_copies.submissions.vectors.rows import ROWS_PER_BLOCK, divide_rows
+from image_copies.submissions.vectors.stored import StoredVectors
 
-ROWS_PER_BLOCK = 65_536
 MAX_SHARE = 0.1  # of the images: above it the vectors, not the images, are likely to be at fault
 
 
@@ -24,32 +25,36 @@ class Repeated:
     firsts: NDArray[np.int64]
 
 
-def find_repeated(vectors: NDArray[np.float32]) -> Repeated:
-    """Find the rows of [n, d] that equal an earlier row bit for bit."""
-    hashes = _hash_rows(vectors)
-    order = np.argsort(hashes, kind="stable")
-    same = hashes[order][1:] == hashes[order][:-1]
+def find_repeated(hashes: NDArray[np.uint64]) -> Repeated:
+    """Find the rows whose hashes [n, 2] (`hash_rows`) equal those of an earlier row."""
+    order = np.lexsort(hashes.T)  # stable
+    same = (hashes[order][1:] == hashes[order][:-1]).all(axis=1)
     firsts = np.arange(len(order))
     starts = np.flatnonzero(np.concatenate([[True], ~same])) if len(order) else np.zeros(0, np.int64)
     firsts[order] = np.repeat(order[starts], np.diff([*starts, len(order)]))
     rows = np.flatnonzero(firsts != np.arange(len(firsts)))
-    equal = np.array([np.array_equal(vectors[row], vectors[firsts[row]]) for row in rows.tolist()], dtype=bool)
-    return Repeated(rows[equal], firsts[rows[equal]])
+    return Repeated(rows, firsts[rows])
 
 
-def describe_repeated(name: str, part: Vectors) -> list[str]:
+def describe_repeated(name: str, part: Vectors | StoredVectors, left_out: NDArray[np.bool_] | None = None) -> list[str]:
     """Describe zero vectors and vectors that several images share, a sentence each; empty where there are none.
 
     Args:
         name: What the images are, such as "query".
         part: Their vectors; unreadable images, whose vectors say nothing anyway, are left out.
+        left_out: bool [n], further images to leave out; None for none.
     """
-    found, rows = [], np.flatnonzero(~part.unreadable)
-    vectors = part.vectors[rows]
-    zero = rows[~vectors.any(axis=1)]
-    if len(zero):
-        found.append(f"{name}: {len(zero)} vectors are zero, the first is that of {part.ids[zero[0]]!r}")
-    repeated = find_repeated(vectors)
+    rows = np.flatnonzero(~part.unreadable)
+    zero, hashes = np.zeros(len(rows), bool), np.zeros((len(rows), 2), np.uint64)
+    for shard in divide_rows(part.readable(), ROWS_PER_BLOCK):
+        vectors, own = shard.load(), slice(shard.first, shard.first + len(shard))
+        zero[own], hashes[own] = ~vectors.any(axis=1), hash_rows(vectors)
+    if left_out is not None:
+        kept = ~left_out[rows]
+        rows, zero, hashes = rows[kept], zero[kept], hashes[kept]
+    found, repeated = [], find_repeated(hashes)
+    if zero.any():
+        found.append(f"{name}: {zero.sum()} vectors are zero, the first is that of {part.ids[rows[zero.argmax()]]!r}")
     if len(repeated.rows):
         first, second = (part.ids[rows[which[0]]] for which in (repeated.firsts, repeated.rows))
         likely = (
@@ -64,11 +69,9 @@ def describe_repeated(name: str, part: Vectors) -> list[str]:
     return found
 
 
-def _hash_rows(vectors: NDArray[np.float32]) -> NDArray[np.uint64]:
-    """Return a number for each row [n], the same for equal rows and hardly ever for others."""
-    weights = np.random.default_rng(0).integers(1, 2**63, vectors.shape[1], dtype=np.uint64) | np.uint64(1)
-    hashes = np.empty(len(vectors), np.uint64)
-    for start in range(0, len(vectors), ROWS_PER_BLOCK):
-        bits = np.ascontiguousarray(vectors[start : start + ROWS_PER_BLOCK]).view(np.uint32).astype(np.uint64)
-        hashes[start : start + ROWS_PER_BLOCK] = bits @ weights
+def hash_rows(vectors: NDArray[np.float32]) -> NDArray[np.uint64]:
+    """Return two numbers for each row, uint64 [n, 2]: equal rows have the same; different ones do with a probability of 2⁻⁶⁶."""
+    weights = np.random.default_rng(0).integers(0, 2**64, (vectors.shape[1], 2), dtype=np.uint64)
+    bits = np.ascontiguousarray(vectors).view(np.uint32).astype(np.uint64)
+    hashes: NDArray[np.uint64] = bits @ weights
     return hashes

@@ -1,6 +1,6 @@
 """Rows of vectors to search in, in memory or in a file, divided into shards that other processes can load."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -8,7 +8,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.submissions.vectors.files import describe_vectors, iterate_vectors
+from image_copies.submissions.vectors.files import iterate_vectors
+
+ROWS_PER_BLOCK = 16_384
 
 
 class RowsShard(Protocol):
@@ -50,20 +52,18 @@ class RowsInFile:
 
     Attributes:
         first: Number of the first row, among readable images.
-        count: Number of readable images n.
         path: The vectors file.
         start: The first row of the file.
-        stop: The row of the file after the last one.
+        unreadable: bool [m], the flags of the file's m rows from there on.
     """
 
     first: int
-    count: int
     path: Path
     start: int
-    stop: int
+    unreadable: NDArray[np.bool_]
 
     def __len__(self) -> int:
-        return self.count
+        return int(np.count_nonzero(~self.unreadable))
 
     def load(self) -> NDArray[np.float32]:
         """Return the rows [n, d].
@@ -71,16 +71,9 @@ class RowsInFile:
         Raises:
             UserError: when the file is missing or damaged.
         """
-        return np.concatenate(list(self.blocks(self.stop - self.start)))
-
-    def blocks(self, size: int) -> Iterator[NDArray[np.float32]]:
-        """Yield the rows in blocks [≤ `size`, d]; each ends at a multiple of `size` from `start`, whatever is unreadable.
-
-        Raises:
-            UserError: when the file is missing or damaged.
-        """
-        for rows in iterate_vectors(self.path, size, first=self.start, last=self.stop):
-            yield rows[rows.any(axis=1)]  # those of unreadable images are zero, and no others
+        size = len(self.unreadable)
+        (rows,) = iterate_vectors(self.path, size, first=self.start, last=self.start + size)
+        return rows[~self.unreadable]
 
 
 @dataclass(frozen=True)
@@ -89,35 +82,24 @@ class FileRows:
 
     Attributes:
         path: The vectors file.
-        rows: int64 [n], the rows of readable images in the file, ascending.
-        length: Number of all rows of the file.
+        unreadable: bool [m], the flags of all rows of the file.
     """
 
     path: Path
-    rows: NDArray[np.int64]
-    length: int
+    unreadable: NDArray[np.bool_]
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return int(np.count_nonzero(~self.unreadable))
 
     def divide(self, size: int) -> list[RowsInFile]:
         """Divide the rows of the file, unreadable ones included, into shards of `size`; shards of these alone are left out."""
-        bounds = [*range(0, self.length, size), self.length]
-        return divide_file(self.path, bounds, np.searchsorted(self.rows, bounds).tolist())
-
-    def take(self, chosen: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the vectors [m, d] of chosen readable images, int64 [m] ascending without repetitions.
-
-        Raises:
-            UserError: when the file is damaged.
-        """
-        wanted = np.zeros(self.length, bool)
-        wanted[self.rows[chosen]] = True
-        parts, start = [], 0
-        for block in iterate_vectors(self.path):
-            parts.append(block[wanted[start : start + len(block)]])
-            start += len(block)
-        return np.concatenate(parts)
+        starts = range(0, len(self.unreadable), size)
+        firsts = np.concatenate([[0], np.cumsum(~self.unreadable)])[list(starts)].tolist()
+        shards = (
+            RowsInFile(first, self.path.absolute(), start, self.unreadable[start : start + size])
+            for first, start in zip(firsts, starts, strict=True)
+        )
+        return [shard for shard in shards if len(shard)]
 
 
 class DividedRows(Protocol):
@@ -129,36 +111,31 @@ class DividedRows(Protocol):
         """Divide the rows into shards of `size`."""
 
 
-def divide_file(path: Path, bounds: Sequence[int], firsts: Sequence[int]) -> list[RowsInFile]:
-    """Divide a vectors file into shards; shards of unreadable images alone are left out.
-
-    Args:
-        path: The file.
-        bounds: First row of each shard, and the row after the last one.
-        firsts: Number of the first readable image from each of these rows on.
-    """
-    return [
-        RowsInFile(firsts[place], firsts[place + 1] - firsts[place], path.absolute(), bounds[place], bounds[place + 1])
-        for place in range(len(bounds) - 1)
-        if firsts[place + 1] > firsts[place]
-    ]
-
-
-def open_rows(path: Path) -> FileRows:
-    """Open a vectors file's readable images.
-
-    Raises:
-        UserError: when the file is missing or damaged.
-    """
-    shape = describe_vectors(path)
-    return FileRows(path, np.flatnonzero(~shape.unreadable), len(shape.ids))
-
-
 def divide_rows(vectors: NDArray[np.float32] | DividedRows, size: int) -> Sequence[RowsShard]:
     """Divide vectors, in memory or in files, into shards of `size` rows."""
     if not isinstance(vectors, np.ndarray):
         return vectors.divide(size)
     return [RowsInMemory(first, vectors[first : first + size]) for first in range(0, len(vectors), max(size, 1))]
+
+
+def take_rows(vectors: NDArray[np.float32] | DividedRows, chosen: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Return chosen rows [m, d] of vectors in memory or in files, of which only the blocks that hold them are read.
+
+    Args:
+        vectors: The vectors [n, d].
+        chosen: int64 [m] of 0 … n − 1, ascending without repetitions; without any, nothing is read and d is 0.
+
+    Raises:
+        UserError: when a file is damaged.
+    """
+    if isinstance(vectors, np.ndarray):
+        return vectors[chosen]
+    parts: list[NDArray[np.float32]] = []
+    for shard in vectors.divide(ROWS_PER_BLOCK) if len(chosen) else ():
+        begin, end = np.searchsorted(chosen, [shard.first, shard.first + len(shard)])
+        if begin < end:
+            parts.append(shard.load()[chosen[begin:end] - shard.first])
+    return np.concatenate(parts) if parts else np.zeros((0, 0), np.float32)
 
 
 def count_rows(shard: RowsShard) -> int:

@@ -2,7 +2,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Barrier, current_thread, local
+from threading import Barrier, current_thread
 from time import sleep
 
 import pytest
@@ -101,16 +101,3 @@ def test_an_error_of_the_iterator_ends_the_threads() -> None:
     with pytest.raises(ValueError, match="no second"):
         list(map_in_threads(work, fetch(), 2))
     assert ended == [1]
-
-
-def test_every_thread_is_prepared() -> None:
-    own, together = local(), Barrier(2, timeout=30)
-
-    def prepare() -> None:
-        own.prepared = True
-
-    def work(_: int) -> bool:
-        together.wait()
-        return bool(own.prepared)
-
-    assert list(map_in_threads(work, range(4), 2, prepare)) == [True] * 4

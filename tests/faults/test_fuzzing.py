@@ -59,7 +59,12 @@ from image_copies.pipeline.run.run import Run, open_existing_run
 from image_copies.submissions.ensemble.projection import Projection, load_projection, save_projection
 from image_copies.submissions.ensemble.variant import read_choice
 from image_copies.submissions.formats.matching_track import evaluate_matches
-from image_copies.submissions.formats.submission import find_submission_problems, read_submission, write_submission
+from image_copies.submissions.formats.submission import (
+    describe_oddities,
+    find_submission_problems,
+    open_submission,
+    write_submission,
+)
 from image_copies.submissions.scoring.breakdown import read_edits
 from image_copies.submissions.vectors.files import Vectors, read_vectors, write_vectors
 
@@ -298,7 +303,7 @@ def hdf5_parsers(folder: Path) -> dict[str, Parser]:
 
     def submitted(path: Path) -> None:
         find_submission_problems(path, ids, ids)
-        read_submission(path)
+        describe_oddities(*open_submission(path))
 
     names = ("query_ids", "query", "reference_ids", "reference")
     return {

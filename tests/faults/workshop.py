@@ -46,7 +46,6 @@ JOBS: dict[str, tuple[str, str, tuple[object, ...]]] = {
         ("--submission", "runs/tiny/submission.h5", "--ground-truth", TRUTH, "--output", "s.json", "--details", "details"),
     ),
     "compare": ("06_score", "06_score", (*RUN, "--compare", "runs/tiny")),
-    "approximate": ("06_score", "06_score", (*RUN, "--index", "IVF2,Flat", "--nprobe", "2")),
     "export_onnx": ("06_score", "export", (*RUN, "--output", "out.onnx")),
     "export_checkpoint": ("06_score", "export", (*RUN, "--output", "out.safetensors")),
     "match_add": ("06_score", "match", (*CHECKPOINT, "--index", "idx", "--add", "mine", "theirs")),

@@ -14,7 +14,7 @@ from image_copies.matching.files.journal import Journal
 from image_copies.matching.files.plan import read_plan
 from image_copies.submissions.ensemble.projection import load_projection
 from image_copies.submissions.ensemble.variant import read_choice
-from image_copies.submissions.formats.submission import read_submission
+from image_copies.submissions.formats.submission import open_submission
 from image_copies.submissions.scoring.breakdown import read_edits
 from image_copies.submissions.vectors.files import read_vectors
 
@@ -36,7 +36,7 @@ def pipe(tmp_path: Path) -> Iterator[Path]:
     signal.signal(signal.SIGALRM, before)
 
 
-READERS = [Journal, read_plan, load_projection, read_choice, read_submission, read_edits, read_vectors]
+READERS = [Journal, read_plan, load_projection, read_choice, open_submission, read_edits, read_vectors]
 
 
 @pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)

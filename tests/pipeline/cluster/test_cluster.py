@@ -1,7 +1,6 @@
 """Commands on a Ray cluster of two nodes on this machine make the bytes that they make in one process."""
 
 import json
-import re
 import shutil
 import sqlite3
 import subprocess
@@ -10,7 +9,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from PIL import Image
 
@@ -23,8 +21,6 @@ from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.cluster import engine
 from image_copies.pipeline.steps import ensemble
 from image_copies.submissions.ensemble import moments
-from image_copies.submissions.search import approximate, references, shard_codes
-from image_copies.submissions.vectors.files import write_vectors
 
 RunCommand = Callable[..., subprocess.CompletedProcess[str]]
 pytestmark = pytest.mark.cluster
@@ -89,36 +85,6 @@ def test_a_submission_is_scored_as_in_one_process(
         done = run_command(tmp_path, "06_score", *arguments, *more)
         assert done.returncode == 0, done.stderr
     assert (tmp_path / "one").read_bytes() == (tmp_path / "cluster").read_bytes()
-
-
-def test_an_approximate_index_is_built_and_searched_as_in_one_process(
-    small_run: Path, nodes: Any, tmp_path: Path, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Some references are equal, so that their order among equal distances shows."""
-    for name, count in (("training", 400), ("reference", 900)):
-        values = np.random.default_rng(count).standard_normal((count, 8)).astype(np.float32)
-        values[::3] = values[1]
-        (tmp_path / "one/ensemble").mkdir(parents=True, exist_ok=True)
-        write_vectors(tmp_path / f"one/ensemble/{name}.h5", [f"{name}{row}" for row in range(count)], [values])
-    write_vectors(tmp_path / "one/normalized/query.h5", [str(row) for row in range(60)], [values[:60]])
-    for name in ("recipe.yaml", "run.json"):
-        shutil.copy(small_run / name, tmp_path / "one" / name)
-    shutil.copytree(tmp_path / "one", tmp_path / "cluster")
-    monkeypatch.setattr(shard_codes, "VECTORS_PER_SHARD", 70)
-    monkeypatch.setattr(approximate, "QUERIES_PER_BLOCK", 4)
-    for module in (approximate, references):
-        monkeypatch.setattr(module, "PAIRS_WORTH_SENDING", 0)
-    monkeypatch.setattr(engine, "SHORT_SECONDS", 0)
-    said = []
-    for name, more in (("one", ()), ("cluster", ("--ray", nodes.address))):
-        done = run_command(tmp_path, "06_score", "--run", tmp_path / name, "--index", "IVF8,PQ2x4np", "--nprobe", "2", *more)
-        assert done.returncode == 0, done.stderr
-        assert ("encoding vectors: 900 vectors in 13 shards by" in done.stdout) == bool(more), done.stdout
-        assert ("searching the index: 60 look-ups in 4 shards by" in done.stdout) == bool(more), done.stdout
-        said.append(re.findall("recall at 1 .* references;", done.stdout))
-    assert said[0] == said[1] and len(said[0]) == 2 and said[0][0] != said[0][1]
-    alone, together = (read_folder(tmp_path / name / "index") for name in ("one", "cluster"))
-    assert alone == together and len(alone) == 3
 
 
 def test_an_address_that_nobody_answers(tmp_path: Path, run_command: RunCommand) -> None:

@@ -4,6 +4,7 @@ import os
 import runpy
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
@@ -97,6 +98,16 @@ with report_errors():
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True)
     assert done.returncode == 0, done.stderr
     assert b".jpg" in done.stdout and b"recall" in done.stdout and not done.stderr
+
+
+@pytest.mark.parametrize("options", [["--index", "IVF4,Flat", "--nprobe", "2"], ["--nprobe=3"], ["--on-gpu"]])
+def test_an_index_of_step_06_is_refused_with_where_to_look(
+    options: list[str], tmp_path: Path, run_command: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    done = run_command(tmp_path, "06_score", "--run", "run", *options)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    assert "benchmarks/index_recall.py" in done.stderr and not list(tmp_path.iterdir())
+    assert (PIPELINE.parent / "benchmarks" / "index_recall.py").is_file()
 
 
 @pytest.mark.parametrize("script", ["match", "06_score", "evaluate", "explore"])

@@ -1,4 +1,4 @@
-"""Vectors in many files: numbered through without unreadable images, looked up and divided like those of one file."""
+"""Vectors of a file that are read in blocks: numbered through without unreadable images, divided, and looked up."""
 
 from pathlib import Path
 
@@ -6,63 +6,63 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from image_copies.data.errors import UserError
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
-from image_copies.submissions.search.nearest import search_nearest
+from image_copies.submissions.vectors import rows
 from image_copies.submissions.vectors.files import read_vectors, write_vectors
-from image_copies.submissions.vectors.rows import open_rows
-from image_copies.submissions.vectors.stored import open_stored_vectors
-from tests.sending import send
+from image_copies.submissions.vectors.rows import take_rows
+from image_copies.submissions.vectors.stored import StoredVectors, open_vectors
 
-SIZES = (70, 50, 81)
+SIZE = 81
+UNREADABLE = np.isin(np.arange(SIZE), [0, 1, 20, *range(42, 56), SIZE - 1])
 
 
-def draw(count: int, seed: int) -> NDArray[np.float32]:
-    return scale_to_unit_length(np.random.default_rng(seed).standard_normal((count, 16)).astype(np.float32))
+def draw(count: int) -> NDArray[np.float32]:
+    return scale_to_unit_length(np.random.default_rng(count).standard_normal((count, 16)).astype(np.float32))
 
 
 @pytest.fixture(params=[False, True], ids=["float32", "float16"])
-def paths(tmp_path: Path, request: pytest.FixtureRequest) -> list[Path]:
-    """Three vectors files with unreadable images at the beginning, the end and in between."""
-    paths = [tmp_path / f"{number:06d}.h5" for number in range(len(SIZES))]
-    for number, (path, size) in enumerate(zip(paths, SIZES, strict=True)):
-        values, unreadable = draw(size, number), np.isin(np.arange(size), [0, 1, 20, 41, 42, size - 1])
-        values[unreadable] = 0
-        write_vectors(path, [f"{number}-{row}" for row in range(size)], [values], unreadable, request.param)
-    return paths
+def path(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """A vectors file with unreadable images at the beginning, at the end and in between."""
+    values = draw(SIZE)
+    values[UNREADABLE] = 0
+    write_vectors(tmp_path / "v.h5", [f"X{row}" for row in range(SIZE)], [values], UNREADABLE, request.param)
+    return tmp_path / "v.h5"
 
 
-def test_numbers_count_readable_images(paths: list[Path]) -> None:
-    stored = open_stored_vectors(paths)
-    held = np.concatenate([read_vectors(path).readable() for path in paths])
-    assert len(stored) == len(held) == sum(SIZES) - 6 * len(SIZES)
-    assert np.array_equal(stored.rows(np.arange(len(held))), held)
-    assert np.array_equal(stored.rows(np.array([150, 3, 64, 3])), held[[150, 3, 64, 3]])
-    assert np.array_equal(stored.sample(1000), held) and len(stored.sample(9, 4)) == 9
-    assert np.array_equal(send(stored).rows(np.arange(9)), held[:9])
-    for size in (1, 7, 1000):
-        shards = stored.divide(size)
-        assert [shard.first for shard in shards] == np.cumsum([0, *map(len, shards)])[:-1].tolist()
-        assert np.array_equal(np.concatenate([shard.load() for shard in shards]), held)
-        assert max(shard.stop - shard.start for shard in shards) <= size
-    assert stored.divide(7)[:3] == open_rows(paths[0]).divide(7)[:3]
+@pytest.fixture
+def stored(path: Path) -> StoredVectors:
+    return open_vectors(path)
 
 
-def test_many_files_are_searched_like_one(paths: list[Path]) -> None:
-    held = np.concatenate([read_vectors(path).readable() for path in paths])
-    queries = draw(12, 9)
-    (values, numbers), expected = (search_nearest(queries, where, 5, "distance") for where in (open_stored_vectors(paths), held))
-    assert np.array_equal(values, expected[0]) and np.array_equal(numbers, expected[1])
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_shards_number_readable_images(stored: StoredVectors, path: Path, size: int) -> None:
+    held = read_vectors(path)
+    assert stored.ids == held.ids and len(stored) == SIZE and stored.dimensions == 16
+    assert len(stored.readable()) == len(held.readable()) == SIZE - 18
+    shards = stored.readable().divide(size)
+    assert [shard.first for shard in shards] == np.cumsum([0, *map(len, shards)])[:-1].tolist()
+    assert np.array_equal(np.concatenate([shard.load() for shard in shards]), held.readable())
+    assert all(0 < len(shard) <= size for shard in shards)
 
 
-def test_vectors_of_another_model_are_refused(paths: list[Path], tmp_path: Path) -> None:
-    write_vectors(tmp_path / "other.h5", ["a"], [np.ones((1, 8), np.float32)])
-    with pytest.raises(UserError, match=r"has 8 dimensions.*has 16.*same model"):
-        open_stored_vectors([*paths, tmp_path / "other.h5"])
+@pytest.mark.parametrize("chosen", [[3], [0, 62], [17, 18, 19, 20, 40], list(range(63))])
+def test_chosen_rows_are_looked_up(stored: StoredVectors, path: Path, chosen: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    held, numbers = read_vectors(path).readable(), np.array(chosen)
+    monkeypatch.setattr(rows, "ROWS_PER_BLOCK", 8)
+    assert np.array_equal(take_rows(stored.readable(), numbers), held[numbers])
+    assert np.array_equal(take_rows(held, numbers), held[numbers])
+
+
+def test_a_flagged_image_is_left_out_whatever_its_vector(tmp_path: Path) -> None:
+    """Other tools flag images without setting their vectors to zero."""
+    values, flags = draw(5), np.array([0, 1, 0, 0, 0], bool)
+    write_vectors(tmp_path / "theirs.h5", list("abcde"), [values], flags)
+    (shard,) = open_vectors(tmp_path / "theirs.h5").readable().divide(10)
+    assert len(shard) == 4 and np.array_equal(shard.load(), values[~flags])
 
 
 def test_halves_take_half_the_space_and_are_read_as_floats(tmp_path: Path) -> None:
-    values = draw(4000, 0)
+    values = draw(4000)
     for half in (False, True):
         write_vectors(tmp_path / f"{half}.h5", [str(row) for row in range(4000)], [values], half=half)
     read = read_vectors(tmp_path / "True.h5").vectors
