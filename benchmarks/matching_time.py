@@ -25,13 +25,13 @@ from rich.table import Table
 from image_copies.data.discovery import discover
 from image_copies.data.ground_truth import read_ground_truth
 from image_copies.data.images import ImageSet
-from image_copies.matching.calibration import fit_tail_of_readable
 from image_copies.matching.extractor import Extractor, Normalizer
 from image_copies.matching.index.filling import add_pictures
 from image_copies.matching.index.store import open_store
 from image_copies.matching.matches import Rule, write_matches_csv
 from image_copies.matching.results.gallery import write_matches_page
 from image_copies.matching.search import Search
+from image_copies.matching.threshold import fit_tail_of_readable
 from image_copies.models.inference.embed import EmbeddedBlock
 from image_copies.models.settings import EmbeddingSettings
 from image_copies.pipeline.run.run import open_existing_run

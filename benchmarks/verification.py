@@ -18,8 +18,8 @@ from rich.table import Table
 from image_copies.data.ground_truth import GroundTruth, read_ground_truth
 from image_copies.data.layout import open_isc_folder
 from image_copies.matching.extractor import Extractor
-from image_copies.matching.matches import Match
-from image_copies.matching.verification.pairs import THREADS, verify_matches
+from image_copies.matching.matches import Match, rank_by_evidence
+from image_copies.matching.verification.pairs import THREADS, verify_pairs
 from image_copies.pipeline.tools.run_extractor import open_extractor
 from image_copies.submissions.search.exact import compute_exact_distances
 
@@ -59,7 +59,7 @@ def main() -> None:
     extractor = open_extractor(options.run, None, options.checkpoint, None)
     alone = find_nearest_pairs(extractor, options.data, options.nearest)
     start = time.perf_counter()
-    verified = verify_matches(alone)
+    verified = rank_by_evidence(alone, verify_pairs([(match.query, match.reference) for match in alone]))
     seconds = time.perf_counter() - start
     confirmed = [match for match in verified if match.evidence]
     right = sum((match.query.stem, match.reference.stem) in truth.pairs for match in confirmed)

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from image_copies.data.discovery import discover
 from image_copies.data.errors import UserError
@@ -12,7 +11,7 @@ from image_copies.data.images import ImageSet
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.filling import embed_pictures
 from image_copies.matching.matches import Rule
-from image_copies.matching.threshold import Tail, fit_tail
+from image_copies.matching.threshold import Tail, fit_tail_of_readable
 from image_copies.submissions.vectors.files import Vectors
 
 
@@ -53,20 +52,3 @@ def calibrate_on_images(extractor: Extractor, images: ImageSet) -> Tail:
     rows = np.arange(len(vectors))
     queries = Vectors(vectors.ids, extractor.normalize(vectors.vectors), vectors.unreadable)
     return fit_tail_of_readable(queries, vectors, rows)
-
-
-def fit_tail_of_readable(queries: Vectors, references: Vectors, own: NDArray[np.int64]) -> Tail:
-    """Fit the tail on readable images only.
-
-    Args:
-        queries: The queries, n of them.
-        references: The references.
-        own: int64 [n], row of the reference that each query is related to; −1 for none.
-
-    Raises:
-        UserError: when there are too few pairs.
-    """
-    readable = np.flatnonzero(~references.unreadable)
-    place = np.full(len(references) + 1, -1)  # the last one stands for "related to none"
-    place[readable] = np.arange(len(readable))
-    return fit_tail(queries.readable(), references.readable(), place[own[~queries.unreadable]])

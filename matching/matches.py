@@ -1,10 +1,11 @@
-"""Matches: pairs of files, and the rule by which a pair counts as a copy."""
+"""Matches: pairs of files, the rule by which a pair counts as a copy, and what a person excludes."""
 
 import csv
 import os
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, get_args
@@ -108,6 +109,21 @@ class Matches:
 
 
 @dataclass(frozen=True)
+class Found:
+    """What a search found.
+
+    Attributes:
+        matches: The pairs and counts.
+        digests: SHA-256 of every picture involved, by its path.
+        candidates: All verified pairs, best first; empty without --verify.
+    """
+
+    matches: Matches
+    digests: dict[Path, bytes]
+    candidates: Sequence[Match] = ()
+
+
+@dataclass(frozen=True)
 class Rule:
     """When a pair counts as a copy.
 
@@ -128,6 +144,52 @@ class Rule:
         if self.score is not None or self.tail is None:
             return self.score
         return 0.0 - self.tail.threshold(self.rate, references)
+
+    def select_verified(self, pairs: Iterable[Match], threshold: float | None) -> list[Match]:
+        """Return the pairs that score enough or are confirmed by evidence, at most `most` for a query.
+
+        Args:
+            pairs: Verified pairs, best first.
+            threshold: Lowest score of a copy, at most 0; None if only evidence decides.
+        """
+        kept: list[Match] = []
+        count: dict[Path, int] = defaultdict(int)
+        for match in pairs:
+            enough = threshold is not None and match.score >= threshold
+            if (enough or match.evidence is not None or match.score == 0) and count[match.query] < self.most:
+                kept.append(match)
+                count[match.query] += 1
+        return kept
+
+
+@dataclass(frozen=True)
+class Exclusions:
+    """Pairs that are never reported, whatever their score, and pairs that always are.
+
+    Attributes:
+        rejected: Pairs of digests that the user decided are not copies.
+        accepted: By digest, the digests that the user decided are its copies.
+        folders: With --no-self: pictures below the same one of these folders are not compared.
+    """
+
+    rejected: frozenset[frozenset[bytes]] = frozenset()
+    accepted: Mapping[bytes, frozenset[bytes]] = field(default_factory=dict)
+    folders: Sequence[Path] = ()
+
+    def folder_of(self, path: Path) -> int | None:
+        """Return the index of the first of `folders` that contains a picture; None if none does."""
+        return next((n for n, folder in enumerate(self.folders) if folder == path or folder in path.parents), None)
+
+    def same_folder(self, one: Path, other: Path) -> bool:
+        """Whether two pictures are below the same one of `folders`."""
+        place = self.folder_of(one)
+        return place is not None and place == self.folder_of(other)
+
+
+def rank_by_evidence(pairs: Iterable[Match], evidence: Iterable[Evidence | None]) -> list[Match]:
+    """Return pairs with what their pictures share: confirmed ones first, by how many features agree, then by their scores."""
+    verified = [replace(match, evidence=found) for match, found in zip(pairs, evidence, strict=True)]
+    return sorted(verified, key=lambda match: (-(match.evidence.inliers if match.evidence else 0), -match.score))
 
 
 def match_values(match: Match) -> dict[str, Any]:

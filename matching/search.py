@@ -16,6 +16,7 @@ from image_copies.matching.index.filling import IMAGES_PER_COMMIT, embed_queries
 from image_copies.matching.index.search import SearchIndex, content_numbers, find_nearest_of_blocks, open_search, vectors_of
 from image_copies.matching.index.store import (
     Store,
+    contents_of,
     digest_of_content,
     digests_of_files,
     files_of_content,
@@ -23,52 +24,13 @@ from image_copies.matching.index.store import (
     unreadable_files,
     vectors_by_digest,
 )
-from image_copies.matching.matches import Match, Matches, Rule
+from image_copies.matching.matches import Exclusions, Found, Match, Matches, Rule
 
 QUERIES_PER_BLOCK = IMAGES_PER_COMMIT
 BLOCKS_PER_ROUND = 64  # blocks of queries that an engine searches at once
 MAX_EXAMINED_REFERENCES = 2000  # references examined for one query where the nearest ones are excluded
 T = TypeVar("T")
 Hit = tuple[int, float]  # number of a content and the squared distance
-
-
-@dataclass(frozen=True)
-class Exclusions:
-    """Pairs that are never reported, whatever their score, and pairs that always are.
-
-    Attributes:
-        rejected: Pairs of digests that the user decided are not copies.
-        accepted: By digest, the digests that the user decided are its copies.
-        folders: With --no-self: pictures below the same one of these folders are not compared.
-    """
-
-    rejected: frozenset[frozenset[bytes]] = frozenset()
-    accepted: Mapping[bytes, frozenset[bytes]] = field(default_factory=dict)
-    folders: Sequence[Path] = ()
-
-    def folder_of(self, path: Path) -> int | None:
-        """Return the index of the first of `folders` that contains a picture; None if none does."""
-        return next((n for n, folder in enumerate(self.folders) if folder == path or folder in path.parents), None)
-
-    def same_folder(self, one: Path, other: Path) -> bool:
-        """Whether two pictures are below the same one of `folders`."""
-        place = self.folder_of(one)
-        return place is not None and place == self.folder_of(other)
-
-
-@dataclass(frozen=True)
-class Found:
-    """What a search found.
-
-    Attributes:
-        matches: The pairs and counts.
-        digests: SHA-256 of every picture involved, by its path.
-        candidates: All verified pairs, best first; empty without --verify.
-    """
-
-    matches: Matches
-    digests: dict[Path, bytes]
-    candidates: Sequence[Match] = ()
 
 
 @dataclass(frozen=True)
@@ -269,8 +231,7 @@ class Search:
         ]
 
     def _content_of(self, digest: bytes) -> int | None:
-        row = self.store.database.execute("SELECT content FROM contents WHERE digest = ?", (digest,)).fetchone()
-        return None if row is None else int(row[0])
+        return contents_of(self.store, [digest]).get(digest)
 
     def _files(self, query: Path, content: int | None) -> list[Path]:
         files = [] if content is None else files_of_content(self.store, content)

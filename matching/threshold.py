@@ -18,6 +18,7 @@ from image_copies.data.errors import UserError
 from image_copies.data.shards import Place, ShardWork, hold, run_shards
 from image_copies.submissions.search.exact import RELATIVE_ROUNDING, compute_exact_distances
 from image_copies.submissions.search.references import PAIRS_WORTH_SENDING
+from image_copies.submissions.vectors.files import Vectors
 
 TAIL_PAIR_SHARE = 0.005  # share of all pairs that the tail is fitted on: the nearest ones,
 MIN_TAIL_PAIRS = 100  # but at least this number of pairs
@@ -98,6 +99,23 @@ def fit_tail(queries: NDArray[np.float32], references: NDArray[np.float32], own:
     start = float(nearest[-1])
     scale = max(float(start - nearest[:-1].mean()), 1e-9)
     return Tail(start, scale, kept / pairs, pairs)
+
+
+def fit_tail_of_readable(queries: Vectors, references: Vectors, own: NDArray[np.int64]) -> Tail:
+    """Fit the tail on readable images only.
+
+    Args:
+        queries: The queries, n of them.
+        references: The references.
+        own: int64 [n], row of the reference that each query is related to; −1 for none.
+
+    Raises:
+        UserError: when there are too few pairs.
+    """
+    readable = np.flatnonzero(~references.unreadable)
+    place = np.full(len(references) + 1, -1)  # the last one stands for "related to none"
+    place[readable] = np.arange(len(readable))
+    return fit_tail(queries.readable(), references.readable(), place[own[~queries.unreadable]])
 
 
 def _find_nearest_distances(

@@ -65,7 +65,7 @@ def _with_network(options: argparse.Namespace, output: Output) -> int:
     from image_copies.matching.calibration import make_rule
     from image_copies.matching.commands import comparing, searching
     from image_copies.matching.commands.sources import Sources, find_pictures
-    from image_copies.matching.groups.planning import Grouping
+    from image_copies.matching.groups.planning import GroupSettings
     from image_copies.pipeline.run.provenance import describe_origin
     from image_copies.pipeline.tools.run_extractor import open_extractor
 
@@ -89,7 +89,7 @@ def _with_network(options: argparse.Namespace, output: Output) -> int:
         folder=options.output,
         index=options.index,
         removed=options.remove,
-        grouping=Grouping(options.keep, bound=options.group_size, hub_matches=options.hub_matches),
+        grouping=GroupSettings(options.keep, bound=options.group_size, hub_matches=options.hub_matches),
         verified=options.verify,
         track=options.matching_track,
         sets=options.leakage,

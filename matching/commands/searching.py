@@ -14,12 +14,12 @@ from image_copies.data.names import text_of
 from image_copies.matching.commands.paths import indexed_path, indexed_sources, make_protection_check
 from image_copies.matching.commands.sources import Pictures, Sources
 from image_copies.matching.extractor import Extractor
-from image_copies.matching.groups.planning import Grouped, Grouping, drop_flat, make_groups, read_facts
+from image_copies.matching.groups.planning import Grouped, GroupSettings, drop_flat, make_groups, read_facts
 from image_copies.matching.index.database import DATABASE
 from image_copies.matching.index.decisions import read_decisions
 from image_copies.matching.index.filling import Added, add_pictures, forget_missing
 from image_copies.matching.index.store import Store, forget_queries, open_store, remove_files, unreadable_files
-from image_copies.matching.matches import Rule
+from image_copies.matching.matches import Exclusions, Found, Rule, rank_by_evidence
 from image_copies.matching.output import Output
 from image_copies.matching.results.folder import (
     LEAKAGE_GALLERY,
@@ -32,7 +32,7 @@ from image_copies.matching.results.folder import (
 from image_copies.matching.results.gallery import write_matches_page
 from image_copies.matching.results.leakage import report_folders, report_leakage
 from image_copies.matching.results.report import report_unreadable, write_results, write_track
-from image_copies.matching.search import Exclusions, Found, PairScores, Search
+from image_copies.matching.search import PairScores, Search
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class SearchSettings:
     folder: Path
     index: Path | None = None
     removed: Sequence[Path] = ()
-    grouping: Grouping = field(default_factory=Grouping)
+    grouping: GroupSettings = field(default_factory=GroupSettings)
     verified: int = 0
     track: Path | None = None
     sets: Sequence[Path] = ()
@@ -173,7 +173,7 @@ def _find_and_group(
             folders=indexed_sources([*sources.queries, *sources.references]),
             is_protected=make_protection_check(sources.protected),
         )
-        return found, make_groups(found, facts, PairScores(store, extractor), exclusions, grouping)
+        return found, make_groups(found, facts, PairScores(store, extractor).scores, exclusions, grouping)
 
 
 def _fill_own_index(store: Store, extractor: Extractor, sources: Sources, pictures: Pictures, output: Output) -> None:
@@ -187,11 +187,12 @@ def _fill_own_index(store: Store, extractor: Extractor, sources: Sources, pictur
 def _verify_pairs(found: Found, rule: Rule) -> Found:
     """Verify the pairs by local features; confirmed pairs are copies, whatever their score."""
     # imported here: nothing else needs OpenCV's features
-    from image_copies.matching.verification.pairs import select_copies, verify_matches
+    from image_copies.matching.verification.pairs import verify_pairs
 
-    looked_at = verify_matches(found.matches.pairs)
-    pairs = select_copies(looked_at, found.matches.threshold, rule.most)
-    return Found(replace(found.matches, pairs=pairs, verified=True), found.digests, looked_at)
+    pairs = found.matches.pairs
+    looked_at = rank_by_evidence(pairs, verify_pairs([(match.query, match.reference) for match in pairs]))
+    copies = rule.select_verified(looked_at, found.matches.threshold)
+    return Found(replace(found.matches, pairs=copies, verified=True), found.digests, looked_at)
 
 
 def _report_shares(settings: SearchSettings, found: Found, output: Output) -> None:

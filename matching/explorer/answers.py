@@ -15,7 +15,7 @@ from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
 from image_copies.data.names import text_of
 from image_copies.matching.explorer.edits import apply_edit
-from image_copies.matching.explorer.pictures import data_url
+from image_copies.matching.explorer.uploads import data_url
 from image_copies.matching.extractor import Extractor, Normalizer
 from image_copies.matching.index.database import DATABASE
 from image_copies.matching.index.search import find_nearest

@@ -15,7 +15,7 @@ from image_copies.data.errors import UserError
 from image_copies.data.settings import Settings
 from image_copies.matching.explorer.answers import Explorer, Kind, answer
 from image_copies.matching.explorer.edits import list_edits
-from image_copies.matching.explorer.pictures import SHOWN_SIDE, Pictures
+from image_copies.matching.explorer.uploads import Uploads
 from image_copies.matching.web.guard import (
     MAX_CONCURRENT_DECODES,
     MAX_CONCURRENT_UPLOADS,
@@ -26,6 +26,7 @@ from image_copies.matching.web.guard import (
 from image_copies.matching.web.pages import add_page, send_picture
 
 PAGE = Path(__file__).parent / "page"
+SHOWN_SIDE = 240  # pixels of a thumbnail's long side
 MAX_PICKS = 500  # queries of the run that the page offers
 
 
@@ -33,7 +34,7 @@ class Question(Settings):
     """What the page asks about a picture.
 
     Attributes:
-        picture: A name that `Pictures.add` returned.
+        picture: A name that `Uploads.add` returned.
         edit: Name of an edit; None leaves the picture as it is.
         intensity: Intensity of the edit, 0…1.
         draw: Number of the edit's random draw, 0 or more.
@@ -48,7 +49,7 @@ class Question(Settings):
 def make_app(explorer: Explorer) -> FastAPI:
     """Make the application; it embeds one picture at a time and decodes at most MAX_CONCURRENT_DECODES at once."""
     app = FastAPI(openapi_url=None)
-    pictures, working = Pictures(), threading.Lock()
+    pictures, working = Uploads(), threading.Lock()
     receiving, decoding = asyncio.Semaphore(MAX_CONCURRENT_UPLOADS), threading.BoundedSemaphore(MAX_CONCURRENT_DECODES)
 
     def keep(content: bytes) -> str:

@@ -3,9 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from image_copies.data.names import line_of
+from image_copies.data.names import line_of, text_of
 from image_copies.data.unreadable import list_unreadable
-from image_copies.matching.groups.planning import Grouped, write_grouped
+from image_copies.matching.files.plan import write_plan
+from image_copies.matching.groups.components import MAX_COMPONENT_PAIRS
+from image_copies.matching.groups.grouped import write_cuts_csv, write_groups_csv, write_hubs_csv
+from image_copies.matching.groups.planning import Grouped
 from image_copies.matching.matches import Match, Matches, Rule, describe_count, match_values, write_matches_csv
 from image_copies.matching.output import Output
 from image_copies.matching.results.folder import CUTS, GALLERY, GROUPS, HUBS, MATCHES, PLAN, UNREADABLE
@@ -44,7 +47,7 @@ def write_results(folder: Path, matches: Matches, grouped: Grouped | None, rule:
     for match in matches.pairs:
         output.record("match", match_values(match))
     if grouped is not None:
-        write_grouped(folder, grouped, output)
+        _write_grouped(folder, grouped, output)
     else:
         for name in (GROUPS, CUTS, HUBS, PLAN):
             (folder / name).unlink(missing_ok=True)  # of an earlier search: --apply must not carry that out
@@ -98,3 +101,50 @@ def _describe_decision(matches: Matches, rule: Rule) -> str:
     if rule.score is not None:
         return f"of at least {matches.threshold:.3f}"
     return f"of at least {matches.threshold:.3f} ({rule.rate:g} false alarms per query to be expected)"
+
+
+def _write_grouped(folder: Path, grouped: Grouped, output: Output) -> None:
+    """Write groups.csv, cuts.csv, hubs.csv and plan.csv, and say what they hold.
+
+    Args:
+        folder: The folder of the results.
+        grouped: The groups and their plan.
+        output: Where messages go.
+
+    Raises:
+        UserError: The disk is full.
+    """
+    write_groups_csv(folder / GROUPS, grouped.groups.groups, grouped.rows)
+    write_cuts_csv(folder / CUTS, grouped.groups.cuts)
+    write_plan(folder / PLAN, grouped.rows)
+    write_hubs_csv(folder / HUBS, grouped.groups.hubs)
+    for number, group in enumerate(grouped.groups.groups, 1):
+        kept = next(row.file for row in grouped.rows if row.group == number)
+        weakest = group.weakest.score if group.weakest else 0.0
+        output.record("group", {"group": number, "files": group.files, "keep": kept, "weakest_score": weakest})
+    removed = [row for row in grouped.rows if row.action == "remove"]
+    freed = sum(row.facts.size for row in removed if row.facts is not None)
+    files = sum(len(group.files) for group in grouped.groups.groups)
+    output.say(
+        f"{len(grouped.groups.groups)} groups of {files} files: {folder / GROUPS}"
+        + (f"; {len(grouped.groups.cuts)} links that join no group: {folder / CUTS}" if grouped.groups.cuts else "")
+    )
+    if grouped.groups.flat:
+        first = grouped.groups.flat[0]
+        output.say(f"pictures that show nothing, kept apart: {len(grouped.groups.flat)}, the first is {first}")
+    if grouped.groups.dropped:
+        output.say(
+            f"{grouped.groups.dropped:,} of the lowest-scoring pairs were not considered: more than {MAX_COMPONENT_PAIRS:,} are "
+            "connected with each other, as a loose threshold does. A stricter --threshold separates them"
+        )
+    if hubs := grouped.groups.hubs:
+        for hub in hubs:
+            output.record("hub", {"files": hub.files, "matches": hub.matches, "related_share": hub.related})
+        output.say(
+            f"pictures that match many others which do not match each other, kept apart: {folder / HUBS} ({len(hubs)}); "
+            f"{text_of(hubs[0].files[0])} matches {hubs[0].matches}"
+        )
+    output.say(
+        f"plan: {folder / PLAN} would remove {len(removed)} files ({freed / 2**20:.1f} MiB); nothing has been touched. "
+        "Carry it out with --apply move|hardlink|symlink|delete-to-trash"
+    )

@@ -1,15 +1,19 @@
-"""What the pages of explore.py share: their files, and pictures of the disk made small enough to be shown."""
+"""What the pages of explore.py share: their files, and pictures made small enough to be shown."""
 
+import io
 import threading
 from pathlib import Path
 
+import numpy as np
 from fastapi import FastAPI, Response
 from fastapi.responses import FileResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
+from numpy.typing import NDArray
+from PIL import Image
 
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError
-from image_copies.matching.explorer.pictures import jpeg
+from image_copies.data.loader import shrink
 from image_copies.submissions.report.rendering import render
 
 
@@ -42,3 +46,10 @@ def send_picture(path: Path, long_side: int, decoding: threading.BoundedSemaphor
     except ImageError as error:
         return JSONResponse({"message": f"It {error.problem}."}, 404)
     return Response(small, media_type="image/jpeg", headers={"Cache-Control": cached})
+
+
+def jpeg(pixels: NDArray[np.uint8], long_side: int) -> bytes:
+    """Encode a picture, uint8 [h, w, 3], as JPEG, with its long side reduced to at most `long_side` pixels."""
+    target = io.BytesIO()
+    Image.fromarray(shrink(pixels, long_side)).save(target, "JPEG", quality=85)
+    return target.getvalue()

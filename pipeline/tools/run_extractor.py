@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.data.errors import prefix_errors
-from image_copies.matching.calibration import fit_tail_of_readable
 from image_copies.matching.extractor import Extractor, Normalizer, checkpoint_extractor, digest_files, onnx_extractor
-from image_copies.matching.threshold import Tail
+from image_copies.matching.threshold import Tail, fit_tail_of_readable
 from image_copies.models.inference.embedders import load_embedder
 from image_copies.models.settings import EmbeddingSettings
 from image_copies.models.shipped import SHIPPED

@@ -25,7 +25,7 @@ from image_copies.data.images import ImageSet, find_images
 from image_copies.matching.explorer.answers import Explorer, answer, open_folder_explorer
 from image_copies.matching.explorer.app import make_app
 from image_copies.matching.explorer.edits import EDITS, apply_edit, list_edits
-from image_copies.matching.explorer.pictures import MAX_PICTURES, Pictures
+from image_copies.matching.explorer.uploads import MAX_PICTURES, Uploads
 from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.matching.web import guard
 from image_copies.matching.web.listener import open_listener
@@ -333,7 +333,7 @@ def test_a_removed_image_is_said(explorer: Explorer, tmp_path: Path) -> None:
 
 
 def test_pictures_are_forgotten_in_order_of_use() -> None:
-    pictures = Pictures()
+    pictures = Uploads()
     names = [pictures.add(encoded(Image.new("L", (16, 16), shade))) for shade in range(MAX_PICTURES)]
     pictures.get(names[0])
     pictures.add(encoded(Image.new("L", (16, 16), 200)))

@@ -2,28 +2,26 @@
 
 import base64
 import hashlib
-import io
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from image_copies.augmentations.edits.registry import TUNED_SIDE
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError, UserError
 from image_copies.data.loader import shrink
+from image_copies.matching.web.pages import jpeg
 
 MAX_PICTURES = 32
 CACHED_SIDE = 2 * TUNED_SIDE  # pixels of the long side
-SHOWN_SIDE = 240  # pixels of the long side
 NO_PICTURE = "Send the image again: the explorer keeps only the most recent ones."
 
 
 @dataclass(frozen=True)
-class Pictures:
+class Uploads:
     """The most recently used uploads, in memory only; threads may share it.
 
     Attributes:
@@ -67,13 +65,6 @@ class Pictures:
                 raise UserError(NO_PICTURE)
             self.kept.move_to_end(name)
             return self.kept[name]
-
-
-def jpeg(pixels: NDArray[np.uint8], long_side: int = SHOWN_SIDE) -> bytes:
-    """Encode a picture, uint8 [h, w, 3], as JPEG, with its long side reduced to at most `long_side` pixels."""
-    target = io.BytesIO()
-    Image.fromarray(shrink(pixels, long_side)).save(target, "JPEG", quality=85)
-    return target.getvalue()
 
 
 def data_url(pixels: NDArray[np.uint8], long_side: int = TUNED_SIDE) -> str:
