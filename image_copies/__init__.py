@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from image_copies.matching.interface import compare, embed, find_copies
+    from image_copies.matching.commands.interface import compare, embed, find_copies
 
 __all__ = ["compare", "embed", "find_copies"]
 
@@ -23,4 +23,4 @@ def __getattr__(name: str) -> Any:
     """Import the functions when they are used: they need the networks, the packages below do not."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("image_copies.matching.interface"), name)
+    return getattr(import_module("image_copies.matching.commands.interface"), name)

@@ -1,1 +1,1 @@
-"""What match.py does, a file for each task."""
+"""What match.py does, a file for each task; the same from Python."""

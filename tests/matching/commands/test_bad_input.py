@@ -22,7 +22,7 @@ from image_copies.matching.files.plan import read_plan
 from image_copies.pipeline.match import main
 from tests.folders import read_tree
 
-TOP = Path(__file__).parents[2]
+TOP = Path(__file__).parents[3]
 ODD = os.fsdecode(b'caf\xe9 "q",\n.jpg')
 WAYS = ("move", "hardlink", "symlink", "delete-to-trash")
 

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
-from image_copies.matching import command, two
 from image_copies.matching.calibration import make_rule
+from image_copies.matching.commands import comparing, searching
+from image_copies.matching.commands.sources import Sources, find_pictures
 from image_copies.matching.extractor import Extractor, checkpoint_extractor
 from image_copies.matching.files.plan import read_plan
 from image_copies.matching.output import Output
-from image_copies.matching.results import PLAN
-from image_copies.matching.sources import Sources, find_pictures
+from image_copies.matching.results.folder import PLAN
 from image_copies.models.shipped import SHIPPED
 
 FALSE_ALARMS = 0.001
@@ -42,23 +42,25 @@ def find_copies(*folders: str | os.PathLike[str], verify: int = 10) -> list[list
         sources = Sources([Path(folder) for folder in folders])
         pictures = find_pictures(sources, Path(place), quiet)
         rule = make_rule(_open_shipped(), None, FALSE_ALARMS, MOST_REFERENCES)
-        settings = command.SearchSettings(sources, rule, Path(place), verified=verify)
-        command.search(_open_shipped(), settings, pictures, quiet)
+        settings = searching.SearchSettings(sources, rule, Path(place), verified=verify)
+        searching.search(_open_shipped(), settings, pictures, quiet)
         groups: dict[int, list[Path]] = {}
         for row in read_plan(Path(place) / PLAN):
             groups.setdefault(row.group, []).append(row.file)
     return list(groups.values())
 
 
-def compare(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> two.Verdict:
+def compare(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> comparing.Verdict:
     """Compare two pictures by their vectors and local features, as `match.py A B --verify` does.
 
     Raises:
         UserError: One of them cannot be read.
     """
     one, other = Path(first), Path(second)
-    known = two.compare_bytes(one, other)
-    return known or two.compare(_open_shipped(), make_rule(_open_shipped(), None, FALSE_ALARMS, 1), one, other, verified=True)
+    known = comparing.compare_bytes(one, other)
+    return known or comparing.compare(
+        _open_shipped(), make_rule(_open_shipped(), None, FALSE_ALARMS, 1), one, other, verified=True
+    )
 
 
 def embed(pictures: Sequence[str | os.PathLike[str]]) -> NDArray[np.float32]:

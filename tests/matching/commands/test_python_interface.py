@@ -8,7 +8,7 @@ import pytest
 
 from image_copies.data.procedural.sample import write_pictures
 
-DOCS = Path(__file__).parents[2] / "docs" / "matching.md"
+DOCS = Path(__file__).parents[3] / "docs" / "matching.md"
 
 
 def test_the_example_finds_copies_and_groups(
