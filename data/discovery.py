@@ -74,7 +74,7 @@ def expand_sources(sources: Iterable[Path]) -> Iterator[Path]:
         listing = as_path(Path(os.fspath(source)[1:]))
         try:
             with open_regular(listing) as file:
-                lines = os.fsdecode(file.read()).splitlines()
+                lines = os.fsdecode(file.read()).split("\n")  # names may hold other line breaks
         except OSError as error:
             raise UserError(f"the list {listing} cannot be read ({error.strerror or error}).") from error
         named = [line.rstrip("\r") for line in lines if line.strip() and not line.startswith("#")]

@@ -49,12 +49,17 @@ def as_path(place: str | os.PathLike[str]) -> Path:
         place: A path, `file:///path`, or a URL such as `s3://bucket/photos`; also one that has lost a slash in a `Path`.
 
     Raises:
-        StorageError: on Windows, where there are no remote places.
+        StorageError: the URL has a password; or on Windows, where there are no remote places.
     """
     if isinstance(place, Path) and (isinstance(place, RemotePath) or not place.parts or not place.parts[0].endswith(":")):
         return place
     text = os.fspath(place)
     match = URL.fullmatch(text)
+    if match is not None and re.match(r"/?/?[^/@]*:[^/]*@", match[2]):
+        raise StorageError(
+            f"a {match[1]}:// URL with a password is refused, because results and messages would repeat it. Give it by the "
+            f"store's own settings, such as AWS_SECRET_ACCESS_KEY or FSSPEC_{match[1].upper()}_PASSWORD."
+        )
     if match is None or (match[2][0] != "/" and not isinstance(place, Path)) or match[1] not in known_schemes():
         return Path(place)
     if match[1] in LOCAL_SCHEMES:

@@ -1,8 +1,10 @@
 """What match.py says: words for people, JSON lines for programs."""
 
+import io
 import json
 import sys
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,10 @@ class Output:
         """Print a message for a person."""
         if not self.quiet:
             print(message, file=sys.stderr if self.json else sys.stdout, flush=True)
+
+    def silence(self) -> AbstractContextManager[object]:
+        """Let no other messages and progress bars be shown either, where no messages are wanted."""
+        return redirect_stderr(io.StringIO()) if self.quiet else nullcontext()
 
     def record(self, kind: str, values: Mapping[str, Any]) -> None:
         """Print one result as a JSON line, where JSON is asked for."""

@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     done = _without_network(options, output)
     if done is not None:
         return done
-    with use_ray(options.ray, options.ray_gpu, output.say):
+    with output.silence(), use_ray(options.ray, options.ray_gpu, output.say):
         return _with_network(options, output)
 
 

@@ -74,7 +74,10 @@ def take_back(folder: Path, output: Output) -> int:
             outcome = undo(journal)
         finally:
             journal.close()
-    _report(outcome, "undo", output)
+    if outcome.done or outcome.left:
+        _report(outcome, "undo", output)
+    else:
+        output.say(f"nothing to undo: all that {folder / JOURNAL} records has been taken back, or was never done")
     return 1 if outcome.left else 0
 
 

@@ -37,4 +37,9 @@ def make_protection_check(sources: Sequence[Path]) -> Callable[[Path], bool]:
     guarded = indexed_sources(sources)
     if missing := [path for path in guarded if not is_there(path)]:
         raise UserError(f"--protect {missing[0]}: there is no such file or folder. Name what must never be touched.")
-    return lambda path: any(place == path or place in path.parents for place in guarded)
+
+    def is_protected(path: Path) -> bool:
+        real = indexed_path(path)  # a plan that a person wrote may lead there through a link
+        return any(place == real or place in real.parents for place in guarded)
+
+    return is_protected

@@ -182,8 +182,8 @@ def _parse_row(path: Path, number: int, line: dict[str, str]) -> PlanRow:
             f"{path}, line {number}: {line['file']} or {line['kept']} is on an object store, where no file is moved, linked or "
             "deleted from here. Carry out the plan with the store's own tools: its lines with the action 'remove' name the files."
         )
-    if not file.is_absolute() or not kept.is_absolute():
-        raise UserError(f"{path}, line {number}: {line['file']!r} and {line['kept']!r} must be absolute paths.")
+    if not file.is_absolute() or not kept.is_absolute() or ".." in file.parts + kept.parts:
+        raise UserError(f"{path}, line {number}: {line['file']!r} and {line['kept']!r} must be absolute paths without '..'.")
     try:
         group = int(line["group"])
         score = float(line["score"]) if line.get("score") else None

@@ -49,10 +49,12 @@ def report_leakage(
         output.say("no set holds a copy of another's picture")
     for number, (name, kept) in enumerate(clean_lists(pairs, digests, sets, set_of).items()):
         path = folder / f"clean-{number}-{name.name}.txt"
+        listed = [picture for picture in kept if not set(os.fspath(picture)) & set("\r\n")]
         with whole_file(path) as temporary:
-            temporary.write_bytes(b"".join(os.fsencode(picture) + b"\n" for picture in kept))
-        output.record("clean_list", {"set": name, "list": path, "pictures": len(kept)})
-        output.say(f"without copies in later sets: {path} ({len(kept)} pictures)")
+            temporary.write_bytes(b"".join(os.fsencode(picture) + b"\n" for picture in listed))
+        output.record("clean_list", {"set": name, "list": path, "pictures": len(listed)})
+        unlisted = f"; {len(kept) - len(listed)} whose names break the line are not listed" if len(listed) < len(kept) else ""
+        output.say(f"without copies in later sets: {path} ({len(listed)} pictures{unlisted})")
     return [
         match for match in pairs if None not in (places := {set_of(match.query), set_of(match.reference)}) and len(places) > 1
     ]

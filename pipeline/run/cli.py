@@ -44,11 +44,15 @@ def named_place(text: str) -> Path:
     """Parse the path of an option, or a URL such as s3://bucket/photos; to be used as its `type`.
 
     Raises:
-        argparse.ArgumentTypeError: when the path is empty, as from an unset shell variable: it would mean the current folder.
+        argparse.ArgumentTypeError: when the path is empty, as from an unset shell variable: it would mean the current folder; or
+            when it is a URL that cannot be used.
     """
     if not text:
         raise argparse.ArgumentTypeError("the path is empty; give a file or a folder ('.' is the current folder)")
-    return as_path(text)
+    try:
+        return as_path(text)
+    except UserError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def make_step_parser(description: str | None) -> argparse.ArgumentParser:

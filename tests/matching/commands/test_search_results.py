@@ -157,6 +157,7 @@ def test_two_files_give_one_answer(album: Path, checkpoint: Path, capsys: pytest
     answer = json.loads(printed.out)
     assert answer["type"] == "verdict" and answer["copy"] is True and answer["score"] <= 0
     assert run_match(checkpoint, first, copy, "--quiet") == 0 and capsys.readouterr().out == ""
+    assert run_match(checkpoint, "--queries", "album", "--quiet") == 0 and capsys.readouterr() == ("", "")
     for wrong, message in ((album / "none.jpg", "cannot be read"), (Path(__file__), "cannot be decoded as a picture")):
         with pytest.raises(UserError, match=message):
             run_match(checkpoint, first, wrong)
@@ -285,6 +286,17 @@ def test_leakage_between_sets_and_similar_folders(album: Path, checkpoint: Path,
     assert not any({"R000000.jpg"} & group for group in groups_of(Path("again")))
 
 
+def test_a_name_that_breaks_a_line_is_not_listed_as_two(
+    album: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (album / "a" / "R000002.jpg").rename(album / "a" / "new\nline.jpg")
+    (album / "a" / "R000003.jpg").rename(album / "a" / "another\x0bbreak\u2028.jpg")
+    run_match(checkpoint, "--leakage", "album/a", "album/b")
+    assert "clean-0-a.txt (3 pictures; 1 whose names break the line are not listed)" in capsys.readouterr().out
+    run_match(checkpoint, "--queries", "@matches/clean-0-a.txt", "--output", "again")
+    assert "again/matches.csv" in capsys.readouterr().out
+
+
 def test_queries_are_embedded_once(album: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     embedded: list[int] = []
     contents = filling._contents
@@ -318,9 +330,13 @@ def test_wrong_options_are_refused(album: Path, arguments: list[str], message: s
         main(arguments)
 
 
-def test_without_a_journal_there_is_nothing_to_undo(album: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_where_there_is_nothing_to_undo_that_is_said(album: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--undo", "--output", "mistyped"]) == 0 and not Path("mistyped").exists()
     assert "nothing to undo: mistyped/journal.jsonl does not exist" in capsys.readouterr().out
+    run_match(checkpoint, "--queries", "album")
+    for arguments in (["--apply", "move"], ["--undo"], ["--undo"]):
+        main(arguments)
+    assert "nothing to undo: all that matches/journal.jsonl records has been taken back" in capsys.readouterr().out
 
 
 def test_from_how_many_matches_a_picture_is_a_hub_is_an_option(

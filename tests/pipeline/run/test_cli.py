@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from image_copies.data.errors import UserError
+from image_copies.pipeline.match import main
 from image_copies.pipeline.run.cli import report_errors
 
 PIPELINE = Path(__file__).parents[3] / "pipeline"
@@ -39,6 +40,14 @@ def test_an_empty_path_is_refused(
         runpy.run_path(str(path), run_name="__main__")
     assert caught.value.code == 2 and "the path is empty" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("option", ["--queries", "--add", "--output", "--run"])
+def test_a_password_in_a_url_is_refused_and_not_repeated(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([option, "s3://KEY:SECRET@bucket/photos"])
+    said = capsys.readouterr().err
+    assert "a s3:// URL with a password is refused" in said and "SECRET@" not in said and "KEY:" not in said
 
 
 def test_every_path_option_refuses_an_empty_one() -> None:
