@@ -46,6 +46,7 @@ def two_runs(small_run: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple
     return copies[0], copies[1]
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("step", "made"), [("02_embed", "embeddings"), ("03_ensemble", "ensemble"), ("04_normalize", "normalized")]
 )
@@ -71,6 +72,7 @@ def test_a_step_makes_the_bytes_of_one_process(
     assert [name for name in alone if alone[name] != together[name]] == []
 
 
+@pytest.mark.quick
 def test_a_submission_is_scored_as_in_one_process(
     small_run: Path, nodes: Any, tmp_path: Path, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,10 @@ pytestmark = pytest.mark.cluster
 TOP = Path(__file__).parents[3]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), pytest.param(signal.SIGKILL, -9, marks=pytest.mark.quick)],
+)
 def test_no_process_is_left_behind(tmp_path: Path, number: signal.Signals, code: int) -> None:
     pytest.importorskip("ray", reason="Ray is not installed: python -m pip install -r requirements-cluster.txt")
     list(write_pictures(tmp_path / "pictures", "R", 40, seed=1, workers=1))

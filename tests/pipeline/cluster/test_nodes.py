@@ -118,6 +118,7 @@ def bind(source: Path, target: Path) -> str:
     return f"mount --bind {shlex.quote(str(source))} {shlex.quote(str(target))}"
 
 
+@pytest.mark.quick
 def test_a_node_with_other_code_is_refused(cluster: Cluster, embed: Embed, tmp_path: Path) -> None:
     for package in PACKAGES:
         shutil.copytree(TOP / package, tmp_path / "other" / package, ignore=shutil.ignore_patterns("__pycache__"))

@@ -44,6 +44,7 @@ def head() -> Iterator[dict[str, str]]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.mark.quick
 def test_auto_finds_the_cluster_that_runs_here(
     head: dict[str, str], tmp_path: Path, run_command: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
@@ -72,6 +73,7 @@ def node_with_a_gpu() -> Iterator[Any]:
     cluster.shutdown()
 
 
+@pytest.mark.quick
 def test_two_networks_share_a_gpu_and_decode_on_cores(node_with_a_gpu: Any) -> None:
     def look(state: int, shard: int, place: Place) -> tuple[str | None, int | None, int]:
         import os
