@@ -17,15 +17,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from drip import read_truth, score
 from measurements import Measurements
 from rich.console import Console
 from rich.table import Table
 
-from image_copies.data.ground_truth import GroundTruth
-from image_copies.data.layout import open_isc_folder
-from image_copies.models.network.checkpoint import load_descriptor, require_trained_network
-from image_copies.models.settings import ModelSettings
+from image_copies.data.ground_truth import GroundTruth, read_ground_truth
+from image_copies.data.images import ImageSet
+from image_copies.data.layout import IscFolder, open_isc_folder
+from image_copies.models.inference.embed import embed_images
+from image_copies.models.network.checkpoint import Checkpoint, load_descriptor, require_trained_network
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.settings import EmbeddingSettings, ModelSettings
 from image_copies.models.training.trainer import train_model
 from image_copies.pipeline.run.cli import report_errors
 from image_copies.pipeline.run.run import Run, open_existing_run
@@ -163,6 +165,24 @@ def measure_trainings(store: Measurements, root: Path, seeds: int, only: Sequenc
                 return {figure: score(data, network, loaded.image_size, flip) for figure, flip in FIGURES.items()}
 
             store.measure(name, about, range(seeds), work)
+
+
+def score(data: IscFolder, descriptor: Descriptor, size: int, flip: bool = False) -> float:
+    """Return µAP 0…1 of the data set's queries, of vectors with or without the mirror image's."""
+    truth = read_truth(data)
+    queries, references = (embed_all(descriptor, size, images, flip) for images in (data.query, data.reference))
+    return evaluate(queries, references, truth)[0].micro_average_precision
+
+
+def read_truth(data: IscFolder) -> GroundTruth:
+    if data.ground_truth is None:
+        raise SystemExit(f"{data.root} has no public_ground_truth.csv to score against")
+    return read_ground_truth(data.ground_truth)
+
+
+def embed_all(descriptor: Descriptor, size: int, images: ImageSet, flip: bool = False) -> Vectors:
+    blocks = list(embed_images(Checkpoint(descriptor, size, {}), images, EmbeddingSettings(flip=flip)))
+    return Vectors(images.ids, np.concatenate([b.vectors for b in blocks]), np.concatenate([b.unreadable for b in blocks]))
 
 
 def measure_run(store: Measurements, folder: Path) -> None:

@@ -2,8 +2,8 @@
 
     python benchmarks/class_head.py [--classes 200000] [--dimensions 256] [--batch 64] [--repeats 5]
 
-The first part runs on the CPU: the exact head, half-precision products, sampled negatives, and the class matrix's optimisers. The
-second, a whole training step at the paper's size, runs where there is a GPU (benchmarks/class_head_step.py).
+On the CPU: the exact head, half-precision products, sampled negatives, and the class matrix's optimisers. A whole training
+step at the paper's size is a part of benchmarks/gpu.py.
 """
 
 import argparse
@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from class_head_step import print_whole_step
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -134,10 +133,6 @@ def main() -> None:
     print_differences(ways, head.matrix, embeddings, labels)
     print_costs(ways, head.matrix, embeddings, labels, options.repeats)
     print_optimizers(head)
-    if torch.cuda.is_available():
-        print_whole_step(torch.device("cuda"))
-    else:
-        print("the whole step at 1,800,000 classes was skipped: it needs a GPU, and there is none")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from class_head_step import read_clock
+from gpu_step import read_clock
 
 
 @dataclass(frozen=True)

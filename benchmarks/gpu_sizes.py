@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from class_head_step import StepSize
+from gpu_step import StepSize
 
 CHUNK = 131_072  # classes
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
-from class_head_step import SAMPLED, StepSize, TrainingStep
 from gpu_row import Row, measure_median
 from gpu_sizes import Sizes
+from gpu_step import SAMPLED, StepSize, TrainingStep
 
 from image_copies.models.device import choose_algorithms
 from image_copies.models.network.descriptor import Descriptor

@@ -9,11 +9,11 @@ from pathlib import Path
 import cv2
 import numpy as np
 import torch
-from class_head_step import read_clock
 from full_size import simulate
 from gpu_decoding import PHOTO, compare_decoders, write_photos
 from gpu_row import Row, measure_median
 from gpu_sizes import Sizes
+from gpu_step import read_clock
 from torch.utils.data import DataLoader
 
 from image_copies.augmentations.dataset import EditedImages, overlay_material

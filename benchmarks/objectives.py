@@ -8,11 +8,11 @@ images of each class or, for MultiGrain, four copies of each image. "s logged" i
 """
 
 import argparse
-import time
 from statistics import median
 from typing import Any, NoReturn
 
 import torch
+from gpu_step import read_clock
 from pydantic import TypeAdapter
 from rich.console import Console
 from rich.table import Table
@@ -35,13 +35,6 @@ FORMS = {
     "SVMax unbounded": SvmaxSettings(form="unbounded", weight=0.01),
 }
 Seconds = dict[str, list[float]]
-
-
-def read_clock(device: torch.device) -> float:
-    """Wait until the device has finished its work; return the time in seconds."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter()
 
 
 def build_objectives(kinds: tuple[str, ...], dimensions: int, device: torch.device) -> dict[str, Objective]:

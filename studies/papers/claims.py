@@ -17,8 +17,10 @@ other --quick runs are compared with. `--only` without numbers prints the table 
 """
 
 import argparse
+import os
 import sys
 import tempfile
+import zipfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +34,6 @@ from claim_rows.plan import print_plan
 from claim_rows.row import MIN_DECIDING_RUNS, Row
 from claim_rows.summary import DOCUMENT, SUMMARY, Summary, as_markdown, write_table
 from claim_rows.training import Bench
-from drip import find_data
 from measurements import Measurements
 from rich.console import Console
 
@@ -81,6 +82,19 @@ def list_claims(folder: Path, options: argparse.Namespace, seeds: int) -> list[C
         known = sorted({claim.number.split(",")[0] for claim in claims}, key=lambda number: (read_number(number), number))
         raise UserError(f"no claim is called {asked}. There are {' '.join(known)} and 10 to 12; photographs needs --photographs.")
     return sorted(chosen, key=lambda claim: (read_number(claim.number), claim.number))
+
+
+def find_data(given: Path | None, temporary: Path) -> Path:
+    """Return the given folder, the unpacked tiny set, or a sample that is drawn into `temporary`."""
+    if given is not None:
+        return given
+    archive = Path(os.environ.get("COPYSETS", ".")) / "tiny.zip"
+    if not archive.is_file():
+        print("without --data, and without tiny.zip in the folder COPYSETS: using the built-in sample")
+        return make_drawn_sample(temporary)
+    with zipfile.ZipFile(archive) as file:
+        file.extractall(temporary / "tiny")
+    return next(path.parent for path in (temporary / "tiny").rglob("training_images"))
 
 
 def make_drawn_sample(folder: Path) -> Path:

@@ -78,7 +78,7 @@ ROWS = (
         "",
         "drip",
         "direct",
-        f"{CLASSES} classes are few enough to start with; see benchmarks/drip.py for more",
+        f"{CLASSES} classes are few enough to start with",
     ),
     Row(
         "11",

@@ -1,17 +1,9 @@
-"""A whole training step at the paper's size on a GPU: memory, time and how much of the card is used.
-
-    python benchmarks/class_head.py      where there is a GPU
-
-This is the second part of that benchmark. It prints peak memory, the class head's share of the time, images/s, and the share of
-the card's bf16 peak.
-"""
+"""A training step of benchmarks/gpu.py, and the clock that waits for the device."""
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
@@ -20,9 +12,7 @@ from image_copies.models.training.clipping import clip_gradients, join_rows
 from image_copies.models.training.schedule import build_optimizers
 from image_copies.models.training.settings import OptimizerSettings
 
-WARM_UP, STEPS = 5, 20
 SAMPLED = 0.1  # share of the classes that a step compares with class_kind sparse_adam
-PEAK_SIDE, PEAK_REPEATS = 8192, 20  # side and number of the matrix products that measure the card's peak
 
 
 @dataclass(frozen=True)
@@ -100,50 +90,6 @@ class TrainingStep:
 
     def _read_clock(self) -> float:
         return read_clock(self.device)
-
-
-def print_whole_step(device: torch.device, size: StepSize | None = None) -> None:
-    """Print the figures of a step with Adam and with Adafactor for the class matrix."""
-    size = size or StepSize()
-    peak = _measure_bf16_peak(device, PEAK_SIDE)
-    print(
-        f"{torch.cuda.get_device_name(device)}, {size.classes:,} classes × {size.dimensions}, {size.backbone} at "
-        f"{size.image_size} px, batch {size.batch}, bf16; fastest bf16 product measured: {peak / 1e12:.0f} TFLOP/s"
-    )
-    for class_kind in ("same", "adafactor"):
-        torch.cuda.empty_cache()
-        step = TrainingStep(device, size, class_kind)
-        torch.cuda.reset_peak_memory_stats(device)
-        for _ in range(WARM_UP):
-            step.run()
-        timings = [(step.run(), step.head_seconds) for _ in range(STEPS)]
-        seconds, head_seconds = sorted(timings)[STEPS // 2]
-        memory = torch.cuda.max_memory_allocated(device)  # before the operations are counted, which costs memory
-        operations = _count_operations(step.compute_gradients)
-        print(
-            f"class matrix by {'adam' if class_kind == 'same' else class_kind}: {1000 * seconds:.0f} ms a step, "
-            f"{size.batch / seconds:.0f} images/s, {operations / seconds / peak:.1%} of the peak; head {1000 * head_seconds:.1f} "
-            f"ms, {head_seconds / seconds:.0%} of the step (to reach < 25 %); peak memory {memory / 2**30:.1f} GiB "
-            "(to reach < 24)"
-        )
-        del step
-
-
-def _count_operations(work: Callable[[], None]) -> float:
-    with FlopCounterMode(display=False) as counter:
-        work()
-    return float(counter.get_total_flops())
-
-
-def _measure_bf16_peak(device: torch.device, side: int) -> float:
-    """Return the floating-point operations per second of the fastest of PEAK_REPEATS products [side, side]."""
-    left, right = (torch.randn(side, side, device=device, dtype=torch.bfloat16) for _ in range(2))
-    fastest = float("inf")
-    for _ in range(PEAK_REPEATS):
-        started = read_clock(device)
-        left @ right
-        fastest = min(fastest, read_clock(device) - started)
-    return 2 * side**3 / fastest
 
 
 def read_clock(device: torch.device) -> float:
