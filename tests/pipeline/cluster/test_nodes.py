@@ -96,8 +96,12 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def embed(pictures: Path, run_command: Callable[..., subprocess.CompletedProcess[str]], monkeypatch: pytest.MonkeyPatch) -> Embed:
-    """Step 02 on the pictures in small shards, with the vectors in a folder of its own."""
-    monkeypatch.setattr("image_copies.pipeline.steps.embed.EmbeddingSettings", partial(EmbeddingSettings, shard=SHARD))
+    """Step 02 on the pictures in small shards, with the vectors in a folder of its own.
+
+    No loading workers: forked from a process that has been connected to several clusters, they may end at once.
+    """
+    settings = partial(EmbeddingSettings, shard=SHARD, workers=0)
+    monkeypatch.setattr("image_copies.pipeline.steps.embed.EmbeddingSettings", settings)
 
     def run(folder: Path, *more: object) -> subprocess.CompletedProcess[str]:
         folder.mkdir(exist_ok=True)
