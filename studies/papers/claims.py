@@ -9,11 +9,14 @@ folder of class folders, the claims about classes have further rows on them, wit
 ImageNet's.
 
 Every figure is kept in the results file as soon as it is measured: a stopped run goes on, more --seeds join those that are there,
-and several commands with other --only may share the file. A claim holds when the 95 % interval of the mean difference lies above
-zero, is contradicted when it lies below, and is undecided otherwise, with the number of further seeds that would decide. The
-smallest effect that matters is stated with the claim, before anything is run. --plan says how long each claim will take on one
-core. --docs writes the rows into claims.json, the summary that git keeps, and its table into docs/papers.md; with --quick, what
-other --quick runs are compared with. `--only` without numbers prints the table of the summary.
+and several commands with other --only may share the file. The smallest effect that matters is stated with the claim, before
+anything is run. A row holds when the 95 % interval of the mean difference lies beyond that effect, is contradicted when it lies
+beyond it the other way, shows no effect that matters when it lies between both, and is undecided otherwise, with the number of
+further seeds that would decide with a probability of 80 %. A claim holds when all its rows do.
+
+--plan says how long each claim will take on one core. --docs writes the rows into claims.json, the summary that git keeps, and
+its table into docs/papers.md; with --quick, what other --quick runs are compared with. `--only` without numbers prints the table
+of the summary.
 """
 
 import argparse
@@ -31,7 +34,7 @@ from claim_rows import copies, ideal, multigrain, svmax, toy
 from claim_rows.claim import Claim
 from claim_rows.curves import collect_tradeoff, plot_tradeoff
 from claim_rows.plan import print_plan
-from claim_rows.row import MIN_DECIDING_RUNS, Row
+from claim_rows.row import MIN_DECIDING_RUNS, Row, read_number
 from claim_rows.summary import DOCUMENT, SUMMARY, Summary, as_markdown, write_table
 from claim_rows.training import Bench
 from measurements import Measurements
@@ -101,11 +104,6 @@ def make_drawn_sample(folder: Path) -> Path:
     """Draw the built-in sample, the data of expected figures, and return its folder."""
     make_sample(folder / "sample", 0)
     return folder / "sample"
-
-
-def read_number(number: str) -> int:
-    """Return 9 for "9d, cause"."""
-    return int("".join(filter(str.isdecimal, number)))
 
 
 def is_asked_for(number: str, only: Sequence[str]) -> bool:

@@ -7,11 +7,12 @@ import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 from claim_rows.curves import collect_tradeoff, plot_tradeoff
-from claim_rows.row import MAX_PLANNED_RUNS, Difference, Row, compute_half_width, count_runs_needed
+from claim_rows.row import MAX_PLANNED_RUNS, Difference, Outcome, Row, compute_half_width, compute_power, count_runs_needed
 from claim_rows.summary import BEGIN, DOCUMENT, END, SUMMARY, Summary, as_markdown, read_table, write_table
 from measurements import Measurements
 from PIL import Image
@@ -42,31 +43,59 @@ def test_the_interval_is_students() -> None:
     [
         ((0.1, 0.11, 0.12, 0.1, 0.09), "holds"),
         ((-0.1, -0.11, -0.12, -0.1, -0.09), "contradicted: why"),
+        ((0.001, -0.001, 0.002, 0.001, 0.0), "no effect that matters"),
+        ((0.019, 0.018, 0.019, 0.018, 0.019), "no effect that matters"),  # above zero, below what matters
+        ((-0.008, -0.009, -0.007, -0.008, -0.008), "no effect that matters"),
         ((0.1, 0.11, 0.12), "undecided: 3 runs, at least 5 decide (2 more)"),
         ((-0.1, -0.11, -0.12), "undecided: 3 runs, at least 5 decide (2 more)"),
     ],
 )
-def test_a_claim_is_decided_by_its_interval_and_by_five_runs_at_least(differences: tuple[float, ...], verdict: str) -> None:
+def test_a_row_is_decided_by_its_interval_and_the_least_effect(differences: tuple[float, ...], verdict: str) -> None:
     assert row(*differences).verdict == verdict
 
 
-def test_a_difference_that_is_not_above_zero_is_not_yet_contradicted() -> None:
-    """Want of power is no verdict: it is said how many more runs would decide, and so many do."""
+@pytest.mark.parametrize("differences", [(0.02, 0.03, 0.01, 0.03, 0.02), (-0.02, -0.03, -0.01, -0.03, -0.02)])
+def test_an_interval_around_the_least_effect_decides_nothing(differences: tuple[float, ...]) -> None:
+    """Away from zero, but neither surely as large as what matters nor surely smaller."""
+    claim = row(*differences)
+    assert abs(claim.difference.mean) - claim.difference.margin > 0 and claim.outcome == "undecided"
+
+
+@pytest.mark.parametrize("mean", [0.035, -0.03, 0.0, 0.008])
+def test_the_runs_that_a_verdict_asks_for_decide_four_times_of_five(mean: float) -> None:
+    needed = count_runs_needed(mean, 0.02, 0.02)
     rng = np.random.default_rng(0)
-    draws = -0.02 + 0.05 * rng.normal(size=400)
-    claim = row(*draws[:6].tolist(), smallest=0.02)
-    words = claim.verdict.split()
-    assert claim.verdict.startswith("undecided: ") and words[2:6] == ["more", "runs", "would", "decide"]
-    needed = 6 + int(words[1])
-    spread, effect = claim.difference.spread or 0.0, max(abs(claim.difference.mean), 0.02)
-    assert compute_half_width(spread, needed) < effect <= compute_half_width(spread, needed - 1)
-    assert row(*draws.tolist()).verdict == "contradicted: why"
+    found = [row(*rng.normal(mean, 0.02, needed).tolist()).outcome for _ in range(1500)]
+    expected: Outcome = "no effect that matters" if abs(mean) < 0.02 else "holds" if mean > 0 else "contradicted"
+    share = found.count(expected) / len(found)
+    assert share == pytest.approx(compute_power(mean, 0.02, 0.02, needed), abs=0.03) and share > 0.77
+    assert compute_power(mean, 0.02, 0.02, needed - 1) < 0.8
 
 
-def test_an_effect_below_what_matters_is_bounded() -> None:
-    claim = row(0.001, -0.001, 0.0012, -0.0008, 0.0005, smallest=0.02)
-    assert claim.verdict.startswith("undecided: any effect is below 0.00")
-    assert count_runs_needed(1.0, 1e-6) == MAX_PLANNED_RUNS + 1 and count_runs_needed(1e-9, 1.0) == 5
+def test_the_number_of_runs_is_that_of_the_textbook() -> None:
+    """J. Cohen (1988): one sample, two-sided .05, power .8: d .5 takes 34 runs, d .8 15; the least effect is at 0 here."""
+    assert [count_runs_needed(0.02 + effect, 1.0, 0.02) for effect in (0.5, 0.8)] == [34, 15]
+    assert count_runs_needed(0.02, 1.0, 0.02) == MAX_PLANNED_RUNS + 1 and count_runs_needed(1.0, 1e-9, 0.1) == 5
+
+
+def test_an_undecided_row_says_how_many_runs_would_decide() -> None:
+    claim = row(0.05, 0.01, 0.04, -0.01, 0.06)
+    needed = count_runs_needed(claim.difference.mean, claim.difference.spread or 0.0, 0.02)
+    assert claim.verdict == f"undecided: {needed - 5} more runs would decide with 80% probability, were this the effect"
+    assert row(0.07, -0.03, 0.06, -0.02, 0.03, smallest=0.022).verdict.startswith("undecided: over 1000 runs")
+
+
+def test_a_claim_holds_when_all_its_rows_do() -> None:
+    """It was counted by its best row. Rows that look for causes are apart."""
+    good, bad = (0.1, 0.11, 0.12, 0.1, 0.09), (0.001, -0.001, 0.002, 0.001, 0.0)
+    rows = [row(*good, number="2"), row(*good, number="2, photographs"), row(*bad, number="2, cause")]
+    rows += [row(*good, number="9a"), row(*bad, number="9b"), row(*good, number="9c"), row(0.1, number="9d")]
+    table = as_markdown(rows).splitlines()
+    assert table[2:5] == [
+        "| 2 | 2 | 2 | 0 | 0 | 0 | holds |",
+        "| 9 | 4 | 2 | 0 | 1 | 1 | undecided |",
+        "| all | 6 | 4 | 0 | 1 | 1 | |",
+    ]
 
 
 def test_networks_that_have_not_learnt_decide_nothing() -> None:
@@ -104,7 +133,7 @@ def test_rows_are_kept_replaced_and_made_a_table_in_their_order(tmp_path: Path) 
     again = Summary.open(summary.path)
     assert again.rows == summary.rows and [claim.number for claim in again.rows] == ["2", "9d", "10"]
     assert again.rows[0].difference.runs == 3  # the row of more runs
-    table = as_markdown(again.rows).splitlines()
+    table = as_markdown(again.rows).splitlines()[7:]
     assert table[4].startswith("| 10 | it helps | table 1 | a |") and table[4].endswith("| 0.02 | holds |")
     assert "- a: shapes" in table
 
@@ -175,7 +204,7 @@ def test_what_was_expected_stands_next_to_what_came(tmp_path: Path) -> None:
     summary = empty_summary(tmp_path)
     summary.expect([row(0.125, number="2")])
     expected = Summary.open(summary.path).quick
-    table = as_markdown([row(0.1, number="2"), row(0.2, number="3")], expected).splitlines()
+    table = as_markdown([row(0.1, number="2"), row(0.2, number="3")], expected).splitlines()[6:]
     assert table[0].split(" | ")[5:7] == ["difference", "expected"]
     assert "+0.100, one run | +0.125 |" in table[2] and "+0.200, one run | none |" in table[3]
 
@@ -194,6 +223,15 @@ def test_the_table_is_written_between_the_marks_of_a_document(tmp_path: Path) ->
 def test_the_documents_table_is_that_of_the_summary() -> None:
     """After measuring: `claims.py --docs`."""
     assert read_table(DOCUMENT) == as_markdown(Summary.open(SUMMARY).rows)
+
+
+def test_the_documents_sentence_counts_the_rows_of_the_summary() -> None:
+    stated = [row.outcome for row in Summary.open(SUMMARY).rows if ", cause" not in row.number]
+    held, against, small, open_ = (stated.count(outcome) for outcome in get_args(Outcome))
+    assert (
+        f"Of {len(stated)} rows, {held} hold, {against} are contradicted, {small} show no effect that matters and {open_} are "
+        "undecided."
+    ) in DOCUMENT.read_text(encoding="utf-8")
 
 
 def test_another_file_is_refused(tmp_path: Path) -> None:

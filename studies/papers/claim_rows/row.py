@@ -1,8 +1,9 @@
 """A claim, what was measured of it, and the verdict with as much power as the seeds give."""
 
 import math
+from bisect import bisect_left
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,7 +11,10 @@ from scipy import stats
 
 MIN_DECIDING_RUNS = 5  # with fewer runs, every claim is undecided
 CONFIDENCE = 0.95  # of the interval of the mean difference
+POWER = 0.8  # probability with which the further runs that a verdict names decide
 MAX_PLANNED_RUNS = 1000  # runs up to which the verdict says how many would decide
+MIN_SPREAD = 1e-9  # of runs that are all the same
+Outcome = Literal["holds", "contradicted", "no effect that matters", "undecided"]
 DIGITS = 8  # of a figure in the summary
 
 
@@ -83,39 +87,45 @@ class Row:
         return f"{self.number}: {self.claim}"
 
     @property
-    def verdict(self) -> str:
-        """What the interval says of the claim.
+    def claim_number(self) -> int:
+        """9 for "9d, cause"."""
+        return read_number(self.number)
 
-        It holds where the interval lies above zero and is contradicted where it lies below, which excludes the paper's direction.
-        Otherwise it is undecided, with the number of further runs that would decide.
-        """
+    @property
+    def outcome(self) -> Outcome:
+        """What the interval says of the claim, next to the smallest effect that matters."""
         runs, mean, margin = self.difference.runs, self.difference.mean, self.difference.margin
-        if self.learnt is not None and self.learnt[0] < 1.5 * self.learnt[1]:
-            figure, chance, name = self.learnt
-            return f"undecided: the networks have not learnt ({name} {figure:.3f}, by chance {chance:.3f})"
-        if runs < MIN_DECIDING_RUNS:
-            return f"undecided: {runs} runs, at least {MIN_DECIDING_RUNS} decide ({MIN_DECIDING_RUNS - runs} more)"
-        if mean - margin > 0:
+        if runs < MIN_DECIDING_RUNS or not self.has_learnt:
+            return "undecided"
+        if mean - margin > self.smallest:
             return "holds"
-        if mean + margin < 0:
-            return "contradicted" + (f": {self.cause}" if self.cause else "")
-        return f"undecided: {self._what_it_takes()}"
+        if mean + margin < -self.smallest:
+            return "contradicted"
+        return "no effect that matters" if abs(mean) + margin < self.smallest else "undecided"
+
+    @property
+    def has_learnt(self) -> bool:
+        """Whether the networks are above chance by half, where they have to learn."""
+        return self.learnt is None or self.learnt[0] >= 1.5 * self.learnt[1]
+
+    @property
+    def verdict(self) -> str:
+        """The outcome with its reason: the likely cause, or what would decide."""
+        if self.outcome == "contradicted" and self.cause:
+            return f"contradicted: {self.cause}"
+        return f"undecided: {self._what_it_takes()}" if self.outcome == "undecided" else self.outcome
 
     def _what_it_takes(self) -> str:
-        runs, spread, mean = self.difference.runs, self.difference.spread or 0.0, abs(self.difference.mean)
-        needed = count_runs_needed(spread, max(mean, self.smallest))
-        if needed > runs:
-            effect = f"an effect of {max(mean, self.smallest):.3g}"
-            return (
-                f"{needed - runs} more runs would decide {effect}"
-                if needed <= MAX_PLANNED_RUNS
-                else f"over {MAX_PLANNED_RUNS} runs for {effect}"
-            )
-        further = count_runs_needed(spread, mean)
-        small = f"any effect is below {mean + self.difference.margin:.3g}"
-        return f"{small}; its sign would take " + (
-            f"{further - runs} more runs" if further <= MAX_PLANNED_RUNS else f"over {MAX_PLANNED_RUNS} runs"
-        )
+        if self.learnt is not None and not self.has_learnt:
+            figure, chance, name = self.learnt
+            return f"the networks have not learnt ({name} {figure:.3f}, by chance {chance:.3f})"
+        runs = self.difference.runs
+        if runs < MIN_DECIDING_RUNS:
+            return f"{runs} runs, at least {MIN_DECIDING_RUNS} decide ({MIN_DECIDING_RUNS - runs} more)"
+        needed = count_runs_needed(self.difference.mean, self.difference.spread or 0.0, self.smallest)
+        if needed > MAX_PLANNED_RUNS:
+            return f"over {MAX_PLANNED_RUNS} runs, were this the effect"
+        return f"{max(needed - runs, 1)} more runs would decide with {POWER:.0%} probability, were this the effect"
 
     def as_json(self) -> dict[str, Any]:
         """Return the row for the summary, with the interval, the seeds and the verdict."""
@@ -132,6 +142,11 @@ class Row:
         return cls(**known)
 
 
+def read_number(number: str) -> int:
+    """Return 9 for "9d, cause"."""
+    return int("".join(filter(str.isdecimal, number)))
+
+
 def compute_half_width(spread: float, runs: int) -> float:
     """Return half the width of the 95 % interval of a mean (Student's t).
 
@@ -142,18 +157,38 @@ def compute_half_width(spread: float, runs: int) -> float:
     return float(stats.t.ppf((1 + CONFIDENCE) / 2, runs - 1) * spread / math.sqrt(runs)) if runs > 1 else math.inf
 
 
-def count_runs_needed(spread: float, effect: float) -> int:
-    """Return the smallest number of runs for which half the width of the 95 % interval is below an effect.
+def compute_power(mean: float, spread: float, smallest: float, runs: int) -> float:
+    """Return the probability that so many runs decide, by noncentral t.
 
     Args:
+        mean: The true effect.
         spread: Standard deviation over the runs.
-        effect: The effect, in the unit of `spread`.
+        smallest: Smallest effect that matters.
+        runs: Number of runs, at least 2.
+    """
+    quantile, error = stats.t.ppf((1 + CONFIDENCE) / 2, runs - 1), max(spread, MIN_SPREAD) / math.sqrt(runs)
+
+    def clears(distance: float) -> float:
+        """Probability that the interval's end stays this far away from the mean."""
+        return float(stats.nct.sf(quantile, runs - 1, distance / error)) if distance > 0 else 0.0
+
+    inside = clears(smallest - mean) + clears(smallest + mean) - 1
+    return max(clears(abs(mean) - smallest), inside)
+
+
+def count_runs_needed(mean: float, spread: float, smallest: float) -> int:
+    """Return the smallest number of runs that decide with a probability of POWER.
+
+    Args:
+        mean: The true effect.
+        spread: Standard deviation over the runs.
+        smallest: Smallest effect that matters.
 
     Returns:
         At least MIN_DECIDING_RUNS; MAX_PLANNED_RUNS + 1 if MAX_PLANNED_RUNS are too few.
     """
     counts = range(MIN_DECIDING_RUNS, MAX_PLANNED_RUNS + 1)
-    return next((runs for runs in counts if compute_half_width(spread, runs) < effect), MAX_PLANNED_RUNS + 1)
+    return bisect_left(counts, POWER, key=lambda runs: compute_power(mean, spread, smallest, runs)) + MIN_DECIDING_RUNS
 
 
 def format_sides(values: dict[str, list[float]]) -> str:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from itertools import count, product
 from pathlib import Path
 from string import ascii_lowercase
-from typing import Self
+from typing import Self, get_args
 
-from claim_rows.row import Row
+from claim_rows.row import Outcome, Row
 
 from image_copies.data.errors import UserError
 from image_copies.data.files import write_text
@@ -85,7 +85,24 @@ def as_markdown(rows: Sequence[Row], expected: dict[str, float] | None = None) -
         lines.append(f"| {' | '.join(cells)} |")
     lines += ["", *(f"- {letter}: {ran}" for ran, letter in letters.items())]
     spread = "± after a side: standard deviation over the runs; after a difference: half the 95 % interval of its mean."
-    return "\n".join([*lines, "", spread])
+    return "\n".join([*_count_outcomes(rows), "", *lines, "", spread])
+
+
+def _count_outcomes(rows: Sequence[Row]) -> list[str]:
+    """The table of the claims, each of which holds when all its rows do; rows that look for causes do not count."""
+    stated = [row for row in rows if ", cause" not in row.number]
+    outcomes = get_args(Outcome)
+    lines = [f"| claim | rows | {' | '.join(outcomes)} | the claim |", "|---" * (len(outcomes) + 3) + "|"]
+    for number in dict.fromkeys(row.claim_number for row in stated):
+        lines.append(_count(str(number), [row for row in stated if row.claim_number == number]))
+    lines.append(_count("all", stated).rpartition(" | ")[0] + " | |")
+    return lines
+
+
+def _count(name: str, rows: Sequence[Row]) -> str:
+    found = [row.outcome for row in rows]
+    whole = found[0] if len(set(found)) == 1 else "undecided" if "undecided" in found else "not in all rows"
+    return f"| {name} | {len(rows)} | {' | '.join(str(found.count(outcome)) for outcome in get_args(Outcome))} | {whole} |"
 
 
 def read_table(document: Path) -> str:
