@@ -100,12 +100,11 @@ def embed(pictures: Path, run_command: Callable[..., subprocess.CompletedProcess
 
     No loading workers: forked from a process that has been connected to several clusters, they may end at once.
     """
-    settings = partial(EmbeddingSettings, shard=SHARD, workers=0)
-    monkeypatch.setattr("image_copies.pipeline.steps.embed.EmbeddingSettings", settings)
+    monkeypatch.setattr("image_copies.pipeline.steps.embed.EmbeddingSettings", partial(EmbeddingSettings, shard=SHARD))
 
     def run(folder: Path, *more: object) -> subprocess.CompletedProcess[str]:
         folder.mkdir(exist_ok=True)
-        return run_command(folder, "02_embed", "--images", pictures, "--output", folder / "v.h5", *more)
+        return run_command(folder, "02_embed", "--images", pictures, "--workers", 0, "--output", folder / "v.h5", *more)
 
     return run
 
