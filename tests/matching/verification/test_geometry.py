@@ -89,6 +89,27 @@ def test_a_repeated_pattern_is_not_taken_for_a_copy_of_one_point() -> None:
     assert verify(same, one) is None
 
 
+def group_of_points(groups: int, size: int) -> NDArray[np.float32]:
+    """Points on a wide grid, each surrounded by others within two pixels."""
+    centres = np.array([(40 + 60 * (row % 4), 40 + 50 * (row // 4)) for row in range(groups)], np.float32)
+    around = np.array([(0, 0), (2, 0), (0, 2)], np.float32)[:size]
+    return (centres[:, None] + around).reshape(-1, 2)
+
+
+@pytest.mark.parametrize("repeated", ["query", "reference"])
+def test_points_that_repeat_in_one_picture_only_are_counted_once(repeated: str) -> None:
+    """24 features agree with one homography, but they are eight points of the other picture."""
+    rng = np.random.default_rng(0)
+    histograms = rng.integers(0, 256, (24, 128), dtype=np.uint8)
+    many, few = group_of_points(8, 3), np.repeat(group_of_points(8, 1), 3, axis=0)
+    points = {"query": few, "reference": few} | {repeated: many}
+    query, reference = (Features(points[side], histograms, 320, 240) for side in ("query", "reference"))
+    assert verify(query, reference) is None
+    apart = Features(many, histograms, 320, 240)
+    found = verify(apart, apart)
+    assert found is not None and found.inliers == 24
+
+
 def test_views_of_a_query_are_evidence_as_the_query_is() -> None:
     reference = local_features(ORIGINAL)
     for image in (ORIGINAL[:, ::-1], 255 - ORIGINAL, picture(3)):

@@ -46,3 +46,48 @@ def test_intervals_hold_the_value_and_tell_better_from_equal() -> None:
     assert better.low > 0 and np.isclose(better.value, average_precision(good) - average_precision(bad))
     same = difference_interval(good, good, truth, draws=50)
     assert (same.low, same.value, same.high) == (0, 0, 0)
+
+
+def draw_population(rng: np.random.Generator, queries: int) -> tuple[RankedPairs, GroundTruth]:
+    """Every second query is a copy, whose true reference scores one standard deviation more than false ones do on average."""
+    ids = [f"Q{row}" for row in range(queries)]
+    copies = range(0, queries, 2)
+    rows = np.concatenate([np.arange(queries), copies])
+    is_true = np.arange(len(rows)) >= queries
+    scores = rng.standard_normal(len(rows)) + is_true
+    order = np.argsort(-scores)
+    found = ScoredPairs(rows[order], np.where(is_true, rows, queries + rows)[order], -scores[order])
+    truth = GroundTruth(ids, frozenset((f"Q{row}", f"R{row}") for row in copies))
+    return rank_pairs(found, ids, [f"R{row}" for row in range(2 * queries)], truth), truth
+
+
+def average_precision_of_resample(ranked: RankedPairs, truth: GroundTruth, drawn: list[str]) -> float:
+    """µAP of a resample that is written out: each query as often as it was drawn, its pairs next to each other as ties."""
+    copied = {query for query, _ in truth.pairs}
+    hits = seen = precisions = 0.0
+    for query, true in zip(ranked.query_ids, ranked.true.tolist(), strict=True):
+        times = drawn.count(query)
+        hits, seen = hits + times * true, seen + times
+        precisions += times * true * (hits / seen if seen else 0.0)
+    return precisions / sum(query in copied for query in drawn)
+
+
+def test_the_interval_holds_95_of_100_resamples_that_are_written_out() -> None:
+    ranked, truth = draw_population(np.random.default_rng(0), 40)
+    rng = np.random.default_rng(1)
+    drawn = (rng.choice(truth.query_ids, len(truth.query_ids)).tolist() for _ in range(3000))
+    values = sorted(average_precision_of_resample(ranked, truth, queries) for queries in drawn)
+    interval = micro_average_precision_interval(ranked, truth, draws=3000)
+    assert np.isclose(interval.low, values[75], atol=0.01) and np.isclose(interval.high, values[-76], atol=0.01)
+    assert abs(values[150] - values[75]) > 0.012 and abs(values[-76] - values[-151]) > 0.012  # 90 of 100 are told apart
+
+
+def test_the_interval_covers_the_value_of_all_queries_there_could_be() -> None:
+    rng = np.random.default_rng(2)
+    true_value = average_precision(draw_population(rng, 200_000)[0])
+    covered = 0
+    for _ in range(300):
+        ranked, truth = draw_population(rng, 80)
+        interval = micro_average_precision_interval(ranked, truth, draws=200)
+        covered += interval.low <= true_value <= interval.high
+    assert 0.9 <= covered / 300 <= 0.98

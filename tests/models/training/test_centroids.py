@@ -1,0 +1,43 @@
+"""A class's row at the beginning of a stage: the mean of the unit vectors that the network gives in evaluation mode."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from image_copies.augmentations.dataset import EditedImages, normalize_pixels
+from image_copies.augmentations.settings import AugmentationSettings
+from image_copies.data.cache import cache_images
+from image_copies.data.images import find_images
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.settings import DescriptorSettings
+from image_copies.models.training.drip import compute_centroids
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_centroid_is_the_mean_of_five_unit_vectors(tmp_path: Path, training: bool) -> None:
+    list(write_pictures(tmp_path / "pictures", "T", 3, seed=1, workers=1))
+    squares = cache_images(find_images(tmp_path / "pictures"), 48, tmp_path / "cache")
+    clean = EditedImages(squares, AugmentationSettings(family="none"), 32, 0)
+    edited = EditedImages(squares, AugmentationSettings(intensity=1.0), 32, 0)
+    torch.manual_seed(0)
+    descriptor = Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=8)).train(training)
+
+    found, centroids = compute_centroids(descriptor, clean, edited, [0, 2, 1], [7, 4, 7], 2, 0, "32")
+
+    assert found.tolist() == [4, 7] and descriptor.training == training
+    descriptor.eval()
+
+    @torch.no_grad()
+    def embed(dataset: EditedImages, epoch: int, row: int) -> Tensor:
+        pixels = dataset[epoch, row, 0][0][None]
+        raw = descriptor(normalize_pixels(pixels, descriptor.mean, descriptor.std), raw=True)[0]
+        return raw / raw.norm()
+
+    for centroid, rows in zip(centroids, ([2], [0, 1]), strict=True):
+        vectors = [embed(clean, -1, row) for row in rows]
+        vectors += [embed(edited, epoch, row) for row in rows for epoch in (-1, -2, -3, -4)]
+        mean = torch.stack(vectors).mean(dim=0)
+        assert torch.allclose(centroid, mean / mean.norm(), atol=1e-5)
