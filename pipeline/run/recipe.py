@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import yaml
 from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError, field_validator, model_validator
-from pydantic_core import ErrorDetails
 
 from image_copies.augmentations.settings import AugmentationSettings, EditFamily
 from image_copies.data.errors import UserError
@@ -250,7 +249,9 @@ def read_recipe(path: Path) -> Recipe:
     try:
         return Recipe.model_validate(content)
     except ValidationError as error:
-        problems = [f"  {_describe_problem(dict(item))}" for item in error.errors() if not _follows_from_others(item, error)]
+        problems = [
+            f"  {_describe_problem(dict(item))}" for item in error.errors() if not _follows_from_others(dict(item), error)
+        ]
         raise UserError(f"the recipe {path} has {len(problems)} problem(s):\n" + "\n".join(problems)) from error
 
 
@@ -282,7 +283,7 @@ def scale_recipe(recipe: Recipe, share: float) -> Recipe:
     return recipe.model_copy(update={"models": models, "queries": queries.model_copy(update={"count": count, "copies": copies})})
 
 
-def _follows_from_others(item: ErrorDetails, error: ValidationError) -> bool:
+def _follows_from_others(item: dict[str, Any], error: ValidationError) -> bool:
     """Whether pydantic finds a list too short because it does not count the items that it has complained of."""
     own = item["loc"]
     return item["type"] == "too_short" and any(
