@@ -1,6 +1,5 @@
-"""Safe YAML: untrusted documents with excessive nesting or aliases are rejected before they are built."""
+"""Safe YAML: plain values, and documents with repeated keys, excessive nesting or aliases rejected before they are built."""
 
-from collections.abc import Hashable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,47 +20,29 @@ def read_yaml(path: Path) -> Any:
         text = file.read(MAX_FILE_BYTES + 1).decode("utf-8")
     if len(text) > MAX_FILE_BYTES:
         raise yaml.YAMLError(f"it is larger than {MAX_FILE_BYTES // 2**10} KiB")
-    _check_size(yaml.parse(text, yaml.SafeLoader))
-    loader = _Loader(text)  # a SafeLoader: plain values only, no Python objects
     try:
-        return loader.get_single_data()
-    finally:
-        loader.dispose()
+        _check_nodes(yaml.compose(text, yaml.SafeLoader))
+    except RecursionError as error:  # PyYAML's own, after some hundred levels
+        raise yaml.YAMLError(f"it expands to more than {MAX_DEPTH} levels") from error
+    return yaml.safe_load(text)
 
 
-def _check_size(events: Iterator[yaml.Event]) -> None:
-    """Count the values as if each alias were written out."""
-    sizes: dict[str, int] = {}
-    open_: list[tuple[str | None, int]] = []  # enclosing collections: anchor, and the count before each
-    size = 0
-    for event in events:
-        if isinstance(event, (yaml.ScalarEvent, yaml.CollectionStartEvent)):
-            if isinstance(event, yaml.CollectionStartEvent):
-                open_.append((event.anchor, size))
-            size += 1
-            if isinstance(event, yaml.ScalarEvent) and event.anchor:
-                sizes[event.anchor] = 1
-        elif isinstance(event, yaml.AliasEvent):
-            if event.anchor in [anchor for anchor, _ in open_]:
-                raise yaml.YAMLError(f"{event.anchor!r} contains itself\n{event.start_mark}")
-            size += sizes.get(event.anchor or "", 1)
-        elif isinstance(event, yaml.CollectionEndEvent):
-            anchor, before = open_.pop()
-            if anchor:
-                sizes[anchor] = size - before
-        if len(open_) > MAX_DEPTH or size > MAX_VALUES:
+def _check_nodes(root: yaml.Node | None) -> None:
+    """Walk through the nodes, to which aliases lead as often as they repeat them."""
+    left, count = [(root, 0)] if root else [], 0
+    while left:
+        node, depth = left.pop()
+        count += 1
+        if depth > MAX_DEPTH or count > MAX_VALUES:
             bounds = f"more than {MAX_DEPTH} levels or {MAX_VALUES:,} values"
-            raise yaml.YAMLError(f"it expands to {bounds}\n{event.start_mark}")
-
-
-class _Loader(yaml.SafeLoader):
-    """A safe loader that rejects repeated keys."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
-                if key.value in seen:
-                    raise yaml.MarkedYAMLError(problem=f"the key {key.value!r} is repeated", problem_mark=key.start_mark)
-                seen.add(key.value)
-        return super().construct_mapping(node, deep)
+            raise yaml.MarkedYAMLError(problem=f"it expands to {bounds}", problem_mark=node.start_mark)
+        if isinstance(node, yaml.SequenceNode):
+            left += [(value, depth + 1) for value in node.value]
+        if isinstance(node, yaml.MappingNode):
+            seen: set[str] = set()
+            for key, value in node.value:
+                if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+                    if key.value in seen:
+                        raise yaml.MarkedYAMLError(problem=f"the key {key.value!r} is repeated", problem_mark=key.start_mark)
+                    seen.add(key.value)
+                left += [(key, depth + 1), (value, depth + 1)]

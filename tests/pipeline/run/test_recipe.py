@@ -71,7 +71,7 @@ def test_the_papers_seven_models() -> None:
         ("seed: " + "1" * 5000 + "\n", "not valid YAML"),
         ("seed: 2001-99-99\n", "not valid YAML"),
         ("[" * 100_000, "expands to more than 50 levels"),
-        ("a: &a [*a]\n", "'a' contains itself"),
+        ("a: &a [*a]\n", "expands to more than 50 levels"),
         ("#" * 2**21, "larger than 1024 KiB"),
         ("seed: 1\n", "models: Field required"),
         ("- a\n", "must be a mapping"),
