@@ -122,8 +122,7 @@ def _open_cache(
     """Map a cache; None if one of its two files is missing, or shorter than it was: a power cut may tear them."""
     try:
         with np.load(about_file) as about:
-            ends, problems = about["ends"], json.loads(about["problems"].tobytes())
-            shapes = about.get("shapes")  # older files have none, and hold squares
+            ends, shapes, problems = about["ends"], about["shapes"], json.loads(about["problems"].tobytes())
         if pixels_file.suffix == ".pixels" and aspect == "square":
             squares = np.load(pixels_file, mmap_mode="r")
             return CachedImages(images.ids, squares, problems) if squares.shape == (len(images), size, size, 3) else None
@@ -132,7 +131,7 @@ def _open_cache(
             return None
         content = np.memmap(pixels_file, np.uint8, mode="r") if length else np.zeros(0, np.uint8)  # an empty file has no map
         if pixels_file.suffix == ".pixels":
-            return None if shapes is None else CachedImages(images.ids, _OwnShapes(content, ends, shapes), problems)
+            return CachedImages(images.ids, _OwnShapes(content, ends, shapes), problems)
         return CachedImages(images.ids, _Jpegs(content, ends), problems)
     except (OSError, ValueError, KeyError, EOFError, BadZipFile):
         return None

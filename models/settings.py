@@ -176,7 +176,7 @@ class ModelSettings(Settings):
         workers: Data-loading workers, which edit images; None for this process's share of the cores.
         cache: Format of the resized images on disk; "jpeg" takes a tenth of the space of "pixels".
         aspect: Shape in which training images are edited: "own", as queries are, or "square", as networks see them; None for
-            own, or for what an unfinished training began with.
+            own.
         stages: Drip stages, in order.
         embedding: How this model embeds; None for the recipe's settings.
         whitening_images: Folder of unlabelled images on which descriptor.whiten is fitted (MultiGrain uses 20,000 of YFCC100M);

@@ -201,12 +201,11 @@ def _parse_row(path: Path, number: int, line: dict[str, str]) -> PlanRow:
 def _parse_facts(file: Path, line: dict[str, str]) -> Facts | None:
     """What the line says of the file; None where it says nothing, or what no number is."""
     try:
-        numbers = [int(line.get(name) or "") for name in ("width", "height", "bytes", "modified_ns")]
+        numbers = [int(line.get(name) or "") for name in ("width", "height", "bytes", "modified_ns", "exif_entries")]
         sharpness = float(line.get("sharpness") or "")
-        tags = int(line.get("exif_entries") or 0)  # plans made before say nothing of them
     except ValueError:
         return None
-    width, height, size, modified = numbers
+    width, height, size, modified, tags = numbers
     archived = not is_there(file) and find_archive(file) is not None
     taken, form = line.get("taken") or "", line.get("format") or ""
     return Facts(file, width, height, size, modified, taken, tags, form, sharpness, False, is_link(file), archived)

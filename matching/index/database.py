@@ -26,22 +26,18 @@ SCHEMA = (
         "BEGIN DELETE FROM contents WHERE content = old.content; END"
         for event in ("DELETE", "UPDATE")
     ),
-)
-
-ADDED_TABLES = (  # tables that indexes made before lack
-    "CREATE TABLE IF NOT EXISTS queries (digest BLOB PRIMARY KEY, vector BLOB, checksum INTEGER)",
-    "CREATE TABLE IF NOT EXISTS decisions (first BLOB NOT NULL, second BLOB NOT NULL, copy INTEGER NOT NULL, "
+    "CREATE TABLE queries (digest BLOB PRIMARY KEY, vector BLOB, checksum INTEGER)",
+    "CREATE TABLE decisions (first BLOB NOT NULL, second BLOB NOT NULL, copy INTEGER NOT NULL, "
     "decided TEXT NOT NULL, first_name BLOB NOT NULL, second_name BLOB NOT NULL, PRIMARY KEY (first, second))",
-    "CREATE TABLE IF NOT EXISTS removed (content INTEGER PRIMARY KEY)",
-    "CREATE TRIGGER IF NOT EXISTS note_removed AFTER DELETE ON contents WHEN old.vector IS NOT NULL "
+    "CREATE TABLE removed (content INTEGER PRIMARY KEY)",
+    "CREATE TRIGGER note_removed AFTER DELETE ON contents WHEN old.vector IS NOT NULL "
     "BEGIN INSERT OR IGNORE INTO removed VALUES (old.content); END",
-    "INSERT OR IGNORE INTO about SELECT 'recorded_from', value FROM about WHERE key = 'changes'",
 )
 
 
 @contextmanager
 def open_database(folder: Path, identity: str, dimensions: int, replace: bool, new: bool) -> Iterator[sqlite3.Connection]:
-    """Open the database of an index, bringing its tables up to date, or make a new one.
+    """Open the database of an index, or make a new one.
 
     Arguments and errors are those of `matching.index.store.open_store`, which is how others open an index.
 
@@ -92,7 +88,7 @@ def write_together(database: sqlite3.Connection) -> Iterator[None]:
 
 
 def read_about(database: sqlite3.Connection, key: str) -> str:
-    """Return what the index says about itself: "describer", "dimensions", "changes" or "recorded_from".
+    """Return what the index says about itself: "describer", "dimensions" or "changes".
 
     Raises:
         sqlite3.DatabaseError: It does not say it, so that it is damaged.
@@ -109,7 +105,7 @@ def compute_checksum(vector: bytes | None) -> int | None:
 
 
 def _prepare(database: sqlite3.Connection, folder: Path, identity: str, dimensions: int, replace: bool, new: bool) -> None:
-    """Make or complete the tables, and check that the vectors are those of the extractor."""
+    """Make the tables where there are none, and check that the vectors are those of the extractor."""
     about = {"describer": identity, "dimensions": str(dimensions)}
     with write_together(database):  # of two processes that find no index, one makes it
         if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'about'").fetchone():
@@ -118,11 +114,6 @@ def _prepare(database: sqlite3.Connection, folder: Path, identity: str, dimensio
             for statement in SCHEMA:
                 database.execute(statement)
             database.executemany("INSERT INTO about VALUES (?, ?)", (about | {"changes": "0"}).items())
-        elif not database.execute("SELECT 1 FROM pragma_table_info('contents') WHERE name = 'checksum'").fetchone():
-            database.execute("ALTER TABLE contents ADD COLUMN checksum INTEGER")  # made before vectors carried one
-            database.execute("UPDATE contents SET checksum = checksum(vector)")
-        for statement in ADDED_TABLES:
-            database.execute(statement)
         if replace and read_about(database, "describer") != identity:
             database.execute("DELETE FROM files")
             database.execute("DELETE FROM queries")

@@ -17,7 +17,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.matching.index.store import Store, count_changes, recorded_from, removed_contents, stored_vectors
+from image_copies.matching.index.store import Store, count_changes, removed_contents, stored_vectors
 from image_copies.submissions.search.index_files import open_intact_index, require_index, write_index
 
 MAX_SEGMENT_CONTENTS = 131_072  # contents of a file at most: 128 MiB with 256 dimensions
@@ -190,10 +190,10 @@ def load_segment(vectors: NDArray[np.float32], numbers: NDArray[np.int64]) -> Se
 
 
 def _list_segment_files(store: Store) -> list[tuple[int, int, Path]]:
-    """Return (number before the range, last number, path) of each file since which all removals are recorded."""
-    first, now = recorded_from(store), count_changes(store)
+    """Return (number before the range, last number, path) of each file of this state or one before it."""
+    now = count_changes(store)
     named = [(path, match) for path in store.folder.glob("vectors-*.faiss") if (match := FILE_NAME.fullmatch(path.name))]
-    return [(int(match[2]) - 1, int(match[3]), path) for path, match in named if first <= int(match[1]) <= now]
+    return [(int(match[2]) - 1, int(match[3]), path) for path, match in named if int(match[1]) <= now]
 
 
 def _find_files_after(named: Sequence[tuple[int, int, Path]], after: int) -> list[Path]:

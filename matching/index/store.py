@@ -285,13 +285,8 @@ def count_changes(store: Store) -> int:
 
 
 def removed_contents(store: Store) -> NDArray[np.int64]:
-    """Return the numbers of all readable contents that were removed since `recorded_from`; numbers are never given again."""
+    """Return the numbers of all readable contents that were removed; numbers are never given again."""
     return np.array([number for (number,) in store.database.execute("SELECT content FROM removed ORDER BY content")], np.int64)
-
-
-def recorded_from(store: Store) -> int:
-    """Return the number of changes from which on removals are recorded; indexes made before recorded none."""
-    return int(read_about(store.database, "recorded_from"))
 
 
 @contextmanager

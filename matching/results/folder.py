@@ -26,7 +26,7 @@ class SearchNotes:
         index: absolute path of the index that was searched, where decisions are kept; None for the one in the results' folder.
         keep: by which rule the plan chose the files to keep.
         threshold: the lowest score of a copy; None where nothing decided it.
-        made_from: fingerprints of the descriptor and of the pictures involved, and versions; None from an older version.
+        made_from: fingerprints of the descriptor and of the pictures involved, and versions.
     """
 
     index: str | None = None
@@ -59,17 +59,17 @@ def write_notes(folder: Path, notes: SearchNotes) -> None:
 
 
 def read_notes(folder: Path) -> SearchNotes:
-    """Read the notes on a search; without the file, as older versions left it, the defaults.
+    """Read the notes on a search.
 
     Raises:
-        UserError: the file is damaged.
+        UserError: there are none, or the file is damaged.
     """
     path = folder / SEARCH
     try:
         notes = SearchNotes(**json.loads(path.read_text(encoding="utf-8")))
         valid = notes.keep in KEEP_RULES and isinstance(notes.index, (str, type(None)))
-    except FileNotFoundError:
-        return SearchNotes()
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: there are no results of a search. Search first: match.py --queries DIR writes them.") from error
     except (OSError, ValueError, TypeError) as error:
         raise UserError(f"{path} cannot be read ({error}). Search again: match.py writes it.") from error
     if not valid or not isinstance(notes.threshold, (float, int, type(None))):

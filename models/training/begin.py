@@ -23,7 +23,7 @@ from image_copies.models.training.curve import remove_curve
 from image_copies.models.training.final_whitening import check_whitening, choose_whitening_images
 from image_copies.models.training.launch import launch_fabric
 from image_copies.models.training.learner import set_up_network
-from image_copies.models.training.state import DRAWN_FOR, Identity, Progress, identify_training, load_state, restore_identity
+from image_copies.models.training.state import DRAWN_FOR, Identity, Progress, identify_training, load_state
 from image_copies.models.training.teacher_file import check_new_teacher
 
 Validate = Callable[[Descriptor, int], float]
@@ -91,15 +91,12 @@ def begin_training(
     check_class_counts(settings, len(set(class_of)), fabric.print)
     for stage in settings.stages:
         check_probabilities(settings.edits_of(stage, stage.intensity))
-    wanted = identify_training(settings, classes, overlays, None if labels is None else class_of, seed, name)
-    identity = restore_identity(folder, wanted, settings.aspect)
+    identity = identify_training(settings, classes, overlays, None if labels is None else class_of, seed, name)
     saved = load_state(folder, identity, fabric)
     progress, state = saved or (Progress(), {})
-    if not saved:
-        identity = wanted
-        if settings.teacher_file is not None:
-            check_new_teacher(settings.teacher_file, folder)
-    torch.manual_seed(derived_seed(seed, identity[DRAWN_FOR]) if DRAWN_FOR in identity else seed)
+    if not saved and settings.teacher_file is not None:
+        check_new_teacher(settings.teacher_file, folder)
+    torch.manual_seed(derived_seed(seed, identity[DRAWN_FOR]))
     descriptor = Descriptor(settings.descriptor, load_weights=not state)  # whose file may have gone since
     if not state and fabric.global_rank == 0:
         remove_curve(folder)

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from image_copies.augmentations.dataset import normalize_pixels
 from image_copies.augmentations.domains import DOMAINS, rotate_to_domains
-from image_copies.data.errors import UserError
 from image_copies.models.distributed import gather_together
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.objectives.base import Objective, ObjectiveOutput
@@ -68,20 +67,10 @@ class Learner:
         } | ({} if self.average is None else {"average": self.average.state()})
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Restore a saved state, except the descriptor's weights, which are loaded already.
-
-        Raises:
-            UserError: The optimisers' state is that of an earlier version.
-        """
+        """Restore a saved state, except the descriptor's weights, which are loaded already."""
         self.objective.load_state_dict(state["objective"])
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
-            try:
-                optimizer.load_state_dict(saved)
-            except ValueError as error:  # in earlier versions GeM's exponent had weight decay, in one group with the backbone
-                raise UserError(
-                    f"the saved optimiser state is that of an earlier version, with weight decay on GeM's exponent ({error}). "
-                    "Finish this training with that version, or delete its state.json to train again."
-                ) from error
+            optimizer.load_state_dict(saved)
             _arrange_like_parameters(getattr(optimizer, "optimizer", optimizer))
         self.schedule.load_state_dict(state["schedule"])
         if self.average is not None:

@@ -132,7 +132,7 @@ class EpochSchedule:
         for plateau, saved in zip(self.plateaus, state["plateaus"], strict=True):
             plateau.load_state_dict(saved)
         self.start = list(state["start"])
-        self.warming = bool(state.get("warming", False))  # states from before have none
+        self.warming = state["warming"]
 
 
 def warmup_cosine(epoch: float, settings: SchedulerSettings) -> float:

@@ -1,4 +1,4 @@
-"""What a stage is set up from: the images it learns from and their edits, its objective, its seeds."""
+"""What a stage is set up from: the images it learns from and their edits, its objective."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,6 @@ from torch import Tensor
 
 from image_copies.augmentations.dataset import EditedImages, normalize_pixels, overlay_material
 from image_copies.augmentations.domains import DOMAINS
-from image_copies.augmentations.randomness import derived_seed
 from image_copies.augmentations.schedule import IntensitySchedule
 from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.cache import CachedImages
@@ -25,7 +24,6 @@ from image_copies.models.training.curve import read_rows, record_validation
 from image_copies.models.training.modes import LEAST_AGREEMENT, measure_agreement
 from image_copies.models.training.settings import StageSettings
 from image_copies.models.training.stage_end import start_row
-from image_copies.models.training.state import DRAWN_FOR, Identity
 
 
 def choose_rows(stage: StageSettings, squares: CachedImages, class_of: list[int]) -> list[int]:
@@ -100,17 +98,6 @@ def build_objective(
         assert taught is not None  # the settings refuse distillation without a teacher
         objective = Distillation(objective, settings.distillation, taught)
     return objective
-
-
-def derive_seeds(identity: Identity, seed: int, stage: int) -> tuple[int, int]:
-    """Return the seeds of a stage: of the images' order and of their edits.
-
-    A training that began without DRAWN_FOR has the same edits in all stages.
-    """
-    if DRAWN_FOR not in identity:
-        return seed + stage, seed
-    own = derived_seed(seed, identity[DRAWN_FOR], stage)
-    return own, own
 
 
 def check_modes(training: Training, squares: CachedImages, rows: list[int], image_size: int) -> None:

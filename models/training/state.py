@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from image_copies.data.errors import UserError
-from image_copies.data.files import read_json, whole_file, whole_file_apart
+from image_copies.data.files import whole_file, whole_file_apart
 from image_copies.data.images import ImageSet
 from image_copies.models.settings import ModelSettings
 
@@ -125,7 +125,7 @@ def load_state(folder: Path, identity: Identity, fabric: Fabric) -> tuple[Progre
                 f"{path} was saved in the middle of a stage by {about['processes']} processes, each with a part of the class "
                 f"matrix; now there are {fabric.world_size}. Start as many (torchrun --nproc-per-node {about['processes']})."
             )
-        notice = _describe_threads(about.get("threads"), fabric)
+        notice = _describe_threads(about["threads"], fabric)
         if notice and not _is_finished(about["identity"], progress):
             fabric.print(f"  warning: {notice}", flush=True)
         own = folder / f"state-{progress.step}-{min(fabric.global_rank, about['processes'] - 1)}.safetensors"
@@ -135,10 +135,10 @@ def load_state(folder: Path, identity: Identity, fabric: Fabric) -> tuple[Progre
         raise UserError(f"{path} or a file beside it cannot be read ({error}). Delete it to train from the beginning.") from error
 
 
-def _describe_threads(saved: Any, fabric: Fabric) -> str:
+def _describe_threads(saved: int, fabric: Fabric) -> str:
     """Describe that a training goes on with another number of threads than it was saved with; "" where nothing depends on it."""
     now = torch.get_num_threads()
-    if fabric.device.type != "cpu" or not isinstance(saved, int) or saved == now:
+    if fabric.device.type != "cpu" or saved == now:
         return ""
     return (
         f"the training was saved with {saved} threads and goes on with {now}. On a CPU sums are split among them: the weights "
@@ -165,24 +165,6 @@ def identify_training(
         "overlays": _describe_images(overlays),
         "labels": None if labels is None else hashlib.sha256(json.dumps(labels).encode()).hexdigest()[:8],
     }
-
-
-def restore_identity(folder: Path, identity: Identity, aspect: str | None) -> Identity:
-    """`identity`, without DRAWN_FOR and ASPECT where the training saved in `folder` began before they were part of it.
-
-    Such a training drew the same edits in every stage and every model, or edited squares, and goes on so.
-
-    Args:
-        folder: Where the training keeps its files.
-        identity: What is to be trained now.
-        aspect: What the settings ask for; a training that edited squares does not go on in the images' own aspect if they do.
-    """
-    try:
-        began = read_json(folder / STATE)["identity"]
-        since = {key for key in (DRAWN_FOR, ASPECT) if key not in began and (key, aspect) != (ASPECT, "own")}
-        return {key: value for key, value in identity.items() if key not in since}
-    except (OSError, KeyError, TypeError, ValueError):  # nothing there to go on with, or nothing readable: load_state says which
-        return identity
 
 
 def _describe_images(images: ImageSet) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from image_copies.augmentations.randomness import derived_seed
 from image_copies.data.cache import cache_images
 from image_copies.data.images import ImageSet
 from image_copies.data.process import usable_cores
@@ -37,7 +38,6 @@ from image_copies.models.training.stage_begin import (
     build_objective,
     check_modes,
     choose_rows,
-    derive_seeds,
     report_unreadable,
 )
 from image_copies.models.training.stage_end import (
@@ -49,7 +49,7 @@ from image_copies.models.training.stage_end import (
     write_stage,
     write_start,
 )
-from image_copies.models.training.state import ASPECT, Progress, save_state
+from image_copies.models.training.state import ASPECT, DRAWN_FOR, Progress, save_state
 from image_copies.models.training.teacher import load_taught
 
 WORKING_SCALE = 1.5  # images are edited larger than they are learnt from, so that crops keep detail
@@ -143,7 +143,7 @@ def _learn_stage(training: Training, progress: Progress, state: dict[str, Any]) 
     size = round(stage.image_size * WORKING_SCALE)
     with fabric.rank_zero_first():
         squares, others = (
-            cache_images(images, size, training.cache, settings.cache, training.workers, training.identity.get(ASPECT, "square"))
+            cache_images(images, size, training.cache, settings.cache, training.workers, training.identity[ASPECT])
             for images in (training.classes, training.overlays)
         )
     if (progress.stage, progress.epoch, progress.batch) == (0, 0, 0):
@@ -152,16 +152,16 @@ def _learn_stage(training: Training, progress: Progress, state: dict[str, Any]) 
     if settings.compile:
         torch.compiler.reset()  # of another image size, or the stage would meet the bound on compiling again
     with report_lack_of_memory(_work_of(stage, progress.stage, rows), MEMORY_REMEDY):
-        order, edits = derive_seeds(training.identity, training.seed, progress.stage)
+        seed = derived_seed(training.seed, training.identity[DRAWN_FOR], progress.stage)  # of the order and the edits
         goes_on = bool(progress.epoch or progress.batch)
         taught = load_taught(training, stage, progress)  # before the seeds: only the first process draws, and only once
-        torch.manual_seed(order)  # the objective begins the same on all processes
+        torch.manual_seed(seed)  # the objective begins the same on all processes
         objective = build_objective(settings, descriptor, 1 + max(class_of[row] for row in rows), training.seed, taught)
         if stage.class_rows == "teacher":
             freeze_class_rows(objective)
         learner = build_learner(fabric, descriptor, training.network, objective, settings, stage)
-        torch.manual_seed(order + progress.stage * (fabric.world_size - 1) + fabric.global_rank)
-        edited = build_edited_images(settings, stage, squares, others, rows, training.labelled, edits)
+        torch.manual_seed(seed + progress.stage * (fabric.world_size - 1) + fabric.global_rank)
+        edited = build_edited_images(settings, stage, squares, others, rows, training.labelled, seed)
         if not (progress.stage or goes_on) and settings.descriptor.weights != "none":
             check_modes(training, squares, rows, stage.image_size)
         if goes_on:
@@ -172,7 +172,7 @@ def _learn_stage(training: Training, progress: Progress, state: dict[str, Any]) 
             started = time.monotonic()
             rebuild_class_rows(settings, stage, learner, squares, edited, rows, class_of)
             progress.seconds = time.monotonic() - started
-        batches = build_batches(settings, stage, rows, class_of, progress, order, fabric)
+        batches = build_batches(settings, stage, rows, class_of, progress, seed, fabric)
         count = len({class_of[row] for row in rows})
         validate = partial(training.validate, stage.image_size)
         run = StageRun(settings, stage, learner, edited, batches, class_of, count, training.folder, training.identity, validate)

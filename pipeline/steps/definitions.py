@@ -266,6 +266,10 @@ SUBMIT = Step(
 SCORE = Step(
     "06_score",
     _score,
-    needs=lambda run: [run.paths.submission, *([] if has_ground_truth(run) else [run.paths.matches])],
+    needs=lambda run: [
+        run.paths.submission,
+        run.paths.synthetic_board,
+        *([] if has_ground_truth(run) else [run.paths.matches]),
+    ],
 )
 STEPS = (AUGMENT, TRAIN, EMBED, ENSEMBLE, NORMALIZE, SUBMIT, SCORE)

@@ -18,13 +18,11 @@ REMEDY = (
 
 
 def read_synthetic_board(path: Path) -> pd.DataFrame:
-    """Return the table that `write_synthetic_board` wrote, best first; empty where there is none, as in runs from before.
+    """Return the table that `write_synthetic_board` wrote, best first.
 
     Raises:
-        UserError: The file is no such table.
+        UserError: There is none, or the file is no such table.
     """
-    if not path.is_file():
-        return pd.DataFrame()
     try:
         with open_regular(path) as file:
             return pd.read_csv(file).sort_values(MEAN, ascending=False, kind="stable")
@@ -34,8 +32,6 @@ def read_synthetic_board(path: Path) -> pd.DataFrame:
 
 def find_warnings(board: pd.DataFrame) -> list[str]:
     """What needs no training and yet beats the submission or a trained model, and what to try."""
-    if board.empty:
-        return []
     rows = board.to_dict("records")
     floors = [row for row in rows if row["kind"] == BASELINE]
     best = max(floors, key=lambda row: float(row[MEAN]), default=None)
@@ -64,7 +60,7 @@ def collect_warnings(run: Run) -> list[str]:
     found = find_warnings(read_synthetic_board(run.paths.synthetic_board))
     for name in run.recipe.models:
         curve = read_curve(run.paths.curve(name))
-        if "warning" in curve:  # not in curves from before
+        if len(curve):
             found += [f"{name}: {text}" for text in curve["warning"].dropna()]
     return found
 

@@ -179,6 +179,5 @@ def find_best_beta(table: pd.DataFrame, variant: Variant, method: Method) -> flo
     wanted = tabulate_variant(replace(variant, method=method))
     same = table
     for column in ("dimensions", "eigen_power", "method", "weights"):
-        if column in table:  # tables of older runs have no column "weights"
-            same = same[same[column] == wanted[column]]
+        same = same[same[column] == wanted[column]]
     return float(same.iloc[0]["beta"]) if len(same) else list_betas(NormalizationSettings(), method)[0]

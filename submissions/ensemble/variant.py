@@ -31,10 +31,10 @@ class Variant:
 
 
 def parse_variant(row: "pd.Series[Any]") -> Variant:
-    """Return the variant of a row of the table of candidates; in tables of older runs the column `weights` is missing."""
+    """Return the variant of a row of the table of candidates."""
     if row["method"] not in get_args(Method):
         raise ValueError(f"unknown method {row['method']!r}, expected one of {', '.join(get_args(Method))}")
-    weights = tuple(float(weight) for weight in row.get("weights", "").split())
+    weights = tuple(float(weight) for weight in row["weights"].split())
     return Variant(int(row["dimensions"]), float(row["eigen_power"]), row["method"], float(row["beta"]), weights)
 
 
@@ -61,8 +61,7 @@ def read_choice(path: Path) -> tuple[Variant, pd.DataFrame]:
     try:
         with open_regular(path) as file:
             table = pd.read_csv(file, dtype={"weights": str})
-        if "weights" in table:
-            table["weights"] = table["weights"].fillna("")
+        table["weights"] = table["weights"].fillna("")
         best = table.iloc[0]
         return parse_variant(best), table
     except (OSError, ValueError, KeyError, IndexError) as error:  # pandas' parser errors are ValueErrors

@@ -252,7 +252,7 @@ def test_decisions_hold_by_content_and_can_be_taken_back(
     ("arguments", "message"),
     [
         (["a.jpg", "--decide", "copy"], "two pictures"),
-        (["--decisions"], "holds no index"),
+        (["--decisions"], "there are no results of a search"),
         (["a.jpg", "b.jpg", "--decide", "copy", "--index", "none"], "holds no index"),
         (["--leakage", "album"], "at least two"),
         (["--leakage", "album", "album/../album"], "at least two"),

@@ -17,7 +17,7 @@ from image_copies.matching.files.plan import read_plan
 from image_copies.matching.index.decisions import read_decisions
 from image_copies.matching.index.store import open_known_store
 from image_copies.matching.matches import Match, read_matches_csv
-from image_copies.matching.results.folder import PLAN, SEARCH, SearchNotes, hold_results_folder, read_notes, write_notes
+from image_copies.matching.results.folder import PLAN, SEARCH, SearchNotes, hold_results_folder, write_notes
 from image_copies.matching.review.app import Review, make_review_app
 from image_copies.matching.review.results import open_results
 from image_copies.matching.verification.geometry import Evidence
@@ -297,13 +297,15 @@ def test_files_are_known_by_their_place_only(client: TestClient) -> None:
 
 
 def test_results_that_cannot_be_reviewed_are_refused(results: Path) -> None:
-    with pytest.raises(UserError, match="holds no index"):
+    with pytest.raises(UserError, match="there are no results of a search"):
         open_results(results.parent)
     (results / SEARCH).write_text('{"keep": "any"}')
     with pytest.raises(UserError, match=r"does not hold the values that match\.py writes"):
         open_results(results)
     (results / SEARCH).unlink()
-    assert read_notes(results) == SearchNotes() and open_results(results).plan.groups  # written before there were notes
+    with pytest.raises(UserError, match=r"search\.json: there are no results of a search"):
+        open_results(results)
+    write_notes(results, SearchNotes(threshold=-0.5))
     (results / "matches.csv").write_text("a,b\n1,2\n")
     with pytest.raises(UserError, match=r"matches\.csv is not as match\.py writes it"):
         open_results(results)

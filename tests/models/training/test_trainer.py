@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 
 import image_copies.models.training.stage as stage_run
 from image_copies.augmentations.composition import Record, draw_record, list_edits
-from image_copies.augmentations.dataset import EditedImages, overlay_material
+from image_copies.augmentations.dataset import EditedImages
 from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.cache import cache_images
 from image_copies.data.errors import UserError
@@ -341,39 +341,16 @@ def test_stages_and_models_do_not_replay_each_others_edits(
         assert len(shared) >= 48 and sum(one[key] == other[key] for key in shared) < 6  # an image may stay as it is
 
 
-def test_a_training_from_before_goes_on_as_it_began(images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its state does not name the model: all its stages see the edits of the plain seed, of squares."""
-    classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
-    folder, settings = tmp_path / "model", two_equal_stages()
-
-    def stopped(descriptor: Descriptor, size: int) -> float:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(stage_run, "SAVE_INTERVAL_SECONDS", 0.0)
-    monkeypatch.setattr(stage_run, "MAX_SAVING_SHARE", 1e9)
-    monkeypatch.setattr(stage_run, "STEPS_PER_CHECK", 1)
-    with pytest.raises(KeyboardInterrupt):
-        train_model(settings, classes, overlays, folder, tmp_path / "cache", seed=0, validate=stopped, name="a")
-    about = json.loads((folder / "state.json").read_text())
-    del about["identity"]["model"], about["identity"]["aspect"]
-    for stage in about["identity"]["settings"]["stages"]:
-        del stage["last_learning_rate_factor"]  # a key that settings have got since
-    (folder / "state.json").write_text(json.dumps(about))
-    seen = edits_seen(monkeypatch)
-    own = settings.model_copy(update={"aspect": "own"})
-    with pytest.raises(UserError, match=r"belongs to another, unfinished training.*aspect: None → own"):
-        train_model(own, classes, overlays, folder, tmp_path / "cache", seed=0, name="a")
-    train_model(settings, classes, overlays, folder, tmp_path / "cache", seed=0, name="a")
-    assert not {"model", "aspect"} & set(json.loads((folder / "state.json").read_text())["identity"])
-    squares = cache_images(classes, 72, tmp_path / "cache", aspect="square")
-    edits = AugmentationSettings(intensity=0.5)
-    material = overlay_material(squares, cache_images(overlays, 72, tmp_path / "cache", aspect="square"), 24)
-    plain = EditedImages(squares, edits, 48, 0, material)
-    drawn = {key: pixels for key, pixels in seen.items() if key.startswith("48 (2,")}  # the second stage's last epoch
-    seen.clear()
-    for row in range(24):
-        plain[(2, row, 0)]
-    assert seen == drawn and len(drawn) == 24
+@pytest.mark.parametrize("key", ["model", "aspect"])
+def test_a_state_that_does_not_say_how_its_edits_were_drawn_is_refused(images: ImageSet, tmp_path: Path, key: str) -> None:
+    train(images, tmp_path)
+    path = tmp_path / "model" / "state.json"
+    about = json.loads(path.read_text())
+    del about["identity"][key]
+    about["progress"]["stage"] = 1
+    path.write_text(json.dumps(about))
+    with pytest.raises(UserError, match=rf"belongs to another, unfinished training.*{key}: None → .*delete this file"):
+        train(images, tmp_path)
 
 
 @pytest.mark.parametrize(("edits", "embeddings"), [(None, 5), (1, 2), (0, 1)])

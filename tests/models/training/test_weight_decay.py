@@ -1,15 +1,10 @@
 """What decays: the network and a linear classifier, neither GeM's exponent nor a class matrix nor β."""
 
-from typing import Any
-
 import pytest
-import torch
 
-from image_copies.data.errors import UserError
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
 from image_copies.models.objectives.settings import AnyObjectiveSettings, ArcFaceSettings, MultiGrainSettings, SoftmaxSettings
-from image_copies.models.training.learner import Learner
 from image_copies.models.training.schedule import build_optimizers
 from image_copies.models.training.settings import OptimizerSettings
 
@@ -45,14 +40,3 @@ def test_without_weight_decay_states_saved_before_go_on() -> None:
     learnt = ArcFaceSettings().build(8, 5, seed=0)
     (optimizer,) = build_optimizers(descriptor, learnt, OptimizerSettings())
     assert [len(group["params"]) for group in optimizer.param_groups] == [len(list(descriptor.parameters())), 1]
-
-
-def test_a_state_of_other_groups_is_refused() -> None:
-    descriptor = Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=8))
-    learnt = ArcFaceSettings().build(8, 5, seed=0)
-    settings = OptimizerSettings(weight_decay=DECAY)
-    before = torch.optim.Adam([{"params": list(descriptor.parameters())}, {"params": list(learnt.parameters())}])
-    nothing: Any = None
-    learner = Learner(nothing, descriptor, nothing, learnt, build_optimizers(descriptor, learnt, settings), nothing, 1.0, False)
-    with pytest.raises(UserError, match="an earlier version, with weight decay on GeM's exponent"):
-        learner.restore({"objective": learnt.state_dict(), "optimizers": [before.state_dict()]})

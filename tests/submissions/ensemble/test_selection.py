@@ -161,6 +161,6 @@ def test_with_left_out_families_the_mean_of_both_halves_decides(tmp_path: Path, 
 def test_an_unknown_normalisation_in_the_table_is_refused(tmp_path: Path) -> None:
     """A table that another version wrote may name a method that this one does not compute."""
     path = tmp_path / "choice.csv"
-    path.write_text("dimensions,eigen_power,method,beta\n8,0.0,method3,1.0\n")
+    path.write_text("dimensions,eigen_power,method,beta,weights\n8,0.0,method3,1.0,\n")
     with pytest.raises(UserError, match=r"unknown method 'method3'.*run step 03 again"):
         read_choice(path)
