@@ -1,6 +1,6 @@
 """Export of a run's descriptor as one checkpoint: models, projection, threshold, training vectors for query normalisation."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +15,15 @@ from image_copies.models.network.settings import JoinedSettings, MemberSettings,
 from image_copies.models.settings import EmbeddingSettings
 from image_copies.pipeline.run.provenance import code_version
 from image_copies.pipeline.run.run import Run
-from image_copies.pipeline.tools.run_extractor import calibrate_on_run, run_checkpoints, run_embeddings, run_normalizer
-from image_copies.submissions.ensemble.projection import load_projection
+from image_copies.pipeline.tools.run_extractor import (
+    calibrate_on_run,
+    held_out_ids,
+    run_checkpoints,
+    run_embeddings,
+    run_normalizer,
+)
+from image_copies.submissions.ensemble.projection import load_projection, scale_to_unit_length
+from image_copies.submissions.vectors.files import Vectors
 
 MAX_BACKGROUND = 10_000  # training vectors stored for query normalisation
 
@@ -24,7 +31,8 @@ MAX_BACKGROUND = 10_000  # training vectors stored for query normalisation
 def export_joined(run: Run, output: Path) -> None:
     """Write a run as one checkpoint, with which `match.py --checkpoint` works as with the run.
 
-    Only query normalisation may differ, because at most MAX_BACKGROUND training vectors are stored.
+    Only query normalisation may differ, because at most MAX_BACKGROUND training vectors are stored. The threshold is calibrated
+    on queries that are normalised against the stored ones.
 
     Args:
         run: The run, finished up to step 03.
@@ -34,24 +42,34 @@ def export_joined(run: Run, output: Path) -> None:
         UserError: when a step has not been done, or a model is embedded at several scales.
     """
     projection, normalizer = load_projection(run.require(run.paths.projection)), run_normalizer(run)
-    variant, training = normalizer.variant, normalizer.readable
+    variant = normalizer.variant
     opened = [_open_member(*about) for about in zip(run_checkpoints(run), run_embeddings(run), strict=True)]
     members = tuple(about for _, about in opened)
-    chosen = np.random.default_rng(run.recipe.seed).permutation(len(training))[:MAX_BACKGROUND]
-    background = torch.from_numpy(training[np.sort(chosen)] if variant.method != "none" else training[:0])
+    chosen = normalizer.training.rows(_choose_background(run, normalizer.training) if variant.method != "none" else [])
+    background = torch.from_numpy(chosen.vectors)
     settings = JoinedSettings(members=members, dimensions=variant.dimensions, background=len(background))
     joined = JoinedDescriptor(settings, [descriptor for descriptor, _ in opened])
     joined.projection_mean.copy_(torch.from_numpy(projection.mean))
     joined.projection_axes.copy_(torch.from_numpy(projection.weighted_axes(variant.dimensions, variant.eigen_power).T.copy()))
     joined.background.copy_(background)
+    stored = replace(chosen, vectors=scale_to_unit_length(joined.background.float().numpy()))
     notes = {
         "code": code_version(),
         "models": list(run.recipe.models),
         "variant": asdict(variant),
         "normalization": run.recipe.normalization.model_dump(mode="json"),
-        "tail": asdict(calibrate_on_run(run, normalizer)),
+        "tail": asdict(calibrate_on_run(run, replace(normalizer, training=stored), normalizer.training)),
     }
     save_descriptor(output, joined, max(member.image_size for member in members), notes)
+
+
+def _choose_background(run: Run, training: Vectors) -> list[str]:
+    """Return the ids of the training vectors to store, in their order; those that validate only where there is room for all."""
+    readable = np.flatnonzero(~training.unreadable)
+    shuffled = np.random.default_rng(run.recipe.seed).permutation(readable)
+    held_out = set(held_out_ids(run))
+    chosen = sorted(shuffled, key=lambda row: training.ids[row] in held_out)[:MAX_BACKGROUND]
+    return [training.ids[row] for row in sorted(chosen)]
 
 
 def _open_member(path: Path, embedding: EmbeddingSettings) -> tuple[ImageDescriptor, MemberSettings]:

@@ -103,22 +103,32 @@ def run_embeddings(run: Run) -> list[EmbeddingSettings]:
     return [run.embedding(name) for name in run.recipe.models]
 
 
-def calibrate_on_run(run: Run, normalizer: Normalizer) -> Tail:
+def held_out_ids(run: Run) -> list[str]:
+    """Return the ids of the training images that validate: synthetic queries are made from them and compared with them."""
+    roles = assign_training_roles(run)
+    return roles.references.ids + roles.distractors.ids
+
+
+def calibrate_on_run(run: Run, normalizer: Normalizer, training: Vectors | None = None) -> Tail:
     """Fit the tail on the run's own data.
 
     The synthetic queries of step 00 are compared with the validation images that they were not made from, normalised against the
     other training images, as in the choice of the variant.
+
+    Args:
+        run: The run.
+        normalizer: Query normalisation as it will be used.
+        training: Vectors of all training images; None for those that the normaliser has.
 
     Raises:
         UserError: when steps 00 to 03 have not been done, or there are too few pairs.
     """
     records = run.require(run.paths.query_records)
     synthetic = read_vectors(run.require(run.paths.projected("synthetic")))
-    roles, training = assign_training_roles(run), normalizer.training
     with prefix_errors(run.paths.projected("training")):
-        held_out = training.rows(roles.references.ids + roles.distractors.ids)
-        outside = set(held_out.ids)
-        others = training.rows([image_id for image_id in training.ids if image_id not in outside])
+        held_out = (training or normalizer.training).rows(held_out_ids(run))
+        outside, against = set(held_out.ids), normalizer.training
+        others = against.rows([image_id for image_id in against.ids if image_id not in outside])
         queries = Normalizer(others, normalizer.variant, normalizer.settings)(synthetic.vectors)
     sources = {line["query_id"]: line["source_id"] for line in map(json.loads, records.read_text("utf-8").splitlines())}
     where = {image_id: row for row, image_id in enumerate(held_out.ids)}
