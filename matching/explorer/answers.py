@@ -190,9 +190,9 @@ def _normalization(explorer: Explorer, query: NDArray[np.float32], searched: NDA
             for row, distance in zip(first.contents.ravel().tolist(), first.distances.ravel().tolist(), strict=True)
         ],
         "training": [
-            {"id": image_id, "cosine": cosine}
+            {"id": image_id, "cosine": cosine, "shown": image_id in explorer.pictures["training"].ids}
             for image_id, cosine in zip(_training_ids(normalizer, rows), cosines, strict=True)
-            if len(explorer.pictures["training"])  # a descriptor in one file contains vectors, but no pictures
+            if len(explorer.pictures["training"])  # a descriptor contains vectors, but no pictures; a run has both
         ],
     }
 

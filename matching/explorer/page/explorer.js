@@ -134,7 +134,13 @@ function normalization(done) {
     `C = ${done.similarity.toFixed(3)}, the mean cosine to the nearest training images: the more the query looks like what is common, ` +
     `the further it is moved. It was ${way} by ${done.moved.toFixed(3)} (β ${done.beta}), to the length ${done.length.toFixed(3)}. ${before}`;
   const cards = done.training.map((item) =>
-    element("div", { className: "pair" }, thumbnail("training", item.id), element("div", {}, element("b", { textContent: item.cosine.toFixed(3) }), ` ${item.id}`)),
+    element(
+      "div",
+      { className: "pair" },
+      ...(item.shown ? [thumbnail("training", item.id)] : []),
+      element("div", {}, element("b", { textContent: item.cosine.toFixed(3) }), ` ${item.id}`),
+      ...(item.shown ? [] : [element("div", { className: "soft", textContent: "a vector without a picture, which the descriptor brings along" })]),
+    ),
   );
   return [
     element("h2", { textContent: `What normalisation did: method ${done.method.slice(-1)}` }),

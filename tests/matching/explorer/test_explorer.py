@@ -10,6 +10,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,19 @@ def test_upload_edit_answer(client: TestClient, run: Run) -> None:
     for page in ("/", "/style.css", "/page/explorer.js", "/page/explorer.css"):
         assert client.get(page).status_code == 200
         assert "script-src 'self'" in client.get(page).headers["content-security-policy"]
+
+
+def test_training_vectors_without_a_picture_are_not_asked_for(explorer: Explorer, run: Run) -> None:
+    """Those that a descriptor brings along were: the page got status 404."""
+    training = explorer.pictures["training"]
+    few = replace(explorer, pictures=explorer.pictures | {"training": training.select(training.ids[::2])})
+    client, seen = TestClient(make_app(few), base_url="http://127.0.0.1"), set[bool]()
+    for path in find_images(run.data / "query_images").paths:
+        picture = send(client, path.read_bytes()).json()["picture"]
+        for item in client.post("/api/answers", json={"picture": picture}).json()["normalization"]["training"]:
+            seen.add(item["shown"])
+            assert (client.get(f"/api/pictures/training/{item['id']}").status_code == 200) == item["shown"]
+    assert seen == {True, False}
 
 
 SVG = b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>"
