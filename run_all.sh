@@ -16,7 +16,8 @@ Usage: bash run_all.sh [--data DIR | --photos DIR] [--recipe FILE] [--run DIR] [
   --scale SHARE   for a quick trial: this share of the recipe's classes, and at most 2 epochs per stage, such as 0.001
   --help          this text
 
-A stopped run continues where it stopped: repeat the command.
+A stopped run continues where it stopped: repeat the command. If this script itself is killed with SIGKILL (kill -9), the step that it
+runs goes on, and the run folder stays in use until that step ends: wait for it, or end the process that the next command names.
 HELP
 }
 
