@@ -1,12 +1,14 @@
-"""CSV tables with fixed columns, read as text."""
+"""CSV tables with fixed columns: written whole, read as text."""
 
+import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from image_copies.data.errors import UserError
+from image_copies.data.files import whole_file
 from image_copies.data.remote import is_remote
 
 
@@ -33,3 +35,15 @@ def read_table(path: Path, columns: Sequence[str], expected: str) -> pd.DataFram
     if not isinstance(table.index, pd.RangeIndex):  # pandas turns a surplus column into row labels
         raise UserError(f"{path} has lines with more values than the columns {names}: remove what follows them.")
     return table
+
+
+def write_table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Write a CSV file whole; bytes of file names that are not UTF-8 are kept.
+
+    Raises:
+        UserError: the disk is full.
+    """
+    with whole_file(path) as temporary, temporary.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(rows)

@@ -83,6 +83,20 @@ def picture_facts(path: Path) -> Facts:
     )
 
 
+def facts_values(facts: Facts) -> dict[str, object]:
+    """Return what tables say of a file, by the names of their columns."""
+    return {
+        "width": facts.width,
+        "height": facts.height,
+        "bytes": facts.size,
+        "format": facts.form,
+        "taken": facts.taken,
+        "exif_entries": facts.tags,
+        "modified_ns": facts.modified,
+        "sharpness": f"{facts.sharpness:.1f}",
+    }
+
+
 def is_flat(pixels: NDArray[np.uint8]) -> bool:
     """Whether a picture [h, w, 3] shows nothing: every channel lies within about two grey levels of a plane."""
     height, width = pixels.shape[:2]

@@ -9,9 +9,10 @@ from typing import Literal, get_args
 
 from image_copies.data.archives import find_archive
 from image_copies.data.errors import UserError
-from image_copies.data.files import is_link, is_there, open_regular, whole_file
+from image_copies.data.files import is_link, is_there, open_regular
 from image_copies.data.remote import as_path, is_remote
-from image_copies.matching.files.facts import Facts
+from image_copies.data.tables import write_table
+from image_copies.matching.files.facts import Facts, facts_values
 from image_copies.matching.files.keeping import KeepRule, choose_kept
 
 Action = Literal["keep", "remove", "leave"]
@@ -128,22 +129,13 @@ def _decide_action(row: PlanRow, kept: PlanRow, score: float | None, called: boo
 
 def write_plan(path: Path, rows: Iterable[PlanRow]) -> None:
     """Write the plan whole; bytes of names that are no UTF-8 are kept as they are."""
-    with whole_file(path) as temporary, temporary.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        for row in rows:
-            facts = row.facts
-            shown = (
-                [
-                    *(facts.width, facts.height, facts.size, facts.form, facts.taken, facts.tags, facts.modified),
-                    f"{facts.sharpness:.1f}",
-                ]
-                if facts
-                else [""] * 8
-            )
-            score = "" if row.score is None else f"{row.score:.6g}"
-            protected = "yes" if row.protected else ""
-            writer.writerow([row.group, row.action, row.file, row.kept, row.reason, score, *shown, protected, row.sha256])
+    write_table(path, COLUMNS, ([_plan_values(row).get(name, "") for name in COLUMNS] for row in rows))
+
+
+def _plan_values(row: PlanRow) -> dict[str, object]:
+    known = {name: getattr(row, name) for name in ("group", "action", "file", "kept", "reason", "sha256")}
+    shown = {"score": "" if row.score is None else f"{row.score:.6g}", "protected": "yes" if row.protected else ""}
+    return known | shown | (facts_values(row.facts) if row.facts else {})
 
 
 def read_plan(path: Path) -> list[PlanRow]:

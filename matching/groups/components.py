@@ -47,7 +47,7 @@ class ComponentGrouping:
     members: NDArray[np.int64]
     firsts: NDArray[np.int64]
     weakest: Pairs
-    cuts: list[Cut]
+    cuts: list[Cut[int]]
     hubs: list[Hub]
     pairs: int
     dropped: int
@@ -119,7 +119,7 @@ class _Groups:
         self._members: list[NDArray[np.int64]] = []
         self._sizes: list[NDArray[np.int64]] = []
         self._weakest: list[Pairs] = []
-        self._cuts: list[Cut] = []
+        self._cuts: list[Cut[int]] = []
         self._hubs: list[Hub] = []
         self._pairs = self._dropped = 0
 
@@ -253,7 +253,7 @@ def _join(parent: NDArray[np.int64], first: NDArray[np.int64], second: NDArray[n
         np.minimum.at(parent, np.maximum(one, other), np.minimum(one, other))
 
 
-def _pack(links: Iterable[Link]) -> Pairs:
+def _pack(links: Iterable[Link[int]]) -> Pairs:
     return np.array([(link.first, link.second, link.score) for link in links], PAIR)
 
 

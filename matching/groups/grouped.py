@@ -1,6 +1,5 @@
 """Groups of files from matching pairs: byte-identical files count as one content; flat pictures and hubs are separated."""
 
-import csv
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,35 +8,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.data.files import whole_file
-from image_copies.matching.files.facts import Facts
-from image_copies.matching.files.plan import PlanRow
 from image_copies.matching.groups.components import group_pairs, pack_pairs
 from image_copies.matching.groups.groups import Cut, Link
 from image_copies.matching.groups.hubs import MIN_HUB_MATCHES
 from image_copies.matching.matches import Match
 
 PairScorer = Callable[[Sequence[tuple[bytes, bytes]]], NDArray[np.float64]]
-GROUP_COLUMNS = [
-    *("group", "file", "suggestion", "reason", "score", "width", "height", "bytes", "format", "taken"),
-    *("exif_entries", "sharpness"),
-    *("weakest_score", "weakest_first", "weakest_second"),
-]
-
-
-@dataclass(frozen=True)
-class FileLink:
-    """Two files whose contents match.
-
-    Attributes:
-        first: A file.
-        second: Another file.
-        score: −‖q − r‖².
-    """
-
-    first: Path
-    second: Path
-    score: float
 
 
 @dataclass(frozen=True)
@@ -50,24 +26,7 @@ class FileGroup:
     """
 
     files: list[Path]
-    weakest: FileLink | None
-
-
-@dataclass(frozen=True)
-class FileCut:
-    """A pair that matches but merges nothing, because its groups do not match each other or would be too large together.
-
-    Attributes:
-        link: The pair with the highest score between the two groups.
-        matching: Number of pairs of contents between the groups that match.
-        compared: Number of all pairs of contents between the groups.
-        reason: "ends" or "bound", as in `groups.Cut`.
-    """
-
-    link: FileLink
-    matching: int
-    compared: int
-    reason: str
+    weakest: Link[Path] | None
 
 
 @dataclass(frozen=True)
@@ -98,7 +57,7 @@ class FileGroups:
     """
 
     groups: list[FileGroup]
-    cuts: list[FileCut]
+    cuts: list[Cut[Path]]
     flat: list[Path]
     hubs: list[FileHub] = field(default_factory=list)
     dropped: int = 0
@@ -136,7 +95,7 @@ def group_files(
     files: dict[int, list[Path]] = defaultdict(list)
     for path, digest in digests.items():
         files[names[digest]].append(path)
-    links: dict[tuple[int, int], Link] = {}  # the best one of each pair, whichever of both was the query
+    links: dict[tuple[int, int], Link[int]] = {}  # the best one of each pair, whichever of both was the query
     for match in pairs:
         one, other = digests.get(match.query), digests.get(match.reference)
         if one is not None and other is not None and one != other and not {one, other} & empty:
@@ -151,12 +110,12 @@ def group_files(
             for pair, score in zip(named, scores, strict=True)
         ]
 
-    def named_link(link: Link) -> FileLink:
+    def named_link(link: Link[int]) -> Link[Path]:
         link = links[_pair_of(link)]
-        return FileLink(min(files[link.first]), min(files[link.second]), link.score)
+        return Link(min(files[link.first]), min(files[link.second]), link.score)
 
-    def named_cut(cut: Cut) -> FileCut:
-        return FileCut(named_link(cut.link), cut.matching, cut.compared, cut.reason)
+    def named_cut(cut: Cut[int]) -> Cut[Path]:
+        return Cut(named_link(cut.link), cut.matching, cut.compared, cut.reason)
 
     table = np.array([(link.first, link.second, link.score) for link in links.values()], np.float64).reshape(-1, 3)
     block = pack_pairs(table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2])
@@ -176,53 +135,5 @@ def group_files(
     return FileGroups(groups, [named_cut(cut) for cut in found.cuts], flat, named_hubs, found.dropped)
 
 
-def _pair_of(link: Link) -> tuple[int, int]:
+def _pair_of(link: Link[int]) -> tuple[int, int]:
     return min(link.first, link.second), max(link.first, link.second)
-
-
-def write_groups_csv(path: Path, groups: Sequence[FileGroup], rows: Iterable[PlanRow]) -> None:
-    """Write every group as CSV: its files, the suggestion for each, and the group's weakest link.
-
-    Args:
-        path: The file to write.
-        groups: The groups.
-        rows: The plan for their files; each row names its group by its number, from 1.
-
-    Raises:
-        UserError: when the disk is full.
-    """
-    with whole_file(path) as temporary, temporary.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(GROUP_COLUMNS)
-        for row in rows:
-            weakest = groups[row.group - 1].weakest
-            held = [f"{weakest.score:.6g}", weakest.first, weakest.second] if weakest else ["", "", ""]
-            score = "" if row.score is None else f"{row.score:.6g}"
-            writer.writerow([row.group, row.file, row.action, row.reason, score, *_format_facts(row.facts), *held])
-
-
-def write_cuts_csv(path: Path, cuts: Iterable[FileCut]) -> None:
-    """Write the pairs that match but merge no groups as CSV, highest score first, with the counts that decided.
-
-    Raises:
-        UserError: when the disk is full.
-    """
-    with whole_file(path) as temporary, temporary.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["first", "second", "score", "matching", "compared", "reason"])
-        for cut in cuts:
-            writer.writerow([cut.link.first, cut.link.second, f"{cut.link.score:.6g}", cut.matching, cut.compared, cut.reason])
-
-
-def write_hubs_csv(path: Path, hubs: Iterable[FileHub]) -> None:
-    """Write the files that match many others which do not match each other, the one with the most matches first."""
-    with whole_file(path) as temporary, temporary.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["file", "matches", "related_share"])
-        writer.writerows([name, hub.matches, f"{hub.related:.4f}"] for hub in hubs for name in hub.files)
-
-
-def _format_facts(facts: Facts | None) -> list[object]:
-    if facts is None:
-        return [""] * 7
-    return [facts.width, facts.height, facts.size, facts.form, facts.taken, facts.tags, f"{facts.sharpness:.1f}"]

@@ -12,25 +12,24 @@ A link that merges nothing is reported as a cut, with the counts that decided.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
+T = TypeVar("T")
 MAX_GROUP_SIZE = 200  # contents
 MIN_MATCHING_SHARE = 0.5  # groups are merged if more than this share of the pairs between them match
 Matching = Callable[[Sequence[tuple[int, int]]], Sequence[bool]]  # which of these pairs of contents match
 
 
 @dataclass(frozen=True)
-class Link:
-    """Two contents that match.
+class Link(Generic[T]):
+    """Two contents that match, by their numbers, or two files.
 
     Attributes:
-        first: Number of a content.
-        second: Number of another content.
         score: −‖q − r‖², at most 0.
     """
 
-    first: int
-    second: int
+    first: T
+    second: T
     score: float
 
 
@@ -44,11 +43,11 @@ class Group:
     """
 
     members: list[int]
-    weakest: Link | None
+    weakest: Link[int] | None
 
 
 @dataclass(frozen=True)
-class Cut:
+class Cut(Generic[T]):
     """The highest-scoring link between two groups that were not merged.
 
     Attributes:
@@ -58,7 +57,7 @@ class Cut:
         reason: "ends": at most half of the pairs match; "bound": the merged group would be too large.
     """
 
-    link: Link
+    link: Link[T]
     matching: int
     compared: int
     reason: Literal["ends", "bound"]
@@ -74,10 +73,10 @@ class Grouping:
     """
 
     groups: list[Group]
-    cuts: list[Cut]
+    cuts: list[Cut[int]]
 
 
-def group_copies(links: Iterable[Link], matching: Matching, bound: int = MAX_GROUP_SIZE) -> Grouping:
+def group_copies(links: Iterable[Link[int]], matching: Matching, bound: int = MAX_GROUP_SIZE) -> Grouping:
     """Group the contents that the links connect, by the rule above.
 
     Args:
@@ -88,8 +87,8 @@ def group_copies(links: Iterable[Link], matching: Matching, bound: int = MAX_GRO
     ordered = sorted(links, key=lambda link: (-link.score, link.first, link.second))
     pairs = _Pairs(ordered, matching)
     group_of = {content: [content] for link in ordered for content in (link.first, link.second)}
-    weakest: dict[int, Link] = {}  # by the first member of a group
-    refused: dict[tuple[int, ...], Cut] = {}
+    weakest: dict[int, Link[int]] = {}  # by the first member of a group
+    refused: dict[tuple[int, ...], Cut[int]] = {}
     grown = True
     while grown:  # a group that has grown may be merged by a link that was refused before
         grown = False
@@ -112,7 +111,7 @@ def group_copies(links: Iterable[Link], matching: Matching, bound: int = MAX_GRO
 class _Pairs:
     """Caches which pairs of contents match, so that each pair is compared once."""
 
-    def __init__(self, links: Iterable[Link], matching: Matching) -> None:
+    def __init__(self, links: Iterable[Link[int]], matching: Matching) -> None:
         self._known = {_order_pair(link.first, link.second): True for link in links}
         self._matching = matching
 
@@ -124,7 +123,7 @@ class _Pairs:
         return sum(self._known[pair] for pair in wanted)
 
 
-def _find_refusal(link: Link, one: list[int], other: list[int], pairs: _Pairs, bound: int) -> Cut | None:
+def _find_refusal(link: Link[int], one: list[int], other: list[int], pairs: _Pairs, bound: int) -> Cut[int] | None:
     compared = len(one) * len(other)
     if len(one) + len(other) > bound:
         return Cut(link, 0, compared, "bound")
@@ -132,15 +131,17 @@ def _find_refusal(link: Link, one: list[int], other: list[int], pairs: _Pairs, b
     return None if found > MIN_MATCHING_SHARE * compared else Cut(link, found, compared, "ends")
 
 
-def _collect_groups(group_of: dict[int, list[int]], weakest: dict[int, Link]) -> list[Group]:
+def _collect_groups(group_of: dict[int, list[int]], weakest: dict[int, Link[int]]) -> list[Group]:
     unique = {id(members): members for members in group_of.values()}.values()
     joined = [Group(sorted(members), weakest[members[0]]) for members in unique if len(members) > 1]
     return sorted(joined, key=lambda group: (-len(group.members), group.members))
 
 
-def _collect_cuts(links: list[Link], group_of: dict[int, list[int]], refused: dict[tuple[int, ...], Cut]) -> list[Cut]:
+def _collect_cuts(
+    links: list[Link[int]], group_of: dict[int, list[int]], refused: dict[tuple[int, ...], Cut[int]]
+) -> list[Cut[int]]:
     """Return the highest-scoring link between any two final groups, with the counts that refused it."""
-    cuts: dict[tuple[int, ...], Cut] = {}
+    cuts: dict[tuple[int, ...], Cut[int]] = {}
     for link in links:
         one, other = group_of[link.first], group_of[link.second]
         if one is not other and (key := _make_key(one, other)) not in cuts:

@@ -32,7 +32,7 @@ class Hub:
     related: float
 
 
-def find_hubs(links: Iterable[Link], matching: Matching, least: int = MIN_HUB_MATCHES) -> list[Hub]:
+def find_hubs(links: Iterable[Link[int]], matching: Matching, least: int = MIN_HUB_MATCHES) -> list[Hub]:
     """Find the contents that match at least `least` others of which hardly any match each other.
 
     Args:

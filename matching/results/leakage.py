@@ -1,6 +1,5 @@
 """match.py --leakage: the pictures that sets share; and folders that share pictures, as a short table."""
 
-import csv
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -8,6 +7,7 @@ from pathlib import Path
 
 from image_copies.data.files import whole_file
 from image_copies.data.names import text_of
+from image_copies.data.tables import write_table
 from image_copies.matching.groups.shares import Share, clean_lists, shared_pictures
 from image_copies.matching.matches import Match
 from image_copies.matching.output import Output
@@ -109,11 +109,11 @@ def _record(kind: str, share: Share, output: Output) -> None:
 
 
 def _write(path: Path, shares: Sequence[Share]) -> None:
-    with whole_file(path) as temporary, temporary.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        of_each = [f"{value}_of_{which}" for which in ("first", "second") for value in ("copies", "size", "share")]
-        writer.writerow(["first", "second", *of_each])
-        for share in shares:
-            first = [share.copies_of_first, share.size_of_first, f"{share.share_of_first:.4f}"]
-            second = [share.copies_of_second, share.size_of_second, f"{share.share_of_second:.4f}"]
-            writer.writerow([share.first, share.second, *first, *second])
+    of_each = [f"{value}_of_{which}" for which in ("first", "second") for value in ("copies", "size", "share")]
+
+    def cells(share: Share) -> list[object]:
+        first = [share.copies_of_first, share.size_of_first, f"{share.share_of_first:.4f}"]
+        second = [share.copies_of_second, share.size_of_second, f"{share.share_of_second:.4f}"]
+        return [share.first, share.second, *first, *second]
+
+    write_table(path, ["first", "second", *of_each], map(cells, shares))

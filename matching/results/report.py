@@ -7,12 +7,12 @@ from image_copies.data.names import line_of, text_of
 from image_copies.data.unreadable import list_unreadable
 from image_copies.matching.files.plan import write_plan
 from image_copies.matching.groups.components import MAX_COMPONENT_PAIRS
-from image_copies.matching.groups.grouped import write_cuts_csv, write_groups_csv, write_hubs_csv
 from image_copies.matching.groups.planning import Grouped
 from image_copies.matching.matches import Match, Matches, Rule, describe_count, match_values, write_matches_csv
 from image_copies.matching.output import Output
 from image_copies.matching.results.folder import CUTS, GALLERY, GROUPS, HUBS, MATCHES, PLAN, UNREADABLE
 from image_copies.matching.results.gallery import write_matches_page
+from image_copies.matching.results.tables import write_cuts_csv, write_groups_csv, write_hubs_csv
 from image_copies.submissions.formats.matching_track import write_pairs
 
 

@@ -27,7 +27,7 @@ def test_a_chain_through_a_collage_is_cut_at_the_weaker_link() -> None:
 
 
 def test_a_collage_does_not_join_two_groups_of_copies() -> None:
-    def within(members: range, score: float) -> list[Link]:
+    def within(members: range, score: float) -> list[Link[int]]:
         return [Link(a, b, score) for a in members for b in members if a < b]
 
     links = [*within(range(3), -0.1), *within(range(10, 13), -0.1), *(Link(99, number, -0.5) for number in (0, 1, 2, 10, 11, 12))]

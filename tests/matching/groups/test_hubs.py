@@ -7,10 +7,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from image_copies.matching.groups.grouped import group_files, write_hubs_csv
+from image_copies.matching.groups.grouped import group_files
 from image_copies.matching.groups.groups import Link
 from image_copies.matching.groups.hubs import Hub, find_hubs
 from image_copies.matching.matches import Match
+from image_copies.matching.results.tables import write_hubs_csv
 
 LOGO = 1000
 
@@ -19,7 +20,7 @@ def none_matches(pairs: Sequence[tuple[int, int]]) -> list[bool]:
     return [False] * len(pairs)
 
 
-def star(count: int) -> list[Link]:
+def star(count: int) -> list[Link[int]]:
     return [Link(LOGO, other, -0.1) if other % 2 else Link(other, LOGO, -0.1) for other in range(count)]
 
 

@@ -1,0 +1,55 @@
+"""The tables of groups that a search writes: groups.csv, cuts.csv and hubs.csv."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from image_copies.data.tables import write_table
+from image_copies.matching.files.facts import facts_values
+from image_copies.matching.files.plan import PlanRow
+from image_copies.matching.groups.grouped import FileGroup, FileHub
+from image_copies.matching.groups.groups import Cut
+
+FACTS = ("width", "height", "bytes", "format", "taken", "exif_entries", "sharpness")
+
+
+def write_groups_csv(path: Path, groups: Sequence[FileGroup], rows: Iterable[PlanRow]) -> None:
+    """Write every group: its files, the suggestion for each, and the group's weakest link.
+
+    Args:
+        path: The file to write.
+        groups: The groups.
+        rows: The plan for their files; each row names its group by its number, from 1.
+
+    Raises:
+        UserError: the disk is full.
+    """
+
+    def cells(row: PlanRow) -> list[object]:
+        weakest = groups[row.group - 1].weakest
+        held = [f"{weakest.score:.6g}", weakest.first, weakest.second] if weakest else ["", "", ""]
+        facts = facts_values(row.facts) if row.facts else {}
+        score = "" if row.score is None else f"{row.score:.6g}"
+        return [row.group, row.file, row.action, row.reason, score, *(facts.get(name, "") for name in FACTS), *held]
+
+    weakest = ("weakest_score", "weakest_first", "weakest_second")
+    write_table(path, ["group", "file", "suggestion", "reason", "score", *FACTS, *weakest], map(cells, rows))
+
+
+def write_cuts_csv(path: Path, cuts: Iterable[Cut[Path]]) -> None:
+    """Write the pairs that match but merge no groups, highest score first, with the counts that decided.
+
+    Raises:
+        UserError: the disk is full.
+    """
+    rows = ([cut.link.first, cut.link.second, f"{cut.link.score:.6g}", cut.matching, cut.compared, cut.reason] for cut in cuts)
+    write_table(path, ["first", "second", "score", "matching", "compared", "reason"], rows)
+
+
+def write_hubs_csv(path: Path, hubs: Iterable[FileHub]) -> None:
+    """Write the files that match many others which do not match each other, the one with the most matches first.
+
+    Raises:
+        UserError: the disk is full.
+    """
+    rows = ([file, hub.matches, f"{hub.related:.4f}"] for hub in hubs for file in hub.files)
+    write_table(path, ["file", "matches", "related_share"], rows)
