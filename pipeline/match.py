@@ -52,10 +52,7 @@ def _without_network(options: argparse.Namespace, output: Output) -> int | None:
         return 0
     if options.decide is not None:
         place, (first, second) = deciding.find_index(options.index, options.output), options.pictures
-        if options.decide == "undecided":
-            return deciding.forget(place, first, second, output)
-        deciding.remember(place, first, second, options.decide == "copy", output)
-        return 0
+        return deciding.decide(place, first, second, options.decide, output)
     return None
 
 

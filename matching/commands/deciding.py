@@ -5,10 +5,12 @@ from pathlib import Path
 from image_copies.data.errors import UserError
 from image_copies.data.names import text_of
 from image_copies.matching.index.database import DATABASE
-from image_copies.matching.index.decisions import Pair, decide, read_decisions, take_back
-from image_copies.matching.index.store import digest_of, open_known_store
+from image_copies.matching.index.decisions import Decisions, Pair, Word, word_of
+from image_copies.matching.index.store import digest_of
 from image_copies.matching.output import Output
 from image_copies.matching.results.folder import OWN_INDEX, SEARCH, read_notes
+
+SPOKEN = {"copy": "a copy", "not-a-copy": "not a copy"}
 
 
 def find_index(index: Path | None, folder: Path) -> Path:
@@ -23,46 +25,31 @@ def find_index(index: Path | None, folder: Path) -> Path:
     return place
 
 
-def remember(place: Path, first: Path, second: Path, copy: bool, output: Output) -> None:
-    """Keep a decision about two pictures.
+def decide(place: Path, first: Path, second: Path, word: Word, output: Output) -> int:
+    """Keep a decision about two pictures, or take it back.
 
     Args:
         place: The index that decisions are kept in.
         first: One picture.
         second: The other.
-        copy: Whether they are copies.
+        word: The decision.
         output: Where messages go.
+
+    Returns:
+        The exit code: 0, or 1 where a decision is to be taken back and nothing had been decided.
 
     Raises:
         UserError: One of them cannot be read, or they hold the same bytes.
     """
     digests = digest_of(first), digest_of(second)
-    if digests[0] == digests[1]:
+    if digests[0] == digests[1] and word != "undecided":
         raise UserError(f"{first} and {second} hold the same bytes: there is nothing to decide.")
-    with open_known_store(place) as store:
-        decide(store, (first, second), digests, copy)
-    output.record("decision", {"first": first, "second": second, "copy": copy})
-    output.say(f"{first} and {second}: {_word(copy)}, from now on")
-
-
-def forget(place: Path, first: Path, second: Path, output: Output) -> int:
-    """Forget a decision about two pictures.
-
-    Args:
-        place: The index that decisions are kept in.
-        first: One picture.
-        second: The other.
-        output: Where messages go.
-
-    Returns:
-        The exit code: 0, or 1 where nothing had been decided.
-
-    Raises:
-        UserError: One of them cannot be read.
-    """
-    with open_known_store(place) as store:
-        found = take_back(store, (digest_of(first), digest_of(second)))
-    output.record("decision", {"first": first, "second": second, "copy": None})
+    before = Decisions(place).record((first, second), digests, word)
+    output.record("decision", {"first": first, "second": second, "copy": None if word == "undecided" else word == "copy"})
+    if word != "undecided":
+        output.say(f"{first} and {second}: {SPOKEN[word]}, from now on")
+        return 0
+    found = before != "undecided"
     output.say(f"{first} and {second}: " + ("the decision is taken back" if found else "nothing had been decided"))
     return 0 if found else 1
 
@@ -92,21 +79,15 @@ def read_rejected_pairs(folder: Path, plan: Path | None, index: Path | None) -> 
                 f"{place} holds no index any more, which keeps your decisions. Name its new place with --index DIR, or search "
                 "again."
             )
-        with open_known_store(place) as store:
-            rejected |= {decision.pair for decision in read_decisions(store) if not decision.copy}
+        rejected |= {pair for pair, word in Decisions(place).words().items() if word == "not-a-copy"}
     return rejected
 
 
 def list_decisions(place: Path, output: Output) -> None:
     """Print every decision, the oldest first."""
-    with open_known_store(place) as store:
-        for decision in read_decisions(store):
-            first, second = decision.names
-            values = {"first": first, "second": second, "copy": decision.copy, "decided": decision.decided}
-            output.record("decision", values)
-            if not output.json:
-                output.say(f"{decision.decided}  {_word(decision.copy)}  {text_of(first)}  {text_of(second)}")
-
-
-def _word(copy: bool) -> str:
-    return "a copy" if copy else "not a copy"
+    for decision in Decisions(place).read():
+        first, second = decision.names
+        values = {"first": first, "second": second, "copy": decision.copy, "decided": decision.decided}
+        output.record("decision", values)
+        if not output.json:
+            output.say(f"{decision.decided}  {SPOKEN[word_of(decision)]}  {text_of(first)}  {text_of(second)}")

@@ -9,7 +9,7 @@ from pydantic import Field, StringConstraints
 
 from image_copies.data.errors import UserError
 from image_copies.data.settings import Settings
-from image_copies.matching.review.decisions import Word
+from image_copies.matching.index.decisions import Word
 from image_copies.matching.review.plans import CHANGED
 from image_copies.matching.review.results import Results, open_results
 from image_copies.matching.web.guard import MAX_CONCURRENT_DECODES, guard

@@ -6,9 +6,8 @@ from pathlib import Path
 
 from image_copies.data.errors import UserError
 from image_copies.matching.files.plan import PlanRow, plan_around, read_plan, write_plan
-from image_copies.matching.index.decisions import Pair
+from image_copies.matching.index.decisions import Pair, Word
 from image_copies.matching.results.folder import MATCHES, PLAN, hold_results_folder
-from image_copies.matching.review.decisions import Word
 
 CHANGED = "The search has been done again, or the plan was edited. Load the page again to see it."
 

@@ -15,10 +15,10 @@ from image_copies.matching.files.facts import Facts, picture_facts
 from image_copies.matching.files.keeping import choose_kept
 from image_copies.matching.files.plan import PlanRow
 from image_copies.matching.index.database import DATABASE
+from image_copies.matching.index.decisions import Decisions, Word, word_of
 from image_copies.matching.index.store import digest_of, digests_of_files, open_known_store
 from image_copies.matching.matches import PICTURED, Match, evidence_values, match_values, read_matches_csv
 from image_copies.matching.results.folder import MATCHES, SearchNotes, read_notes
-from image_copies.matching.review.decisions import Decisions, Word, word_of
 from image_copies.matching.review.plans import ReviewedPlan, find_center, pair_of, read_groups, read_state
 
 MAX_SHOWN_PAIRS = 100_000  # of the page; matches.csv lists all
