@@ -1,6 +1,7 @@
 """Atomic writes: files and folders appear complete or not at all."""
 
 import errno
+import hashlib
 import json
 import os
 import re
@@ -21,6 +22,7 @@ from image_copies.data.transfers import upload_whole, upload_whole_folder
 
 HOST = socket.gethostname()
 MAX_PREFIX_CHARACTERS = 30  # of a path's name and of its ending in temporary names, which may be no longer than 255 bytes
+BLOCK_BYTES = 2**20  # of a file, read at once
 MAX_SINGLE_FLUSHES = 100  # a folder of more files is flushed by one os.sync()
 
 
@@ -115,6 +117,20 @@ def open_regular(path: Path) -> BufferedReader:
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "is not a regular file", str(path))
     return path.open("rb")
+
+
+def digest_file(path: Path) -> str:
+    """Return the hexadecimal SHA-256 of a regular file's bytes, up to its size: some files of the kernel's never end.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file.
+    """
+    with open_regular(path) as file:
+        digest, left = hashlib.sha256(), path.stat().st_size
+        while part := file.read(min(left, BLOCK_BYTES)):
+            digest.update(part)
+            left -= len(part)
+    return digest.hexdigest()
 
 
 def is_there(path: Path) -> bool:

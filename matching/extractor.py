@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from image_copies.data.errors import prefix_errors
+from image_copies.data.files import digest_file
 from image_copies.data.images import ImageSet
 from image_copies.data.loader import resize_square
 from image_copies.matching.threshold import Tail
@@ -171,6 +172,5 @@ def digest_files(files: list[Path], settings: dict[str, object]) -> str:
     """Return the SHA-256 of settings and of the files' bytes: the identity of an extractor that is made of them."""
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     for path in files:
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
+        digest.update(bytes.fromhex(digest_file(path)))
     return digest.hexdigest()

@@ -17,7 +17,7 @@ from image_copies.data.files import is_link, remove_leftovers
 from image_copies.data.names import text_of
 from image_copies.matching.files.journal import Journal, Step, Way
 from image_copies.matching.files.plan import PlanRow
-from image_copies.matching.files.relocation import digest_of_file, relocate
+from image_copies.matching.files.relocation import digest_if_regular, relocate
 from image_copies.matching.files.trash import find_trash, find_trash_place, is_note_of, remove_orphaned_note, write_note
 
 
@@ -146,9 +146,9 @@ def _check_unchanged(row: PlanRow, kept_sha256: str, way: Way) -> None:
             raise LeftAloneError(f"the file to keep instead, {kept}, is gone")
         if file.samefile(kept):
             raise LeftAloneError("the same file on the disk as the kept one")
-        if digest_of_file(file) != row.sha256:
+        if digest_if_regular(file) != row.sha256:
             raise LeftAloneError("changed since the plan was made")
-        if digest_of_file(kept) != kept_sha256:
+        if digest_if_regular(kept) != kept_sha256:
             raise LeftAloneError(f"the file to keep instead, {kept}, has changed since the plan was made")
         if way == "hardlink" and file.stat().st_dev != kept.stat().st_dev:
             raise LeftAloneError("on another disk than the kept file, which a hard link cannot reach")
@@ -247,14 +247,14 @@ def _put_back(step: Step) -> None:
     file, place, kept = Path(step.file), Path(step.place), Path(step.kept)
     try:
         if not os.path.lexists(place) or _is_others_note(step):
-            if digest_of_file(file) == step.sha256 and not _is_link_to(file, kept, step.way):
+            if digest_if_regular(file) == step.sha256 and not _is_link_to(file, kept, step.way):
                 _remove_orphaned_note(step)
                 return  # it was put back before a kill, or never taken away
             raise LeftAloneError(f"{place} is gone")
-        if digest_of_file(place) != step.sha256:
+        if digest_if_regular(place) != step.sha256:
             raise LeftAloneError(f"{place} has changed since")
         linked = _is_link_to(file, kept, step.way)
-        if os.path.lexists(file) and not linked and not digest_of_file(file) == step.sha256:
+        if os.path.lexists(file) and not linked and not digest_if_regular(file) == step.sha256:
             raise LeftAloneError("another file has taken its place")
         if linked:
             file.unlink()

@@ -1,14 +1,13 @@
 """Moving one file without ever overwriting or losing anything, also across disks and with a kill at any moment."""
 
 import errno
-import hashlib
 import os
 import shutil
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from image_copies.data.files import remove_leftovers, temporary_prefix
+from image_copies.data.files import digest_file, remove_leftovers, temporary_prefix
 
 HARD_LINK_UNSUPPORTED = {errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EACCES}
 
@@ -36,16 +35,16 @@ def relocate(file: Path, place: Path, sha256: str, resumed: bool = False) -> Non
     else:
         _make_folder(place.parent, file.parent)
         _link_or_copy(file, place, sha256)
-    if digest_of_file(place) != sha256:
+    if digest_if_regular(place) != sha256:
         raise _taken(place)
     if not os.path.lexists(file):
         return  # removed before a kill, or by another process
-    if not file.samefile(place) and digest_of_file(file) != sha256:
+    if not file.samefile(place) and digest_if_regular(file) != sha256:
         raise _taken(file)
     try:
         file.unlink(missing_ok=True)
     except OSError:  # no right to remove it: it stays where it was, and only there
-        if digest_of_file(file) == sha256:
+        if digest_if_regular(file) == sha256:
             place.unlink()
         raise
 
@@ -54,12 +53,9 @@ def _taken(path: Path) -> FileExistsError:
     return FileExistsError(errno.EEXIST, "another file has taken its place", os.fspath(path))
 
 
-def digest_of_file(path: Path) -> str:
+def digest_if_regular(path: Path) -> str:
     """Return the hexadecimal SHA-256 of a regular file; empty for anything else, including links."""
-    if path.is_symlink() or not path.is_file():
-        return ""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return "" if path.is_symlink() or not path.is_file() else digest_file(path)
 
 
 def _link_or_copy(file: Path, place: Path, sha256: str) -> None:
@@ -79,7 +75,7 @@ def _link_or_copy(file: Path, place: Path, sha256: str) -> None:
             os.fsync(target.fileno())
         _copy_owner(file, copied)
         shutil.copystat(file, copied)
-        if digest_of_file(copied) != sha256:
+        if digest_if_regular(copied) != sha256:
             raise OSError(errno.EIO, "the copy differs from the file", os.fspath(place))
         _rename_to_free_place(copied, place)
     except BaseException:

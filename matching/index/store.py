@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 
 from image_copies.data.archives import find_archive, read_bytes
 from image_copies.data.errors import UserError
-from image_copies.data.files import open_regular
+from image_copies.data.files import digest_file
 from image_copies.data.remote import as_path, is_remote
 from image_copies.matching.index.database import DATABASE, compute_checksum, open_database, read_about, read_maker, write_together
 
 ROWS_PER_READ = 4096  # vectors read from the database at once
-BLOCK_BYTES = 2**20  # of a file, read at once
 MAX_CONTENT_NUMBER = 2**63 - 1  # the highest that SQLite gives
 
 
@@ -63,12 +62,7 @@ def digest_of(path: Path) -> bytes:
     try:
         if is_remote(path):
             return hashlib.sha256(read_bytes(path)).digest()
-        with open_regular(path) as file:
-            digest, left = hashlib.sha256(), os.fstat(file.fileno()).st_size  # some files of the kernel's never end
-            while part := file.read(min(left, BLOCK_BYTES)):
-                digest.update(part)
-                left -= len(part)
-            return digest.digest()
+        return bytes.fromhex(digest_file(path))
     except (NotADirectoryError, FileNotFoundError) as error:
         if find_archive(path) is None:
             raise UserError(f"{path} cannot be read ({error.strerror or error}).") from error

@@ -5,7 +5,6 @@ teacher's of the clean ones, with the whole training set as negatives. Or a term
 (models/objectives/distillation.py).
 """
 
-import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,7 @@ from torch.nn import functional
 from tqdm import tqdm
 
 from image_copies.data.errors import UserError
-from image_copies.data.files import whole_file_apart
+from image_copies.data.files import digest_file, whole_file_apart
 from image_copies.data.images import ImageSet
 from image_copies.models.inference.embed import embed_images
 from image_copies.models.network.checkpoint import load_descriptor
@@ -78,8 +77,7 @@ def load_teacher_vectors(
             dimension.
     """
     require_teacher(teacher)
-    with teacher.open("rb") as file:
-        origin = {"teacher": hashlib.file_digest(file, "sha256").hexdigest(), "images": images.digest(times=False)}
+    origin = {"teacher": digest_file(teacher), "images": images.digest(times=False)}
     kept = folder / VECTORS
     stored, vectors = _read(kept)
     if begun and stored.get("images") == origin["images"] and stored.get("teacher") != origin["teacher"]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+from image_copies.data.files import digest_file
 from image_copies.pipeline.run.provenance import code_version, versions
 
 TOP = Path(__file__).parents[2]
@@ -40,5 +41,4 @@ def _digest_file(path: Path) -> str:
 @cache
 def _digest_state(path: Path, size: int, time: int) -> str:
     """Digest a file once as long as it stays the same."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    return digest_file(path)[:16]

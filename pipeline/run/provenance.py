@@ -1,6 +1,5 @@
 """Provenance of results: fingerprints of recipe and data, the commit of the code, versions of Python and of packages, threads."""
 
-import hashlib
 import platform
 import subprocess
 import sys
@@ -8,7 +7,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from image_copies.data.files import open_regular
 from image_copies.data.images import ImageSet
 
 DISTRIBUTION = "image-copy-detection"
@@ -62,16 +60,6 @@ def count_threads() -> int | None:
     """Return the number of threads of a product of matrices, which splits its sums among them; None if torch was not needed."""
     torch = sys.modules.get("torch")
     return None if torch is None else int(torch.get_num_threads())
-
-
-def fingerprint_file(path: Path) -> str:
-    """Return the hexadecimal SHA-256 of a file's content.
-
-    Raises:
-        OSError: when it cannot be read.
-    """
-    with open_regular(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def fingerprint_images(images: ImageSet) -> list[Any]:

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from image_copies.data.errors import prefix_errors
-from image_copies.data.files import write_text
+from image_copies.data.files import digest_file, write_text
 from image_copies.data.ground_truth import GroundTruth, read_ground_truth
 from image_copies.data.layout import IscFolder, open_isc_folder
 from image_copies.data.remote import remove_folder
 from image_copies.pipeline.run.manifest import read_manifest
-from image_copies.pipeline.run.provenance import describe_origin, fingerprint_file, fingerprint_images
+from image_copies.pipeline.run.provenance import describe_origin, fingerprint_images
 from image_copies.pipeline.run.run import Run
 from image_copies.pipeline.steps.gpu_search import search_on_gpu
 from image_copies.pipeline.steps.report import write_run_report, write_unscored_run_report
@@ -135,8 +135,8 @@ def _describe_run(run: Run, data: IscFolder) -> dict[str, Any]:
     return describe_origin(
         recipe=run.recipe.fingerprint(),
         data={name: fingerprint_images(images) for name, images in sets.items()}
-        | {"ground truth": fingerprint_file(data.ground_truth or run.data)},
-        submission=fingerprint_file(run.paths.submission),
+        | {"ground truth": digest_file(data.ground_truth or run.data)},
+        submission=digest_file(run.paths.submission),
         threads=threads,
     )
 
@@ -158,7 +158,7 @@ def score_file(
     """
     truth = read_ground_truth(ground_truth)
     scores, ranked = rank_file(path, truth)
-    origin = describe_origin(file=fingerprint_file(path), ground_truth=fingerprint_file(ground_truth))
+    origin = describe_origin(file=digest_file(path), ground_truth=digest_file(ground_truth))
     text = json.dumps(scores.as_dict() | {"made_from": origin}, indent=1)
     print(text)
     if output is not None:

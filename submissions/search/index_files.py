@@ -6,7 +6,7 @@ from pathlib import Path
 import faiss
 
 from image_copies.data.errors import UserError
-from image_copies.data.files import open_regular, whole_file
+from image_copies.data.files import digest_file, whole_file
 
 
 def write_index(index: faiss.Index, folder: Path, name: str) -> str:
@@ -51,7 +51,6 @@ def require_index(path: Path) -> faiss.Index:
 def _is_intact(path: Path) -> bool:
     """Whether a file is there and has the digest in its name."""
     try:
-        with open_regular(path) as file:
-            return path.stem.rpartition("-")[2] == hashlib.file_digest(file, "sha256").hexdigest()[:16]
+        return path.stem.rpartition("-")[2] == digest_file(path)[:16]
     except OSError:
         return False

@@ -19,7 +19,7 @@ from image_copies.matching.commands import applying, deciding  # noqa: F401 - be
 from image_copies.matching.files.facts import picture_facts
 from image_copies.matching.files.journal import Way
 from image_copies.matching.files.plan import PlanRow, write_plan
-from image_copies.matching.files.relocation import digest_of_file
+from image_copies.matching.files.relocation import digest_if_regular
 from image_copies.pipeline.match import main
 
 NOBODY = 65534
@@ -67,7 +67,7 @@ def make_album(home: Path) -> Path:
         for path in (kept, copy):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(f"picture {name}".encode())
-        digest = digest_of_file(copy)
+        digest = digest_if_regular(copy)
         rows.append(PlanRow(number, "keep", kept, kept, "", None, picture_facts(kept), False, digest))
         rows.append(PlanRow(number, "remove", copy, kept, "", 0.0, picture_facts(copy), False, digest))
     (home / "matches").mkdir()

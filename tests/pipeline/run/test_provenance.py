@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from image_copies.data.files import digest_file
 from image_copies.data.images import ImageSet
 from image_copies.pipeline.run import provenance
-from image_copies.pipeline.run.provenance import code_version, fingerprint_file, fingerprint_images, versions
+from image_copies.pipeline.run.provenance import code_version, fingerprint_images, versions
 from image_copies.pipeline.run.recipe import Recipe
 
 
@@ -61,7 +62,7 @@ def test_fingerprints_of_data_follow_content_and_not_place(tmp_path: Path) -> No
         (tmp_path / folder / "a.jpg").write_bytes(b"123")
     one, other = (ImageSet(["a"], [tmp_path / folder / "a.jpg"]) for folder in ("one", "other"))
     assert fingerprint_images(one) == fingerprint_images(other)
-    assert fingerprint_file(one.paths[0]) == fingerprint_file(other.paths[0])
+    assert digest_file(one.paths[0]) == digest_file(other.paths[0])
     other.paths[0].write_bytes(b"1234")
     assert fingerprint_images(one) != fingerprint_images(other)
-    assert fingerprint_file(one.paths[0]) != fingerprint_file(other.paths[0])
+    assert digest_file(one.paths[0]) != digest_file(other.paths[0])
