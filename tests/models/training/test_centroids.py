@@ -33,7 +33,7 @@ def test_a_centroid_is_the_mean_of_five_unit_vectors(tmp_path: Path, training: b
     @torch.no_grad()
     def embed(dataset: EditedImages, epoch: int, row: int) -> Tensor:
         pixels = dataset[epoch, row, 0][0][None]
-        raw = descriptor(normalize_pixels(pixels, descriptor.mean, descriptor.std), raw=True)[0]
+        raw: Tensor = descriptor(normalize_pixels(pixels, descriptor.mean, descriptor.std), raw=True)[0]
         return raw / raw.norm()
 
     for centroid, rows in zip(centroids, ([2], [0, 1]), strict=True):
