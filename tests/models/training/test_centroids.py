@@ -34,7 +34,7 @@ def test_a_centroid_is_the_mean_of_five_unit_vectors(tmp_path: Path, training: b
     def embed(dataset: EditedImages, epoch: int, row: int) -> Tensor:
         pixels = dataset[epoch, row, 0][0][None]
         raw: Tensor = descriptor(normalize_pixels(pixels, descriptor.mean, descriptor.std), raw=True)[0]
-        return raw / raw.norm()
+        return raw / raw.square().sum().sqrt()
 
     for centroid, rows in zip(centroids, ([2], [0, 1]), strict=True):
         vectors = [embed(clean, -1, row) for row in rows]
