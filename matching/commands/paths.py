@@ -6,7 +6,7 @@ from pathlib import Path
 
 from image_copies.data.discovery import expand_sources
 from image_copies.data.errors import UserError
-from image_copies.data.files import is_there
+from image_copies.data.files import is_folder, is_there
 from image_copies.data.remote import is_remote
 
 
@@ -14,7 +14,7 @@ def indexed_path(path: Path) -> Path:
     """Return the absolute path by which the index knows a file or a folder, which need not exist any more."""
     if is_remote(path):
         return path
-    if path.is_dir():
+    if is_folder(path):  # also where one may not look
         return Path(os.path.realpath(path))
     return Path(os.path.realpath(path.parent)) / path.name  # a link to a file is known by its own name
 
