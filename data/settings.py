@@ -1,8 +1,11 @@
 """The base class of all settings: unknown keys are errors, instances are immutable, numbers are finite and bounded."""
 
-from typing import Any
+from collections.abc import Sequence
+from contextlib import suppress
+from copy import deepcopy
+from typing import Any, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 MAX_INTEGER = 2**40  # larger settings would neither fit on a disk nor finish
 
@@ -19,3 +22,48 @@ class Settings(BaseModel):
             if isinstance(number, int) and abs(number) > MAX_INTEGER:
                 raise ValueError(f"at most {MAX_INTEGER:,}, got {number:,}")
         return value
+
+    def with_defaults(self, *names: str) -> Self:
+        """Return a copy in which the named fields have their defaults."""
+        return self.model_copy(update={name: type(self).model_fields[name].get_default() for name in names})
+
+
+Recorded = TypeVar("Recorded", bound=Settings)
+
+
+def read_recorded(settings: type[Recorded], content: Any) -> Recorded:
+    """Read settings from what was recorded of them, perhaps by an earlier version, which lacked some keys and had others.
+
+    Missing keys have their defaults. Keys without a place today are ignored if they were switched off (null or false), and so is
+    null where today's key takes none.
+
+    Args:
+        settings: The class of the settings.
+        content: JSON values.
+
+    Raises:
+        ValidationError: when anything else is not valid today.
+    """
+    content = deepcopy(content)
+    while True:
+        try:
+            return settings.model_validate(content)
+        except ValidationError as error:
+            off = [
+                item["loc"]
+                for item in error.errors()
+                if item["input"] is None or (item["type"] == "extra_forbidden" and item["input"] is False)
+            ]
+            if not any(_remove(content, where) for where in off):
+                raise
+
+
+def _remove(content: Any, where: Sequence[int | str]) -> bool:
+    """Remove a key of nested JSON, and return whether it was there; pydantic's path to it also names kinds of settings."""
+    for part in where[:-1]:
+        with suppress(LookupError, TypeError):  # of the names of kinds
+            content = content[part]
+    if not (where and isinstance(content, dict) and where[-1] in content):
+        return False
+    del content[where[-1]]
+    return True

@@ -16,6 +16,7 @@ from image_copies.data.errors import prefix_errors
 from image_copies.data.files import digest_file
 from image_copies.data.images import ImageSet
 from image_copies.data.loader import resize_square
+from image_copies.data.settings import read_recorded
 from image_copies.matching.threshold import Tail
 from image_copies.models.inference.embed import EmbeddedBlock
 from image_copies.models.inference.embedders import Embedder, embed_with_all, list_square_sizes, load_embedder
@@ -155,7 +156,7 @@ def _make_normalizer(joined: JoinedDescriptor, notes: dict[str, Any]) -> Normali
     background = scale_to_unit_length(joined.background.float().numpy())
     training = Vectors([str(row) for row in range(len(background))], background, np.zeros(len(background), bool))
     about = notes["variant"] | {"weights": tuple(notes["variant"]["weights"])}
-    return Normalizer(training, Variant(**about), NormalizationSettings.model_validate(notes["normalization"]))
+    return Normalizer(training, Variant(**about), read_recorded(NormalizationSettings, notes["normalization"]))
 
 
 def onnx_extractor(path: Path) -> Extractor:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from image_copies.augmentations.settings import AugmentationSettings, EditFamily, Table
 from image_copies.data.settings import Settings
@@ -46,10 +46,10 @@ class EmbeddingSettings(Settings):
         precision: "32", or the autocast precision.
         workers: Data-loading workers; None for this process's share of the cores.
         shard: Images per shard, the most that a killed run loses.
-        whiten: False for the unit vectors of a whitening descriptor before its whitening, where step 03 is to reduce them: PCA
-            comes first, because after whitening all variances are equal and it has nothing to choose by.
+        whiten: Whether a whitening descriptor whitens its vectors. Where step 03 is to reduce them it should not: PCA comes
+            first, because after whitening all variances are equal and it has nothing to choose by.
         decode_on: "device" decodes plain JPEG files on an NVIDIA GPU in step 02 (nvJPEG, by torchvision) and resizes them there;
-            pixels differ by a few levels, so that vectors made otherwise are stale. "cpu" or None for the workers.
+            pixels differ by a few levels, so that vectors made otherwise are stale. "cpu" leaves them to the workers.
     """
 
     image_size: int | None = Field(None, ge=MIN_IMAGE_SIZE, le=MAX_IMAGE_SIZE)
@@ -60,30 +60,20 @@ class EmbeddingSettings(Settings):
     precision: Literal["32", "bf16", "16"] = "32"
     workers: int | None = Field(None, ge=0)
     shard: int = Field(50_000, ge=1)
-    whiten: Literal[False] | None = None
-    decode_on: Literal["cpu", "device"] | None = None
+    whiten: bool = True
+    decode_on: Literal["cpu", "device"] = "cpu"
 
-    def what_makes_vectors(self) -> dict[str, Any]:
+    def what_makes_vectors(self) -> "EmbeddingSettings":
         """The settings that vectors depend on: without the number of workers and the sizes of batches and shards."""
-        return self.model_dump(mode="json", exclude={"workers", "batch_size", "shard"} | self._absent())
+        return self.with_defaults("workers", "batch_size", "shard")
 
     def what_makes_shards(self) -> str:
         """The settings that the shards of a stopped run depend on, as JSON: all but the number of workers."""
-        return self.model_dump_json(exclude={"workers"} | self._absent())
+        return self.with_defaults("workers").model_dump_json(exclude_defaults=True)
 
     def on_cpu(self) -> "EmbeddingSettings":
         """Return the same settings with images decoded on the CPU, as everything but step 02 does."""
-        return self.model_copy(update={"decode_on": None})
-
-    def _absent(self) -> set[str]:
-        """Keys that digests made before they were introduced do not know."""
-        return set() if self.decode_on else {"decode_on"}
-
-    @field_validator("decode_on")
-    @classmethod
-    def _as_before(cls, value: str | None) -> str | None:
-        """Take "cpu" for None: vectors that were made without the key are the same."""
-        return None if value == "cpu" else value
+        return self.with_defaults("decode_on")
 
 
 class HandmadeModelSettings(HandmadeSettings):
@@ -105,9 +95,9 @@ class HandmadeModelSettings(HandmadeSettings):
         """None: there are no initial weights."""
         return None
 
-    def what_trains(self) -> dict[str, Any]:
+    def what_trains(self) -> "HandmadeModelSettings":
         """The settings that its whitening depends on."""
-        return self.model_dump(mode="json", exclude={"embedding"})
+        return self.with_defaults("embedding")
 
     def descriptor_settings(self) -> HandmadeSettings:
         """Return the settings of the descriptor alone."""
@@ -234,9 +224,9 @@ class ModelSettings(Settings):
             without=self.without_edits,
         )
 
-    def what_trains(self) -> dict[str, Any]:
+    def what_trains(self) -> "ModelSettings":
         """The settings that training depends on: without how the model embeds, the number of workers, and `deterministic`."""
-        return self.model_copy(update={"embedding": None}).model_dump(mode="json", exclude={"workers", "deterministic"})
+        return self.with_defaults("embedding", "workers", "deterministic")
 
     def iterations_of(self, stage: StageSettings) -> int | None:
         """Batches in an epoch of this stage; None where an epoch is one pass over its images."""

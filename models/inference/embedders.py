@@ -62,7 +62,7 @@ def load_embedder(checkpoint: Path, settings: EmbeddingSettings) -> Embedder:
     measure_memory_format(loaded, settings)
     descriptor = loaded.descriptor.eval().to(device)
     descriptor.pool_with(settings.pooling_exponent)
-    descriptor.whiten_with(settings.whiten)
+    descriptor.whitens = settings.whiten
     sizes = image_sizes(settings, loaded.image_size)
     size = max(sizes)
 

@@ -64,7 +64,7 @@ class Exported(nn.Module):
         self.projects = projection is not None
         for checkpoint, settings in models:
             checkpoint.descriptor.pool_with(settings.pooling_exponent)
-            checkpoint.descriptor.whiten_with(settings.whiten)
+            checkpoint.descriptor.whitens = settings.whiten
         if projection is not None:
             self.register_buffer("mean", torch.from_numpy(projection.mean))
             self.register_buffer("axes", torch.from_numpy(projection.axes))

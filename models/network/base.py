@@ -42,16 +42,10 @@ class ImageDescriptor(nn.Module):
         """Set GeM's exponent p within the block; None, or a descriptor without GeM, changes nothing."""
         return nullcontext()
 
-    def whiten_with(self, whiten: bool | None) -> None:
-        """Set permanently whether vectors are whitened; None changes nothing."""
-        if whiten is not None:
-            self.whitens = whiten
-
     @contextmanager
-    def use_whitening(self, whiten: bool | None) -> Iterator[None]:
-        """Set within the block whether vectors are whitened; None changes nothing."""
-        before = self.whitens
-        self.whiten_with(whiten)
+    def use_whitening(self, whiten: bool) -> Iterator[None]:
+        """Set within the block whether vectors are whitened."""
+        before, self.whitens = self.whitens, whiten
         try:
             yield
         finally:

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 
 from image_copies.data.errors import UserError, prefix_errors
 from image_copies.data.files import whole_file_apart
-from image_copies.data.settings import Settings
+from image_copies.data.settings import Settings, read_recorded
 from image_copies.data.transfers import local_file
 from image_copies.models.network.base import ImageDescriptor
 from image_copies.models.network.descriptor import Descriptor
@@ -162,10 +162,10 @@ def _read_description(
         content = json.loads(text)
         about = content.get("descriptor") if isinstance(content, dict) else None
         if isinstance(about, dict) and "members" in about:
-            return _Description[JoinedSettings].model_validate(content)
+            return read_recorded(_Description[JoinedSettings], content)
         if isinstance(about, dict) and "kind" in about:
-            return _Description[HandmadeSettings].model_validate(content)
-        return _Description[DescriptorSettings].model_validate(content)
+            return read_recorded(_Description[HandmadeSettings], content)
+        return read_recorded(_Description[DescriptorSettings], content)
     except ValidationError as error:
         first = error.errors()[0]
         problem = f"{'.'.join(map(str, first['loc'])) or 'description'}: {first['msg']}"

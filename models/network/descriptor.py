@@ -56,7 +56,7 @@ class Descriptor(ImageDescriptor):
         self.dimensions = settings.dimensions or width
         if settings.dimensions is not None:
             heads = len(DOMAINS) if settings.domains == "shared" else 1
-            self.projection = nn.Linear(width, settings.dimensions // heads, bias=bool(settings.projection_bias))
+            self.projection = nn.Linear(width, settings.dimensions // heads, bias=settings.projection_bias)
         if settings.whiten:
             self.register_buffer("whitening_mean", torch.zeros(self.dimensions))
             self.register_buffer("whitening_matrix", torch.eye(self.dimensions))

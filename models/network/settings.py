@@ -27,9 +27,9 @@ class DescriptorSettings(Settings):
             quarter of the dimensions ("shared", to compare); None for unrotated images alone.
         whiten: Whether PCA whitening is fitted on unlabelled training images after training (MultiGrain, section 3.4).
         model_args: Further arguments of timm.create_model, such as `{output_stride: 16}`.
-        projection_bias: Whether the linear layer has a bias, as some published descriptors do; None for no.
+        projection_bias: Whether the linear layer has a bias, as some published descriptors do.
         frozen_statistics: Whether the backbone's batch normalisations keep their initial statistics during training, which suits
-            pretrained weights and small batches. None for no.
+            pretrained weights and small batches.
         mean: Mean per colour channel that is subtracted from pixels in 0…1; None for the backbone's own.
         std: Standard deviation per colour channel by which they are divided; None for the backbone's own.
     """
@@ -38,8 +38,8 @@ class DescriptorSettings(Settings):
     weights: str = "none"
     dimensions: int | None = Field(256, ge=2, le=65_536)
     model_args: dict[str, Any] | None = None
-    projection_bias: bool | None = None
-    frozen_statistics: bool | None = None
+    projection_bias: bool = False
+    frozen_statistics: bool = False
     mean: tuple[float, float, float] | None = None
     std: tuple[PositiveFloat, PositiveFloat, PositiveFloat] | None = None
     pooling_exponent: float = Field(3.0, gt=0)

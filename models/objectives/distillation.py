@@ -51,7 +51,7 @@ class Distillation(RegularizedObjective):
         if self.settings.kind == "vectors":
             term = compare_vectors(unit, taught)
         else:
-            term = compare_relations(unit, taught, rows, self.settings.tau)
+            term = compare_relations(unit, taught, rows, self.settings.temperature)
         return ObjectiveOutput(output.loss + self.settings.weight * term, output.logs | {"distillation": term.detach()})
 
 

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from image_copies.data.settings import Settings
 
@@ -120,26 +120,20 @@ class ContrastiveSettings(PairwiseSettings):
         negative_margin: Negative pairs contribute only below this distance.
         memory: Number of embeddings of earlier batches that each image is also compared with (X. Wang et al., Cross-batch memory,
             2020; as the descriptor track's winner); None for none.
-        violating: True takes both means over the pairs beyond their margin alone, as the descriptor track's winner did (S. Yokoo,
-            2021, with pytorch-metric-learning's default), so that the many negatives that are far enough do not dilute others;
-            None for the means over all pairs.
+        violating: Whether both means are over the pairs beyond their margin alone, as the descriptor track's winner took them (S.
+            Yokoo, 2021, with pytorch-metric-learning's default), so that the many negatives that are far enough do not dilute
+            others; otherwise over all pairs.
     """
 
     kind: Literal["contrastive"] = "contrastive"
     positive_margin: float = Field(0.0, ge=0, lt=2)
     negative_margin: float = Field(1.0, gt=0, le=2)
     memory: int | None = Field(None, ge=2)
-    violating: bool | None = None
-
-    @field_validator("violating")
-    @classmethod
-    def _as_before(cls, value: bool | None) -> bool | None:
-        """Take False for None: a training that began without the key is the same."""
-        return value or None
+    violating: bool = False
 
     def build(self, dimensions: int, classes: int, seed: int) -> "PairObjective | CrossBatchMemory":
         """Build the objective; see `ObjectiveSettings.build`."""
-        margins, violating = (self.positive_margin, self.negative_margin), self.violating is not None
+        margins, violating = (self.positive_margin, self.negative_margin), self.violating
         if self.memory is not None:
             from image_copies.models.objectives.memory import CrossBatchMemory, contrastive_of_pairs
 
@@ -357,21 +351,16 @@ class DistillationSettings(Settings):
         kind: "vectors", the cosine between both, which have as many dimensions; "relations", the softmax over the batch's other
             images, which each network compares in its own space.
         weight: λ; RDCD takes 1 with relations.
-        temperature: τ of the softmax; only with "relations", of which None takes CompRess's and RDCD's 0.04.
+        temperature: τ of the softmax, CompRess's and RDCD's; only with "relations".
     """
 
     kind: Literal["vectors", "relations"]
     weight: float = Field(1.0, gt=0)
-    temperature: float | None = Field(None, gt=0)
-
-    @property
-    def tau(self) -> float:
-        """The temperature of relations."""
-        return 0.04 if self.temperature is None else self.temperature
+    temperature: float = Field(0.04, gt=0)
 
     @model_validator(mode="after")
     def _keys_of_the_kind(self) -> "DistillationSettings":
-        if self.temperature is not None and self.kind != "relations":
+        if self.kind != "relations" and self.temperature != self.with_defaults("temperature").temperature:
             raise ValueError(f"temperature goes with kind relations, not with {self.kind}")
         return self
 

@@ -9,7 +9,7 @@ from image_copies.data.process import choose_workers
 from image_copies.models.distributed import share_buffers
 from image_copies.models.objectives.base import Objective
 from image_copies.models.settings import ModelSettings
-from image_copies.models.training.drip import EDITED_PER_CLASS, compute_centroids
+from image_copies.models.training.drip import compute_centroids
 from image_copies.models.training.learner import Learner
 from image_copies.models.training.settings import StageSettings
 from image_copies.models.training.teacher import compute_prototypes
@@ -48,7 +48,6 @@ def rebuild_class_rows(
     share_buffers(learner.descriptor)  # on CPUs each process gathers statistics of its own: rows must come from one network
     own = [row for row in rows if class_of[row] in matrix.classes]
     clean = EditedImages(squares, AugmentationSettings(family="none"), stage.image_size, edited.seed)
-    edits = EDITED_PER_CLASS if stage.centroid_edits is None else stage.centroid_edits
     labels = [class_of[row] for row in own]
     found, centroids = compute_centroids(
         learner.descriptor,
@@ -59,7 +58,7 @@ def rebuild_class_rows(
         128,
         choose_workers(settings.workers),
         settings.precision,
-        edits,
+        stage.centroid_edits,
     )
     matrix.set_prototypes(found, centroids)
 

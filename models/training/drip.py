@@ -12,7 +12,6 @@ from image_copies.augmentations.dataset import EditedImages, normalize_pixels
 from image_copies.models.device import autocast
 from image_copies.models.network.descriptor import Descriptor
 
-EDITED_PER_CLASS = 4  # edited embeddings besides one of the clean image, as in the paper
 FIRST_CENTROID_EPOCH = -1  # the rebuild uses the edits of epochs −1, −2, …, which training never uses
 
 
@@ -26,7 +25,7 @@ def compute_centroids(
     batch_size: int,
     workers: int,
     precision: str,
-    edited_per_class: int = EDITED_PER_CLASS,
+    edited_per_class: int,
 ) -> tuple[Tensor, Tensor]:
     """Compute class centroids (ISC2021 paper, 2.5.1).
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from image_copies.data.settings import Settings
 from image_copies.models.network.settings import MAX_IMAGE_SIZE, MIN_IMAGE_SIZE
@@ -18,35 +18,29 @@ class SamplingSettings(Settings):
         copies: Edited versions of each image; only with "repeated".
         per_class: Images of each class; only with "pk".
         clean: Whether the first of an image's copies is unedited: clean and edited views of one image together; only with
-            "repeated". None for no.
+            "repeated".
         iterations: Batches in an epoch, from as many passes over the images as they take (MultiGrain, section 4.1: 5005 for
             repeated and uniform sampling alike); None for one pass.
-        fresh_edits: False edits each image in the same way in every epoch of a stage, as if its copies had been made once and
-            stored; None for other edits every time.
+        fresh_edits: Whether each image is edited in another way in every epoch; otherwise as if its copies had been made once and
+            stored.
     """
 
     kind: Literal["epoch", "repeated", "pk"] = "epoch"
     copies: int = Field(3, ge=2)
     per_class: int = Field(4, ge=2)
-    clean: bool | None = None
+    clean: bool = False
     iterations: int | None = Field(None, ge=1)
-    fresh_edits: bool | None = None
+    fresh_edits: bool = True
 
     @property
     def group(self) -> int:
         """Images per group in a batch: the copies of one image, the images of one class, or 1."""
         return {"epoch": 1, "repeated": self.copies, "pk": self.per_class}[self.kind]
 
-    @field_validator("fresh_edits")
-    @classmethod
-    def _as_before(cls, value: bool | None) -> bool | None:
-        """Take True for None: a training that began without the key is the same."""
-        return None if value else value
-
     @model_validator(mode="after")
     def _keys_of_the_kind(self) -> "SamplingSettings":
         for key, kind in (("copies", "repeated"), ("clean", "repeated"), ("per_class", "pk")):
-            if key in self.model_fields_set and getattr(self, key) is not None and self.kind != kind:
+            if self.kind != kind and getattr(self, key) != getattr(self.with_defaults(key), key):
                 raise ValueError(f"{key} goes with kind {kind}, not with kind {self.kind}")
         return self
 
@@ -106,8 +100,7 @@ class SchedulerSettings(Settings):
         warmup_epochs: Length of the linear warm-up in epochs, for "warmup_cosine".
         decay_epochs: Length of the cosine decay in epochs, for "warmup_cosine".
         floor: Final learning rate as a fraction of the initial one, for "warmup_cosine".
-        warmup_steps: Optimiser steps at the beginning of each stage over which all rates rise linearly, with any kind; None for
-            none.
+        warmup_steps: Optimiser steps at the beginning of each stage over which all rates rise linearly, with any kind.
     """
 
     kind: Literal["constant", "plateau", "warmup_cosine", "steps"] = "plateau"
@@ -117,7 +110,7 @@ class SchedulerSettings(Settings):
     warmup_epochs: float = Field(4, ge=0)
     decay_epochs: float = Field(100, gt=0)
     floor: float = Field(1e-3, ge=0, le=1)
-    warmup_steps: int | None = Field(None, ge=1)
+    warmup_steps: int = Field(0, ge=0)
 
 
 class StageSettings(Settings):
@@ -141,10 +134,9 @@ class StageSettings(Settings):
         last_learning_rate_factor: Factor to which the rates fall by a cosine over the stage's epochs or minutes, whichever end
             first (scheduler kind constant); only without minutes the result is repeatable. A stage that ends earlier does not
             reach it. None for constant rates.
-        centroid_edits: Number of edited images that, besides the clean one, are averaged for each row of the class matrix; None
-            for the paper's 4.
+        centroid_edits: Number of edited images that, besides the clean one, are averaged for each row of the class matrix.
         class_rows: Rows of the class matrix: "centroids" of the backbone's own vectors, which are then trained (drip training),
-            or the "teacher"'s vectors, which stay fixed. None for centroids.
+            or the "teacher"'s vectors, which stay fixed.
         edit_probabilities: Probabilities at intensity 1 by edit name, which replace the tables' own; 0 disables an edit. None for
             the tables' own.
     """
@@ -162,6 +154,6 @@ class StageSettings(Settings):
     validate_minutes: float | None = Field(None, gt=0)
     learning_rate_factor: float = Field(1.0, gt=0)
     last_learning_rate_factor: float | None = Field(None, gt=0)
-    centroid_edits: int | None = Field(None, ge=0)
-    class_rows: Literal["centroids", "teacher"] | None = None
+    centroid_edits: int = Field(4, ge=0)
+    class_rows: Literal["centroids", "teacher"] = "centroids"
     edit_probabilities: dict[str, Annotated[float, Field(ge=0, le=1)]] | None = None

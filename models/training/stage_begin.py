@@ -73,8 +73,8 @@ def build_edited_images(
         seed,
         material,
         rising,
-        bool(settings.sampling.clean),
-        settings.sampling.fresh_edits is None,
+        settings.sampling.clean,
+        settings.sampling.fresh_edits,
     )
 
 

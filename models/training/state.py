@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from lightning_fabric import Fabric
+from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -20,6 +21,7 @@ from torch import Tensor
 from image_copies.data.errors import UserError
 from image_copies.data.files import whole_file, whole_file_apart
 from image_copies.data.images import ImageSet
+from image_copies.data.settings import read_recorded
 from image_copies.models.settings import ModelSettings
 
 STATE = "state.json"
@@ -154,8 +156,7 @@ def identify_training(
     This is the model's name, its settings and seed, and the images in order with their file sizes; not the number of workers or
     how the trained model embeds.
     """
-    trained = settings.what_trains()
-    del trained["embedding"], trained["aspect"]  # None there; named below
+    trained = _describe_settings(settings)
     return {
         DRAWN_FOR: name,
         ASPECT: settings.aspect or "own",
@@ -165,6 +166,11 @@ def identify_training(
         "overlays": _describe_images(overlays),
         "labels": None if labels is None else hashlib.sha256(json.dumps(labels).encode()).hexdigest()[:8],
     }
+
+
+def _describe_settings(settings: ModelSettings) -> dict[str, Any]:
+    """What trains as JSON values, without the aspect, which the identity names by itself."""
+    return settings.what_trains().model_dump(mode="json", exclude={"aspect"})
 
 
 def _describe_images(images: ImageSet) -> str:
@@ -179,7 +185,14 @@ def _is_finished(identity: Identity, progress: Progress) -> bool:
 
 
 def _describe_differences(saved: Identity, wanted: Identity) -> str:
-    """Describe the differences; "" if equal. A key that was added since counts as equal while its value is null."""
+    """Describe the differences; "" if equal. Settings that were added since count as equal while they have their defaults."""
+    if saved == wanted:
+        return ""
+    try:
+        saved = saved | {"settings": _describe_settings(read_recorded(ModelSettings, saved["settings"]))}
+    except ValidationError as error:
+        first = error.errors()[0]
+        return f"settings: saved ones cannot be read by this version ({'.'.join(map(str, first['loc']))}: {first['msg']})"
     before, now = _flatten_keys(saved), _flatten_keys(wanted)
     names = [name for name in before | now if before.get(name) != now.get(name)]
     return "; ".join(f"{name}: {before.get(name)} → {now.get(name)}" for name in names)

@@ -5,8 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from image_copies.data.files import read_json, write_text
 from image_copies.data.images import ImageSet
+from image_copies.data.settings import Settings, read_recorded
 from image_copies.pipeline.run.run import Run
 
 Manifest = dict[str, Any]
@@ -19,12 +22,12 @@ def read_manifest(run: Run, label: str) -> Manifest:
 
 def write_manifest(run: Run, label: str, manifest: Manifest) -> None:
     """Record what a product was made from."""
-    write_text(run.paths.manifest(label), json.dumps(manifest, indent=1))
+    write_text(run.paths.manifest(label), json.dumps(manifest, indent=1, default=_item_to_json))
 
 
 def describe_state(inputs: Mapping[str, Any], parameters: Any) -> Manifest:
-    """Return the part of a manifest that is compared: fingerprints of the inputs, and the parameters as JSON values."""
-    return {"inputs": {key: fingerprint(value) for key, value in inputs.items()}, "parameters": to_json(parameters)}
+    """Return the part of a manifest that is compared: fingerprints of the inputs, and the parameters."""
+    return {"inputs": {key: fingerprint(value) for key, value in inputs.items()}, "parameters": parameters}
 
 
 def find_changes(before: Manifest, now: Manifest, outputs: list[Path]) -> list[str]:
@@ -44,29 +47,52 @@ def find_changes(before: Manifest, now: Manifest, outputs: list[Path]) -> list[s
     if not isinstance(sizes, dict) or not all(isinstance(size, int) for size in sizes.values()):
         return ["its manifest is damaged"]
     found = [problem for path in outputs if (problem := _describe_loss(path, sizes.get(str(path), 1)))]
-    for part in ("inputs", "parameters"):
-        old, new = _reduce_for_comparison(before.get(part)), _reduce_for_comparison(now[part])
-        if isinstance(old, dict) and isinstance(new, dict):
-            keys = [key for key in old | new if old.get(key) != new.get(key)]
-            found += [f"{part[:-1]} {key} changed" for key in keys]
-        elif old != new:
-            found.append(f"{part} changed")
-    return found
+    inputs = (_without_folders(state.get("inputs")) for state in (before, now))
+    return found + _compare("input", *inputs) + _compare_parameters(before.get("parameters"), now["parameters"])
 
 
-def _reduce_for_comparison(value: Any) -> Any:
-    """Drop keys with null values, and the folders of fingerprinted files.
+def _compare_parameters(recorded: Any, parameters: Any) -> list[str]:
+    """Describe the differences; what was recorded of settings is read as today's, so that keys added since make none."""
+    if isinstance(parameters, Settings):
+        recorded = _as_today(recorded, parameters)
+    elif isinstance(recorded, dict) and isinstance(parameters, dict):
+        recorded = {key: _as_today(value, parameters.get(key)) for key, value in recorded.items()}
+    return _compare("parameter", recorded, to_json(parameters))
 
-    Optional settings introduced after a manifest was written are missing in it. A run that was moved, or is given by another
-    path, has the same files, identified by name, size and time.
-    """
+
+def _as_today(recorded: Any, now: Any) -> Any:
+    """Return what was recorded of settings as today's, or why it is not valid any more; anything else stays as recorded."""
+    if not isinstance(recorded, dict) or not isinstance(now, Settings):
+        return recorded
+    try:
+        return to_json(read_recorded(type(now), recorded))
+    except ValidationError as error:
+        return error
+
+
+def _compare(kind: str, old: Any, new: Any) -> list[str]:
+    """Name the keys of JSON objects whose values differ; null is the same as no key."""
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return [] if old == new else [f"{kind}s changed{_describe_invalid(old)}"]
+    return [f"{kind} {key} changed{_describe_invalid(old.get(key))}" for key in old | new if old.get(key) != new.get(key)]
+
+
+def _describe_invalid(old: Any) -> str:
+    if not isinstance(old, ValidationError):
+        return ""
+    first = old.errors()[0]
+    return f" (recorded by another version, whose {'.'.join(map(str, first['loc']))} is not valid in this one: {first['msg']})"
+
+
+def _without_folders(value: Any) -> Any:
+    """Drop the folders of fingerprinted files: a run that was moved, or is given by another path, has the same files."""
     match value:
         case [str(path), int(size), int(time)]:
             return [Path(path).name, size, time]
         case dict():
-            return {key: _reduce_for_comparison(item) for key, item in value.items() if item is not None}
+            return {key: _without_folders(item) for key, item in value.items()}
         case list():
-            return [_reduce_for_comparison(item) for item in value]
+            return [_without_folders(item) for item in value]
     return value
 
 

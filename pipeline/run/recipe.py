@@ -165,7 +165,8 @@ class Recipe(Settings):
 
     def fingerprint(self) -> str:
         """Return the hexadecimal SHA-256 of all settings that results depend on: all but the numbers of loader workers."""
-        return hashlib.sha256(json.dumps(_without_workers(self.model_dump(mode="json")), sort_keys=True).encode()).hexdigest()
+        chosen = _without_workers(self.model_dump(mode="json", exclude_defaults=True))
+        return hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()
 
     @model_validator(mode="after")
     def _weights_of_models(self) -> "Recipe":
@@ -203,9 +204,9 @@ class Recipe(Settings):
 
 
 def _without_workers(value: Any) -> Any:
-    """Drop numbers of workers and null values, which are those of keys that recipes have got since."""
+    """Drop numbers of workers from nested JSON."""
     if isinstance(value, dict):
-        return {key: _without_workers(item) for key, item in value.items() if key != "workers" and item is not None}
+        return {key: _without_workers(item) for key, item in value.items() if key != "workers"}
     return [_without_workers(item) for item in value] if isinstance(value, list) else value
 
 
@@ -222,7 +223,7 @@ def refuse_pca_after_whitening(recipe: Recipe) -> None:
     fewest = min(recipe.ensemble.dimensions)
     for name, model in recipe.trained_models.items():
         embedding = model.embedding or recipe.embedding
-        if model.descriptor.whiten and embedding.whiten is not False and (joined is None or joined > fewest):
+        if model.descriptor.whiten and embedding.whiten and (joined is None or joined > fewest):
             raise UserError(
                 f"the model {name!r} whitens its vectors, of which ensemble.dimensions keeps {fewest}: after whitening all "
                 "variances are equal, and PCA would keep the directions that the sample underestimated. PCA must come first: "

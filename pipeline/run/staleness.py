@@ -9,7 +9,7 @@ from image_copies.data.images import ImageSet
 from image_copies.data.locks import SESSION_VARIABLE
 from image_copies.data.process import print_once
 from image_copies.data.remote import as_path
-from image_copies.pipeline.run.manifest import Manifest, find_changes, fingerprint, read_manifest, to_json
+from image_copies.pipeline.run.manifest import Manifest, find_changes, fingerprint, read_manifest
 from image_copies.pipeline.run.run import Run
 from image_copies.pipeline.run.step import Product, Step
 
@@ -67,14 +67,8 @@ def _is_image_set(recorded: Any) -> bool:
 
 
 def _describe_changes(before: Manifest, parameters: Any) -> list[str]:
-    """Describe what changed since the manifest was written, ignoring parameters that only one version of the code records."""
-    if not before:
-        return []
-    known, now = before.get("parameters"), to_json(parameters)
-    if isinstance(known, dict):
-        known, now = ({key: one[key] for key in known if key in now} for one in (known, now))
-    inputs = _refresh(before.get("inputs"))
-    return find_changes(before | {"parameters": known}, {"inputs": inputs, "parameters": now}, [])
+    """Describe what changed since the manifest was written."""
+    return find_changes(before, {"inputs": _refresh(before.get("inputs")), "parameters": parameters}, []) if before else []
 
 
 def _refresh(recorded: Any) -> Any:

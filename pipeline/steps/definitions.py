@@ -9,7 +9,7 @@ from pathlib import Path
 
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.layout import GROUND_TRUTH, QUERY_EDITS
-from image_copies.models.settings import FileModelSettings, ModelSettings, UntrainedModelSettings
+from image_copies.models.settings import EmbeddingSettings, FileModelSettings, ModelSettings, UntrainedModelSettings
 from image_copies.pipeline.run.paths import SETS
 from image_copies.pipeline.run.run import Run
 from image_copies.pipeline.run.staleness import report_stale
@@ -113,6 +113,16 @@ def _embed(run: Run) -> list[Product]:
     return [_embed_set(run, model, part, sets, models[number + 1 :]) for number, model in enumerate(models) for part in SETS]
 
 
+class _SetSettings(EmbeddingSettings):
+    """What the vectors of a set depend on.
+
+    Attributes:
+        background: Whether those that a file brings along stand with them.
+    """
+
+    background: bool = False
+
+
 def _embed_set(run: Run, model: str, part: str, sets: Callable[[], dict[str, ImageSet]], later: list[str]) -> Product:
     """The vectors of a set of images; those `later` models that are to embed it, too, do so on the way."""
 
@@ -128,14 +138,12 @@ def _embed_set(run: Run, model: str, part: str, sets: Callable[[], dict[str, Ima
 
     settings = run.recipe.models[model]
     has_background = part == "training" and isinstance(settings, FileModelSettings) and settings.background
-    parameters = run.embedding(model).what_makes_vectors()
-
     return Product(
         name=f"{model} {part}",
         inputs=lambda: {"checkpoint": run.require(run.checkpoint(model)), "images": sets()[part]},
         images=lambda: {"images": sets()[part]},
         outputs=[run.paths.embeddings(model, part)],
-        parameters=parameters | ({"background": True} if has_background else {}),
+        parameters=_SetSettings(**dict(run.embedding(model).what_makes_vectors()), background=has_background),
         work=work,
     )
 

@@ -85,7 +85,7 @@ def _open_member(path: Path, embedding: EmbeddingSettings) -> tuple[ImageDescrip
     descriptor.pool_with(embedding.pooling_exponent)
     if isinstance(descriptor, JoinedDescriptor):
         descriptor.drop_background()  # of another space than the run's
-    if isinstance(descriptor, Descriptor) and embedding.whiten is False:
+    if isinstance(descriptor, Descriptor) and not embedding.whiten:
         descriptor.drop_whitening()
     size = embedding.image_size or checkpoint.image_size
     member = MemberSettings.model_validate({"descriptor": descriptor.settings, "image_size": size, "flips": embedding.flip})

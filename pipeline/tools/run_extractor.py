@@ -61,7 +61,7 @@ def run_extractor(run: Run) -> Extractor:
         return projection.apply(vectors, variant.dimensions, variant.eigen_power)
 
     made_from = {
-        "embedding": [settings.on_cpu().what_makes_vectors() for settings in own],
+        "embedding": [one.on_cpu().what_makes_vectors().model_dump(mode="json", exclude_defaults=True) for one in own],
         "dimensions": variant.dimensions,
         "eigen_power": variant.eigen_power,
     }

@@ -50,8 +50,9 @@ from image_copies.models.inference.onnx_export import export_onnx
 from image_copies.models.network.checkpoint import Checkpoint, load_descriptor, save_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
-from image_copies.models.settings import EmbeddingSettings
+from image_copies.models.settings import EmbeddingSettings, ModelSettings
 from image_copies.models.training.launch import launch_fabric
+from image_copies.models.training.settings import StageSettings
 from image_copies.models.training.state import Progress, load_state, save_state
 from image_copies.pipeline.run.manifest import describe_state, find_changes, read_manifest
 from image_copies.pipeline.run.recipe import read_recipe
@@ -390,7 +391,8 @@ def run_parsers(folder: Path) -> dict[str, Parser]:
         find_changes(read_manifest(run, "label"), state, [folder / "recipe.yaml", folder / "none"])
 
     fabric = launch_fabric("32")
-    identity = {"settings": {"seed": 1, "stages": [{"epochs": 1}]}}
+    settings = ModelSettings(descriptor=DescriptorSettings(backbone="test_efficientnet"), stages=(StageSettings(),))
+    identity = {"settings": settings.what_trains().model_dump(mode="json", exclude={"aspect"})}
     save_state(
         folder, identity, Progress(step=1, sums={"loss": 1.5}), {"weights": {"a": torch.arange(6.0)}, "n": [1, None]}, fabric
     )

@@ -61,8 +61,3 @@ def test_vectors_before_whitening_are_the_raw_ones_at_unit_length(checkpoint: Pa
     assert isinstance(loaded.descriptor, Descriptor)
     loaded.descriptor.drop_whitening()
     assert np.allclose(embedded(plain), before, atol=1e-5)
-
-
-def test_vectors_of_earlier_runs_do_not_become_stale() -> None:
-    """The new key is null unless a recipe names it, which is what manifests without it compare equal to."""
-    assert EmbeddingSettings().what_makes_vectors()["whiten"] is None

@@ -25,7 +25,7 @@ def test_a_centroid_is_the_mean_of_five_unit_vectors(tmp_path: Path, training: b
     torch.manual_seed(0)
     descriptor = Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=8)).train(training)
 
-    found, centroids = compute_centroids(descriptor, clean, edited, [0, 2, 1], [7, 4, 7], 2, 0, "32")
+    found, centroids = compute_centroids(descriptor, clean, edited, [0, 2, 1], [7, 4, 7], 2, 0, "32", 4)
 
     assert found.tolist() == [4, 7] and descriptor.training == training
     descriptor.eval()

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from image_copies.data.errors import UserError
+from image_copies.models.settings import ModelSettings
 from image_copies.models.training.launch import launch_fabric
 from image_copies.models.training.state import Progress, load_state, save_state
 
@@ -99,3 +100,23 @@ def test_a_full_disk_leaves_the_older_state(tmp_path: Path) -> None:
     found = load_state(tmp_path, ME, launch_fabric("32"))
     assert found is not None and found[0].step == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["state-1-0.safetensors", "state.json"]
+
+
+def test_a_training_that_began_before_a_key_goes_on_and_another_value_is_named(tmp_path: Path) -> None:
+    """What an earlier version saved of the settings is read as today's."""
+    fabric = launch_fabric("32")
+    settings = ModelSettings.model_validate({"descriptor": {"backbone": "test_efficientnet"}, "stages": [{"classes": 4}]})
+    now = {"settings": settings.what_trains().model_dump(mode="json", exclude={"aspect"})}
+    before: dict[str, Any] = {"settings": json.loads(json.dumps(now["settings"]))}
+    del before["settings"]["turn"]
+    before["settings"]["stages"][0] |= {"centroid_edits": None, "edits_gone": None}
+    save_state(tmp_path, before, Progress(step=1), STATE, fabric)
+    assert load_state(tmp_path, now, fabric)
+    before["settings"]["stages"][0]["centroid_edits"] = 2
+    save_state(tmp_path, before, Progress(step=1), STATE, fabric)
+    with pytest.raises(UserError, match=r"saved → now: settings\.stages\.1\.centroid_edits: 2 → 4\. Restore"):
+        load_state(tmp_path, now, fabric)
+    before["settings"]["stages"][0]["gone"] = 0.5
+    save_state(tmp_path, before, Progress(step=1), STATE, fabric)
+    with pytest.raises(UserError, match=r"saved ones cannot be read by this version \(stages\.0\.gone: Extra inputs"):
+        load_state(tmp_path, now, fabric)

@@ -353,9 +353,9 @@ def test_a_state_that_does_not_say_how_its_edits_were_drawn_is_refused(images: I
         train(images, tmp_path)
 
 
-@pytest.mark.parametrize(("edits", "embeddings"), [(None, 5), (1, 2), (0, 1)])
+@pytest.mark.parametrize(("edits", "embeddings"), [(4, 5), (1, 2), (0, 1)])
 def test_the_class_matrix_begins_from_as_many_edited_images_as_the_stage_says(
-    images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edits: int | None, embeddings: int
+    images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edits: int, embeddings: int
 ) -> None:
     of_rebuild = []
     edited = EditedImages.__getitem__

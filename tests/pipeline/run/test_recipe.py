@@ -6,7 +6,7 @@ import yaml
 
 from image_copies.augmentations.composition import list_edits
 from image_copies.data.errors import UserError
-from image_copies.pipeline.run.manifest import describe_state, find_changes
+from image_copies.pipeline.run.manifest import describe_state, find_changes, to_json
 from image_copies.pipeline.run.recipe import read_recipe, refuse_pca_after_whitening, scale_recipe
 from image_copies.pipeline.run.run import open_run
 from image_copies.pipeline.steps.definitions import TRAIN
@@ -143,11 +143,11 @@ def test_a_whitening_is_stale_if_images_are_embedded_at_another_size(tmp_path: P
         product = TRAIN.products(open_run(tmp_path / f"run{number}", tmp_path / f"{number}.yaml", tmp_path))[0]
         return describe_state({}, product.parameters)
 
-    plain, larger = made(0, whitening), made(1, whitening + "embedding: {image_size: 200}\n")
+    plain, larger = to_json(made(0, whitening)), made(1, whitening + "embedding: {image_size: 200}\n")
     assert find_changes(plain, larger, []) == ["parameter embedding of the whitening changed"]
     assert not find_changes(plain, made(2, whitening + "embedding: {flip: true}\n"), [])
     without = whitening.replace("whiten: true", "whiten: false")
-    assert not find_changes(made(3, without), made(4, without + "embedding: {image_size: 200}\n"), [])
+    assert not find_changes(to_json(made(3, without)), made(4, without + "embedding: {image_size: 200}\n"), [])
 
 
 def test_a_run_made_with_pca_after_whitening_still_opens(tmp_path: Path) -> None:

@@ -51,8 +51,8 @@ def test_what_is_up_to_date_is_not_mentioned(done: Run, capsys: pytest.CaptureFi
         manifest = json.loads(path.read_text())
         manifest["code"] = "older"
         if path.stem == "03_ensemble":
-            del manifest["parameters"]["models"]
-            manifest["parameters"]["bygone"] = 1
+            del manifest["parameters"]["ensemble"]["training_sample"]
+            manifest["parameters"]["normalization"]["bygone"] = False
         path.write_text(json.dumps(manifest))
     report_stale(done, STEPS)
     (done.folder / "00_augment.txt").unlink()  # to make room: nothing says that it was another one
