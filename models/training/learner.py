@@ -37,7 +37,7 @@ class Learner:
         objective: The training objective.
         optimizers: The optimisers as Fabric wraps them.
         schedule: The learning-rate schedule of the stage.
-        clip_norm: Maximum norm of the gradient of all parameters together.
+        clip_norm: Maximum norm of the gradient of all parameters together; None for no clipping.
         turn: Whether each image is rotated by a random multiple of 90°.
         mix: How batches are mixed; None for not at all.
         average: The moving average of the weights; None for none.
@@ -49,7 +49,7 @@ class Learner:
     objective: Objective
     optimizers: list[Any]
     schedule: EpochSchedule
-    clip_norm: float
+    clip_norm: float | None
     turn: bool
     mix: MixSettings | None = None
     average: WeightAverage | None = None
@@ -147,7 +147,7 @@ class Learner:
                 self.fabric.backward(output.loss / count)
             images += len(pixels)
             figures.append({"loss": loss, **output.logs})
-        self._clip(len(figures))
+        self._arrange_gradients(len(figures))
         for optimizer in self.optimizers:
             optimizer.step()
             optimizer.zero_grad()
@@ -155,15 +155,16 @@ class Learner:
             self.average.update()
         return images, figures
 
-    def _clip(self, batches: int) -> None:
-        """Clip the gradients that `batches` have left, by their norm over all parameters, those of the other processes too."""
+    def _arrange_gradients(self, batches: int) -> None:
+        """Bring the gradients that `batches` have left to their scale, and clip them if the settings say so."""
         for optimizer in self.optimizers:
             self.fabric.strategy.precision.unscale_gradients(getattr(optimizer, "optimizer", optimizer))
         matrix = self.objective.class_matrix()
         if matrix is not None:
             join_rows(matrix.parameter, batches)
-        parameters = [*self.descriptor.parameters(), *self.objective.parameters()]
-        clip_gradients(parameters, self.clip_norm, None if matrix is None else matrix.parameter)
+        if self.clip_norm is not None:
+            parameters = [*self.descriptor.parameters(), *self.objective.parameters()]
+            clip_gradients(parameters, self.clip_norm, None if matrix is None else matrix.parameter)
 
 
 def _arrange_like_parameters(optimizer: torch.optim.Optimizer) -> None:

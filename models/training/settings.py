@@ -60,7 +60,7 @@ class OptimizerSettings(Settings):
         class_learning_rate: Learning rate of the class matrix; None for learning_rate.
         weight_decay: Weight decay of the descriptor and of a linear classifier.
         momentum: Momentum of "sgd".
-        clip_norm: Maximum norm of the gradient of all parameters together.
+        clip_norm: Maximum norm of the gradient of all parameters together; None for no clipping.
     """
 
     kind: Literal["adam", "sgd"] = "adam"
@@ -71,7 +71,7 @@ class OptimizerSettings(Settings):
     class_learning_rate: float | None = Field(None, gt=0)
     weight_decay: float = Field(0.0, ge=0)
     momentum: float = Field(0.9, ge=0, lt=1)
-    clip_norm: float = Field(1.0, gt=0)
+    clip_norm: float | None = Field(1.0, gt=0)
 
 
 class MixSettings(Settings):

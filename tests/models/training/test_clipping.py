@@ -9,6 +9,7 @@ from torch import nn
 
 from image_copies.data.images import find_images
 from image_copies.data.procedural.sample import write_pictures
+from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.models.objectives import arcface
 from image_copies.models.objectives.settings import ArcFaceSettings
 from image_copies.models.settings import ModelSettings
@@ -103,3 +104,24 @@ def test_a_chunk_is_as_large_as_the_card(monkeypatch: pytest.MonkeyPatch) -> Non
     assert arcface.choose_chunk(16_384, 64, 256, cpu) == 16_384
     Card.total_memory = 2**20
     assert arcface.choose_chunk(16_384, 64, 256, gpu) == 16_384
+
+
+def test_without_a_limit_gradients_stay_as_they_are(tmp_path: Path) -> None:
+    list(write_pictures(tmp_path / "pictures", "T", 12, seed=0, workers=1))
+    images = find_images(tmp_path / "pictures")
+
+    def train(clip_norm: float | None) -> dict[str, torch.Tensor]:
+        settings = ModelSettings.model_validate(
+            {
+                "descriptor": {"backbone": "test_efficientnet", "dimensions": 16},
+                "optimizer": {"kind": "sgd", "learning_rate": 0.1, "clip_norm": clip_norm},
+                "workers": 0,
+                "stages": [{"image_size": 32, "batch_size": 12, "epochs": 1}],
+            }
+        )
+        path = train_model(settings, images, images, tmp_path / str(clip_norm), tmp_path / "cache", seed=0)
+        return load_descriptor(path).descriptor.state_dict()
+
+    free, wide, narrow = train(None), train(1e9), train(0.1)
+    assert all(torch.equal(free[name], wide[name]) for name in free)
+    assert not all(torch.equal(free[name], narrow[name]) for name in free)
