@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
-from image_copies.augmentations.composition import Record, draw_record, replay
-from image_copies.augmentations.edits.registry import Image
+from image_copies.augmentations.composition import draw_record, replay
 from image_copies.augmentations.randomness import generator_for
 from image_copies.augmentations.schedule import IntensitySchedule
 from image_copies.augmentations.settings import AugmentationSettings
@@ -55,8 +54,6 @@ class EditedImages(Dataset[tuple[Tensor, int]]):
         seed: Seed of the edits.
         overlays: Images to paste; None skips edits that paste.
         schedule: The intensity by epoch; None for that of `settings`.
-        clean_first: Whether an image's first repetition in an epoch is unedited.
-        fresh: Whether every epoch draws other edits; otherwise an image's repetitions have the same edits in each of them.
     """
 
     def __init__(
@@ -67,10 +64,7 @@ class EditedImages(Dataset[tuple[Tensor, int]]):
         seed: int,
         overlays: CachedOverlays | None = None,
         schedule: IntensitySchedule | None = None,
-        clean_first: bool = False,
-        fresh: bool = True,
     ) -> None:
-        self.clean_first, self.fresh = clean_first, fresh
         self.images, self.settings, self.size, self.seed = images, settings, size, seed
         self.overlays, self.schedule = overlays, schedule
 
@@ -78,22 +72,15 @@ class EditedImages(Dataset[tuple[Tensor, int]]):
         return len(self.images)
 
     def __getitem__(self, key: Key) -> tuple[Tensor, int]:
-        image, record = self._draw(key)
-        edited = replay(image, record, self.overlays) if record else image
-        return torch.from_numpy(np.ascontiguousarray(resize_square(edited, self.size))).permute(2, 0, 1), key[1]
-
-    def _draw(self, key: Key) -> tuple[Image, Record]:
-        """Return an item's cached image and the edits that are drawn for it."""
         epoch, row, repetition = key
         image = np.asarray(self.images.pixels[row])
-        if self.clean_first and epoch >= 0 and repetition % MAX_REPETITIONS_PER_PASS == 0:
-            return image, []
-        draw = (epoch, repetition) if self.fresh or epoch < 0 else (0, repetition % MAX_REPETITIONS_PER_PASS)
-        rng = generator_for(self.seed, draw[0], self.images.ids[row], draw[1])
+        rng = generator_for(self.seed, epoch, self.images.ids[row], repetition)
         settings = self.settings
         if self.schedule is not None:
             settings = settings.model_copy(update={"intensity": self.schedule.at(epoch)})
-        return image, draw_record(settings, rng, self.overlays.ids if self.overlays else ())
+        record = draw_record(settings, rng, self.overlays.ids if self.overlays else ())
+        edited = replay(image, record, self.overlays) if record else image
+        return torch.from_numpy(np.ascontiguousarray(resize_square(edited, self.size))).permute(2, 0, 1), row
 
 
 class EpochBatches(Sampler[list[Key]]):

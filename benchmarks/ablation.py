@@ -44,6 +44,11 @@ STAGES = ((500, 0.3, 40, 300), (2000, 0.5, 48, 500), (8000, 0.6, 48, 800))  # cl
 ITERATIONS = 50  # steps of an epoch
 FIGURES = {"µAP": False, "µAP with mirror images": True}  # whether the mirror image is embedded too
 PAIRS = {"kind": "repeated", "copies": 2}
+NOT_REPEATABLE = {  # measured at commit 2f6eb9e with keys that recipes no longer have, because nothing was gained
+    "the same edits of an image in every epoch",
+    "clean and edited view of an image together",
+    "InfoNCE of a clean and an edited view",
+}
 Change = Callable[[dict[str, Any]], None]
 
 
@@ -117,8 +122,6 @@ def list_trainings(teacher: Path | None) -> dict[str, Change]:
         "48 px from the beginning": _in_all_stages(image_size=48),
         "further edits too (`edits: broad`)": _set(edits="broad"),
         "edits on squares, not in the images' own aspect": _set(aspect="square"),
-        "the same edits of an image in every epoch": _set(sampling={"fresh_edits": False}),
-        "clean and edited view of an image together": _set(sampling=PAIRS | {"clean": True}),
         "ArcFace without margin": _set(objective={"kind": "arcface", "margin": 0.0}),
         "ArcFace and KoLeo (weight 0.1)": _set(koleo={"weight": 0.1}),
         "moving average of the weights (0.998)": _set(weight_average=0.998),
@@ -131,7 +134,6 @@ def list_trainings(teacher: Path | None) -> dict[str, Change]:
             {"kind": "contrastive", "memory": 8000, "violating": True}
         ),
         "InfoNCE with cross-batch memory": _compare_pairs(infonce | {"memory": 8000}),
-        "InfoNCE of a clean and an edited view": _compare_pairs(infonce, sampling=PAIRS | {"clean": True}),
         "triplet": _compare_pairs({"kind": "triplet"}),
         "multi-similarity": _compare_pairs({"kind": "multi_similarity"}),
         "margin loss": _compare_pairs({"kind": "margin"}),

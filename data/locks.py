@@ -11,7 +11,6 @@ import json
 import os
 import sqlite3
 import sys
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -86,26 +85,24 @@ def hold_lock_file(path: Path, busy: str, wait: float = 0.0) -> Iterator[None]:
 
 
 @contextmanager
-def hold_folder(folder: Path, doing: str, lock: Path | None = None, wait: float = 0.0) -> Iterator[None]:
+def hold_folder(folder: Path, doing: str, lock: Path | None = None) -> Iterator[None]:
     """Hold a folder while the block runs.
 
     Args:
         folder: The folder; created if missing, unless `lock` is given.
         doing: What the block does, shown to processes that are refused.
         lock: Another place for the lock file, needed if the block replaces the folder itself.
-        wait: Seconds to wait for a process that works there. If positive, scripts that only hold the folder between two steps are
-            ignored.
 
     Raises:
         UserError: when another process works in the folder (the message names it), or the folder cannot be written.
     """
     path = as_path(lock or folder / LOCK_NAME)
     if isinstance(path, RemotePath):
-        with _hold_remote_folder(folder, path, doing, wait):
+        with _hold_remote_folder(folder, path, doing):
             yield
         return
-    with closing(_connect(path, max(wait, _HANDOVER_SECONDS))) as database:
-        _take(database, folder, doing, wait)
+    with closing(_connect(path, _HANDOVER_SECONDS)) as database:
+        _take(database, folder, doing)
         try:
             yield
         finally:
@@ -152,12 +149,12 @@ def _describe_self(doing: str) -> _Holder:
     return _Holder(HOST, _read_session(), _read_start(_read_session()), doing, now)
 
 
-def _take(database: sqlite3.Connection, folder: Path, doing: str, wait: float) -> None:
+def _take(database: sqlite3.Connection, folder: Path, doing: str) -> None:
     own = _describe_self(doing)
     try:
         database.execute("BEGIN IMMEDIATE")
         other = _read_holder(database)
-        if other is not None and other.is_active() and not wait:
+        if other is not None and other.is_active():
             raise _make_refusal(folder, other)
         database.execute("CREATE TABLE IF NOT EXISTS holder (host TEXT, session INTEGER, started TEXT, doing TEXT, since TEXT)")
         database.execute("DELETE FROM holder")
@@ -171,20 +168,17 @@ def _take(database: sqlite3.Connection, folder: Path, doing: str, wait: float) -
 
 
 @contextmanager
-def _hold_remote_folder(folder: Path, path: RemotePath, doing: str, wait: float) -> Iterator[None]:
+def _hold_remote_folder(folder: Path, path: RemotePath, doing: str) -> Iterator[None]:
     """Hold a folder of an object store; arguments as in `hold_folder`.
 
     Raises:
         UserError: when another process works in the folder, or the store cannot be used.
     """
-    own, until = _describe_self(doing), time.monotonic() + wait
-    content = json.dumps(vars(own) | {"token": uuid.uuid4().hex}).encode()
+    content = json.dumps(vars(_describe_self(doing)) | {"token": uuid.uuid4().hex}).encode()
     while not path.create(content):
         holder = _read_remote_holder(path)
         if holder is not None and holder.host == HOST and not holder.is_active():
             path.unlink(missing_ok=True)  # it was killed
-        elif time.monotonic() < until:
-            time.sleep(1)
         elif holder is None or holder.host == HOST:
             raise _make_refusal(folder, holder)
         else:

@@ -1,7 +1,5 @@
 """MultiGrain's margin loss with distance-weighted sampling (MultiGrain, section 3; C.-Y. Wu et al., 2017)."""
 
-import math
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -24,7 +22,6 @@ class MarginLoss(Objective):
         beta_learning_rate: Learning rate of β.
         cutoff: As for `negative_weights`.
         farthest: As for `negative_weights`.
-        log_cap: As for `negative_weights`.
         seed: Seed of the draws.
     """
 
@@ -39,12 +36,11 @@ class MarginLoss(Objective):
         beta_learning_rate: float,
         cutoff: float | None,
         farthest: float | None,
-        log_cap: float | None,
         seed: int,
     ) -> None:
         super().__init__()
         self.margin, self.beta_learning_rate, self.seed = margin, beta_learning_rate, seed
-        self.cutoff, self.farthest, self.log_cap = cutoff, farthest, log_cap
+        self.cutoff, self.farthest = cutoff, farthest
         self.beta = nn.Parameter(torch.tensor(beta))
         self.register_buffer("step", torch.zeros((), dtype=torch.long))
 
@@ -68,9 +64,9 @@ class MarginLoss(Objective):
         anchors, positives = find_positive_pairs(labels)
         near = (self.margin + distances[anchors, positives] - self.beta).relu()
         others = (labels[:, None] != labels[None]) & (processes[:, None] == processes[None])
-        weights = negative_weights(
-            distances.detach(), others, embeddings.shape[1], cutoff=self.cutoff, farthest=self.farthest, log_cap=self.log_cap
-        )[anchors]
+        weights = negative_weights(distances.detach(), others, embeddings.shape[1], cutoff=self.cutoff, farthest=self.farthest)[
+            anchors
+        ]
         drawable = weights.sum(1) > 0  # an anchor has no negative if its process has no other class in the batch
         anchors, weights = anchors[drawable], weights[drawable]
         if len(anchors) == 0:
@@ -82,7 +78,7 @@ class MarginLoss(Objective):
 
 
 def negative_weights(
-    distances: Tensor, others: Tensor, dimensions: int, *, cutoff: float | None, farthest: float | None, log_cap: float | None
+    distances: Tensor, others: Tensor, dimensions: int, *, cutoff: float | None, farthest: float | None
 ) -> Tensor:
     """Return the sampling weights of negatives, ∝ min(τ, 1/q(D)) (MultiGrain, section 3; C.-Y. Wu et al., 2017).
 
@@ -97,16 +93,12 @@ def negative_weights(
         dimensions: d.
         cutoff: Distance in 0…2 below which all weights are equal; None for no such distance.
         farthest: Distance in 0…2 beyond which none is drawn if the row has a nearer one; None for no limit.
-        log_cap: Logarithm of a further cap on the weights, relative to the weight at distance √2; None for no cap.
 
     Returns:
         Weights [n, n] of j as a negative of i, 0 where j cannot be one; the largest of each row is 1.
     """
     z = distances.clamp(max(cutoff or 0.0, 1e-4), 2 - 1e-4)
     log_weights = -_log_density(z, dimensions)
-    if log_cap is not None:
-        at_sqrt2 = -_log_density(torch.tensor(math.sqrt(2.0)), dimensions).to(z)
-        log_weights = log_weights.clamp(max=at_sqrt2 + log_cap)
     if farthest is not None:
         near = others & (distances <= farthest)
         some = near.any(1, keepdim=True)

@@ -112,14 +112,23 @@ class ArcFaceSettings(ObjectiveSettings):
         return ClassRows(held, copied, self.chunk)
 
 
-class ContrastiveSettings(PairwiseSettings):
+class MemorySettings(PairwiseSettings):
+    """The base of objectives that may also compare with earlier batches.
+
+    Attributes:
+        memory: Number of embeddings of earlier batches that each image is also compared with (X. Wang et al., Cross-batch memory,
+            2020; as the descriptor track's winner); None for none.
+    """
+
+    memory: int | None = Field(None, ge=2)
+
+
+class ContrastiveSettings(MemorySettings):
     """Contrastive loss on distances of unit vectors, 0…2.
 
     Attributes:
         positive_margin: Positive pairs contribute only beyond this distance.
         negative_margin: Negative pairs contribute only below this distance.
-        memory: Number of embeddings of earlier batches that each image is also compared with (X. Wang et al., Cross-batch memory,
-            2020; as the descriptor track's winner); None for none.
         violating: Whether both means are over the pairs beyond their margin alone, as the descriptor track's winner took them (S.
             Yokoo, 2021, with pytorch-metric-learning's default), so that the many negatives that are far enough do not dilute
             others; otherwise over all pairs.
@@ -128,7 +137,6 @@ class ContrastiveSettings(PairwiseSettings):
     kind: Literal["contrastive"] = "contrastive"
     positive_margin: float = Field(0.0, ge=0, lt=2)
     negative_margin: float = Field(1.0, gt=0, le=2)
-    memory: int | None = Field(None, ge=2)
     violating: bool = False
 
     def build(self, dimensions: int, classes: int, seed: int) -> "PairObjective | CrossBatchMemory":
@@ -201,17 +209,15 @@ class NPairSettings(PairwiseSettings):
         return PairObjective(NPairLoss(), self.normalize)
 
 
-class InfoNceSettings(PairwiseSettings):
+class InfoNceSettings(MemorySettings):
     """InfoNCE, also NT-Xent: the right copy among all other images of the batch (SSCD, 2022, equation 1).
 
     Attributes:
         temperature: τ that cosines are divided by.
-        memory: As in ContrastiveSettings.
     """
 
     kind: Literal["infonce"] = "infonce"
     temperature: float = Field(0.05, gt=0)
-    memory: int | None = Field(None, ge=2)
 
     def build(self, dimensions: int, classes: int, seed: int) -> "PairObjective | CrossBatchMemory":
         """As in ObjectiveSettings."""
@@ -241,8 +247,8 @@ class AngularSettings(PairwiseSettings):
         return PairObjective(angular_loss(self.angle))
 
 
-class MarginSettings(PairwiseSettings):
-    """Margin loss with distance-weighted sampling (MultiGrain, section 3; C.-Y. Wu et al., 2017).
+class DistanceWeightedSettings(ObjectiveSettings):
+    """The base of objectives with the margin loss and its distance-weighted sampling.
 
     Attributes:
         margin: α, half the gap between the distances of positive and negative pairs.
@@ -251,23 +257,29 @@ class MarginSettings(PairwiseSettings):
         cutoff: Distances below this count as this in the sampling, which caps the weights at τ = 1/q(cutoff). MultiGrain uses the
             default of Wu et al., 0.5; None for no cap.
         farthest: No negative beyond this distance is drawn if the anchor has a nearer one. Wu et al. use 1.4; None for no limit.
-        log_cap: A further cap on the weights: e^log_cap times the weight at distance √2, the most frequent in high dimensions.
-            None for no such cap.
     """
 
-    kind: Literal["margin"] = "margin"
     margin: float = Field(0.2, ge=0, le=2)
     beta: float = Field(1.2, gt=0, le=2)
     beta_learning_rate: float = Field(0.1, ge=0)
     cutoff: float | None = Field(0.5, gt=0, lt=2)
     farthest: float | None = Field(1.4, gt=0, le=2)
-    log_cap: float | None = Field(None, ge=0)
+
+    def build_margin(self, seed: int) -> "MarginLoss":
+        """Build the margin loss."""
+        from image_copies.models.objectives.margin import MarginLoss
+
+        return MarginLoss(**self.model_dump(include=set(DistanceWeightedSettings.model_fields) - {"kind"}), seed=seed)
+
+
+class MarginSettings(DistanceWeightedSettings, PairwiseSettings):
+    """Margin loss with distance-weighted sampling (MultiGrain, section 3; C.-Y. Wu et al., 2017)."""
+
+    kind: Literal["margin"] = "margin"
 
     def build(self, dimensions: int, classes: int, seed: int) -> "MarginLoss":
         """Build the objective; see `ObjectiveSettings.build`."""
-        from image_copies.models.objectives.margin import MarginLoss
-
-        return MarginLoss(**self.model_dump(exclude={"kind"}), seed=seed)
+        return self.build_margin(seed)
 
 
 class SoftmaxSettings(ObjectiveSettings):
@@ -286,35 +298,22 @@ class SoftmaxSettings(ObjectiveSettings):
         return ClassRows(held=classes)
 
 
-class MultiGrainSettings(ObjectiveSettings):
+class MultiGrainSettings(DistanceWeightedSettings):
     """λ · cross entropy + (1 − λ) · margin loss between copies of one image (MultiGrain, equation 5).
 
     Attributes:
         weight: λ, 0…1.
-        margin: As in MarginSettings.
-        beta: As in MarginSettings.
-        beta_learning_rate: As in MarginSettings.
-        cutoff: As in MarginSettings.
-        farthest: As in MarginSettings.
-        log_cap: As in MarginSettings.
     """
 
     kind: Literal["multigrain"] = "multigrain"
     weight: float = Field(0.5, ge=0, le=1)
-    margin: float = Field(0.2, ge=0, le=2)
-    beta: float = Field(1.2, gt=0, le=2)
-    beta_learning_rate: float = Field(0.1, ge=0)
-    cutoff: float | None = Field(0.5, gt=0, lt=2)
-    farthest: float | None = Field(1.4, gt=0, le=2)
-    log_cap: float | None = Field(None, ge=0)
 
     def build(self, dimensions: int, classes: int, seed: int) -> "MultiGrain":
         """Build the objective; see `ObjectiveSettings.build`."""
         from image_copies.models.objectives.multigrain import MultiGrain
 
         softmax = SoftmaxSettings().build(dimensions, classes, seed) if self.weight > 0 else None
-        margin = MarginSettings(**self.model_dump(exclude={"kind", "weight"}))
-        return MultiGrain(self.weight, softmax, margin.build(dimensions, classes, seed))
+        return MultiGrain(self.weight, softmax, self.build_margin(seed))
 
     @property
     def positives(self) -> Literal["class", "instance"] | None:
@@ -335,17 +334,17 @@ PAIRWISE: tuple[str, ...] = tuple(
 
 
 class KoleoSettings(Settings):
-    """The KoLeo entropy term, beside any objective.
+    """The KoLeo entropy term, which is added to any objective.
 
     Attributes:
-        weight: λ; SSCD takes 30 beside InfoNCE.
+        weight: λ; SSCD takes 30 with InfoNCE.
     """
 
     weight: float = Field(ge=0)
 
 
 class DistillationSettings(Settings):
-    """Distillation beside any objective: the student's vectors of edited images and the teacher's of the clean ones.
+    """Distillation, which is added to any objective: the student's vectors of edited images and the teacher's of the clean ones.
 
     Attributes:
         kind: "vectors", the cosine between both, which have as many dimensions; "relations", the softmax over the batch's other

@@ -17,20 +17,14 @@ class SamplingSettings(Settings):
             class has fewer (IDEAL, section 5.1).
         copies: Edited versions of each image; only with "repeated".
         per_class: Images of each class; only with "pk".
-        clean: Whether the first of an image's copies is unedited: clean and edited views of one image together; only with
-            "repeated".
         iterations: Batches in an epoch, from as many passes over the images as they take (MultiGrain, section 4.1: 5005 for
             repeated and uniform sampling alike); None for one pass.
-        fresh_edits: Whether each image is edited in another way in every epoch; otherwise as if its copies had been made once and
-            stored.
     """
 
     kind: Literal["epoch", "repeated", "pk"] = "epoch"
     copies: int = Field(3, ge=2)
     per_class: int = Field(4, ge=2)
-    clean: bool = False
     iterations: int | None = Field(None, ge=1)
-    fresh_edits: bool = True
 
     @property
     def group(self) -> int:
@@ -39,7 +33,7 @@ class SamplingSettings(Settings):
 
     @model_validator(mode="after")
     def _keys_of_the_kind(self) -> "SamplingSettings":
-        for key, kind in (("copies", "repeated"), ("clean", "repeated"), ("per_class", "pk")):
+        for key, kind in (("copies", "repeated"), ("per_class", "pk")):
             if self.kind != kind and getattr(self, key) != getattr(self.with_defaults(key), key):
                 raise ValueError(f"{key} goes with kind {kind}, not with kind {self.kind}")
         return self
@@ -125,8 +119,8 @@ class StageSettings(Settings):
         epochs: Maximum number of epochs.
         iterations: Batches per epoch of this stage, which make its cost independent of the number of images; None for
             `sampling.iterations`.
-        minutes: Maximum time in minutes, including the rebuild of the class matrix: a ceiling beside `epochs` that end sooner.
-            A stage that it ends depends on the machine's speed, which is reported. None for no limit.
+        minutes: Maximum time in minutes, including the rebuild of the class matrix: a ceiling for slow machines. A stage that it
+            ends depends on the machine's speed, which is reported. None for no limit.
         stop_loss: The stage ends when an epoch's mean loss is below this; None for no such limit.
         plateau_epochs: The stage ends when the loss has not fallen by 1 % for this many epochs; None for never.
         validate_minutes: Minutes between validations within the stage; None validates only at its end.

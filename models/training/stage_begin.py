@@ -66,16 +66,7 @@ def build_edited_images(
     end = stage.intensity if stage.last_intensity is None else stage.last_intensity
     rising = IntensitySchedule(stage.intensity, end, stage.epochs)
     material = overlay_material(squares, others, len(squares) if labelled else rows[-1] + 1)
-    return EditedImages(
-        squares,
-        edits,
-        stage.image_size,
-        seed,
-        material,
-        rising,
-        settings.sampling.clean,
-        settings.sampling.fresh_edits,
-    )
+    return EditedImages(squares, edits, stage.image_size, seed, material, rising)
 
 
 def build_objective(

@@ -70,8 +70,8 @@ class QuerySettings(Settings):
         copies: Number of queries made from validation references, 1 … count; the others copy nothing.
         augmentation: The edits that make the queries.
         left_out: Families of edits that no model of the recipe learns from: `augmentation` without them makes all queries, and
-            every second one has edits of one of these before, by turns. Choices are made by the mean of both halves' µAP, so
-            that what was not learnt counts. None makes all queries with `augmentation`.
+            every second one first gets edits of one of these families, each in turn. Choices are made by the mean µAP of both
+            halves, so that what was not learnt counts. None makes all queries with `augmentation`.
     """
 
     count: int = Field(600, ge=2)
@@ -109,12 +109,10 @@ class ClassSettings(Settings):
     """Further images that join the training classes.
 
     Attributes:
-        folders: Folders of images, each image a class of its own.
-        procedural: Number of procedural pictures to add, at least 0; for small collections.
+        folders: Folders of images, each image a class.
     """
 
     folders: tuple[Path, ...] = ()
-    procedural: int = Field(0, ge=0)
 
 
 def _kind_of_model(value: Any) -> str:
@@ -141,11 +139,11 @@ class Recipe(Settings):
         extra_classes: Further images to train on.
         queries: The synthetic query set.
         models: Models by name, in the order in which their vectors are concatenated; the name is also that of their folder.
-        embedding: How models without embedding settings of their own embed.
+        embedding: How models embed that have no embedding settings.
         ensemble: Candidates for the PCA and the models' weights.
         normalization: Candidates for the query normalisation.
-        baselines: Whether step 06 also scores the two baselines, and step 03 those on the synthetic queries; without the latter
-            nothing says that the submission is below them.
+        baselines: Whether step 06 also scores the two baselines, and step 03 those on the synthetic queries, without which
+            nothing warns of a submission below them.
     """
 
     seed: int = Field(0, ge=0)

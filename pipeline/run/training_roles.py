@@ -3,7 +3,6 @@
 import hashlib
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +11,7 @@ from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.layout import TRAINING_LABELS, IscFolder, open_isc_folder
 from image_copies.data.split import split_training
-from image_copies.pipeline.run.run import RUNS, Run
-
-PROCEDURAL_SEED = 1  # different from the built-in sample's seed 0, so that the pictures differ
+from image_copies.pipeline.run.run import Run
 
 
 @dataclass(frozen=True)
@@ -46,7 +43,7 @@ def assign_training_roles(run: Run) -> TrainingRoles:
     training = run.training_images
     recipe = run.recipe
     split = split_training(training.ids, recipe.seed, recipe.split.validation, recipe.split.overlay)
-    extra = _find_extra_classes(run)
+    extra = [find_images(folder, naming="path") for folder in run.recipe.extra_classes.folders]
     others = split.overlays + split.references + split.distractors
     learnt = split.classes + (others if recipe.split.learn_all else [])
     return TrainingRoles(
@@ -93,40 +90,6 @@ def _read_labels(run: Run, training: ImageSet, classes: list[str], extra: list[I
     labelled = read_labels(path, training)
     label_of = dict(zip(labelled.images.ids, labelled.labels.tolist(), strict=True))
     return np.unique([label_of[image_id] for image_id in classes], return_inverse=True)[1].astype(np.int64)
-
-
-def _find_extra_classes(run: Run) -> list[ImageSet]:
-    extra = run.recipe.extra_classes
-    sets = [find_images(folder, naming="path") for folder in extra.folders]
-    if extra.procedural:
-        sets.append(_find_procedural(extra.procedural))
-    return sets
-
-
-def _find_procedural(count: int) -> ImageSet:
-    """Return procedural pictures, which are drawn once and shared by all runs."""
-    folder = RUNS / "data" / f"procedural-{count}"
-    if not folder.is_dir():
-        # imported here: only the first run draws
-        from image_copies.data.locks import LOCK_NAME, hold_folder
-
-        with hold_folder(folder, "drawing classes", lock=folder.with_name(f".{folder.name}{LOCK_NAME}"), wait=3600):
-            if not folder.is_dir():  # another run may have drawn them meanwhile
-                _draw_classes(folder, count)
-    return find_images(folder)
-
-
-def _draw_classes(folder: Path, count: int) -> None:
-    # imported here: only the first run draws
-    from tqdm import tqdm
-
-    from image_copies.data.files import whole_folder
-    from image_copies.data.procedural.sample import write_pictures
-
-    with whole_folder(folder) as temporary:
-        drawn = write_pictures(temporary, "P", count, PROCEDURAL_SEED)
-        for _ in tqdm(drawn, total=count, desc="drawing classes", unit="picture"):
-            pass
 
 
 def _join_sets(first: ImageSet, others: list[ImageSet]) -> ImageSet:

@@ -5,7 +5,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -70,8 +69,6 @@ def test_a_script_holds_the_folder_between_its_steps(tmp_path: Path, monkeypatch
         with hold_folder(tmp_path, "01_train"):
             pass
         monkeypatch.delenv(SESSION_VARIABLE)
-        with hold_folder(tmp_path, "02_embed", wait=5):  # waits for the work to end, not for the whole script
-            pass
         script.communicate(b"\n")
     with hold_folder(tmp_path, "02_embed"):
         pass
@@ -86,15 +83,6 @@ def test_another_process_of_the_same_number_is_not_the_holder(tmp_path: Path, mo
     if Path("/proc/1/stat").exists():
         with hold_folder(tmp_path, "02_embed"):
             pass
-
-
-def test_a_process_can_wait_for_the_holder(tmp_path: Path) -> None:
-    with holder(tmp_path) as first:
-        started = time.monotonic()
-        os.kill(first.pid, signal.SIGSTOP)
-        subprocess.Popen([sys.executable, "-c", f"import os, time; time.sleep(1.5); os.kill({first.pid}, 9)"])
-        with hold_folder(tmp_path, "02_embed", wait=30):
-            assert time.monotonic() - started > 1
 
 
 def test_a_forked_worker_does_not_keep_the_lock(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ import image_copies.models.training.stage as stage_run
 from image_copies.augmentations.composition import Record, draw_record, list_edits
 from image_copies.augmentations.dataset import EditedImages
 from image_copies.augmentations.settings import AugmentationSettings
-from image_copies.data.cache import cache_images
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.procedural.sample import write_pictures
@@ -25,7 +24,6 @@ from image_copies.models.settings import EmbeddingSettings, ModelSettings
 from image_copies.models.training.averaging import WeightAverage
 from image_copies.models.training.curve import read_rows
 from image_copies.models.training.learner import Learner
-from image_copies.models.training.stage_begin import build_edited_images
 from image_copies.models.training.trainer import train_model
 
 SETTINGS = ModelSettings.model_validate(
@@ -76,7 +74,7 @@ def test_stages_grow_and_are_recorded(images: ImageSet, tmp_path: Path) -> None:
         {"scheduler": {"kind": "steps", "milestones": [1]}},
         {"scheduler": {"kind": "plateau", "warmup_steps": 5}, "koleo": {"weight": 1}, "weight_average": 0.9},
         {"mix": {"kind": "cutmix"}},  # draws as well
-        {"objective": {"kind": "infonce", "memory": 12}, "sampling": {"kind": "repeated", "copies": 2, "clean": True}},
+        {"objective": {"kind": "infonce", "memory": 12}, "sampling": {"kind": "repeated", "copies": 2}},
         {"turn": True},  # draws from torch's generator at each step
     ],
 )
@@ -484,41 +482,6 @@ def test_what_does_not_go_together_is_refused() -> None:
     for change, message in (
         (mixed | pairs | {"objective": {"kind": "triplet"}}, "mix goes with the objectives arcface, softmax, infonce"),
         (mixed | pairs | {"objective": {"kind": "infonce", "memory": 8}}, "mixed images into objective.memory"),
-        ({"sampling": {"kind": "epoch", "clean": True}}, "clean goes with kind repeated"),
     ):
         with pytest.raises(ValueError, match=message):
             ModelSettings.model_validate(plain | change)
-
-
-def test_the_first_copy_of_an_image_may_be_clean(images: ImageSet, tmp_path: Path) -> None:
-    squares = cache_images(images, 48, tmp_path)
-    clean = EditedImages(squares, AugmentationSettings(family="none"), 48, 0)
-    edited = EditedImages(squares, AugmentationSettings(intensity=1.0), 48, 0, clean_first=True)
-    same = [[bool(torch.equal(edited[3, row, copy][0], clean[0, row, 0][0])) for row in range(28)] for copy in (0, 1, 1_000_000)]
-    assert all(same[0]) and sum(same[1]) < 14 and all(same[2])
-    rebuild = [bool(torch.equal(edited[-1, row, 0][0], clean[0, row, 0][0])) for row in range(28)]
-    assert sum(rebuild) < 14  # the class matrix begins from edited images, as the paper has it
-
-
-def test_edits_may_be_the_same_in_every_epoch(images: ImageSet, tmp_path: Path) -> None:
-    squares = cache_images(images, 48, tmp_path)
-    drawn = AugmentationSettings(intensity=1.0)
-    stored, fresh = EditedImages(squares, drawn, 48, 0, fresh=False), EditedImages(squares, drawn, 48, 0)
-
-    def compare(edited: EditedImages, first: tuple[int, int], second: tuple[int, int]) -> int:
-        return sum(torch.equal(edited[first[0], r, first[1]][0], edited[second[0], r, second[1]][0]) for r in range(28))
-
-    assert compare(stored, (0, 0), (7, 0)) == compare(stored, (0, 1), (2, 1_000_001)) == 28
-    assert compare(stored, (0, 0), (0, 1)) < 14  # copies of one batch differ
-    assert compare(stored, (-1, 0), (-2, 0)) < 14  # so do those that class rows are the means of
-    assert compare(fresh, (0, 0), (7, 0)) < 14
-
-
-def test_a_recipe_may_ask_for_the_same_edits(images: ImageSet, tmp_path: Path) -> None:
-    squares = cache_images(images, 48, tmp_path)
-    plain = SETTINGS.model_dump(exclude_unset=True)
-    assert ModelSettings.model_validate(plain | {"sampling": {"fresh_edits": True}}).what_trains() == SETTINGS.what_trains()
-    stored = ModelSettings.model_validate(plain | {"sampling": {"fresh_edits": False}})
-    for settings, fresh in ((SETTINGS, True), (stored, False)):
-        edited = build_edited_images(settings, settings.stages[0], squares, squares, list(range(14)), False, 0)
-        assert edited.fresh is fresh

@@ -36,7 +36,7 @@ SETTINGS = {
     | {
         "objective": {"kind": "infonce", "memory": 12},
         "koleo": {"weight": 0.5},
-        "sampling": {"kind": "repeated", "copies": 2, "clean": True},
+        "sampling": {"kind": "repeated", "copies": 2},
     },
     "multigrain": COMMON | {"objective": {"kind": "multigrain"}, "sampling": {"kind": "repeated", "copies": 2}},
     "ideal": COMMON
