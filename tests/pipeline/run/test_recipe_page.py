@@ -1,0 +1,71 @@
+"""docs/recipe.md says what the settings say, and a recipe uses each key, or somebody has a reason."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from image_copies.data.settings import Settings
+from image_copies.pipeline.run.recipe import Recipe, read_recipe
+from image_copies.pipeline.run.recipe_page import find_settings, make_page
+
+TOP = Path(__file__).parents[3]
+WITHOUT_A_RECIPE = {
+    "class_rows": "docs/training.md, A teacher",
+    "compile": "docs/training.md, The same seed",
+    "decode_on": "docs/gpu.md",
+    "distillation": "docs/training.md, A teacher",
+    "koleo": "SSCD's objective",
+    "memory": "the challenge winner's objective",
+    "mix": "SSCD's objective",
+    "only": "queries that one family of edits has made",
+    "probabilities": "queries that are like those of one's own copiers",
+    "probability": "of mix",
+    "projection_bias": "published descriptors have it",
+    "teacher": "docs/training.md, A teacher",
+    "temperature": "of SSCD's objective and of distillation",
+    "turn": "IDEAL's control: rotation as augmentation",
+    "validate_minutes": "benchmarks/gpu_tiny.yaml",
+    "violating": "the challenge winner's objective",
+    "warmup_steps": "docs/training.md, Stages",
+    "weight_average": "docs/training.md, In addition to the objective",
+    "without": "queries that a family of edits is missing in",
+}
+
+
+def list_keys(settings: type[Settings], seen: set[type[Settings]]) -> Iterator[str]:
+    seen.add(settings)
+    for key, field in settings.model_fields.items():
+        yield key
+        for inner in find_settings(field.annotation):
+            if inner not in seen:
+                yield from list_keys(inner, seen)
+
+
+def list_used(value: Any) -> Iterator[str]:
+    if isinstance(value, Settings):
+        for key in value.model_fields_set:
+            yield key
+            yield from list_used(getattr(value, key))
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else ():
+        yield from list_used(part)
+
+
+def test_the_page_is_that_of_the_settings() -> None:
+    """Otherwise: python -m image_copies.pipeline.run.recipe_page > docs/recipe.md."""
+    assert (TOP / "docs" / "recipe.md").read_text(encoding="utf-8") == make_page()
+
+
+def test_the_page_has_every_key_and_its_links_lead_to_sections() -> None:
+    page = make_page()
+    keys = set(list_keys(Recipe, set())) - {"kind"}
+    assert keys == set(re.findall(r"^\| \[?`(\w+)`", page, re.MULTILINE)) - {"kind"}
+    anchors = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in re.findall(r"^#+ (.+)$", page, re.MULTILINE)}
+    assert set(re.findall(r"\(#([^)]+)\)", page)) <= anchors
+    assert '| `precision` | `"32"` | "32", or the mixed precision of training. One of `32`, `bf16`, `16`. |' in page
+    assert "| `clip_norm` | `1.0` | Maximum norm of the gradient of all parameters together; `null` for no clipping. |" in page
+
+
+def test_a_recipe_uses_each_key() -> None:
+    used = {key for path in (TOP / "recipes").glob("*.yaml") for key in list_used(read_recipe(path))}
+    assert set(list_keys(Recipe, set())) - used == set(WITHOUT_A_RECIPE)
