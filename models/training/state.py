@@ -26,7 +26,6 @@ from image_copies.models.settings import ModelSettings
 
 STATE = "state.json"
 DRAWN_FOR = "model"  # key of the model's name, which, with the stage, is part of the seed of order and edits
-ASPECT = "aspect"  # key of the shape in which images are edited
 Identity = dict[str, Any]  # of JSON values
 
 
@@ -156,12 +155,10 @@ def identify_training(
     This is the model's name, its settings and seed, and the images in order with their file sizes; not the number of workers or
     how the trained model embeds.
     """
-    trained = _describe_settings(settings)
     return {
         DRAWN_FOR: name,
-        ASPECT: settings.aspect or "own",
         "seed": seed,
-        "settings": trained,
+        "settings": _describe_settings(settings),
         "classes and their order": _describe_images(classes),
         "overlays": _describe_images(overlays),
         "labels": None if labels is None else hashlib.sha256(json.dumps(labels).encode()).hexdigest()[:8],
@@ -169,8 +166,7 @@ def identify_training(
 
 
 def _describe_settings(settings: ModelSettings) -> dict[str, Any]:
-    """What trains as JSON values, without the aspect, which the identity names by itself."""
-    return settings.what_trains().model_dump(mode="json", exclude={"aspect"})
+    return settings.what_trains().model_dump(mode="json")
 
 
 def _describe_images(images: ImageSet) -> str:
@@ -193,7 +189,7 @@ def _describe_differences(saved: Identity, wanted: Identity) -> str:
     except ValidationError as error:
         first = error.errors()[0]
         return f"settings: saved ones cannot be read by this version ({'.'.join(map(str, first['loc']))}: {first['msg']})"
-    before, now = _flatten_keys(saved), _flatten_keys(wanted)
+    before, now = _flatten_keys({key: saved.get(key) for key in wanted}), _flatten_keys(wanted)
     names = [name for name in before | now if before.get(name) != now.get(name)]
     return "; ".join(f"{name}: {before.get(name)} → {now.get(name)}" for name in names)
 

@@ -49,7 +49,7 @@ from image_copies.models.training.stage_end import (
     write_stage,
     write_start,
 )
-from image_copies.models.training.state import ASPECT, DRAWN_FOR, Progress, save_state
+from image_copies.models.training.state import DRAWN_FOR, Progress, save_state
 from image_copies.models.training.teacher import load_taught
 
 WORKING_SCALE = 1.5  # images are edited larger than they are learnt from, so that crops keep detail
@@ -143,7 +143,7 @@ def _learn_stage(training: Training, progress: Progress, state: dict[str, Any]) 
     size = round(stage.image_size * WORKING_SCALE)
     with fabric.rank_zero_first():
         squares, others = (
-            cache_images(images, size, training.cache, settings.cache, training.workers, training.identity[ASPECT])
+            cache_images(images, size, training.cache, settings.cache, training.workers, settings.aspect)
             for images in (training.classes, training.overlays)
         )
     if (progress.stage, progress.epoch, progress.batch) == (0, 0, 0):

@@ -392,7 +392,7 @@ def run_parsers(folder: Path) -> dict[str, Parser]:
 
     fabric = launch_fabric("32")
     settings = ModelSettings(descriptor=DescriptorSettings(backbone="test_efficientnet"), stages=(StageSettings(),))
-    identity = {"settings": settings.what_trains().model_dump(mode="json", exclude={"aspect"})}
+    identity = {"settings": settings.what_trains().model_dump(mode="json")}
     save_state(
         folder, identity, Progress(step=1, sums={"loss": 1.5}), {"weights": {"a": torch.arange(6.0)}, "n": [1, None]}, fabric
     )
