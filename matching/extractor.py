@@ -40,13 +40,7 @@ Project = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 
 @dataclass(frozen=True)
 class Normalizer:
-    """Query normalisation as the run chose it.
-
-    Attributes:
-        training: The training vectors to normalise against.
-        variant: Method and β.
-        settings: How many neighbours the methods use.
-    """
+    """Query normalisation against training vectors, with the method, β and number of neighbours that the run chose."""
 
     training: Vectors
     variant: Variant

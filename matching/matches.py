@@ -146,11 +146,9 @@ class Rule:
         return 0.0 - self.tail.threshold(self.rate, references)
 
     def select_verified(self, pairs: Iterable[Match], threshold: float | None) -> list[Match]:
-        """Return the pairs that score enough or are confirmed by evidence, at most `most` for a query.
+        """Return the pairs, best first, that are confirmed or score enough, at most `most` for a query.
 
-        Args:
-            pairs: Verified pairs, best first.
-            threshold: Lowest score of a copy, at most 0; None if only evidence decides.
+        Without a threshold only evidence decides.
         """
         kept: list[Match] = []
         count: dict[Path, int] = defaultdict(int)
@@ -214,10 +212,6 @@ def write_matches_csv(path: Path, matches: Matches) -> None:
     Regions are written as `left top right bottom`, shares 0…1 of the picture's width and height. A pair without evidence has 0
     inliers.
 
-    Args:
-        path: The file to write.
-        matches: What was found.
-
     Raises:
         UserError: The disk is full.
     """
@@ -229,14 +223,7 @@ def write_matches_csv(path: Path, matches: Matches) -> None:
 
 
 def read_matches_csv(path: Path, most: int | None = None) -> list[Match]:
-    """Read a file that `write_matches_csv` wrote.
-
-    Args:
-        path: The file.
-        most: Maximum number of pairs to read, the best ones; None for all.
-
-    Returns:
-        The pairs, best first.
+    """Read the best pairs, or all, of a file that `write_matches_csv` wrote.
 
     Raises:
         UserError: The file does not exist, or its format is not the one that match.py writes.

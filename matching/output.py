@@ -14,12 +14,7 @@ from image_copies.data.names import text_of
 
 @dataclass(frozen=True)
 class Output:
-    """Where messages go.
-
-    Attributes:
-        json: results as JSON lines on standard output, messages on standard error.
-        quiet: no messages.
-    """
+    """Where messages go: with `json`, results are JSON lines on standard output, and messages go to standard error."""
 
     json: bool = False
     quiet: bool = False

@@ -35,12 +35,7 @@ Hit = tuple[int, float]  # number of a content and the squared distance
 
 @dataclass(frozen=True)
 class _Block:
-    """Queries that are searched together.
-
-    Attributes:
-        queries: Path and digest of each.
-        vectors: float32 [n, d], before query normalisation.
-    """
+    """Queries, each with its path and digest, that are searched together; vectors float32 [n, d] before query normalisation."""
 
     queries: list[tuple[Path, bytes]]
     vectors: NDArray[np.float32]

@@ -77,9 +77,6 @@ def fit_tail(queries: NDArray[np.float32], references: NDArray[np.float32], own:
         references: float32 [m, d]; a sample of MAX_REFERENCES is used if there are more.
         own: int64 [n], row of the reference that each query is related to; −1 for none.
 
-    Returns:
-        The fitted tail.
-
     Raises:
         UserError: There are too few pairs.
     """

@@ -46,14 +46,7 @@ def compare_bytes(first: Path, second: Path) -> Verdict | None:
 
 
 def compare(extractor: Extractor, rule: Rule, first: Path, second: Path, verified: bool = False) -> Verdict:
-    """Compare two pictures, each as the query of the other.
-
-    Args:
-        extractor: The network.
-        rule: When a pair counts as a copy.
-        first: One picture.
-        second: The other.
-        verified: Also compare them by local features, which override the score.
+    """Compare two pictures, each as the query of the other; `verified`: also by local features, which override the score.
 
     Raises:
         UserError: when one of them cannot be decoded, or there is no threshold.
@@ -77,14 +70,7 @@ def compare(extractor: Extractor, rule: Rule, first: Path, second: Path, verifie
 
 
 def report(verdict: Verdict, first: Path, second: Path, output: Output) -> int:
-    """Print the verdict and return the exit code: 0 for copies, 1 otherwise.
-
-    Args:
-        verdict: The verdict.
-        first: One picture.
-        second: The other.
-        output: Where it is printed.
-    """
+    """Print the verdict and return the exit code: 0 for copies, 1 otherwise."""
     word = "copy" if verdict.copy else "no copy"
     output.record(
         "verdict",

@@ -26,17 +26,9 @@ def find_index(index: Path | None, folder: Path) -> Path:
 
 
 def decide(place: Path, first: Path, second: Path, word: Word, output: Output) -> int:
-    """Keep a decision about two pictures, or take it back.
+    """Keep a decision about two pictures in the index at `place`, or take it back; return the exit code.
 
-    Args:
-        place: The index that decisions are kept in.
-        first: One picture.
-        second: The other.
-        word: The decision.
-        output: Where messages go.
-
-    Returns:
-        The exit code: 0, or 1 where a decision is to be taken back and nothing had been decided.
+    It is 1 where a decision is to be taken back and nothing had been decided, else 0.
 
     Raises:
         UserError: One of them cannot be read, or they hold the same bytes.

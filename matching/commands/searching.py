@@ -72,12 +72,7 @@ class SearchSettings:
 
 
 def check_index(index: Path | None, adds: bool, output: Output) -> None:
-    """Look at a kept index before anything is embedded.
-
-    Args:
-        index: The index; None where none is named.
-        adds: Whether pictures are to be added, which makes a new index where there is none.
-        output: Where messages go.
+    """Look at a kept index, where one is named, before anything is embedded; adding pictures makes a new one.
 
     Raises:
         UserError: There is none, and nothing is added that would make it.
@@ -92,14 +87,7 @@ def check_index(index: Path | None, adds: bool, output: Output) -> None:
 
 
 def change_index(extractor: Extractor, index: Path, added: Discovered | None, removed: Sequence[Path], output: Output) -> None:
-    """Add pictures to a kept index and remove others.
-
-    Args:
-        extractor: The network.
-        index: The folder of the index.
-        added: Pictures to add; None for none.
-        removed: Files to remove, and folders below which everything is removed.
-        output: Where messages go.
+    """Add pictures to a kept index, and remove files, or everything below folders, from it.
 
     Raises:
         UserError: The index is damaged or was made with another network, or the disk is full.
@@ -109,16 +97,7 @@ def change_index(extractor: Extractor, index: Path, added: Discovered | None, re
 
 
 def search(extractor: Extractor, settings: SearchSettings, pictures: Pictures, output: Output) -> int:
-    """Find copies, and write matches.csv, groups.csv, plan.csv and the gallery.
-
-    Args:
-        extractor: The network.
-        settings: What to search, and how.
-        pictures: What the sources hold.
-        output: Where messages go.
-
-    Returns:
-        The number of matches.
+    """Find copies, write matches.csv, groups.csv, plan.csv and the gallery, and return the number of matches.
 
     Raises:
         UserError: The index is damaged or was made with another network, another process is writing the results, or the disk is

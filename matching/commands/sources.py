@@ -31,14 +31,7 @@ class Sources:
 
 @dataclass(frozen=True)
 class Pictures:
-    """What the sources hold.
-
-    Attributes:
-        queries: Pictures that may be copies.
-        references: Pictures that may have been copied; None where copies are looked for among the queries.
-        protected: Pictures that are never touched.
-        added: Pictures to add to a kept index; None where none are to be added.
-    """
+    """What the sources hold; None where there are no references, or where nothing is to be added."""
 
     queries: Discovered
     references: Discovered | None
@@ -48,11 +41,6 @@ class Pictures:
 
 def find_pictures(sources: Sources, folder: Path, output: Output) -> Pictures:
     """Find the pictures of all sources, except those in the results' own folder, and say what was skipped.
-
-    Args:
-        sources: Where to look.
-        folder: The folder of the results.
-        output: Where messages go.
 
     Raises:
         UserError: A source is missing or holds no picture, or the results would overwrite a folder that is not theirs.

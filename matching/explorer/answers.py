@@ -61,25 +61,13 @@ class Explorer:
 
 
 def open_folder_explorer(extractor: Extractor, title: str, images: ImageSet, rate: float) -> Explorer:
-    """Open any pictures as references, without a run; they are embedded first. The threshold is the descriptor's own.
-
-    Args:
-        extractor: The descriptor.
-        title: Title of the page.
-        images: The references; the page also offers them as queries.
-        rate: Expected false alarms per query for which the threshold is set, between 0 and 1.
-    """
+    """Open any pictures as references and queries; they are embedded first. The threshold is the descriptor's own."""
     missing = "the descriptor's file contains no calibration"
     return _explore_pictures(title, extractor, extractor.extract_all(images), images, extractor.calibrate(), missing, rate)
 
 
 def open_index_explorer(folder: Path, extractor: Extractor, rule: Rule) -> Explorer:
     """Search the pictures of a kept index; the page offers the same pictures to begin with.
-
-    Args:
-        folder: the index.
-        extractor: what its vectors were made with.
-        rule: with the calibration and the rate of the threshold.
 
     Raises:
         UserError: there is no index in the folder, or it was made with another extractor.
@@ -121,17 +109,9 @@ def reference_index(references: Vectors) -> faiss.Index:
 
 
 def answer(explorer: Explorer, picture: NDArray[np.uint8], edit: str | None, intensity: float, draw: int) -> dict[str, Any]:
-    """Compute everything that the page shows for one picture.
+    """Compute what the page shows for a picture, uint8 [h, w, 3], after an edit at the slider's position `intensity`, 0…1.
 
-    Args:
-        explorer: The opened run.
-        picture: uint8 [h, w, 3].
-        edit: Name of the edit to apply first; None for none.
-        intensity: Position of the edit's slider, 0…1.
-        draw: Number of the edit's random draw.
-
-    Returns:
-        JSON-serialisable values.
+    The values are JSON-serialisable.
 
     Raises:
         UserError: when the edit is unknown or cannot be applied.

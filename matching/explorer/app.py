@@ -31,14 +31,7 @@ MAX_PICKS = 500  # queries of the run that the page offers
 
 
 class Question(Settings):
-    """What the page asks about a picture.
-
-    Attributes:
-        picture: A name that `Uploads.add` returned.
-        edit: Name of an edit; None leaves the picture as it is.
-        intensity: Intensity of the edit, 0…1.
-        draw: Number of the edit's random draw, 0 or more.
-    """
+    """What the page asks about a picture."""
 
     picture: str = Field(max_length=64)
     edit: str | None = Field(None, max_length=64)

@@ -22,14 +22,7 @@ Grade = Literal["intensity", "draws", "none"]
 
 
 def list_edits(others: OverlaySource | None) -> list[dict[str, Any]]:
-    """List the edits for the page.
-
-    Args:
-        others: Images that edits may paste; None for none.
-
-    Returns:
-        For each edit its name, group, grade (what the slider changes, see `grade_of`) and whether it is usable with `others`.
-    """
+    """List each edit's name, group, grade (what the slider changes, see `grade_of`) and whether it is usable with `others`."""
     rows = [
         {
             "name": edit.name,
@@ -45,9 +38,6 @@ def list_edits(others: OverlaySource | None) -> list[dict[str, Any]]:
 def grade_of(edit: Edit) -> Grade:
     """Return what the slider changes.
 
-    Args:
-        edit: A row of a table of edits.
-
     Returns:
         "intensity" if the edit's parameters depend on it; "draws", from the mildest to the strongest of RANKED_DRAWS draws,
         if the intensity only affects the edit's probability; "none" for an edit without random parameters.
@@ -62,14 +52,9 @@ def grade_of(edit: Edit) -> Grade:
 
 
 def apply_edit(image: Image, name: str, intensity: float, draw: int, others: OverlaySource | None) -> Edited:
-    """Apply one edit, or a random composition of several.
+    """Apply one edit, or a random COMPOSITION of several, to a picture uint8 [h, w, 3], which is reduced to TUNED_SIDE first.
 
-    Args:
-        image: uint8 [h, w, 3]; it is reduced to TUNED_SIDE first.
-        name: Name of the edit, or COMPOSITION.
-        intensity: Position of the slider, 0…1.
-        draw: Number of the random draw.
-        others: Images that the edit may paste; None for none.
+    The slider's position `intensity` is 0…1; `others` are images that the edit may paste.
 
     Raises:
         UserError: when there is no such edit, or it pastes other images and there are none.

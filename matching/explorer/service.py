@@ -46,15 +46,9 @@ class VectorQuestion(Settings):
 
 @dataclass
 class _Request:
-    """What one request asks.
+    """What one request asks; the digest is empty where the picture's bytes are not known."""
 
-    Attributes:
-        vectors: float32 [n, d].
-        digest: SHA-256 of the picture's bytes; empty where it is not known.
-        answer: Where the answer goes: a list of matches for each vector.
-    """
-
-    vectors: NDArray[np.float32]
+    vectors: NDArray[np.float32]  # [n, d]
     digest: bytes
     answer: Future[list[list[dict[str, Any]]]] = field(default_factory=Future)
 
@@ -65,11 +59,6 @@ class SearchService:
 
     One thread searches, with a connection of its own to the index; what is asked meanwhile is searched together in its next turn:
     reading all vectors costs the most, and is done once for all of them.
-
-    Attributes:
-        index: folder of the index.
-        extractor: what its vectors were made with.
-        rule: when a reference counts as a copy.
     """
 
     index: Path

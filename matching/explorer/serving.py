@@ -12,11 +12,7 @@ from image_copies.matching.web.listener import open_listener, run_until_stopped
 
 
 def explore(open_explorer: Callable[[], Explorer], port: int) -> None:
-    """Serve the explorer's page until Ctrl-C.
-
-    Args:
-        open_explorer: Opens what the page shows, once the port is taken.
-        port: Port on 127.0.0.1; 0 for any free one.
+    """Serve the explorer's page until Ctrl-C; what it shows is opened once the port, 0 for any free one, is taken.
 
     Raises:
         UserError: when the port cannot be used, or what is to be shown cannot be opened.
@@ -27,13 +23,7 @@ def explore(open_explorer: Callable[[], Explorer], port: int) -> None:
 
 
 def serve(index: Path, extractor: Extractor, rule: Rule, port: int) -> None:
-    """Serve the search of an index until Ctrl-C.
-
-    Args:
-        index: Folder of the index.
-        extractor: The network that its vectors were made with.
-        rule: When a pair counts as a copy.
-        port: Port on 127.0.0.1; 0 for any free one.
+    """Serve the search of an index, which the extractor made, until Ctrl-C; port 0 is any free one.
 
     Raises:
         UserError: when the port cannot be used, or there is no index of this network.

@@ -23,12 +23,7 @@ from image_copies.matching.files.trash import find_trash, find_trash_place, is_n
 
 @dataclass
 class Outcome:
-    """The outcome of carrying out a plan, or of undoing it.
-
-    Attributes:
-        done: Files that the plan or its undoing was carried out on.
-        left: Files that were left alone, each with the reason.
-    """
+    """The files that a plan or its undoing was carried out on, and those that were left alone, each with the reason."""
 
     done: list[Path] = field(default_factory=list)
     left: list[tuple[Path, str]] = field(default_factory=list)

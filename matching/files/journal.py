@@ -81,15 +81,7 @@ class Journal:
             raise UserError(f"{path} is not a journal that can be read ({error.strerror or error}).") from error
 
     def begin(self, way: Way, file: Path, place: Path, kept: Path, sha256: str, note: Path | None = None) -> Step:
-        """Record a step before it is done, and return it.
-
-        Args:
-            way: What will be done to the file.
-            file: Its old path.
-            place: Its new path.
-            kept: The file that is kept instead.
-            sha256: Hexadecimal SHA-256 of the file's bytes.
-            note: Path of the .trashinfo note with its old path; None for none.
+        """Record a step before it is done, and return it; its values are those of `Step`.
 
         Raises:
             UserError: The disk is full.
@@ -102,12 +94,7 @@ class Journal:
         return step
 
     def end(self, step: Step, state: State, reason: str = "") -> None:
-        """Record how a step ended.
-
-        Args:
-            step: The step.
-            state: "done", "left" (nothing was done) or "undone".
-            reason: Why the file was left alone; empty for none.
+        """Record how a step ended: "done", "left" (nothing was done) with the reason, or "undone".
 
         Raises:
             UserError: The disk is full.

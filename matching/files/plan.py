@@ -62,15 +62,6 @@ def plan_group(
     """Plan one group: the kept file first, then those that may be removed, then those that are left.
 
     A file may be removed only if it matches the kept file by itself, is no link, lies in no archive and is not protected.
-
-    Args:
-        group: its number.
-        members: its files.
-        digests: SHA-256 of every file.
-        rule: which file to keep.
-        folders: in order of preference.
-        is_protected: whether a file must not be touched.
-        pair_score: the score of two files that match by themselves, None where they don't.
     """
     kept, why = choose_kept(members, rule, folders)
     rows = [
@@ -87,14 +78,10 @@ def plan_around(
     pair_score: PairScore,
     called: Callable[[PlanRow, PlanRow], bool | None] = lambda one, other: None,
 ) -> list[PlanRow]:
-    """Plan a group again around the file to keep.
+    """Plan a group again around the file to keep, for the reason `why`.
 
-    Args:
-        rows: of the group, with facts.
-        kept: the file to keep, one of them.
-        why: the reason to keep it.
-        pair_score: the score of two files that match by themselves, None where they don't.
-        called: whether a person has called the pictures of two rows copies; None where nothing has been said.
+    `pair_score` returns the score of two files that match by themselves, None where they do not; `called` whether a person has
+    called the pictures of two rows copies, None where nothing has been said.
     """
     center = next(row for row in rows if row.file == kept)
     planned = [replace(center, action="keep", kept=kept, reason=why, score=None)]

@@ -13,17 +13,11 @@ HARD_LINK_UNSUPPORTED = {errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSY
 
 
 def relocate(file: Path, place: Path, sha256: str, resumed: bool = False) -> None:
-    """Move a file to a free path.
+    """Move a file with these bytes to a free path; `resumed`: an earlier call may have been killed with the file there already.
 
     The file is first hard-linked (on another disk: copied), and removed from its old path only after the new one has been read
     and holds its bytes. So one of the two paths has the complete file at every moment, even if several processes, which no lock
     keeps apart, move the same file.
-
-    Args:
-        file: The file to move.
-        place: Its new path.
-        sha256: Hexadecimal SHA-256 of the file's bytes.
-        resumed: Whether an earlier call may have been killed: `place` may then hold the file already.
 
     Raises:
         FileExistsError: when `place` is taken, or one of the two paths holds other bytes.

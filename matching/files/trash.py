@@ -15,12 +15,7 @@ MAX_NAME_BYTES = 255  # of a name, on every common disk
 
 
 def find_trash(file: Path, spare: Path) -> Path:
-    """Return the trash folder on the same disk as a file, so that moving the file there copies nothing.
-
-    Args:
-        file: An existing file.
-        spare: Folder to use if the system has no trash that is a plain folder and that the user may write to.
-    """
+    """Return the trash folder on a file's disk, so that moving it there copies nothing; `spare` where none can be used."""
     if sys.platform == "win32":
         return spare
     home = Path.home() / ".Trash" if sys.platform == "darwin" else _find_home_trash()

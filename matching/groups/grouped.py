@@ -18,12 +18,7 @@ PairScorer = Callable[[Sequence[tuple[bytes, bytes]]], NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class FileGroup:
-    """Files that are copies of each other.
-
-    Attributes:
-        files: The files, ordered by path.
-        weakest: The link with the lowest score of those that merged the group; None if all files are byte-identical.
-    """
+    """Files that are copies of each other, by path, and the weakest link that merged them; None if all are byte-identical."""
 
     files: list[Path]
     weakest: Link[Path] | None
@@ -31,13 +26,7 @@ class FileGroup:
 
 @dataclass(frozen=True)
 class FileHub:
-    """Files of one content that matches many others which do not match each other.
-
-    Attributes:
-        files: The files with this content, ordered by path.
-        matches: Number of contents that it matches.
-        related: Share 0…1 of the pairs among those contents that match each other.
-    """
+    """Files of one content that matches many others; `related`: share 0…1 of the pairs among those that match each other."""
 
     files: list[Path]
     matches: int

@@ -35,12 +35,7 @@ class Link(Generic[T]):
 
 @dataclass(frozen=True)
 class Group:
-    """Contents that are copies of each other.
-
-    Attributes:
-        members: Numbers of the contents, ascending.
-        weakest: The link with the lowest score of those that merged the group; None in a group of one content.
-    """
+    """Contents that are copies of each other, ascending, and the weakest link that merged them; None in a group of one."""
 
     members: list[int]
     weakest: Link[int] | None
@@ -65,25 +60,14 @@ class Cut(Generic[T]):
 
 @dataclass(frozen=True)
 class Grouping:
-    """The result of grouping contents.
-
-    Attributes:
-        groups: The groups, largest first.
-        cuts: The links that merged nothing, highest score first.
-    """
+    """The groups, largest first, and the links that merged nothing, highest score first."""
 
     groups: list[Group]
     cuts: list[Cut[int]]
 
 
 def group_copies(links: Iterable[Link[int]], matching: Matching, bound: int = MAX_GROUP_SIZE) -> Grouping:
-    """Group the contents that the links connect, by the rule above.
-
-    Args:
-        links: Matching pairs, in any order.
-        matching: Tells which of other pairs match; called only for pairs that are not among the links.
-        bound: Maximum number of contents in a group.
-    """
+    """Group the contents that the links connect, by the rule above; `matching` is asked only about other pairs."""
     ordered = sorted(links, key=lambda link: (-link.score, link.first, link.second))
     pairs = _Pairs(ordered, matching)
     group_of = {content: [content] for link in ordered for content in (link.first, link.second)}

@@ -19,13 +19,7 @@ MAX_SAMPLED_PAIRS = 500  # pairs among its matches that are compared
 
 @dataclass(frozen=True)
 class Hub:
-    """A content that matches many others.
-
-    Attributes:
-        content: Number of the content.
-        matches: Number of contents that it matches.
-        related: Share 0…1 of the pairs among those contents that match each other.
-    """
+    """A content that matches many others; `related`: share 0…1 of the pairs among those that match each other."""
 
     content: int
     matches: int
@@ -33,16 +27,7 @@ class Hub:
 
 
 def find_hubs(links: Iterable[Link[int]], matching: Matching, least: int = MIN_HUB_MATCHES) -> list[Hub]:
-    """Find the contents that match at least `least` others of which hardly any match each other.
-
-    Args:
-        links: Matching pairs.
-        matching: Tells which of other pairs of contents match.
-        least: Minimum number of matches of a hub.
-
-    Returns:
-        The hubs, the one with the most matches first.
-    """
+    """Find the contents that match at least `least` others of which hardly any match each other, most matches first."""
     neighbours: dict[int, set[int]] = defaultdict(set)
     known = set()
     for link in links:

@@ -43,12 +43,7 @@ class GroupSettings:
 
 @dataclass(frozen=True)
 class Grouped:
-    """Groups of files and the plan for them.
-
-    Attributes:
-        groups: The groups, cut links and pictures that show nothing.
-        rows: The plan, group by group.
-    """
+    """Groups of files and the plan for them."""
 
     groups: FileGroups
     rows: list[PlanRow]
@@ -79,15 +74,7 @@ def drop_flat(pairs: Sequence[Match], facts: dict[Path, Facts]) -> list[Match]:
 def make_groups(
     found: Found, facts: dict[Path, Facts], score_pairs: PairScorer, exclusions: Exclusions, settings: GroupSettings
 ) -> Grouped:
-    """Group what was found and plan each group.
-
-    Args:
-        found: What a search found.
-        facts: Facts of the files of the pairs, as far as they have been read.
-        score_pairs: Scores other pairs of the same index.
-        exclusions: Pairs that the user decided on, and folders within which nothing is compared.
-        settings: How groups are made and planned.
-    """
+    """Group what was found and plan each group; facts that have been read already are not read again."""
     threshold = found.matches.threshold if found.matches.threshold is not None else 0.0
     flat = [path for path, fact in facts.items() if fact.flat]
     grouped = group_files(

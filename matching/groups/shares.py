@@ -10,16 +10,7 @@ from image_copies.matching.matches import Match
 
 @dataclass(frozen=True)
 class Share:
-    """The overlap of two sets, or of a set with itself.
-
-    Attributes:
-        first: Folder of one set.
-        second: Folder of the other set, or of the same.
-        copies_of_first: Number of pictures of the first with a copy in the second.
-        copies_of_second: Number of pictures of the second with a copy in the first.
-        size_of_first: Number of pictures of the first.
-        size_of_second: Number of pictures of the second.
-    """
+    """How many pictures two sets, or a set and itself, have, and how many of each have a copy in the other."""
 
     first: Path
     second: Path
@@ -42,15 +33,9 @@ class Share:
 def find_copies_in_sets(
     pairs: Iterable[Match], digests: Mapping[Path, bytes], set_of: Callable[[Path], Path | None]
 ) -> dict[Path, set[Path]]:
-    """Find the sets that contain a copy of each picture; its own set counts only if another file in it is a copy.
+    """Return the sets that contain a copy of each picture; its own set counts only if another file in it is a copy.
 
-    Args:
-        pairs: Matches between files; each represents all byte-identical files.
-        digests: SHA-256 of every picture.
-        set_of: Returns the set that a picture belongs to; None for none.
-
-    Returns:
-        The sets with a copy, by picture.
+    A match between two files represents all byte-identical ones; `set_of` returns None for a picture of no set.
     """
     files: dict[bytes, list[Path]] = defaultdict(list)
     for path, digest in digests.items():
@@ -69,13 +54,7 @@ def find_copies_in_sets(
 
 
 def shared_pictures(pairs: Iterable[Match], digests: Mapping[Path, bytes], set_of: Callable[[Path], Path | None]) -> list[Share]:
-    """Count the pictures that any two sets share, largest share first; sets that share nothing are omitted.
-
-    Args:
-        pairs: Matches between files; each represents all byte-identical files.
-        digests: SHA-256 of every picture.
-        set_of: Returns the set that a picture belongs to; None for none.
-    """
+    """Count the pictures that any two sets share, largest share first; sets that share nothing are omitted."""
     sizes: dict[Path, int] = defaultdict(int)
     for path in digests:
         if (name := set_of(path)) is not None:
@@ -97,14 +76,7 @@ def shared_pictures(pairs: Iterable[Match], digests: Mapping[Path, bytes], set_o
 def clean_lists(
     pairs: Iterable[Match], digests: Mapping[Path, bytes], sets: Sequence[Path], set_of: Callable[[Path], Path | None]
 ) -> Mapping[Path, list[Path]]:
-    """Return for each set the pictures that have no copy in a later set.
-
-    Args:
-        pairs: Matches between files; each represents all byte-identical files.
-        digests: SHA-256 of every picture.
-        sets: The sets, such as train, val, test: each loses the pictures that have a copy in a later one.
-        set_of: Returns the set that a picture belongs to; None for none.
-    """
+    """Return for each set, such as train, val, test, the pictures that have no copy in a later set."""
     order = {name: place for place, name in enumerate(sets)}
     copied = find_copies_in_sets(pairs, digests, set_of)
     kept: dict[Path, list[Path]] = {name: [] for name in sets}

@@ -40,13 +40,7 @@ QUANTIZER_NAME = re.compile(r"quantizer-(\d+)-([0-9a-f]{16})\.faiss")
 
 @dataclass(frozen=True)
 class Quantizer:
-    """A trained quantiser, which assigns vectors to inverted lists and encodes them.
-
-    Attributes:
-        digest: First 16 hexadecimal digits of the SHA-256 of its file.
-        path: Its file.
-        index: The Faiss index, trained and without vectors.
-    """
+    """A trained quantiser without vectors, its file and the first 16 hexadecimal digits of the file's SHA-256."""
 
     digest: str
     path: Path
@@ -55,12 +49,7 @@ class Quantizer:
 
 @dataclass(frozen=True)
 class Codes:
-    """The codes of one segment.
-
-    Attributes:
-        path: Their file.
-        index: The Faiss index, ready to search.
-    """
+    """The codes of one segment, ready to search, and their file."""
 
     path: Path
     index: faiss.Index
@@ -69,12 +58,7 @@ class Codes:
 def open_codes(folder: Path, segments: Sequence[Segment]) -> list[Codes | None]:
     """Open the codes of every segment; missing, damaged and stale ones are computed again and written, each as a shard.
 
-    Args:
-        folder: The index folder.
-        segments: The segments of the store's present state, at least one.
-
-    Returns:
-        For each segment its codes; None for a segment that is in memory only.
+    A segment that is in memory only has none.
 
     Raises:
         UserError: The disk is full.
@@ -157,13 +141,7 @@ def open_codes_file(path: Path) -> faiss.Index:
 
 @dataclass(frozen=True)
 class _Uncoded:
-    """A segment that has no codes.
-
-    Attributes:
-        path: Its file.
-        quantizer: Digest of the quantiser.
-        count: Number of its vectors.
-    """
+    """A segment without codes: its file, the quantiser's digest and the number of its vectors."""
 
     path: Path
     quantizer: str

@@ -40,14 +40,7 @@ class Decision:
 
 
 def decide(store: Store, pictures: tuple[Path, Path], digests: tuple[bytes, bytes], copy: bool) -> None:
-    """Store a decision, replacing an earlier one about the same pair.
-
-    Args:
-        store: The open index.
-        pictures: Paths of the two files.
-        digests: SHA-256 of each file, in the same order.
-        copy: Whether they are copies of each other.
-    """
+    """Store a decision about the contents of two files, replacing an earlier one."""
     (first, one), (second, other) = sorted(zip(digests, map(os.fsencode, pictures), strict=True))
     now = datetime.now().isoformat(sep=" ", timespec="seconds")
     store.database.execute(
@@ -73,26 +66,14 @@ def read_decisions(store: Store) -> list[Decision]:
 
 
 def take_back(store: Store, digests: tuple[bytes, bytes]) -> bool:
-    """Delete the decision about a pair.
-
-    Args:
-        store: The open index.
-        digests: SHA-256 of the two files, in any order.
-
-    Returns:
-        Whether there was a decision.
-    """
+    """Delete the decision about a pair, in any order, and return whether there was one."""
     done = store.database.execute("DELETE FROM decisions WHERE first = ? AND second = ?", tuple(sorted(digests)))
     return done.rowcount > 0
 
 
 @dataclass(frozen=True)
 class Decisions:
-    """The decisions of an index, which other processes may change: it is opened each time.
-
-    Attributes:
-        index: The folder of the index.
-    """
+    """The decisions of an index, which other processes may change: it is opened each time."""
 
     index: Path
 
@@ -116,15 +97,7 @@ class Decisions:
         return {decision.pair: word_of(decision) for decision in self.read()}
 
     def record(self, files: tuple[Path, Path], digests: tuple[bytes, bytes], word: Word) -> Word:
-        """Keep or forget a decision.
-
-        Args:
-            files: The two files, which the decision is listed with.
-            digests: SHA-256 of both.
-            word: The decision.
-
-        Returns:
-            The earlier decision.
+        """Keep or forget a decision about two files with these SHA-256, and return the earlier one.
 
         Raises:
             UserError: The index cannot be used.

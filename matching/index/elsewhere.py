@@ -62,11 +62,7 @@ class Lookup:
 
 
 class OpenedSegments:
-    """The segments of an index, each opened when it is first searched.
-
-    Args:
-        sources: Where they are.
-    """
+    """The segments of an index, each opened when it is first searched."""
 
     def __init__(self, sources: Sequence[SegmentSource]) -> None:
         self._sources = sources

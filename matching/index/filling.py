@@ -32,13 +32,7 @@ IMAGES_PER_COMMIT = 1024  # the most that a kill can lose
 
 @dataclass(frozen=True)
 class Added:
-    """The result of adding pictures.
-
-    Attributes:
-        images: Number of pictures to add.
-        embedded: Number of contents that were new to the index.
-        closed: Files that could not be opened.
-    """
+    """How many pictures were to be added, how many contents were new to the index, and which files could not be opened."""
 
     images: int
     embedded: int
@@ -47,11 +41,6 @@ class Added:
 
 def add_pictures(store: Store, extractor: Extractor, paths: Sequence[Path]) -> Added:
     """Add pictures as references; only contents that are new to the index are embedded.
-
-    Args:
-        store: The open index.
-        extractor: The network that the index was made with.
-        paths: The pictures.
 
     Raises:
         UserError: when the index is damaged or cannot be written.
@@ -90,13 +79,7 @@ def forget_missing(store: Store, paths: Iterable[Path]) -> None:
 def embed_queries(store: Store, extractor: Extractor, paths: Sequence[Path]) -> dict[Path, bytes]:
     """Embed the queries whose contents the index knows neither as references nor from an earlier search.
 
-    Args:
-        store: The open index.
-        extractor: The network that the index was made with.
-        paths: The queries.
-
-    Returns:
-        The SHA-256 of every query that can be opened, by path.
+    Returns the SHA-256 of every query that can be opened.
 
     Raises:
         UserError: when the index is damaged or cannot be written.
@@ -120,13 +103,7 @@ def embed_queries(store: Store, extractor: Extractor, paths: Sequence[Path]) -> 
 
 
 def embed_pictures(extractor: Extractor, images: ImageSet, name: str) -> Vectors:
-    """Return the vectors of pictures that no index needs to know, embedded in the same parts as those of an index.
-
-    Args:
-        extractor: The network.
-        images: The pictures.
-        name: What is being done, for the line of progress.
-    """
+    """Return the vectors of pictures that no index needs to know; `name` says what is done, for the line of progress."""
     vectors, unreadable = np.zeros((len(images), extractor.dimensions), np.float32), np.zeros(len(images), bool)
     named = {b"%d" % row: path for row, path in enumerate(images.paths)}
     keys = list(named)

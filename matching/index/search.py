@@ -178,14 +178,7 @@ def _merge_nearest(found: Sequence[Candidates], count: int) -> Candidates:
 
 
 def open_search(store: Store, exact: bool = False) -> SearchIndex:
-    """Open the segments, and in a large index the codes, of the store's present state; missing files are written first.
-
-    Args:
-        store: The open index.
-        exact: Compare every query with every content, however many there are.
-
-    Returns:
-        The index to search.
+    """Open the segments, and in a large index the codes unless the search is to be exact; missing files are written first.
 
     Raises:
         UserError: A vector in the database is damaged, or the disk is full.

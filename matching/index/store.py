@@ -27,13 +27,7 @@ MAX_CONTENT_NUMBER = 2**63 - 1  # the highest that SQLite gives
 
 @dataclass(frozen=True)
 class Store:
-    """An open index folder.
-
-    Attributes:
-        folder: The folder.
-        database: The connection to its SQLite database.
-        dimensions: d of its vectors.
-    """
+    """An open index folder, its database and the number d of dimensions of its vectors."""
 
     folder: Path
     database: sqlite3.Connection
@@ -42,12 +36,7 @@ class Store:
 
 @dataclass(frozen=True)
 class Content:
-    """One picture's bytes.
-
-    Attributes:
-        digest: Their SHA-256.
-        vector: [d] float32; None where the picture cannot be read.
-    """
+    """The SHA-256 of a picture's bytes, and its vector float32 [d]; None where it cannot be read."""
 
     digest: bytes
     vector: NDArray[np.float32] | None
@@ -120,11 +109,6 @@ def add_files(store: Store, files: dict[Path, bytes], contents: Iterable[Content
 
     A file whose content has changed is moved to the new one; contents that no file has any more are forgotten.
 
-    Args:
-        store: The index.
-        files: Path → digest of the file's content.
-        contents: The contents that the store lacks.
-
     Raises:
         ValueError: A vector is not finite.
     """
@@ -182,14 +166,7 @@ def files_of_content(store: Store, content: int) -> list[Path]:
 
 
 def vectors_by_digest(store: Store, digests: Iterable[bytes]) -> dict[bytes, NDArray[np.float32] | None]:
-    """Return the vectors of contents that the index knows as references or queries.
-
-    Args:
-        store: The index.
-        digests: SHA-256 of each content.
-
-    Returns:
-        Vector float32 [d] by digest, without unknown contents; None where the picture cannot be read.
+    """Return the vectors float32 [d] of those contents that the index knows as references or queries; None for an unreadable one.
 
     Raises:
         UserError: when a vector is damaged.
@@ -238,12 +215,7 @@ def unreadable_files(store: Store) -> list[Path]:
 def stored_vectors(
     store: Store, after: int = -1, until: int | None = None
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-    """Yield blocks of content numbers [m] and vectors [m, d] of readable contents, in the order of their numbers.
-
-    Args:
-        store: The open index.
-        after: Number before the range: only contents with higher numbers are read.
-        until: Last number of the range; None for no end.
+    """Yield blocks of content numbers [m] and vectors [m, d] of readable contents, in order, above `after` and up to `until`.
 
     Raises:
         UserError: A vector is damaged; the message names its first file.

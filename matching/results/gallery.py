@@ -21,15 +21,7 @@ MAX_GROUPS, MAX_GROUP_FILES = 200, 12  # shown on the page
 
 @dataclass(frozen=True)
 class GroupCard:
-    """A group as the page shows it.
-
-    Attributes:
-        number: Number of the group in groups.csv.
-        files: Number of its files.
-        weakest: Score of its weakest link; None where all files are byte-identical.
-        weakest_names: The two files of that link.
-        pictures: Thumbnail path, label, name and a line of facts of each file shown.
-    """
+    """A group as the page shows it: each of its pictures with the thumbnail's path, label, name and a line of facts."""
 
     number: int
     files: int
@@ -41,17 +33,9 @@ class GroupCard:
 def write_matches_page(
     folder: Path, matches: Matches, rule: Rule, groups: FileGroups | None = None, rows: Sequence[PlanRow] = ()
 ) -> Path:
-    """Write `index.html` with thumbnails of the groups and the best matches, atomically.
+    """Write `index.html` with thumbnails of the groups and the best matches, atomically, and return its path.
 
-    Args:
-        folder: The folder to write; an existing one is replaced.
-        matches: The pairs found, best first.
-        rule: The rule by which a pair counts as a copy.
-        groups: Groups of copies; None to show none.
-        rows: The plan for the groups' files.
-
-    Returns:
-        The path of `index.html`.
+    Without groups none are shown.
 
     Raises:
         UserError: when the disk is full.

@@ -21,15 +21,7 @@ def report_leakage(
 ) -> list[Match]:
     """Write leakage.csv and a cleaned list for each set, and print the table of sets × sets.
 
-    Args:
-        folder: Folder of the results.
-        pairs: Matches among all pictures.
-        digests: SHA-256 of every picture.
-        sets: Folders of the sets; each may lose pictures that have a copy in a later one.
-        output: Where messages go.
-
-    Returns:
-        The matches between different sets, best first.
+    Returns the matches between different sets, best first.
 
     Raises:
         UserError: when the disk is full.
@@ -62,12 +54,6 @@ def report_leakage(
 
 def report_folders(folder: Path, pairs: Sequence[Match], digests: Mapping[Path, bytes], output: Output) -> None:
     """Write folders.csv, which lists folders that share pictures, and print those that share most.
-
-    Args:
-        folder: Folder of the results.
-        pairs: Matches among all pictures.
-        digests: SHA-256 of every picture.
-        output: Where messages go.
 
     Raises:
         UserError: when the disk is full.

@@ -19,12 +19,7 @@ from image_copies.submissions.formats.matching_track import write_pairs
 def write_results(folder: Path, matches: Matches, grouped: Grouped | None, rule: Rule, output: Output) -> None:
     """Write the pairs, the groups and the gallery, and say what they hold.
 
-    Args:
-        folder: The folder of the results.
-        matches: The pairs and counts.
-        grouped: The groups and their plan; None where nothing decides what is a copy, so that an older plan is removed.
-        rule: The rule by which a pair counts as a copy.
-        output: Where messages go.
+    Without groups, because nothing decides what is a copy, an older plan is removed.
 
     Raises:
         UserError: The disk is full.
@@ -57,11 +52,6 @@ def write_results(folder: Path, matches: Matches, grouped: Grouped | None, rule:
 def write_track(path: Path, pairs: Sequence[Match], output: Output) -> None:
     """Write the matching track's CSV; confirmed pairs come before all others, by how many features agree.
 
-    Args:
-        path: The file to write.
-        pairs: The pairs.
-        output: Where messages go.
-
     Raises:
         UserError: The disk is full.
     """
@@ -74,11 +64,6 @@ def write_track(path: Path, pairs: Sequence[Match], output: Output) -> None:
 
 def report_unreadable(images: Sequence[Path], listed: Path, output: Output) -> None:
     """List the pictures that cannot be decoded, each with its reason, and say how many there are.
-
-    Args:
-        images: The pictures.
-        listed: The file to write.
-        output: Where messages go.
 
     Raises:
         UserError: The disk is full.
@@ -104,16 +89,7 @@ def _describe_decision(matches: Matches, rule: Rule) -> str:
 
 
 def _write_grouped(folder: Path, grouped: Grouped, output: Output) -> None:
-    """Write groups.csv, cuts.csv, hubs.csv and plan.csv, and say what they hold.
-
-    Args:
-        folder: The folder of the results.
-        grouped: The groups and their plan.
-        output: Where messages go.
-
-    Raises:
-        UserError: The disk is full.
-    """
+    """Write groups.csv, cuts.csv, hubs.csv and plan.csv, and say what they hold."""
     write_groups_csv(folder / GROUPS, grouped.groups.groups, grouped.rows)
     write_cuts_csv(folder / CUTS, grouped.groups.cuts)
     write_plan(folder / PLAN, grouped.rows)

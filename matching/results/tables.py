@@ -13,12 +13,7 @@ FACTS = ("width", "height", "bytes", "format", "taken", "exif_entries", "sharpne
 
 
 def write_groups_csv(path: Path, groups: Sequence[FileGroup], rows: Iterable[PlanRow]) -> None:
-    """Write every group: its files, the suggestion for each, and the group's weakest link.
-
-    Args:
-        path: The file to write.
-        groups: The groups.
-        rows: The plan for their files; each row names its group by its number, from 1.
+    """Write every group, numbered from 1: its files, the suggestion of the plan for each, and the group's weakest link.
 
     Raises:
         UserError: the disk is full.

@@ -40,11 +40,7 @@ class DecisionQuestion(Settings):
 
 
 class ForgottenDecision(Settings):
-    """A decision to take back.
-
-    Attributes:
-        sha256: SHA-256 of the two contents, hexadecimal.
-    """
+    """A decision to take back, by the SHA-256 of the two contents, hexadecimal."""
 
     sha256: Two
 

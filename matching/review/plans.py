@@ -55,11 +55,6 @@ class ReviewedPlan:
     def keep(self, group: int, file: Path, words: Mapping[Pair, Word]) -> None:
         """Keep another file of a group, and write the plan.
 
-        Args:
-            group: Number of the group.
-            file: The file to keep.
-            words: What is decided.
-
         Raises:
             UserError: The file cannot be kept instead of the others, or the search has been done again.
         """
@@ -72,11 +67,6 @@ class ReviewedPlan:
 
     def follow(self, group: int, files: tuple[Path, Path], words: Mapping[Pair, Word]) -> None:
         """Let the plan for one pair follow what is decided now; only the row of the file beside the kept one changes.
-
-        Args:
-            group: Number of the group.
-            files: The two files.
-            words: What is decided.
 
         Raises:
             UserError: The search has been done again.
@@ -91,10 +81,6 @@ class ReviewedPlan:
 
     def follow_everywhere(self, pair: Pair, words: Mapping[Pair, Word]) -> None:
         """Let the plan follow what is decided about a pair of contents, in every group whose kept file has one of them.
-
-        Args:
-            pair: SHA-256 of both contents.
-            words: What is decided.
 
         Raises:
             UserError: The search has been done again.

@@ -135,16 +135,9 @@ class Results:
         }
 
     def decide(self, first: int, second: int, sha256: Sequence[str], word: Word) -> Word:
-        """Keep a decision about two files in the index, or take it back; the plan of their group follows it.
+        """Keep a decision about two files with the SHA-256 that the page showed, or take it back; their group's plan follows.
 
-        Args:
-            first: Position of one file in `files`.
-            second: Position of the other file.
-            sha256: SHA-256 of both as the page showed them, hexadecimal.
-            word: The decision.
-
-        Returns:
-            The earlier decision.
+        Returns the earlier decision.
 
         Raises:
             UserError: A file has changed since it was shown, both hold the same bytes, or the index cannot be used.
@@ -268,11 +261,7 @@ class Results:
 
 
 def open_results(folder: Path, index: Path | None = None) -> Results:
-    """Open a folder of results.
-
-    Args:
-        folder: What match.py's --output named.
-        index: Where decisions are kept; None for the index that the search used.
+    """Open a folder of results; decisions are kept in `index`, or in the one that the search used.
 
     Raises:
         UserError: There is no search in it, it is damaged, or its index is gone.

@@ -8,12 +8,7 @@ from image_copies.matching.web.listener import open_listener, run_until_stopped
 
 
 def review(folder: Path, index: Path | None, port: int) -> None:
-    """Serve the review page until Ctrl-C.
-
-    Args:
-        folder: results of match.py.
-        index: where decisions are kept; None for the index that was searched.
-        port: of 127.0.0.1; 0 takes a free one.
+    """Serve the review page until Ctrl-C; decisions are kept in `index`, or in the one that was searched. Port 0 is any free one.
 
     Raises:
         UserError: there are no results, they are damaged, or the port cannot be used.
