@@ -25,9 +25,10 @@ from image_copies.data.ground_truth import GroundTruth, read_ground_truth
 from image_copies.data.images import ImageSet
 from image_copies.data.layout import IscFolder, open_isc_folder
 from image_copies.models.inference.embed import embed_images
+from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint, load_descriptor, require_trained_network
 from image_copies.models.network.descriptor import Descriptor
-from image_copies.models.settings import EmbeddingSettings, ModelSettings
+from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.trainer import train_model
 from image_copies.pipeline.run.cli import report_errors
 from image_copies.pipeline.run.run import Run, open_existing_run

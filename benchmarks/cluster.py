@@ -14,7 +14,7 @@ from rich.table import Table
 
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.shards import use_engine
-from image_copies.models.settings import EmbeddingSettings
+from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.cluster.connection import Connection
 from image_copies.pipeline.cluster.engine import RayEngine

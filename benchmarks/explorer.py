@@ -32,10 +32,10 @@ from image_copies.matching.extractor import Extractor, Normalizer
 from image_copies.matching.threshold import Tail
 from image_copies.matching.web.listener import open_listener
 from image_copies.models.inference.embedders import load_embedder
+from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import save_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
-from image_copies.models.settings import EmbeddingSettings
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
 from image_copies.submissions.ensemble.variant import Variant
 from image_copies.submissions.settings import NormalizationSettings

@@ -178,10 +178,10 @@ def measure_speeds(backbone: str, found: ImageSet) -> tuple[float, float, float]
     from image_copies.models.device import best_device
     from image_copies.models.inference.embed import embed_batch, embed_images
     from image_copies.models.inference.parallel import map_in_parallel
+    from image_copies.models.inference.settings import EmbeddingSettings
     from image_copies.models.network.checkpoint import Checkpoint
     from image_copies.models.network.descriptor import Descriptor
     from image_copies.models.network.settings import DescriptorSettings
-    from image_copies.models.settings import EmbeddingSettings
 
     descriptor = Descriptor(DescriptorSettings(backbone=backbone, dimensions=256)).eval()
     device = best_device()  # where embed_images moves the descriptor: the batch must be there as well

@@ -17,8 +17,8 @@ from torch.multiprocessing.spawn import spawn
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.procedural.sample import write_pictures
 from image_copies.models.objectives.arcface import ArcFace
-from image_copies.models.settings import ModelSettings
 from image_copies.models.training.learner import Learner
+from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.trainer import train_model
 
 

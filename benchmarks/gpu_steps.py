@@ -16,9 +16,9 @@ from image_copies.models.device import choose_algorithms
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.memory_format import MIN_GAIN, choose_memory_format
 from image_copies.models.objectives.svmax import Svmax
-from image_copies.models.settings import ModelSettings
 from image_copies.models.training.launch import launch_fabric
 from image_copies.models.training.learner import Learner, build_learner, set_up_network
+from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.state import Progress, load_state, save_state
 
 GIB = 2**30

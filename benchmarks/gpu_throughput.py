@@ -20,10 +20,10 @@ from image_copies.augmentations.dataset import EditedImages, overlay_material
 from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.cache import CachedImages
 from image_copies.models.inference.embed import embed_batch, embed_images, measure_memory_format
+from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
-from image_copies.models.settings import EmbeddingSettings
 from image_copies.pipeline.steps.gpu_search import TorchSearch
 from image_copies.submissions.search.backend import find_nearest, use_backend
 from image_copies.submissions.search.exact import search_pairs

@@ -29,7 +29,7 @@ from image_copies.data.images import ImageSet
 from image_copies.data.layout import open_isc_folder
 from image_copies.models.network.base import ImageDescriptor
 from image_copies.models.network.checkpoint import load_descriptor
-from image_copies.models.settings import ModelSettings
+from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.trainer import train_model
 from image_copies.pipeline.run.cli import report_errors
 from image_copies.submissions.scoring.metrics import evaluate

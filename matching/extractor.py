@@ -21,9 +21,9 @@ from image_copies.matching.threshold import Tail
 from image_copies.models.inference.embed import EmbeddedBlock
 from image_copies.models.inference.embedders import Embedder, embed_with_all, list_square_sizes, load_embedder
 from image_copies.models.inference.onnx_embedder import open_onnx
+from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.models.network.joined import JoinedDescriptor
-from image_copies.models.settings import EmbeddingSettings
 from image_copies.submissions.ensemble.normalization import (
     Neighbours,
     count_neighbours_needed,

@@ -23,9 +23,9 @@ from image_copies.models.device import autocast, best_device, report_lack_of_mem
 from image_copies.models.inference.device_decoding import DeviceDecoder, open_decoder
 from image_copies.models.inference.padding import pad_batch
 from image_copies.models.inference.parallel import map_in_parallel, overlap
+from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint
 from image_copies.models.network.memory_format import choose_memory_format
-from image_copies.models.settings import EmbeddingSettings
 
 MEMORY_REMEDY = "Lower batch_size (of `embedding` in the recipe), image_size or scales, or stop other programs that use memory."
 

@@ -25,8 +25,8 @@ from image_copies.models.inference.embed import (
 )
 from image_copies.models.inference.padding import pad_batch
 from image_copies.models.inference.parallel import map_in_parallel
+from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import load_descriptor
-from image_copies.models.settings import EmbeddingSettings
 
 MAX_IMAGES_WITHOUT_WORKERS = 64  # decoding so few takes less time than starting worker processes
 Squares = Mapping[int, Tensor]  # size → uint8 [n, 3, size, size], the same images at several sizes

@@ -17,9 +17,9 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import whole_file
 from image_copies.models.inference.embed import average_vectors, image_sizes, make_views
 from image_copies.models.inference.onnx_embedder import DESCRIPTION, VECTORS, OnnxDescription, input_name, open_onnx
+from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint
 from image_copies.models.network.descriptor import Descriptor
-from image_copies.models.settings import EmbeddingSettings
 
 MAX_DIFFERENCE = 1e-4  # of a vector's coordinate between ONNX Runtime and torch
 OPSET_VERSION = 18

@@ -9,7 +9,7 @@ from lightning_fabric import Fabric
 
 from image_copies.augmentations.dataset import MAX_REPETITIONS_PER_PASS, EpochBatches, Key
 from image_copies.augmentations.sampling import pk_batches, repeated_batches
-from image_copies.models.settings import ModelSettings
+from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.settings import SamplingSettings, StageSettings
 from image_copies.models.training.state import Progress
 

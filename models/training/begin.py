@@ -17,12 +17,12 @@ from image_copies.data.images import ImageSet
 from image_copies.data.process import choose_workers
 from image_copies.models.network.descriptor import Descriptor, check_image_sizes
 from image_copies.models.network.memory_format import choose_memory_format
-from image_copies.models.settings import ModelSettings
 from image_copies.models.training.class_counts import check_class_counts
 from image_copies.models.training.curve import remove_curve
 from image_copies.models.training.final_whitening import check_whitening, choose_whitening_images
 from image_copies.models.training.launch import launch_fabric
 from image_copies.models.training.learner import set_up_network
+from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.state import DRAWN_FOR, Identity, Progress, identify_training, load_state
 from image_copies.models.training.teacher_file import check_new_teacher
 

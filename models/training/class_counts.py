@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from image_copies.data.errors import UserError
-from image_copies.models.settings import ModelSettings
+from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.settings import StageSettings
 
 

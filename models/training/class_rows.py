@@ -8,9 +8,9 @@ from image_copies.data.cache import CachedImages
 from image_copies.data.process import choose_workers
 from image_copies.models.distributed import share_buffers
 from image_copies.models.objectives.base import Objective
-from image_copies.models.settings import ModelSettings
 from image_copies.models.training.drip import compute_centroids
 from image_copies.models.training.learner import Learner
+from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.settings import StageSettings
 from image_copies.models.training.teacher import compute_prototypes
 

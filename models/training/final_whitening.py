@@ -12,9 +12,10 @@ from image_copies.data.images import ImageSet, find_images
 from image_copies.data.loader import CleanImages
 from image_copies.data.process import choose_workers
 from image_copies.models.device import report_lack_of_memory
+from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.whitening import fit_whitening
-from image_copies.models.settings import EmbeddingSettings, ModelSettings
+from image_copies.models.training.model_settings import ModelSettings
 
 BATCH_SIZE = 64  # images
 WHITENING_IMAGES = 20_000  # the paper takes 20,000 of YFCC100M (MultiGrain, section 4.1)

@@ -11,10 +11,10 @@ from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
 from image_copies.data.loader import CleanImages
 from image_copies.data.process import choose_workers
+from image_copies.models.inference.settings import HandmadeModelSettings
 from image_copies.models.network.checkpoint import save_descriptor
 from image_copies.models.network.handmade import IMAGE_SIZE, HandmadeDescriptor
 from image_copies.models.network.settings import HandmadeSettings
-from image_copies.models.settings import HandmadeModelSettings
 from image_copies.models.training.files import stage_checkpoint
 
 MAX_WHITENING_IMAGES = 20_000

@@ -16,10 +16,10 @@ from image_copies.models.distributed import gather_together
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.objectives.base import Objective, ObjectiveOutput
 from image_copies.models.objectives.domains import sum_over_domains
-from image_copies.models.settings import ModelSettings
 from image_copies.models.training.averaging import WeightAverage
 from image_copies.models.training.clipping import clip_gradients, join_rows
 from image_copies.models.training.mixing import draw_share, mix_batch
+from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.schedule import EpochSchedule, build_optimizers
 from image_copies.models.training.settings import MixSettings, StageSettings
 

@@ -28,10 +28,10 @@ from image_copies.models.network.memory_format import choose_memory_format
 from image_copies.models.objectives.arcface import choose_chunk
 from image_copies.models.objectives.base import Objective
 from image_copies.models.objectives.settings import ClassRows
-from image_copies.models.settings import ModelSettings
 from image_copies.models.training.class_counts import repeats_stage_before
 from image_copies.models.training.class_rows import build_head
 from image_copies.models.training.clipping import clip_gradients, join_rows
+from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.schedule import build_optimizers
 from image_copies.models.training.settings import SamplingSettings, StageSettings
 from image_copies.models.training.trainer import MEMORY_REMEDY, WORKING_SCALE

@@ -17,11 +17,11 @@ from image_copies.augmentations.dataset import EditedImages
 from image_copies.data.errors import UserError
 from image_copies.data.process import choose_workers
 from image_copies.models.distributed import sum_over_processes
-from image_copies.models.settings import ModelSettings
 from image_copies.models.training.batches import Batches
 from image_copies.models.training.ceiling import CEILING
 from image_copies.models.training.curve import EpochRow, append_rows, record_validation
 from image_copies.models.training.learner import Figures, Learner, read_figures
+from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.settings import StageSettings
 from image_copies.models.training.state import Identity, Progress, save_state
 

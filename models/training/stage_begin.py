@@ -17,10 +17,10 @@ from image_copies.models.objectives.base import Objective
 from image_copies.models.objectives.distillation import Distillation
 from image_copies.models.objectives.koleo import Koleo
 from image_copies.models.objectives.svmax import Svmax
-from image_copies.models.settings import ModelSettings
 from image_copies.models.training.begin import Training
 from image_copies.models.training.class_rows import build_head
 from image_copies.models.training.curve import read_rows, record_validation
+from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.modes import LEAST_AGREEMENT, measure_agreement
 from image_copies.models.training.settings import StageSettings
 from image_copies.models.training.stage_end import start_row

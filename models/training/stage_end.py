@@ -12,13 +12,13 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import whole_file
 from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
 from image_copies.models.network.descriptor import Descriptor
-from image_copies.models.settings import ModelSettings
 from image_copies.models.training.ceiling import clock_notice
 from image_copies.models.training.classifier import save_classifier
 from image_copies.models.training.collapse import COSINE, RANK, RANK_BOUND, REMEDY, find_collapse
 from image_copies.models.training.curve import EpochRow, append_rows, read_rows
 from image_copies.models.training.files import stage_checkpoint
 from image_copies.models.training.learner import Learner
+from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.settings import StageSettings
 from image_copies.models.training.state import Progress
 

@@ -22,7 +22,7 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import whole_file, whole_file_apart
 from image_copies.data.images import ImageSet
 from image_copies.data.settings import read_recorded
-from image_copies.models.settings import ModelSettings
+from image_copies.models.training.model_settings import ModelSettings
 
 STATE = "state.json"
 DRAWN_FOR = "model"  # key of the model's name, which, with the stage, is part of the seed of order and edits

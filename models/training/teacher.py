@@ -20,8 +20,8 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import digest_file, whole_file_apart
 from image_copies.data.images import ImageSet
 from image_copies.models.inference.embed import embed_images
+from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import load_descriptor
-from image_copies.models.settings import EmbeddingSettings
 from image_copies.models.training.begin import Training
 from image_copies.models.training.settings import StageSettings
 from image_copies.models.training.state import Progress

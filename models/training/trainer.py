@@ -20,8 +20,8 @@ from image_copies.data.images import ImageSet
 from image_copies.data.process import usable_cores
 from image_copies.models.device import choose_algorithms, describe_device, report_lack_of_memory
 from image_copies.models.distributed import report_lost_process
+from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
-from image_copies.models.settings import EmbeddingSettings, ModelSettings
 from image_copies.models.training.batches import build_batches
 from image_copies.models.training.begin import Training, Validate, begin_training, find_unlabelled
 from image_copies.models.training.class_counts import repeats_stage_before
@@ -31,6 +31,7 @@ from image_copies.models.training.curve import EpochRow, read_rows, record_valid
 from image_copies.models.training.files import stage_checkpoint
 from image_copies.models.training.final_whitening import learn_whitening
 from image_copies.models.training.learner import Learner, build_learner
+from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.settings import StageSettings
 from image_copies.models.training.stage import StageRun, run_stage
 from image_copies.models.training.stage_begin import (

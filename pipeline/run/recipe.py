@@ -14,13 +14,13 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError,
 from image_copies.augmentations.settings import AugmentationSettings, EditFamily
 from image_copies.data.errors import UserError
 from image_copies.data.settings import Settings
-from image_copies.models.settings import (
+from image_copies.models.inference.settings import (
     EmbeddingSettings,
     FileModelSettings,
     HandmadeModelSettings,
-    ModelSettings,
     UntrainedModelSettings,
 )
+from image_copies.models.training.model_settings import ModelSettings
 from image_copies.pipeline.run.safe_yaml import read_yaml
 from image_copies.submissions.settings import EnsembleSettings, NormalizationSettings
 

@@ -12,7 +12,7 @@ from image_copies.data.layout import TRAINING
 from image_copies.data.locks import hold_folder
 from image_copies.data.process import is_first_process
 from image_copies.data.remote import as_path
-from image_copies.models.settings import EmbeddingSettings
+from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.pipeline.run.paths import RunPaths
 from image_copies.pipeline.run.recipe import Recipe, read_recipe, refuse_pca_after_whitening, scale_recipe
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.layout import GROUND_TRUTH, QUERY_EDITS
-from image_copies.models.settings import EmbeddingSettings, FileModelSettings, ModelSettings, UntrainedModelSettings
+from image_copies.models.inference.settings import EmbeddingSettings, FileModelSettings, UntrainedModelSettings
+from image_copies.models.training.model_settings import ModelSettings
 from image_copies.pipeline.run.paths import SETS
 from image_copies.pipeline.run.run import Run
 from image_copies.pipeline.run.staleness import report_stale

@@ -23,8 +23,8 @@ from image_copies.data.shards import Place, ShardWork, run_shards
 from image_copies.data.unreadable import list_unreadable
 from image_copies.models.device import best_device, describe_device
 from image_copies.models.inference.embed import Batches, Network, embed_together, load_batches, measure_memory_format
+from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import load_descriptor
-from image_copies.models.settings import EmbeddingSettings
 from image_copies.pipeline.run.manifest import fingerprint
 from image_copies.pipeline.steps.background import write_background
 from image_copies.pipeline.steps.shard_files import is_whole, join_shards, make_shard_folder

@@ -15,10 +15,10 @@ from image_copies.data.errors import prefix_errors
 from image_copies.data.files import whole_file
 from image_copies.data.images import ImageSet, find_images
 from image_copies.models.inference.embed import embed_images
+from image_copies.models.inference.settings import EmbeddingSettings, HandmadeModelSettings
 from image_copies.models.network.checkpoint import Checkpoint
 from image_copies.models.network.handmade import IMAGE_SIZE
 from image_copies.models.network.settings import HandmadeKind, HandmadeSettings
-from image_copies.models.settings import EmbeddingSettings, HandmadeModelSettings
 from image_copies.models.training.handmade import fit_handmade
 from image_copies.pipeline.run.run import Run
 from image_copies.pipeline.run.training_roles import TrainingRoles, assign_training_roles

@@ -8,11 +8,12 @@ from image_copies.data.images import find_images
 from image_copies.data.process import print_once
 from image_copies.data.remote import is_remote
 from image_copies.models.device import best_device, describe_device
+from image_copies.models.inference.settings import FileModelSettings, HandmadeModelSettings, UntrainedModelSettings
 from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
 from image_copies.models.network.descriptor import check_backbone
 from image_copies.models.network.start import find_start
-from image_copies.models.settings import FileModelSettings, HandmadeModelSettings, ModelSettings, UntrainedModelSettings
 from image_copies.models.training.handmade import whiten_handmade
+from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.teacher_file import require_teacher
 from image_copies.models.training.trainer import train_model
 from image_copies.pipeline.run.fitting import require_no_tests

@@ -5,9 +5,9 @@ import numpy as np
 from image_copies.data.ground_truth import read_ground_truth
 from image_copies.data.images import ImageSet, find_images
 from image_copies.models.inference.embed import embed_images
+from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint
 from image_copies.models.network.descriptor import Descriptor
-from image_copies.models.settings import EmbeddingSettings
 from image_copies.pipeline.run.run import Run
 from image_copies.pipeline.run.training_roles import TrainingRoles
 from image_copies.pipeline.steps.gpu_search import search_on_gpu

@@ -7,12 +7,12 @@ import numpy as np
 import torch
 
 from image_copies.data.errors import UserError
+from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.base import ImageDescriptor
 from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.joined import JoinedDescriptor
 from image_copies.models.network.settings import JoinedSettings, MemberSettings, without_weights_files
-from image_copies.models.settings import EmbeddingSettings
 from image_copies.pipeline.run.provenance import code_version
 from image_copies.pipeline.run.run import Run
 from image_copies.pipeline.tools.run_extractor import (

@@ -4,8 +4,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from image_copies.models.inference.onnx_export import LinearMap, export_onnx
+from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import load_descriptor
-from image_copies.models.settings import EmbeddingSettings
 from image_copies.pipeline.run.provenance import code_version
 from image_copies.pipeline.run.run import Run, open_existing_run
 from image_copies.pipeline.tools.run_extractor import run_checkpoints, run_embeddings

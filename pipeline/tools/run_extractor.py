@@ -12,7 +12,7 @@ from image_copies.data.errors import prefix_errors
 from image_copies.matching.extractor import Extractor, Normalizer, checkpoint_extractor, digest_files, onnx_extractor
 from image_copies.matching.threshold import Tail, fit_tail_of_readable
 from image_copies.models.inference.embedders import load_embedder
-from image_copies.models.settings import EmbeddingSettings
+from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.run.run import Run, list_runs, open_existing_run
 from image_copies.pipeline.run.staleness import report_stale

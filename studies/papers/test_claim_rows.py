@@ -16,7 +16,7 @@ from measurements import Figures, Measurements
 
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import UserError
-from image_copies.models.settings import ModelSettings
+from image_copies.models.training.model_settings import ModelSettings
 
 OF_CLASSES = ("top1", "top1_best_p", "top1_3", "top1_own_p", "whitened_top1", "whitened_recall", "whitened_copies")
 OF_ALL = (

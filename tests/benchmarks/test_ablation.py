@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from image_copies.data.ground_truth import GroundTruth
-from image_copies.models.settings import ModelSettings
+from image_copies.models.training.model_settings import ModelSettings
 from image_copies.submissions.vectors.files import Vectors
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"

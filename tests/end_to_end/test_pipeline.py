@@ -331,7 +331,7 @@ def test_run_all_refuses_wrong_options(tmp_path: Path) -> None:
 
 
 def test_an_embedding_in_shards_keeps_every_image(finished: Path, tmp_path: Path) -> None:
-    from image_copies.models.settings import EmbeddingSettings
+    from image_copies.models.inference.settings import EmbeddingSettings
     from image_copies.pipeline.steps.embed import embed_to_file
 
     checkpoint, images = finished / "runs/tiny/models/one/stage-3.safetensors", find_images(finished / "data/training_images")
@@ -346,7 +346,7 @@ def test_an_embedding_in_shards_keeps_every_image(finished: Path, tmp_path: Path
 def test_a_killed_embedding_keeps_its_shards(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from image_copies.data.shards import Place
     from image_copies.models.inference.embed import Network
-    from image_copies.models.settings import EmbeddingSettings
+    from image_copies.models.inference.settings import EmbeddingSettings
     from image_copies.pipeline.steps import embed as embedding
 
     checkpoint, images = finished / "runs/tiny/models/one/stage-3.safetensors", find_images(finished / "data/training_images")

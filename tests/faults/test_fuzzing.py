@@ -47,11 +47,12 @@ from image_copies.matching.index.store import Content, add_files, open_known_sto
 from image_copies.matching.matches import Rule
 from image_copies.models.inference.onnx_embedder import open_onnx
 from image_copies.models.inference.onnx_export import export_onnx
+from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint, load_descriptor, save_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
-from image_copies.models.settings import EmbeddingSettings, ModelSettings
 from image_copies.models.training.launch import launch_fabric
+from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.settings import StageSettings
 from image_copies.models.training.state import Progress, load_state, save_state
 from image_copies.pipeline.run.manifest import describe_state, find_changes, read_manifest

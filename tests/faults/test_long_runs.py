@@ -27,14 +27,15 @@ from image_copies.matching.explorer.app import make_app
 from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.matching.web.listener import open_listener
 from image_copies.models.inference import embed
+from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network import descriptor as network
 from image_copies.models.network.checkpoint import save_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
-from image_copies.models.settings import EmbeddingSettings, ModelSettings
 from image_copies.models.training import stage as stage_run
 from image_copies.models.training.curve import read_rows
 from image_copies.models.training.learner import Learner
+from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.trainer import train_model
 from image_copies.pipeline.steps.embed import embed_to_file
 from image_copies.submissions.vectors.files import describe_vectors

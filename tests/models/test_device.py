@@ -14,11 +14,12 @@ from image_copies.models.device import best_device, describe_device, report_lack
 from image_copies.models.distributed import report_lost_process
 from image_copies.models.inference.embed import embed_images
 from image_copies.models.inference.embedders import embed_with_all, load_embedder
+from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint, save_descriptor
 from image_copies.models.network.descriptor import Descriptor, check_image_sizes
 from image_copies.models.network.settings import DescriptorSettings
-from image_copies.models.settings import EmbeddingSettings, ModelSettings
 from image_copies.models.training.final_whitening import learn_whitening
+from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.plan import plan_model
 
 

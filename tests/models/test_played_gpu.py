@@ -17,8 +17,8 @@ from image_copies.models.inference.embed import embed_batch
 from image_copies.models.network.checkpoint import build_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings, HandmadeSettings, JoinedSettings
-from image_copies.models.settings import ModelSettings
 from image_copies.models.training.learner import build_learner
+from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.stage_begin import build_objective
 
 GPU = torch.device("cuda", 0)

@@ -14,8 +14,9 @@ from image_copies.data.ground_truth import GroundTruth, read_ground_truth
 from image_copies.data.images import ImageSet
 from image_copies.data.layout import IscFolder, open_isc_folder
 from image_copies.models.inference.embed import embed_images
+from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import load_descriptor
-from image_copies.models.settings import EmbeddingSettings, ModelSettings
+from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.trainer import train_model
 from image_copies.submissions.ensemble.normalization import find_neighbours, normalize_queries
 from image_copies.submissions.ensemble.projection import fit_projection

@@ -23,8 +23,8 @@ from image_copies.data.labels import LabelledImages, read_class_folders
 from image_copies.data.loader import CleanImages
 from image_copies.models.network.checkpoint import load_descriptor, require_trained_network
 from image_copies.models.network.descriptor import Descriptor
-from image_copies.models.settings import ModelSettings
 from image_copies.models.training.curve import read_rows
+from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.trainer import train_model
 
 VERSION = 3  # of the images and figures below: what was measured with another one is measured again

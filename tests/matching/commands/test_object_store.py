@@ -14,7 +14,7 @@ from image_copies.data.errors import StorageError, UserError
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.procedural.sample import write_pictures
 from image_copies.data.remote import as_path
-from image_copies.models.settings import EmbeddingSettings
+from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.pipeline.match import main
 from image_copies.pipeline.run.manifest import describe_state
 from image_copies.pipeline.run.run import open_existing_run, open_run

@@ -21,10 +21,10 @@ from image_copies.data.procedural.sample import write_pictures
 from image_copies.models.inference import device_decoding, embed
 from image_copies.models.inference.device_decoding import DeviceDecoder, check_decoder, find_decoder, open_decoder
 from image_copies.models.inference.embed import embed_together
+from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint, save_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
-from image_copies.models.settings import EmbeddingSettings
 from image_copies.pipeline.run.manifest import describe_state, find_changes, to_json
 from image_copies.pipeline.steps.embed import Embedding, embed_to_file
 from image_copies.submissions.vectors.files import read_vectors

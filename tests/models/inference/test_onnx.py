@@ -15,10 +15,10 @@ from image_copies.data.errors import UserError
 from image_copies.models.inference.embed import embed_batch
 from image_copies.models.inference.onnx_embedder import open_onnx
 from image_copies.models.inference.onnx_export import Exported, LinearMap, export_onnx, largest_difference
+from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint, require_trained_network
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
-from image_copies.models.settings import EmbeddingSettings
 
 SETTINGS = EmbeddingSettings(flip=True, pooling_exponent=4.0)
 

@@ -11,14 +11,15 @@ from torch import Tensor, nn
 from image_copies.data.images import find_images
 from image_copies.data.procedural.sample import write_pictures
 from image_copies.models.inference.embed import embed_images
+from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network import memory_format
 from image_copies.models.network.checkpoint import Checkpoint
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.memory_format import choose_memory_format, measure_memory_formats
 from image_copies.models.network.settings import DescriptorSettings
-from image_copies.models.settings import EmbeddingSettings, ModelSettings
 from image_copies.models.training import begin
 from image_copies.models.training.learner import Learner
+from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.trainer import train_model
 
 SETTINGS = DescriptorSettings(backbone="test_efficientnet", dimensions=16)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from image_copies.augmentations.dataset import Key
-from image_copies.models.settings import ModelSettings
 from image_copies.models.training.batches import Batches, build_batches
+from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.state import Progress
 
 IMAGES = 30

@@ -12,10 +12,10 @@ from image_copies.data.procedural.sample import write_pictures
 from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.models.objectives import arcface
 from image_copies.models.objectives.settings import ArcFaceSettings
-from image_copies.models.settings import ModelSettings
 from image_copies.models.training.clipping import clip_gradients, join_rows
 from image_copies.models.training.curve import read_rows
 from image_copies.models.training.learner import Learner
+from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.trainer import train_model
 
 ROWS, WIDTH = 60, 8

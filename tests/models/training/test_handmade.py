@@ -10,9 +10,9 @@ from image_copies.data.errors import UserError
 from image_copies.data.images import find_images
 from image_copies.data.procedural.pictures import draw_picture
 from image_copies.models.inference.embed import embed_images
+from image_copies.models.inference.settings import EmbeddingSettings, HandmadeModelSettings
 from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.models.network.settings import HandmadeKind, HandmadeSettings
-from image_copies.models.settings import EmbeddingSettings, HandmadeModelSettings
 from image_copies.models.training.handmade import fit_handmade, whiten_handmade
 
 

@@ -11,10 +11,10 @@ from torch.nn import functional
 from image_copies.augmentations.dataset import normalize_pixels
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.objectives.base import Objective
-from image_copies.models.settings import ModelSettings
 from image_copies.models.training.launch import launch_fabric
 from image_copies.models.training.learner import build_learner
 from image_copies.models.training.mixing import draw_share, mix_batch
+from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.settings import MixSettings
 
 IMAGES = torch.arange(5.0)[:, None, None, None].expand(5, 3, 8, 10).contiguous()  # each of one value, its number

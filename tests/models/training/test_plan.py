@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from image_copies.models.network.base import ImageDescriptor
-from image_copies.models.settings import ModelSettings
+from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.plan import _Step, describe_machine, plan_model
 
 STAGES = [

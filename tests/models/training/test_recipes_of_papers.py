@@ -17,8 +17,8 @@ from image_copies.models.network.checkpoint import load_descriptor, require_trai
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
 from image_copies.models.network.whitening import compute_folded_logits
-from image_copies.models.settings import ModelSettings
 from image_copies.models.training.classifier import has_classifier, load_classifier
+from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.trainer import train_model
 
 STAGES = [{"classes": 4, "image_size": 32, "batch_size": 8, "epochs": 2}, {"image_size": 32, "batch_size": 8, "epochs": 1}]

@@ -18,10 +18,10 @@ from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.objectives.arcface import ArcFace
 from image_copies.models.objectives.svmax import Svmax
-from image_copies.models.settings import ModelSettings
 from image_copies.models.training import stage as stage_run
 from image_copies.models.training.curve import read_rows
 from image_copies.models.training.learner import Learner, build_learner
+from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.trainer import train_model
 
 STAGE = {"classes": 8, "image_size": 32, "batch_size": 8, "epochs": 2}

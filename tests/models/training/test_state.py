@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from image_copies.data.errors import UserError
-from image_copies.models.settings import ModelSettings
 from image_copies.models.training.launch import launch_fabric
+from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.state import Progress, load_state, save_state
 
 ME = {"settings": {"seed": 1, "stages": [{"epochs": 1}]}}

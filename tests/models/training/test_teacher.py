@@ -12,11 +12,12 @@ from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.procedural.sample import write_pictures
 from image_copies.models.inference.embed import embed_images
+from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
-from image_copies.models.settings import EmbeddingSettings, ModelSettings
 from image_copies.models.training.learner import Learner
+from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.teacher import compute_prototypes, load_teacher_vectors
 from image_copies.models.training.trainer import train_model
 

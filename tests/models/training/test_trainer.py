@@ -18,12 +18,13 @@ from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.procedural.sample import write_pictures
 from image_copies.models.inference.embed import embed_images
+from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint, load_descriptor
 from image_copies.models.network.descriptor import Descriptor
-from image_copies.models.settings import EmbeddingSettings, ModelSettings
 from image_copies.models.training.averaging import WeightAverage
 from image_copies.models.training.curve import read_rows
 from image_copies.models.training.learner import Learner
+from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.trainer import train_model
 
 SETTINGS = ModelSettings.model_validate(

@@ -14,10 +14,10 @@ from image_copies.data.images import find_images
 from image_copies.data.procedural.sample import write_pictures
 from image_copies.models.objectives.settings import ArcFaceSettings
 from image_copies.models.objectives.svmax import Svmax
-from image_copies.models.settings import ModelSettings
 from image_copies.models.training import stage as stage_run
 from image_copies.models.training.curve import read_rows
 from image_copies.models.training.learner import Learner, read_figures
+from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.trainer import train_model
 
 WAITING = {  # operations that return a number, or a shape that depends on numbers, or copy constants from the host

@@ -13,10 +13,10 @@ from typing import Any
 from image_copies.data.errors import UserError
 from image_copies.data.images import find_images
 from image_copies.models.network.descriptor import Descriptor
-from image_copies.models.settings import ModelSettings
 from image_copies.models.training import class_rows
 from image_copies.models.training.drip import compute_centroids
 from image_copies.models.training.learner import Learner
+from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.trainer import train_model
 
 STATISTICS = "batch statistics"  # printed where the class matrix is rebuilt

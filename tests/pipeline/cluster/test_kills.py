@@ -15,7 +15,7 @@ import pytest
 from image_copies.data.images import find_images
 from image_copies.data.procedural.sample import write_pictures
 from image_copies.data.shards import use_engine
-from image_copies.models.settings import EmbeddingSettings
+from image_copies.models.inference.settings import EmbeddingSettings
 from tests.pipeline.cluster.conftest import STORE_BYTES
 from tests.pipeline.cluster.processes import find_left, processes_below
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from image_copies.data.procedural.sample import write_pictures
-from image_copies.models.settings import EmbeddingSettings
+from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.cluster.identity import PACKAGES, describe_code, digest_inputs
 from image_copies.pipeline.cluster.reaper import end_cluster, mark_processes

@@ -10,10 +10,10 @@ from image_copies.data.images import ImageSet, find_images
 from image_copies.data.procedural.sample import write_pictures
 from image_copies.models.inference import embed as inference
 from image_copies.models.inference.parallel import overlap
+from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import save_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
-from image_copies.models.settings import EmbeddingSettings
 from image_copies.pipeline.steps import embed
 from image_copies.pipeline.steps.embed import embed_to_file
 from image_copies.submissions.vectors.files import write_vectors

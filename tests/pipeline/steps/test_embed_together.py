@@ -14,10 +14,10 @@ from image_copies.data import decode, loader
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.procedural.sample import write_pictures
+from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint, load_descriptor, save_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
-from image_copies.models.settings import EmbeddingSettings
 from image_copies.pipeline.run.run import open_existing_run
 from image_copies.pipeline.run.training_roles import find_images_to_embed
 from image_copies.pipeline.steps import embed

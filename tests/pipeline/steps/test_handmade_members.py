@@ -10,11 +10,11 @@ import torch
 from image_copies.data.errors import UserError
 from image_copies.data.images import find_images
 from image_copies.matching.extractor import checkpoint_extractor
+from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
 from image_copies.models.network.handmade import HandmadeDescriptor
 from image_copies.models.network.joined import JoinedDescriptor
 from image_copies.models.network.settings import HandmadeSettings, JoinedSettings, MemberSettings
-from image_copies.models.settings import EmbeddingSettings
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.run.recipe import read_recipe
 from image_copies.pipeline.run.run import DEFAULT_RECIPE, open_existing_run

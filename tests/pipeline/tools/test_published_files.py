@@ -14,8 +14,8 @@ from torch import nn
 
 from image_copies.data.images import find_images
 from image_copies.models.inference.embed import embed_images
+from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import load_descriptor
-from image_copies.models.settings import EmbeddingSettings
 from image_copies.models.training.teacher import load_teacher_vectors
 from image_copies.pipeline.match import main
 from image_copies.pipeline.run.run import open_existing_run

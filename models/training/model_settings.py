@@ -1,20 +1,14 @@
-"""Settings of one model in a recipe, and how it embeds."""
+"""The settings of one trained model in a recipe."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 
 from image_copies.augmentations.settings import AugmentationSettings, EditFamily, Table
 from image_copies.data.settings import Settings
-from image_copies.models.network.settings import (
-    MAX_IMAGE_SIZE,
-    MIN_IMAGE_SIZE,
-    DescriptorSettings,
-    HandmadeSettings,
-    find_file,
-    weights_path,
-)
+from image_copies.models.inference.settings import EmbeddingSettings
+from image_copies.models.network.settings import DescriptorSettings, find_file, weights_path
 from image_copies.models.objectives.settings import (
     PAIRWISE,
     ArcFaceSettings,
@@ -32,110 +26,6 @@ from image_copies.models.training.settings import (
 )
 
 MIXABLE = ("arcface", "softmax", "infonce")  # objectives that images of two classes at once go with
-
-
-class EmbeddingSettings(Settings):
-    """How images are embedded.
-
-    Attributes:
-        image_size: Input size in pixels; None for that of the last stage.
-        scales: Each image is embedded at each of these multiples of image_size; the vector is the unit mean over them.
-        batch_size: Images per batch.
-        flip: Whether the mean includes the mirrored image.
-        pooling_exponent: GeM's p; None for the trained one.
-        precision: "32", or the autocast precision.
-        workers: Data-loading workers; None for this process's share of the cores.
-        shard: Images per shard, the most that a killed run loses.
-        whiten: Whether a whitening descriptor whitens its vectors. Where step 03 is to reduce them it should not: PCA comes
-            first, because after whitening all variances are equal and it has nothing to choose by.
-        decode_on: "device" decodes plain JPEG files on an NVIDIA GPU in step 02 (nvJPEG, by torchvision) and resizes them there;
-            pixels differ by a few levels, so that vectors made otherwise are stale. "cpu" leaves them to the workers.
-    """
-
-    image_size: int | None = Field(None, ge=MIN_IMAGE_SIZE, le=MAX_IMAGE_SIZE)
-    scales: tuple[Annotated[float, Field(gt=0, le=16)], ...] = Field((1.0,), min_length=1)
-    batch_size: int = Field(128, ge=1)
-    flip: bool = False
-    pooling_exponent: float | None = Field(None, gt=0)
-    precision: Literal["32", "bf16", "16"] = "32"
-    workers: int | None = Field(None, ge=0)
-    shard: int = Field(50_000, ge=1)
-    whiten: bool = True
-    decode_on: Literal["cpu", "device"] = "cpu"
-
-    def what_makes_vectors(self) -> "EmbeddingSettings":
-        """The settings that vectors depend on: without the number of workers and the sizes of batches and shards."""
-        return self.with_defaults("workers", "batch_size", "shard")
-
-    def what_makes_shards(self) -> str:
-        """The settings that the shards of a stopped run depend on, as JSON: all but the number of workers."""
-        return self.with_defaults("workers").model_dump_json(exclude_defaults=True)
-
-    def on_cpu(self) -> "EmbeddingSettings":
-        """Return the same settings with images decoded on the CPU, as everything but step 02 does."""
-        return self.with_defaults("decode_on")
-
-
-class HandmadeModelSettings(HandmadeSettings):
-    """A handmade model in a recipe: it has no stages and no objective.
-
-    Attributes:
-        embedding: How this model embeds; None for the recipe's settings.
-    """
-
-    embedding: EmbeddingSettings | None = None
-
-    @property
-    def stages(self) -> tuple[()]:
-        """No stages; its checkpoint is that of stage 0."""
-        return ()
-
-    @property
-    def weights_file(self) -> None:
-        """None: there are no initial weights."""
-        return None
-
-    def what_trains(self) -> "HandmadeModelSettings":
-        """The settings that its whitening depends on."""
-        return self.with_defaults("embedding")
-
-    def descriptor_settings(self) -> HandmadeSettings:
-        """Return the settings of the descriptor alone."""
-        return HandmadeSettings(kind=self.kind, dimensions=self.dimensions)
-
-
-class FileModelSettings(Settings):
-    """A model of the recipe that is a file: a checkpoint of this project, or a published descriptor (network/published.py).
-
-    Attributes:
-        kind: "file".
-        file: Where it is; "shipped" is the descriptor that ships with the project.
-        background: Whether the training vectors that a joined descriptor brings along stand beside those of the run's training
-            images, for PCA and query normalisation; only where it is the run's only model.
-        embedding: Of this model; None for the recipe's.
-    """
-
-    kind: Literal["file"]
-    file: Path
-    background: bool = False
-    embedding: EmbeddingSettings | None = None
-
-    @property
-    def stages(self) -> tuple[()]:
-        """None: its checkpoint is that of stage 0."""
-        return ()
-
-    @property
-    def weights_file(self) -> Path:
-        """The file itself."""
-        return find_file(self.file)
-
-    def what_trains(self) -> dict[str, Any]:
-        """The settings that its checkpoint depends on, beside the file's content."""
-        return {"kind": self.kind}
-
-
-UntrainedModelSettings = HandmadeModelSettings | FileModelSettings
 
 
 class ModelSettings(Settings):
