@@ -30,7 +30,7 @@ BLOCK_BYTES, MAX_BLOCKS = 4 * 2**20, 32  # what an opened file reads at once, an
 Result = TypeVar("Result")
 
 
-class Facts(NamedTuple):
+class ObjectState(NamedTuple):
     """What a store says of a file.
 
     Attributes:
@@ -78,16 +78,16 @@ class RemotePath(PosixPath):
     """A file or folder on a file system of fsspec, such as `s3://bucket/photos/a.jpg`.
 
     Attributes:
-        facts: Size and time, if a listing told them: they are not asked for again.
+        state: Size and time, if a listing told them: they are not asked for again.
     """
 
-    __slots__ = ("facts",)
-    facts: Facts | None
+    __slots__ = ("state",)
+    state: ObjectState | None
 
     def __new__(cls, *parts: str | os.PathLike[str]) -> "RemotePath":
         """Join parts, the first of which is a URL or a `RemotePath`."""
         made = super().__new__(cls, *parts)
-        made.facts = None
+        made.state = None
         return made
 
     def __str__(self) -> str:
@@ -100,11 +100,11 @@ class RemotePath(PosixPath):
         return str(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (str(self), getattr(self, "facts", None))
+        return _restore, (str(self), getattr(self, "state", None))
 
-    def with_facts(self, facts: Facts) -> "RemotePath":
+    def with_state(self, state: ObjectState) -> "RemotePath":
         """Remember size and time, and return this path."""
-        self.facts = facts
+        self.state = state
         return self
 
     def relative_to(self, *other: Any, **options: Any) -> Path:  # type: ignore[override]  # a part of a URL is none
@@ -134,13 +134,13 @@ class RemotePath(PosixPath):
             FileNotFoundError: there is nothing there.
             StorageError: the store cannot be asked.
         """
-        known: Facts | None = getattr(self, "facts", None)  # parents and children are made without
+        known: ObjectState | None = getattr(self, "state", None)  # parents and children are made without
         if known is not None:
             return _make_stat(stat.S_IFREG, known)
         files, name = open_store_of(self)
         with explain_failures(self):
             info = files.info(name)
-        return _make_stat(stat.S_IFDIR if info["type"] == "directory" else stat.S_IFREG, _read_facts(info))
+        return _make_stat(stat.S_IFDIR if info["type"] == "directory" else stat.S_IFREG, _read_state(info))
 
     def exists(self, *, follow_symlinks: bool = True) -> bool:
         """Whether there is a file or a folder."""
@@ -245,7 +245,7 @@ class RemotePath(PosixPath):
                 f"{self} holds {len(odd)} names with empty parts, '.' or '..', which name no file of a folder; the first is "
                 f"{odd[0]!r}. Rename them."
             )
-        listed = [(self / key if key else self).with_facts(_read_facts(info)) for key, info in below.items() if key[-1:] != "/"]
+        listed = [(self / key if key else self).with_state(_read_state(info)) for key, info in below.items() if key[-1:] != "/"]
         return sorted(listed)
 
     def upload(self, source: Path) -> None:
@@ -345,22 +345,22 @@ def map_files(work: Callable[[Path], Result], paths: Sequence[Path]) -> Iterator
     return map_in_threads(work, paths, READERS)
 
 
-def _read_facts(info: dict[str, Any]) -> Facts:
+def _read_state(info: dict[str, Any]) -> ObjectState:
     time = info.get("LastModified") or info.get("mtime") or info.get("updated") or info.get("created") or 0
     if isinstance(time, str):
         time = datetime.fromisoformat(time)
     seconds = time.timestamp() if isinstance(time, datetime) else float(time)
-    return Facts(int(info.get("size") or 0), round(seconds * 1000) * 1_000_000)
+    return ObjectState(int(info.get("size") or 0), round(seconds * 1000) * 1_000_000)
 
 
-def _make_stat(kind: int, facts: Facts) -> os.stat_result:
-    seconds = facts.modified / 1e9
-    numbers = (kind | 0o644, 0, 0, 1, 0, 0, facts.size, int(seconds), int(seconds), int(seconds))
+def _make_stat(kind: int, state: ObjectState) -> os.stat_result:
+    seconds = state.modified / 1e9
+    numbers = (kind | 0o644, 0, 0, 1, 0, 0, state.size, int(seconds), int(seconds), int(seconds))
     times = dict.fromkeys(("st_atime", "st_mtime", "st_ctime"), seconds)
-    return os.stat_result(numbers, times | dict.fromkeys(("st_atime_ns", "st_mtime_ns", "st_ctime_ns"), facts.modified))
+    return os.stat_result(numbers, times | dict.fromkeys(("st_atime_ns", "st_mtime_ns", "st_ctime_ns"), state.modified))
 
 
-def _restore(url: str, facts: Facts | None) -> RemotePath:
+def _restore(url: str, state: ObjectState | None) -> RemotePath:
     path = RemotePath(url)
-    path.facts = facts
+    path.state = state
     return path
