@@ -91,6 +91,7 @@ def _with_network(options: argparse.Namespace, output: Output) -> int:
         track=options.matching_track,
         sets=options.leakage,
         exact=options.exact,
+        removes_references=options.remove_references,
         made_by=describe_origin(),
     )
     searching.search(extractor, settings, pictures, output)

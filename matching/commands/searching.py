@@ -3,7 +3,7 @@
 import hashlib
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,7 @@ class SearchSettings:
         track: A CSV file in the form of the matching track to write as well; None for none.
         sets: Folders to report leakage between, from the one that may lose pictures to the one that may not.
         exact: Compare every query with every reference, even in a large index.
+        removes_references: Let the plan remove references, too, as if they were queries.
         made_by: What made the results, such as versions, to be written with them.
     """
 
@@ -63,6 +64,7 @@ class SearchSettings:
     track: Path | None = None
     sets: Sequence[Path] = ()
     exact: bool = False
+    removes_references: bool = False
     made_by: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -151,8 +153,17 @@ def _find_and_group(
             settings.grouping,
             folders=indexed_sources([*sources.queries, *sources.references]),
             is_protected=make_protection_check(sources.protected),
+            is_reference=_make_reference_check(settings, pictures),
         )
         return found, make_groups(found, facts, PairScores(store, extractor).scores, exclusions, grouping)
+
+
+def _make_reference_check(settings: SearchSettings, pictures: Pictures) -> Callable[[Path], bool]:
+    """Return a function that tells whether a file is a reference, which no plan removes unless it is asked to."""
+    if settings.within or settings.removes_references:
+        return lambda path: False
+    references, queries = set(pictures.references.paths if pictures.references else ()), set(pictures.queries.paths)
+    return lambda path: path in references or path not in queries
 
 
 def _fill_own_index(store: Store, extractor: Extractor, sources: Sources, pictures: Pictures, output: Output) -> None:

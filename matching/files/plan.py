@@ -17,9 +17,10 @@ from image_copies.matching.files.keeping import KeepRule, choose_kept
 
 Action = Literal["keep", "remove", "leave"]
 PairScore = Callable[[Path, Path], float | None]
+REFERENCE = "a reference"  # the reason to keep one
 COLUMNS = [
     *("group", "action", "file", "kept", "reason", "score", "width", "height", "bytes", "format"),
-    *("taken", "exif_entries", "modified_ns", "sharpness", "protected", "sha256"),
+    *("taken", "exif_entries", "modified_ns", "sharpness", "protected", "reference", "sha256"),
 ]
 
 
@@ -37,6 +38,7 @@ class PlanRow:
         facts: Size, format, date and sharpness; None if the plan that the row was read from lacks them.
         protected: Whether the file must never be touched.
         sha256: Hexadecimal SHA-256 of the file's bytes when it was searched.
+        reference: Whether the file was searched as a reference, of which copies are removed, and which stays itself.
     """
 
     group: int
@@ -48,6 +50,7 @@ class PlanRow:
     facts: Facts | None
     protected: bool
     sha256: str
+    reference: bool = False
 
 
 def plan_group(
@@ -58,14 +61,21 @@ def plan_group(
     folders: Sequence[Path],
     is_protected: Callable[[Path], bool],
     pair_score: PairScore,
+    is_reference: Callable[[Path], bool] = lambda path: False,
 ) -> list[PlanRow]:
     """Plan one group: the kept file first, then those that may be removed, then those that are left.
 
-    A file may be removed only if it matches the kept file by itself, is no link, lies in no archive and is not protected.
+    A file may be removed only if it matches the kept file by itself, is no link, lies in no archive and is neither protected nor
+    a reference. Where there are references, one of them is kept.
     """
-    kept, why = choose_kept(members, rule, folders)
+    references = [facts for facts in members if is_reference(facts.path)]
+    kept, why = choose_kept(references or members, rule, folders)
+    why = f"a reference; {why}" if len(references) > 1 else REFERENCE if references else why
     rows = [
-        PlanRow(group, "leave", facts.path, kept.path, "", None, facts, is_protected(facts.path), digests[facts.path].hex())
+        PlanRow(
+            *(group, "leave", facts.path, kept.path, "", None, facts, is_protected(facts.path), digests[facts.path].hex()),
+            reference=facts in references,
+        )
         for facts in members
     ]
     return plan_around(rows, kept.path, why, pair_score)
@@ -97,6 +107,8 @@ def _decide_action(row: PlanRow, kept: PlanRow, score: float | None, called: boo
     facts, center = row.facts, kept.facts
     if row.protected:
         return "keep", "protected"
+    if row.reference:
+        return "keep", REFERENCE
     if facts is None or center is None:
         return "leave", "nothing is known of it or of the kept file"
     if facts.archived:
@@ -122,6 +134,7 @@ def write_plan(path: Path, rows: Iterable[PlanRow]) -> None:
 def _plan_values(row: PlanRow) -> dict[str, object]:
     known = {name: getattr(row, name) for name in ("group", "action", "file", "kept", "reason", "sha256")}
     shown = {"score": "" if row.score is None else f"{row.score:.6g}", "protected": "yes" if row.protected else ""}
+    shown |= {"reference": "yes" if row.reference else ""}
     return known | shown | (facts_values(row.facts) if row.facts else {})
 
 
@@ -171,10 +184,10 @@ def _parse_row(path: Path, number: int, line: dict[str, str]) -> PlanRow:
         valid, group, score = False, 0, None
     if not valid:
         raise UserError(f"{path}, line {number}: group, score and sha256 are not as match.py writes them. Search again.")
-    protected = line["protected"] == "yes"
+    protected, reference = line["protected"] == "yes", line.get("reference") == "yes"
     facts, reason = _parse_facts(file, line), line.get("reason") or ""
     # mypy does not narrow a str to the values of Action that were checked above
-    return PlanRow(group, action, file, kept, reason, score, facts, protected, line["sha256"])  # type: ignore[arg-type]
+    return PlanRow(group, action, file, kept, reason, score, facts, protected, line["sha256"], reference)  # type: ignore[arg-type]
 
 
 def _parse_facts(file: Path, line: dict[str, str]) -> Facts | None:

@@ -18,7 +18,7 @@ from image_copies.matching.matches import Exclusions, Found, Match
 READER_THREADS = 2
 
 
-def _is_unprotected(path: Path) -> bool:
+def _is_neither(path: Path) -> bool:
     return False
 
 
@@ -30,13 +30,15 @@ class GroupSettings:
         keep: Which file of a group to keep.
         folders: Folders in order of preference, for the rule "folder-order".
         is_protected: Tells whether a file must not be touched.
+        is_reference: Tells whether a file stays because it is a reference.
         bound: Maximum number of contents in a group.
         hub_matches: Minimum number of matches of a hub, which belongs to no group (`matching/groups/hubs.py`).
     """
 
     keep: KeepRule = "largest"
     folders: Sequence[Path] = ()
-    is_protected: Callable[[Path], bool] = _is_unprotected
+    is_protected: Callable[[Path], bool] = _is_neither
+    is_reference: Callable[[Path], bool] = _is_neither
     bound: int = MAX_GROUP_SIZE
     hub_matches: int = MIN_HUB_MATCHES
 
@@ -107,6 +109,7 @@ def make_groups(
             settings.folders,
             settings.is_protected,
             pair_score,
+            settings.is_reference,
         )
     ]
     return Grouped(grouped, rows)

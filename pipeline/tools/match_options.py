@@ -88,6 +88,9 @@ def _add_model(options: argparse._ArgumentGroup) -> None:
 
 def _add_groups(options: argparse._ArgumentGroup) -> None:
     options.add_argument("--keep", choices=KEEP_RULES, default="largest", help="which file of a group to keep; default largest")
+    options.add_argument(
+        "--remove-references", action="store_true", help="let the plan remove references, too; without it they stay"
+    )
     options.add_argument("--group-size", type=int, default=200, metavar="N", help="maximum size of a group; default 200")
     options.add_argument(
         "--hub-matches",

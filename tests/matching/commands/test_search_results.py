@@ -108,6 +108,22 @@ def test_what_a_list_names_is_protected_in_the_plan_and_when_it_is_carried_out(a
     assert {name: content for name, content in before.items() if name.startswith("b/")}.items() <= read_tree(album).items()
 
 
+def test_references_stay_unless_their_removal_is_asked_for(album: Path, checkpoint: Path) -> None:
+    """The smaller of a query and its reference was planned for removal, whichever it was."""
+    for arguments in (["--references", "album/b"], ["--index", "kept"]):
+        if "--index" in arguments:
+            run_match(checkpoint, "--index", "kept", "--add", "album/b")
+        run_match(checkpoint, "--queries", "album/a", *arguments)
+        plan = pd.read_csv("matches/plan.csv", keep_default_na=False)
+        of_b = plan["file"].str.contains("/album/b/")
+        assert len(plan[of_b]) >= 2 and set(plan[of_b]["action"]) == {"keep"} and set(plan[of_b]["reference"]) == {"yes"}
+        assert {Path(name).name for name in plan[~of_b & (plan["action"] == "remove")]["file"]} >= {"R000000.jpg", "R000001.jpg"}
+        assert not plan[~of_b]["reference"].any()
+        run_match(checkpoint, "--queries", "album/a", *arguments, "--remove-references")
+        plan = pd.read_csv("matches/plan.csv")
+        assert "smaller.png" in {Path(name).name for name in plan[plan["action"] == "remove"]["file"]}
+
+
 def test_which_file_is_kept_follows_the_rule(album: Path, checkpoint: Path) -> None:
     old = album / "b" / "smaller.png"
     os.utime(old, (1, 1))
