@@ -1,1 +1,1 @@
-"""A stored index of references that grows file by file, and the threshold that keeps false alarms rare."""
+"""A stored index of references that grows file by file."""

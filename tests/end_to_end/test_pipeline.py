@@ -160,7 +160,7 @@ def test_the_sweep_prints_every_normalisation(finished: Path, step: Step) -> Non
     figures = [float(figure) for _, figure in rows]
     assert len(rows) == 1 + 4 * 5 + 2 * 5 + 3 and figures == sorted(figures, reverse=True)
     assert {name.split(",")[0].strip() for name, _ in rows} == {
-        "none", "method 1", "method 2", "score normalisation", "negative embedding subtraction",
+        "not normalised", "method 1", "method 2", "score normalisation", "negative embedding subtraction",
     }  # fmt: skip
 
 
