@@ -1,20 +1,19 @@
-"""Data sets and samplers of edited training images."""
+"""Data sets of edited training images."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import Dataset, Sampler
+from torch.utils.data import Dataset
 
 from image_copies.augmentations.composition import draw_record, replay
 from image_copies.augmentations.randomness import generator_for
 from image_copies.augmentations.schedule import IntensitySchedule
 from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.cache import CachedImages
-from image_copies.data.errors import UserError
 from image_copies.data.loader import resize_square
 
 Key = tuple[int, int, int]  # epoch, row, repetition
@@ -81,62 +80,6 @@ class EditedImages(Dataset[tuple[Tensor, int]]):
         record = draw_record(settings, rng, self.overlays.ids if self.overlays else ())
         edited = replay(image, record, self.overlays) if record else image
         return torch.from_numpy(np.ascontiguousarray(resize_square(edited, self.size))).permute(2, 0, 1), row
-
-
-class EpochBatches(Sampler[list[Key]]):
-    """Batch sampler of keys (epoch, row, 0) over several epochs in one stream, shuffled for each epoch.
-
-    A single stream keeps the workers busy between epochs. Each process takes its part of every batch, so that together they see
-    the same batches as a single process. The last, smaller batch of an epoch is dropped if it has fewer than two images for each
-    process.
-
-    Args:
-        rows: Rows of the images.
-        batch_size: Images per batch, over all processes.
-        first_epoch: The first epoch of the stream.
-        last_epoch: The epoch before which the stream ends.
-        seed: Seed of the order.
-        rank: Rank of this process.
-        ranks: Number of processes.
-        whole: Drop an epoch's smaller last batch unless it is the only one; torch.compile would compile again for it.
-
-    Raises:
-        UserError: a batch has fewer than two images for each process.
-    """
-
-    def __init__(
-        self,
-        rows: Sequence[int],
-        batch_size: int,
-        first_epoch: int,
-        last_epoch: int,
-        seed: int,
-        rank: int = 0,
-        ranks: int = 1,
-        whole: bool = False,
-    ) -> None:
-        self.rows, self.batch_size, self.epochs, self.seed = np.array(rows), batch_size, range(first_epoch, last_epoch), seed
-        self.rank, self.ranks, self.whole = rank, ranks, whole
-        if min(batch_size, len(rows)) < 2 * ranks:
-            raise UserError(
-                f"a batch of {min(batch_size, len(rows))} images (batch_size {batch_size}, {len(rows)} images in the stage) has "
-                f"fewer than two for each of {ranks} process(es): raise batch_size, add images, or start fewer processes."
-            )
-
-    def batches_per_epoch(self) -> int:
-        """Return the number of batches per epoch, the same for every process."""
-        whole, rest = divmod(len(self.rows), self.batch_size)
-        return whole + (rest >= 2 * self.ranks and not (self.whole and whole))
-
-    def __len__(self) -> int:
-        return self.batches_per_epoch() * len(self.epochs)
-
-    def __iter__(self) -> Iterator[list[Key]]:
-        for epoch in self.epochs:
-            order = generator_for(self.seed, epoch, "order of the images").permutation(self.rows)
-            for batch in range(self.batches_per_epoch()):
-                rows = order[batch * self.batch_size : (batch + 1) * self.batch_size]
-                yield [(epoch, int(row), 0) for row in np.array_split(rows, self.ranks)[self.rank]]
 
 
 def normalize_pixels(pixels: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:

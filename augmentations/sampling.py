@@ -1,129 +1,134 @@
-"""Batches in which images come in groups: several edited copies of each image, or several images of each class.
+"""Batches of training images: every image once, several edited copies of each image, or several images of each class.
 
-Both are a stream of keys (epoch, row, repetition) over several epochs, the same for any number of workers, as EpochBatches is.
-pytorch-metric-learning's MPerClassSampler draws from NumPy's global generator, so it is not used.
+Each is a stream of keys (epoch, row, repetition) over several epochs, which keeps workers busy between epochs and is the same for
+any number of them. pytorch-metric-learning's MPerClassSampler draws from NumPy's global generator, so it is not used.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from torch.utils.data import Sampler
 
 from image_copies.augmentations.dataset import Key
 from image_copies.augmentations.randomness import generator_for
 from image_copies.data.errors import UserError
 
-Groups = Callable[[int], list[list[Key]]]
+Groups = Callable[[int], NDArray[np.int64]]  # epoch → [groups, keys of each, 2]: rows and repetitions
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Which epochs batches are made for, and which part of each batch this process takes.
+
+    Attributes:
+        epochs: The epochs.
+        seed: Seed of the order.
+        rank: Rank of this process.
+        ranks: Number of processes.
+    """
+
+    epochs: range
+    seed: int
+    rank: int = 0
+    ranks: int = 1
 
 
 class GroupBatches(Sampler[list[Key]]):
     """Batch sampler of whole groups of keys.
 
-    Each process takes whole groups of every batch, as evenly as possible. The last, smaller batch of an epoch is dropped if it
-    has fewer groups than there are processes.
+    Each process takes whole groups of every batch, as evenly as possible, so that together they see the same batches as a single
+    process. The last, smaller batch of an epoch is dropped if it has too few groups for the processes.
 
     Args:
-        groups_of: Returns the groups of an epoch, in order.
+        groups_of: Returns the groups of an epoch, in order: int64 [groups, keys, 2], rows and repetitions.
         groups: Number of groups in an epoch.
         per_batch: Groups per batch, over all processes.
-        epochs: The epochs of the stream.
-        rank: Rank of this process.
-        ranks: Number of processes.
+        stream: The epochs, and this process's part.
+        unit: What a group is called.
+        least: Groups that each process needs of a batch.
+        whole: Drop an epoch's smaller last batch unless it is the only one.
 
     Raises:
-        UserError: a batch has fewer groups than there are processes.
+        UserError: a batch has too few groups for the processes.
     """
 
-    def __init__(self, groups_of: Groups, groups: int, per_batch: int, epochs: range, rank: int = 0, ranks: int = 1) -> None:
-        if min(per_batch, groups) < ranks:
+    def __init__(
+        self,
+        groups_of: Groups,
+        groups: int,
+        per_batch: int,
+        stream: Stream,
+        unit: str = "groups of images",
+        least: int = 1,
+        whole: bool = False,
+    ) -> None:
+        if min(per_batch, groups) < least * stream.ranks:
             raise UserError(
-                f"a batch of {min(per_batch, groups)} groups of images (of {groups} in the stage) has fewer than one for each of "
-                f"{ranks} processes: raise batch_size, add images, or start fewer processes."
+                f"a batch of {min(per_batch, groups)} {unit} (of {groups} in the stage) has fewer than {least} for each of "
+                f"{stream.ranks} processes: raise batch_size, add images, or start fewer processes."
             )
-        self.groups_of, self.groups, self.per_batch, self.epochs = groups_of, groups, per_batch, epochs
-        self.rank, self.ranks = rank, ranks
+        self.groups_of, self.groups, self.per_batch, self.stream = groups_of, groups, per_batch, stream
+        self.least, self.whole = least, whole
 
     def batches_per_epoch(self) -> int:
         """Return the number of batches per epoch, the same for every process."""
         whole, rest = divmod(self.groups, self.per_batch)
-        return whole + (rest >= self.ranks)
+        return whole + (rest >= self.least * self.stream.ranks and not (self.whole and whole))
 
     def __len__(self) -> int:
-        return self.batches_per_epoch() * len(self.epochs)
+        return self.batches_per_epoch() * len(self.stream.epochs)
 
     def __iter__(self) -> Iterator[list[Key]]:
-        for epoch in self.epochs:
+        for epoch in self.stream.epochs:
             groups = self.groups_of(epoch)
             for batch in range(self.batches_per_epoch()):
-                count = min(self.per_batch, len(groups) - batch * self.per_batch)
-                own = np.array_split(np.arange(count) + batch * self.per_batch, self.ranks)[self.rank]
-                yield [key for group in own for key in groups[group]]
+                shared = groups[batch * self.per_batch : (batch + 1) * self.per_batch]
+                own = np.array_split(shared, self.stream.ranks)[self.stream.rank]
+                yield [(epoch, row, repetition) for row, repetition in own.reshape(-1, 2).tolist()]
 
 
-def repeated_batches(
-    rows: Sequence[int],
-    batch_size: int,
-    repetitions: int,
-    first_epoch: int,
-    last_epoch: int,
-    seed: int,
-    rank: int = 0,
-    ranks: int = 1,
-) -> GroupBatches:
-    """Build batches with repeated augmentations (MultiGrain, section 4.1: a batch size of 512 and 3 repetitions).
+def epoch_batches(rows: Sequence[int], batch_size: int, stream: Stream, whole: bool = False) -> GroupBatches:
+    """Build batches of different images, every image once in an epoch.
 
-    Args:
-        rows: Rows of the images.
-        batch_size: A batch has ⌈batch_size / repetitions⌉ different images.
-        repetitions: Edited copies of each image in a batch, at least 2.
-        first_epoch: The first epoch of the stream.
-        last_epoch: The epoch before which the stream ends.
-        seed: Seed of the order.
-        rank: Rank of this process.
-        ranks: Number of processes.
+    With `whole`, an epoch's smaller last batch is dropped, for which torch.compile would compile again.
+
+    Raises:
+        UserError: a batch has fewer than two images for each process.
+    """
+
+    def groups_of(epoch: int) -> NDArray[np.int64]:
+        return _repeat(generator_for(stream.seed, epoch, "order of the images").permutation(np.array(rows)), 1)
+
+    return GroupBatches(groups_of, len(rows), batch_size, stream, "images", 2, whole)
+
+
+def repeated_batches(rows: Sequence[int], batch_size: int, repetitions: int, stream: Stream) -> GroupBatches:
+    """Build batches of ⌈batch_size / repetitions⌉ images, each in several edited copies (MultiGrain, section 4.1: 512 and 3).
 
     Raises:
         UserError: fewer than two repetitions, or a batch has fewer images than there are processes.
     """
     if repetitions < 2:
         raise UserError(f"{repetitions} repetition(s) of an image make no pair of copies; at least two are needed.")
-    images = np.array(rows)
 
-    def groups_of(epoch: int) -> list[list[Key]]:
-        order = generator_for(seed, epoch, "order of the repeated images").permutation(images)
-        return [[(epoch, int(row), again) for again in range(repetitions)] for row in order]
+    def groups_of(epoch: int) -> NDArray[np.int64]:
+        order = generator_for(stream.seed, epoch, "order of the repeated images").permutation(np.array(rows))
+        return _repeat(order, repetitions)
 
-    return GroupBatches(groups_of, len(images), -(-batch_size // repetitions), range(first_epoch, last_epoch), rank, ranks)
+    return GroupBatches(groups_of, len(rows), -(-batch_size // repetitions), stream)
 
 
 def pk_batches(
-    rows: Sequence[int],
-    labels: Sequence[int],
-    classes_per_batch: int,
-    images_per_class: int,
-    first_epoch: int,
-    last_epoch: int,
-    seed: int,
-    rank: int = 0,
-    ranks: int = 1,
+    rows: Sequence[int], labels: Sequence[int], classes_per_batch: int, images_per_class: int, stream: Stream
 ) -> GroupBatches:
-    """Build PK batches: P classes with K images each (IDEAL, section 5.1: 8 and 4).
+    """Build PK batches: P classes with K images each (IDEAL, section 5.1: 8 and 4); `labels` are the classes of `rows`.
 
     Every class is drawn at least ⌈its images / K⌉ times per epoch, so that all its images are seen. The classes of a batch are
     distinct: when only large classes are left, others are drawn again beside them, with new edits, so that no batch lacks
     negatives. If there are fewer than P classes, every batch contains all of them, equally often. A class with fewer than K
     images repeats some with new edits, so one image is enough.
-
-    Args:
-        rows: Rows of the images.
-        labels: The class of each of `rows`.
-        classes_per_batch: P.
-        images_per_class: K, at least 2.
-        first_epoch: The first epoch of the stream.
-        last_epoch: The epoch before which the stream ends.
-        seed: Seed of the order.
-        rank: Rank of this process.
-        ranks: Number of processes.
 
     Raises:
         UserError: K is below 2, or a batch has fewer classes than there are processes.
@@ -137,18 +142,17 @@ def pk_batches(
     different = max(1, min(classes_per_batch, len(by_class)))
     per_batch = classes_per_batch // different * different
 
-    def groups_of(epoch: int) -> list[list[Key]]:
-        rng = generator_for(seed, epoch, "order of the classes")
+    def groups_of(epoch: int) -> NDArray[np.int64]:
+        rng = generator_for(stream.seed, epoch, "order of the classes")
         order = {int(label): rng.permutation(by_class[int(label)]).tolist() for label in rng.permutation(sorted(by_class))}
         taken = dict.fromkeys(order, 0)
         groups = []
         for label in _arrange_rounds(list(order), times, different):
-            groups.append(_group(order[label], taken[label], images_per_class, epoch))
+            groups.append(_group(order[label], taken[label], images_per_class))
             taken[label] += 1
-        return groups
+        return np.array(groups, np.int64)
 
-    groups = len(_arrange_rounds(list(by_class), times, different))
-    return GroupBatches(groups_of, groups, per_batch, range(first_epoch, last_epoch), rank, ranks)
+    return GroupBatches(groups_of, len(_arrange_rounds(list(by_class), times, different)), per_batch, stream)
 
 
 def _arrange_rounds(order: list[int], times: dict[int, int], different: int) -> list[int]:
@@ -165,7 +169,12 @@ def _arrange_rounds(order: list[int], times: dict[int, int], different: int) -> 
     return result
 
 
-def _group(images: list[int], number: int, size: int, epoch: int) -> list[Key]:
+def _group(images: list[int], number: int, size: int) -> list[tuple[int, int]]:
     """Return group `number` of `size` keys of a class; images are reused cyclically, each time as another repetition."""
     places = range(number * size, (number + 1) * size)
-    return [(epoch, images[place % len(images)], place // len(images)) for place in places]
+    return [(images[place % len(images)], place // len(images)) for place in places]
+
+
+def _repeat(rows: NDArray[np.int64], repetitions: int) -> NDArray[np.int64]:
+    """Return a group of each of `rows` [n] with its repetitions: [n, repetitions, 2]."""
+    return np.stack(np.broadcast_arrays(rows[:, None], np.arange(repetitions)), axis=2)

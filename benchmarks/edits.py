@@ -26,8 +26,9 @@ from rich.console import Console
 from rich.table import Table
 
 from image_copies.augmentations.composition import Record, draw_record, replay
-from image_copies.augmentations.dataset import CachedOverlays, EditedImages, EpochBatches, normalize_pixels
+from image_copies.augmentations.dataset import CachedOverlays, EditedImages, normalize_pixels
 from image_copies.augmentations.randomness import generator_for
+from image_copies.augmentations.sampling import Stream, epoch_batches
 from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.cache import cache_images
 from image_copies.data.decode import decode_rgb
@@ -137,7 +138,7 @@ def measure_waiting(images: ImageSet, folder: Path, steps: int = 30) -> tuple[fl
     squares = cache_images(images, 96, folder)
     overlays = CachedOverlays((squares, range(len(squares))))
     dataset = EditedImages(squares, SETTINGS, 64, 0, overlays)
-    batches = EpochBatches(list(range(len(squares))), 32, 0, 10_000, 0)
+    batches = epoch_batches(range(len(squares)), 32, Stream(range(10_000), 0))
     stream = iter(torch.utils.data.DataLoader(dataset, batch_sampler=batches, num_workers=2, prefetch_factor=4))
     network = timm.create_model("tf_efficientnetv2_b0", num_classes=256).train()
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from lightning_fabric import Fabric
 
-from image_copies.augmentations.dataset import MAX_REPETITIONS_PER_PASS, EpochBatches, Key
-from image_copies.augmentations.sampling import pk_batches, repeated_batches
+from image_copies.augmentations.dataset import MAX_REPETITIONS_PER_PASS, Key
+from image_copies.augmentations.sampling import Stream, epoch_batches, pk_batches, repeated_batches
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.settings import SamplingSettings, StageSettings
 from image_copies.models.training.state import Progress
@@ -90,17 +90,17 @@ def build_batches(
         UserError: A batch is too small for the number of processes.
     """
     sampling, size = settings.sampling, stage.batch_size
-    share = (seed, fabric.global_rank, fabric.world_size)
 
     def passes(first: int, last: int) -> Batches:
+        stream = Stream(range(first, last), seed, fabric.global_rank, fabric.world_size)
         match sampling:
             case SamplingSettings(kind="repeated", copies=copies):
-                return repeated_batches(rows, size, copies, first, last, *share)
+                return repeated_batches(rows, size, copies, stream)
             case SamplingSettings(kind="pk", per_class=per_class):
                 labels = [class_of[row] for row in rows]
-                return pk_batches(rows, labels, size // per_class, per_class, first, last, *share)
+                return pk_batches(rows, labels, size // per_class, per_class, stream)
             case _:
-                return EpochBatches(rows, size, first, last, *share, whole=settings.compile)
+                return epoch_batches(rows, size, stream, whole=settings.compile)
 
     epochs = range(progress.epoch, stage.epochs)
     fixed = settings.iterations_of(stage)

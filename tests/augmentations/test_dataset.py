@@ -9,9 +9,9 @@ from PIL import Image
 from torch.utils.data import DataLoader
 
 from image_copies.augmentations.composition import list_edits
-from image_copies.augmentations.dataset import CachedOverlays, EditedImages, EpochBatches, normalize_pixels, overlay_material
+from image_copies.augmentations.dataset import CachedOverlays, EditedImages, normalize_pixels, overlay_material
 from image_copies.augmentations.query_set import make_query_set
-from image_copies.augmentations.sampling import repeated_batches
+from image_copies.augmentations.sampling import Stream, epoch_batches, repeated_batches
 from image_copies.augmentations.schedule import IntensitySchedule
 from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.cache import CachedImages, cache_images
@@ -36,7 +36,7 @@ def squares(images: ImageSet, tmp_path_factory: pytest.TempPathFactory) -> Cache
 
 
 def all_pixels(dataset: EditedImages, workers: int, seed: int = 0) -> dict[tuple[int, int, int], bytes]:
-    batches = EpochBatches(range(20), 8, 0, 2, seed)
+    batches = epoch_batches(range(20), 8, Stream(range(2), seed))
     keys = [key for batch in batches for key in batch]
     loaded = [pixels for batch, _ in DataLoader(dataset, batch_sampler=batches, num_workers=workers) for pixels in batch]
     return {key: pixels.numpy().tobytes() for key, pixels in zip(keys, loaded, strict=True)}
@@ -53,12 +53,12 @@ def test_workers_and_order_change_nothing(squares: CachedImages) -> None:
 
 
 def test_every_image_is_drawn_once_per_epoch(squares: CachedImages) -> None:
-    batches = list(EpochBatches(range(20), 8, 3, 5, 0))
+    batches = list(epoch_batches(range(20), 8, Stream(range(3, 5), 0)))
     for epoch in (3, 4):
         rows = [row for batch in batches for key_epoch, row, _ in batch if key_epoch == epoch]
         assert sorted(rows) == list(range(20))
-    assert len(batches) == len(EpochBatches(range(20), 8, 3, 5, 0)) == 6
-    assert EpochBatches(range(17), 8, 0, 1, 0).batches_per_epoch() == 2  # a batch of one image has no statistics
+    assert len(batches) == len(epoch_batches(range(20), 8, Stream(range(3, 5), 0))) == 6
+    assert epoch_batches(range(17), 8, Stream(range(1), 0)).batches_per_epoch() == 2  # a batch of one image has no statistics
 
 
 def test_overlays_are_never_classes(squares: CachedImages, images: ImageSet) -> None:
@@ -145,22 +145,22 @@ def test_repetitions_have_their_own_edits(squares: CachedImages) -> None:
 
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_processes_share_the_batches_of_one(ranks: int) -> None:
-    alone = list(EpochBatches(range(30), 8, 0, 2, 0))
-    parts = [list(EpochBatches(range(30), 8, 0, 2, 0, rank, ranks)) for rank in range(ranks)]
+    alone = list(epoch_batches(range(30), 8, Stream(range(2), 0)))
+    parts = [list(epoch_batches(range(30), 8, Stream(range(2), 0, rank, ranks))) for rank in range(ranks)]
     together = [[key for batch in batches for key in batch] for batches in zip(*parts, strict=True)]
-    whole = EpochBatches(range(30), 8, 0, 2, 0, 0, ranks).batches_per_epoch()
+    whole = epoch_batches(range(30), 8, Stream(range(2), 0, 0, ranks)).batches_per_epoch()
     assert together == [batch for number, batch in enumerate(alone) if number % 4 < whole]
     assert whole == (4 if ranks < 4 else 3)  # six images are left: fewer than two for each of four
 
 
 @pytest.mark.parametrize(("images", "batch_size", "ranks"), [(20, 3, 2), (3, 8, 2), (20, 7, 4)])
 def test_batches_too_small_for_the_processes_are_refused(images: int, batch_size: int, ranks: int) -> None:
-    with pytest.raises(UserError, match=rf"\(batch_size {batch_size}, {images} images in the stage\) .* raise batch_size"):
-        EpochBatches(range(images), batch_size, 0, 1, 0, 0, ranks)
+    with pytest.raises(UserError, match=rf"images \(of {images} in the stage\) has fewer than 2 .* raise batch_size"):
+        epoch_batches(range(images), batch_size, Stream(range(1), 0, 0, ranks))
 
 
 def test_too_few_groups_for_the_processes_are_refused() -> None:
     with pytest.raises(
-        UserError, match=r"a batch of 3 groups of images \(of 3 in the stage\) has fewer than one for each of 4 processes"
+        UserError, match=r"a batch of 3 groups of images \(of 3 in the stage\) has fewer than 1 for each of 4 processes"
     ):
-        repeated_batches(range(3), 8, 2, 0, 1, 0, 0, 4)
+        repeated_batches(range(3), 8, 2, Stream(range(1), 0, 0, 4))

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from image_copies.augmentations.dataset import Key
-from image_copies.augmentations.sampling import pk_batches, repeated_batches
+from image_copies.augmentations.sampling import Stream, pk_batches, repeated_batches
 from image_copies.data.errors import UserError
 
 
 def test_repeated_batches_contain_every_image_the_requested_number_of_times_and_epochs_differ() -> None:
-    batches = repeated_batches(range(10), 11, 3, 0, 2, seed=1)
+    batches = repeated_batches(range(10), 11, 3, Stream(range(2), 1))
     drawn = list(batches)
     assert len(drawn) == len(batches) == 6
     assert [len(batch) for batch in drawn[:3]] == [12, 12, 6]
@@ -18,12 +18,12 @@ def test_repeated_batches_contain_every_image_the_requested_number_of_times_and_
         assert sorted(keys) == [(epoch, row, again) for row in range(10) for again in range(3)]
     assert [key[1] for key in drawn[0]] != [key[1] for key in drawn[3]]
     assert drawn == list(batches)
-    assert drawn[3:] == list(repeated_batches(range(10), 11, 3, 1, 2, seed=1))
+    assert drawn[3:] == list(repeated_batches(range(10), 11, 3, Stream(range(1, 2), 1)))
 
 
 def test_pk_batches_contain_p_classes_of_k_images_and_every_image_is_drawn() -> None:
     rows, labels = list(range(20, 41)), [0] * 9 + [1] * 4 + [2] * 7 + [3]
-    batches = list(pk_batches(rows, labels, 2, 4, 0, 1, seed=1))
+    batches = list(pk_batches(rows, labels, 2, 4, Stream(range(1), 1)))
     label_of = dict(zip(rows, labels, strict=True))
     for batch in batches:
         assert len(batch) == 8 and len(set(batch)) == len(batch)
@@ -36,7 +36,7 @@ def test_pk_batches_contain_p_classes_of_k_images_and_every_image_is_drawn() -> 
 @pytest.mark.parametrize(("sizes", "classes"), [([40, 4, 4, 4, 1], 3), ([4] * 9, 4), ([9, 2, 5], 8), ([30, 1], 2)])
 def test_no_pk_batch_lacks_classes_however_unequal_their_sizes(sizes: list[int], classes: int) -> None:
     labels = [label for label, size in enumerate(sizes) for _ in range(size)]
-    batches = pk_batches(range(len(labels)), labels, classes, 2, 0, 2, seed=1)
+    batches = pk_batches(range(len(labels)), labels, classes, 2, Stream(range(2), 1))
     assert len(list(batches)) == len(batches)
     for batch in batches:
         of_class = Counter(labels[row] for _, row, _ in batch)
@@ -48,7 +48,7 @@ def test_no_pk_batch_lacks_classes_however_unequal_their_sizes(sizes: list[int],
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_processes_share_every_batch_by_whole_groups(ranks: int) -> None:
     def made(rank: int = 0, of: int = 1) -> list[list[Key]]:
-        return list(pk_batches(range(24), [row // 2 for row in range(24)], 6, 2, 0, 2, 1, rank, of))
+        return list(pk_batches(range(24), [row // 2 for row in range(24)], 6, 2, Stream(range(2), 1, rank, of)))
 
     parts = [made(rank, ranks) for rank in range(ranks)]
     for whole, *shares in zip(made(), *parts, strict=True):
@@ -58,11 +58,11 @@ def test_processes_share_every_batch_by_whole_groups(ranks: int) -> None:
 
 def test_groups_without_a_pair_are_refused() -> None:
     makes: list[Callable[[], Iterable[object]]] = [
-        lambda: repeated_batches(range(4), 8, 1, 0, 1, 0),
-        lambda: pk_batches([0], [0], 2, 1, 0, 1, 0),
+        lambda: repeated_batches(range(4), 8, 1, Stream(range(1), 0)),
+        lambda: pk_batches([0], [0], 2, 1, Stream(range(1), 0)),
     ]
     for make in makes:
         with pytest.raises(UserError, match="pair"):
             make()
     with pytest.raises(UserError, match="processes"):
-        repeated_batches(range(4), 4, 2, 0, 1, 0, 0, 3)
+        repeated_batches(range(4), 4, 2, Stream(range(1), 0, 0, 3))
