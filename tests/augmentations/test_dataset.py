@@ -62,7 +62,7 @@ def test_every_image_is_drawn_once_per_epoch(squares: CachedImages) -> None:
 
 
 def test_overlays_are_never_classes(squares: CachedImages, images: ImageSet) -> None:
-    few = CachedImages(images.ids[20:], squares.pixels[20:], {images.ids[23]: "is empty"})  # type: ignore[index]
+    few = CachedImages(images.ids[20:], [squares.pixels[row] for row in range(20, 24)], {images.ids[23]: "is empty"})
     classes = CachedImages(images.ids[:20], squares.pixels, {images.ids[15]: "is empty"})
     material = overlay_material(classes, few, 12)
     assert set(material.ids) == set(images.ids[12:23]) - {images.ids[15]}

@@ -252,19 +252,6 @@ def test_the_cache_keeps_aspects_in_no_more_space_than_squares(tmp_path: Path, f
         assert sizes[0] <= sizes[1]
 
 
-def test_a_cache_of_squares_from_before_is_read(tmp_path: Path) -> None:
-    """Trainings that began with squares go on with the file that they made."""
-    PICTURE.save(tmp_path / "a.png")
-    images = find_images(tmp_path)
-    name = f"1x32-{images.digest(prefix='32 pixels')[:16]}"
-    (tmp_path / "cache").mkdir()
-    np.save(tmp_path / "cache" / f"{name}.npy", np.full((1, 32, 32, 3), 7, np.uint8))
-    (tmp_path / "cache" / f"{name}.npy").rename(tmp_path / "cache" / f"{name}.pixels")
-    np.savez(tmp_path / "cache" / f"{name}.npz", ends=np.zeros(0, np.int64), problems=np.frombuffer(b"{}", np.uint8))
-    assert (cache_images(images, 32, tmp_path / "cache", aspect="square").pixels[0] == 7).all()
-    assert not (cache_images(images, 32, tmp_path / "cache").pixels[0] == 7).all()
-
-
 def test_hostile_files(copysets: Path) -> None:
     expected_failures = {"corrupt.jpg"}
     for path in sorted((copysets / "hostile").iterdir()):
