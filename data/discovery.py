@@ -149,14 +149,7 @@ def _find_skip_reason(path: Path) -> str | None:
             return "a broken link" if path.is_symlink() else "no regular file"
     except OSError:
         return CANNOT_BE_OPENED  # in a folder whose names can be read, but nothing else
-    if path.suffix.lower() in IMAGE_ENDINGS:
-        return None
-    try:
-        return None if detect_format(read_bytes(path, SIGNATURE_BYTES)) else NOT_A_PICTURE
-    except StorageError:
-        raise
-    except (OSError, UserError):
-        return CANNOT_BE_OPENED
+    return _look_inside(path)
 
 
 def _walk_members(archive: Path) -> Iterator[tuple[Path, str | None]]:
@@ -175,13 +168,14 @@ def _walk_members(archive: Path) -> Iterator[tuple[Path, str | None]]:
             yield path, "hidden"
         elif is_archive(path):
             yield path, "an archive within an archive"
-        elif path.suffix.lower() in IMAGE_ENDINGS:
-            yield path, None
         else:
-            yield path, _find_member_reason(path)
+            yield path, _look_inside(path)
 
 
-def _find_member_reason(path: Path) -> str | None:
+def _look_inside(path: Path) -> str | None:
+    """Return why a file or an archive's member is no picture, by its extension or its first bytes; None if it is one."""
+    if path.suffix.lower() in IMAGE_ENDINGS:
+        return None
     try:
         return None if detect_format(read_bytes(path, SIGNATURE_BYTES)) else NOT_A_PICTURE
     except StorageError:

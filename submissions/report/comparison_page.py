@@ -8,7 +8,14 @@ from image_copies.data.files import whole_folder
 from image_copies.data.ground_truth import GroundTruth
 from image_copies.data.images import ImageSet
 from image_copies.submissions.report.charts import draw_precision_recall
-from image_copies.submissions.report.gallery import Card, Gallery, Picture, find_best_wrong, format_score_note
+from image_copies.submissions.report.gallery import (
+    Card,
+    Gallery,
+    Picture,
+    find_best_wrong,
+    format_score_note,
+    list_missed_pictures,
+)
 from image_copies.submissions.report.pictures import add_thumbnails
 from image_copies.submissions.report.rendering import format_number, render
 from image_copies.submissions.scoring.bootstrap import Interval
@@ -147,21 +154,13 @@ def _make_galleries(inputs: ComparisonInputs, changes: list[Change], edits: Mapp
 
 def _draw_change(change: Change, missed: RankedCopy, wrong: tuple[str, float] | None, edits: Mapping[str, str]) -> Card:
     """Return the card of a copy that one side finds, with the best wrong reference of the side that misses it."""
-    pictures = [
-        Picture("query", change.query_id, "query"),
-        Picture("reference", change.reference_id, "true", format_score_note(missed.score)),
-    ]
-    if wrong is not None:
-        above = missed.score is None or wrong[1] >= missed.score
-        pictures.append(
-            Picture("reference", wrong[0], "ranked above it" if above else "nearest wrong", format_score_note(wrong[1]))
-        )
+    pictures = list_missed_pictures(change.query_id, change.reference_id, missed.score, wrong)
     ranks = " → ".join("not ranked" if ranked.rank is None else f"rank {ranked.rank}" for ranked in (change.first, change.second))
     scores = " → ".join(
         "none" if ranked.score is None else format_number(ranked.score) for ranked in (change.first, change.second)
     )
     text = f"{ranks}; score {scores}; µAP {format_number(change.gain, '+.5f')}"
-    return Card(tuple(pictures), text, edits.get(change.query_id, ""))
+    return Card(pictures, text, edits.get(change.query_id, ""))
 
 
 def _draw_alarm(ranked: RankedPairs, index: int, edits: Mapping[str, str]) -> Card:

@@ -136,41 +136,29 @@ def draw_missed_copies(ranked: RankedPairs, truth: GroundTruth, scores: QuerySco
     index_of = {pair: index for index, pair in enumerate(zip(ranked.query_ids, ranked.reference_ids, strict=True))}
     found = find_pairs_at_90(ranked)
     wrong = find_best_wrong(ranked, scores)
-    missed = [
-        (index_of.get(pair, len(index_of)), -_score_of(pair, ranked, index_of, scores), pair)
-        for pair in truth.pairs
-        if pair not in found
-    ]
+    score_of = scores.true | {pair: -float(ranked.distances[index]) for pair, index in index_of.items()}
+    missed = [pair for pair in truth.pairs if pair not in found]
+    missed.sort(key=lambda pair: (-index_of.get(pair, len(index_of)), score_of.get(pair, float("-inf")), pair))
     return [
-        draw_missed_card(pair, index_of.get(pair), _score_of(pair, ranked, index_of, scores), wrong.get(pair[0]), edits)
-        for _, _, pair in sorted(missed, key=lambda item: (-item[0], -item[1], item[2]))[:MAX_MISSED]
-    ]
-
-
-def draw_missed_card(
-    pair: tuple[str, str], index: int | None, score: float, wrong: tuple[str, float] | None, edits: Mapping[str, str]
-) -> Card:
-    """Return the card of a missed copy: the query, its true reference and its best wrong one.
-
-    Args:
-        pair: Ids of the query and its true reference.
-        index: Index of the pair in the ranking; None if it is not ranked.
-        score: Score of the pair; −∞ where it is not known.
-        wrong: Id and score of the query's best wrong reference; None where it is not known.
-        edits: Names of the edits that made each query, separated by spaces, by query id.
-    """
-    query_id, reference_id = pair
-    known = score > float("-inf")
-    pictures = [
-        Picture("query", query_id, "query"),
-        Picture("reference", reference_id, "true", format_score_note(score if known else None)),
-    ]
-    if wrong is not None:
-        above = not known or wrong[1] >= score
-        pictures.append(
-            Picture("reference", wrong[0], "ranked above it" if above else "nearest wrong", format_score_note(wrong[1]))
+        Card(
+            list_missed_pictures(*pair, score_of.get(pair), wrong.get(pair[0])),
+            f"rank {index_of[pair] + 1}" if pair in index_of else "not among the ranked pairs",
+            edits.get(pair[0], ""),
         )
-    return Card(tuple(pictures), "not among the ranked pairs" if index is None else f"rank {index + 1}", edits.get(query_id, ""))
+        for pair in missed[:MAX_MISSED]
+    ]
+
+
+def list_missed_pictures(
+    query_id: str, reference_id: str, score: float | None, wrong: tuple[str, float] | None
+) -> tuple[Picture, ...]:
+    """Return the pictures of a missed copy: the query, its true reference, and its best wrong one, where it is known."""
+    pictures = [Picture("query", query_id, "query"), Picture("reference", reference_id, "true", format_score_note(score))]
+    if wrong is not None:
+        above = score is None or wrong[1] >= score
+        label = "ranked above it" if above else "nearest wrong"
+        pictures.append(Picture("reference", wrong[0], label, format_score_note(wrong[1])))
+    return tuple(pictures)
 
 
 def find_best_wrong(ranked: RankedPairs, scores: QueryScores) -> dict[str, tuple[str, float]]:
@@ -182,12 +170,6 @@ def find_best_wrong(ranked: RankedPairs, scores: QueryScores) -> dict[str, tuple
         if not true:
             best.setdefault(query_id, (reference_id, -float(distance)))
     return best
-
-
-def _score_of(pair: tuple[str, str], ranked: RankedPairs, index_of: Mapping[tuple[str, str], int], scores: QueryScores) -> float:
-    if pair in index_of:
-        return -float(ranked.distances[index_of[pair]])
-    return scores.true.get(pair, float("-inf"))
 
 
 def _draw_pair(ranked: RankedPairs, edits: Mapping[str, str], index: int, label: str) -> Card:
