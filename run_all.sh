@@ -37,7 +37,7 @@ while [ $# -gt 0 ]; do
 done
 [ -z "$data" ] || [ -z "$photos" ] || fail "--data and --photos cannot be combined: give one; see bash run_all.sh --help"
 
-case "$run" in *://*) fail "--run $run: training needs a folder of this machine; the steps from 02 on take such a --run each" ;; esac
+case "$run" in *://*) fail "--run names a place on an object store: name a folder of this machine, and copy the run with the store's own tool" ;; esac
 
 here=$(cd "$(dirname "$0")" && pwd)
 python=${PYTHON:-python}

@@ -18,7 +18,6 @@ from typing import Any
 from image_copies.data.errors import UserError
 from image_copies.data.process import is_running
 from image_copies.data.remote import RemotePath, as_path
-from image_copies.data.transfers import upload_whole, upload_whole_folder
 
 HOST = socket.gethostname()
 MAX_PREFIX_CHARACTERS = 30  # of a path's name and of its ending in temporary names, which may be no longer than 255 bytes
@@ -40,8 +39,9 @@ def whole_file(path: Path) -> Iterator[Path]:
     """
     path = as_path(path)
     if isinstance(path, RemotePath):
-        with upload_whole(path) as written:
-            yield written
+        with tempfile.TemporaryDirectory(prefix="upload-") as folder:
+            yield Path(folder) / path.name
+            path.upload(Path(folder) / path.name)
         return
     temporary = None
     try:
@@ -74,7 +74,7 @@ def whole_file_apart(path: Path) -> Iterator[Path]:
     lie in a temporary folder, which the next call removes.
 
     Raises:
-        UserError: the disk is full, or the object store cannot be written to.
+        UserError: the disk is full.
     """
     with whole_file(path) as temporary:
         folder = Path(tempfile.mkdtemp(prefix=temporary_prefix(temporary), suffix=".part", dir=temporary.parent))
@@ -160,16 +160,9 @@ def whole_folder(path: Path) -> Iterator[Path]:
     Its files are flushed to disk before the rename. An existing folder is moved aside just before, so `path` is missing only for
     an instant.
 
-    A folder on an object store is written locally and uploaded file by file: it is not replaced at once.
-
     Raises:
-        UserError: the disk is full, or the object store cannot be written to.
+        UserError: the disk is full.
     """
-    path = as_path(path)
-    if isinstance(path, RemotePath):
-        with upload_whole_folder(path) as written:
-            yield written
-        return
     temporary = None
     old = path.with_name(f"{temporary_prefix(path)}old.part")
     try:

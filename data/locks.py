@@ -2,16 +2,11 @@
 
 They are SQLite locks: they end with the process that holds them, its workers do not inherit them, and other processes can still
 read who the holder is.
-
-Object stores have no locks: there a file names the holder, which only one process can create. It outlives a killed holder: one of
-the same machine is noticed, the file of one of another machine has to be deleted.
 """
 
-import json
 import os
 import sqlite3
 import sys
-import uuid
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -21,7 +16,6 @@ from pathlib import Path
 from image_copies.data.errors import UserError
 from image_copies.data.files import HOST, disk_full, is_disk_full
 from image_copies.data.process import is_running
-from image_copies.data.remote import RemotePath, as_path
 
 SESSION_VARIABLE = (
     "COPY_DETECTION_SESSION"  # environment variable: process id of a script that holds its folder between the steps it calls
@@ -96,12 +90,7 @@ def hold_folder(folder: Path, doing: str, lock: Path | None = None) -> Iterator[
     Raises:
         UserError: when another process works in the folder (the message names it), or the folder cannot be written.
     """
-    path = as_path(lock or folder / LOCK_NAME)
-    if isinstance(path, RemotePath):
-        with _hold_remote_folder(folder, path, doing):
-            yield
-        return
-    with closing(_connect(path, _HANDOVER_SECONDS)) as database:
+    with closing(_connect(lock or folder / LOCK_NAME, _HANDOVER_SECONDS)) as database:
         _take(database, folder, doing)
         try:
             yield
@@ -165,43 +154,6 @@ def _take(database: sqlite3.Connection, folder: Path, doing: str) -> None:
         if _read_code(error) == sqlite3.SQLITE_BUSY:
             raise _make_refusal(folder, _read_holder(database)) from error
         _go_on_without(folder, error)
-
-
-@contextmanager
-def _hold_remote_folder(folder: Path, path: RemotePath, doing: str) -> Iterator[None]:
-    """Hold a folder of an object store; arguments as in `hold_folder`.
-
-    Raises:
-        UserError: when another process works in the folder, or the store cannot be used.
-    """
-    content = json.dumps(vars(_describe_self(doing)) | {"token": uuid.uuid4().hex}).encode()
-    while not path.create(content):
-        holder = _read_remote_holder(path)
-        if holder is not None and holder.host == HOST and not holder.is_active():
-            path.unlink(missing_ok=True)  # it was killed
-        elif holder is None or holder.host == HOST:
-            raise _make_refusal(folder, holder)
-        else:
-            raise UserError(
-                f"{folder} is in use ({holder}). Wait for it, stop it, or name another folder. An object store does not notice "
-                f"that a process of another machine was killed: if so, delete {path}."
-            )
-    try:
-        yield
-    finally:
-        with suppress(UserError, FileNotFoundError):  # the store's trouble: the next process of this machine removes it
-            if path.read_bytes() == content:
-                path.unlink()
-
-
-def _read_remote_holder(path: RemotePath) -> _Holder | None:
-    """Return who holds a folder; None where that cannot be read, or has just ended."""
-    try:
-        about = json.loads(path.read_bytes())
-        about.pop("token")
-        return _Holder(**about)
-    except (FileNotFoundError, ValueError, TypeError, KeyError, AttributeError):
-        return None
 
 
 def _leave(database: sqlite3.Connection) -> None:

@@ -261,36 +261,6 @@ class RemotePath(PosixPath):
             except FileNotFoundError as error:
                 raise missing_error(self) from error
 
-    def create(self, content: bytes) -> bool:
-        """Write a file unless there is one, and return whether it was written.
-
-        Of two processes that try at once, one succeeds, if the store knows conditional writes, as Amazon S3, moto, MinIO and
-        Google Cloud Storage do.
-
-        Raises:
-            StorageError: the store cannot be written to.
-        """
-        files, name = open_store_of(self)
-        with explain_failures(self, "written to"):
-            try:
-                files.pipe_file(name, content, mode="create")
-            except FileExistsError:
-                return False
-            except FileNotFoundError as error:
-                raise missing_error(self) from error
-        return True
-
-    def download(self, target: Path) -> None:
-        """Copy the file to a local one.
-
-        Raises:
-            FileNotFoundError: there is no such file.
-            StorageError: the store cannot be asked.
-        """
-        files, name = open_store_of(self)
-        with explain_failures(self):
-            files.get_file(name, str(target))
-
 
 class _Explained(io.RawIOBase):
     """A file of fsspec whose errors are `StorageError`s that name it."""

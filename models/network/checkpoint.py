@@ -13,7 +13,6 @@ from safetensors.torch import save_file
 from image_copies.data.errors import UserError, prefix_errors
 from image_copies.data.files import whole_file_apart
 from image_copies.data.settings import Settings, read_recorded
-from image_copies.data.transfers import local_file
 from image_copies.models.network.base import ImageDescriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.handmade import HandmadeDescriptor
@@ -93,7 +92,7 @@ def load_descriptor(path: Path) -> Checkpoint:
 
         return Checkpoint(*read_published(path))
     try:
-        with local_file(path) as local, safe_open(local, framework="pt") as file:
+        with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
     except (SafetensorError, OSError) as error:

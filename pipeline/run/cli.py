@@ -55,10 +55,25 @@ def named_place(text: str) -> Path:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
+def named_run(text: str) -> Path:
+    """Parse the path of a run folder, which must be on this machine; to be used as its `type`.
+
+    Raises:
+        argparse.ArgumentTypeError: when the path is empty, or on an object store.
+    """
+    path = named_place(text)
+    if is_remote(path):
+        raise argparse.ArgumentTypeError(
+            f"{text} is on an object store: name a folder of this machine, and copy the run with the store's own tool, such as "
+            f"aws s3 cp --recursive runs/{path.name} {text}"
+        )
+    return path
+
+
 def make_step_parser(description: str | None) -> argparse.ArgumentParser:
     """Return a parser with the options that every step has."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("--run", type=named_place, metavar="DIR", help="run folder, or s3://…; default: the latest under runs/")
+    parser.add_argument("--run", type=named_run, metavar="DIR", help="run folder; default: the latest under runs/")
     parser.add_argument("--recipe", type=named_path, metavar="FILE", help="recipe of a new run, or a changed recipe for this run")
     parser.add_argument("--data", type=named_place, metavar="DIR", help="data set of a new run, in the ISC2021 layout; or s3://…")
     parser.add_argument(

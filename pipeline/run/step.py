@@ -11,7 +11,7 @@ from typing import Any
 from image_copies.data.images import ImageSet
 from image_copies.data.locks import hold_folder
 from image_copies.data.process import is_first_process, print_once
-from image_copies.data.remote import is_remote, remove_folder
+from image_copies.data.remote import remove_folder
 from image_copies.pipeline.run.manifest import describe_state, find_changes, measure_sizes, read_manifest, write_manifest
 from image_copies.pipeline.run.provenance import code_version, count_threads, versions
 from image_copies.pipeline.run.run import Run
@@ -114,6 +114,5 @@ def make_product(run: Run, step: Step, product: Product, force: bool = False) ->
                 "sizes": measure_sizes(product.outputs),
             }
             write_manifest(run, label, state | made)
-            if not is_remote(run.folder):
-                os.utime(run.folder)
+            os.utime(run.folder)
     print_once(f"{label}: done in {seconds:.1f} s")

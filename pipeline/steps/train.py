@@ -6,7 +6,6 @@ from pathlib import Path
 from image_copies.data.errors import UserError, prefix_errors
 from image_copies.data.images import find_images
 from image_copies.data.process import print_once
-from image_copies.data.remote import is_remote
 from image_copies.models.device import best_device, describe_device
 from image_copies.models.inference.settings import FileModelSettings, HandmadeModelSettings, UntrainedModelSettings
 from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
@@ -33,19 +32,13 @@ def train(run: Run, name: str, roles: TrainingRoles) -> None:
         roles: The training images by role.
 
     Raises:
-        UserError: when an image to learn from is a query or a reference; when a network is to be trained in a run folder on an
-            object store; or as for `check_models`.
+        UserError: when an image to learn from is a query or a reference, or as for `check_models`.
     """
     _warn_of_decoding(run)
     require_no_tests(run, roles.classes, f"the training of {name}")
     require_no_tests(run, roles.overlays, f"the pasted images of {name}")
     check_models(run)
     settings = run.recipe.models[name]
-    if isinstance(settings, ModelSettings) and is_remote(run.folder):
-        raise UserError(
-            f"{name} cannot be trained in {run.folder}: training changes the files of its state and its cache in place. "
-            "Do steps 00 and 01 in a folder of this machine, and copy it to the object store for the other steps."
-        )
     if isinstance(settings, FileModelSettings):
         checkpoint = load_descriptor(settings.weights_file)
         path = run.checkpoint(name)

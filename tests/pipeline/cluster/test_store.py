@@ -1,6 +1,7 @@
-"""A run folder and its pictures on an object store, worked on by two nodes: the bytes of a run on a disk, made in one process."""
+"""Pictures on an object store, and vectors: what two nodes make of them are the bytes that one process makes on a disk."""
 
 import json
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -8,24 +9,27 @@ from typing import Any
 
 import pytest
 
+from image_copies.data.remote import as_path
 from image_copies.pipeline.steps import ensemble
 from image_copies.submissions.ensemble import moments
-from tests.pipeline.two_runs import make_two_runs
 
 pytestmark = pytest.mark.cluster
 STEPS = ("02_embed", "03_ensemble", "04_normalize", "05_submit", "06_score")
-PICTURES = ("training", "reference", "query")
 
 
 @pytest.fixture(scope="module")
-def two_runs(small_run: Path, object_store: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A run that has to be embedded, with its pictures and a ground truth: in a folder and in a bucket."""
-    where = tmp_path_factory.mktemp("stored")
-    return make_two_runs(small_run, where, object_store, "cluster", shard=7, with_pictures=True)
+def places(object_store: Any, small_run: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The small run's data set with a ground truth: in a folder and in a bucket."""
+    data = tmp_path_factory.mktemp("store") / "data"
+    shutil.copytree(small_run.parent / "data", data)
+    (data / "public_ground_truth.csv").write_text("query_id,reference_id\n" + "".join(f"Q{n:06d},R{n:06d}\n" for n in range(9)))
+    files = {str(path.relative_to(data)): path.read_bytes() for path in data.rglob("*") if path.is_file()}
+    return data, object_store.make_bucket("cluster", files)
 
 
-def test_two_nodes_make_in_a_bucket_what_one_process_makes_on_a_disk(
-    two_runs: tuple[Path, Path],
+def test_two_nodes_read_pictures_in_a_bucket_as_one_process_does_on_a_disk(
+    small_run: Path,
+    places: tuple[Path, str],
     nodes: Any,  # after the store, whose variables they inherit
     run_command: Callable[..., subprocess.CompletedProcess[str]],
     tmp_path: Path,
@@ -36,20 +40,31 @@ def test_two_nodes_make_in_a_bucket_what_one_process_makes_on_a_disk(
     monkeypatch.setattr(moments, "ROWS_PER_SHARD", 11)
     monkeypatch.setattr(ensemble, "ROWS_PER_SHARD", 16)
     monkeypatch.setattr("image_copies.pipeline.cluster.engine.SHORT_SECONDS", 0)
-    local, remote = two_runs
+    runs = tmp_path / "alone", tmp_path / "together"
+    for run, data in zip(runs, places, strict=True):
+        shutil.copytree(small_run, run, ignore=shutil.ignore_patterns("embeddings", "ensemble", "manifests", "normalized", ".*"))
+        (run / "run.json").write_text(json.dumps({"data": str(data)}))
+        recipe = run / "recipe.yaml"
+        recipe.write_text(recipe.read_text().replace("embedding: {workers: 0}", "embedding: {workers: 0, shard: 7}"))
     for step in STEPS:
-        done = run_command(tmp_path, step, "--run", local)
-        assert done.returncode == 0, done.stderr
-        more = () if step == "05_submit" else ("--ray", nodes.address)
-        done = run_command(tmp_path, step, "--run", remote, *more)
-        assert done.returncode == 0, done.stderr
-        assert ("workers on" in done.stdout) == bool(more), done.stdout
-    made = [path.relative_to(local) for path in sorted(local.rglob("*")) if path.suffix in (".h5", ".csv")]
+        for run, more in zip(runs, ((), () if step == "05_submit" else ("--ray", nodes.address)), strict=True):
+            done = run_command(tmp_path, step, "--run", run, *more)
+            assert done.returncode == 0, done.stderr
+            assert ("workers on" in done.stdout) == bool(more), done.stdout
+    made = [path.relative_to(runs[0]) for path in sorted(runs[0].rglob("*")) if path.suffix in (".h5", ".csv")]
     assert {"embeddings", "ensemble", "normalized", "submission.h5"} <= {path.parts[0] for path in made}
-    assert [path for path in made if (local / path).read_bytes() != (remote / path).read_bytes()] == []
-    scores = [json.loads((run / "scores.json").read_text()) for run in two_runs]
-    for score in scores:
-        score["made_from"].pop("data")  # of pictures elsewhere
-    assert scores[0] == scores[1]
-    left = [path for path in remote.list_files() if "-shards-" in str(path)]  # type: ignore[attr-defined]
-    assert left == []
+    assert [path for path in made if (runs[0] / path).read_bytes() != (runs[1] / path).read_bytes()] == []
+
+
+def test_two_nodes_write_vectors_into_a_bucket(
+    places: tuple[Path, str], nodes: Any, run_command: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    alone, together = tmp_path / "v.h5", as_path(f"{places[1]}/out/v.h5")
+    for data, output, more in zip(places, (alone, together), ((), ("--ray", nodes.address)), strict=True):
+        # without workers: forked, they would inherit the threads of Ray and of the store
+        arguments = ("--images", f"{data}/query_images", "--output", output, "--workers", "0")
+        done = run_command(tmp_path, "02_embed", *arguments, *more)
+        assert done.returncode == 0, done.stderr
+        assert ("15 images in 1 shards by" in done.stdout) == bool(more)
+    assert together.read_bytes() == alone.read_bytes()
+    assert [path.name for path in together.parent.iterdir()] == ["v.h5"]
