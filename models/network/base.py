@@ -1,12 +1,36 @@
-"""The interface of all descriptors, whether trained, handmade or joined: images in, unit vectors out."""
+"""The interfaces of networks: a backbone makes features of images, a descriptor unit vectors, whether it is trained or not."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from image_copies.data.settings import Settings
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """A network that makes features of RGB images [n, 3, h, w], and how it is used.
+
+    Attributes:
+        network: The network; checkpoints hold its weights under `backbone.`.
+        compute: Computes the features of images by the network: maps [n, c, h', w'], tokens [n, t, c] or vectors [n, c].
+        channels: c.
+        prefix_tokens: Number of class and register tokens, which come before those of the patches.
+        pooled: Whether the features are vectors, which are not pooled.
+        mean: Mean per colour channel that images are normalised with, for pixels in 0…1.
+        std: Standard deviation per colour channel.
+    """
+
+    network: nn.Module
+    compute: Callable[[nn.Module, Tensor], Tensor]
+    channels: int
+    prefix_tokens: int = 0
+    pooled: bool = False
+    mean: tuple[float, ...] = (0.0, 0.0, 0.0)
+    std: tuple[float, ...] = (1.0, 1.0, 1.0)
 
 
 class ImageDescriptor(nn.Module):

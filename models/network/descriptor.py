@@ -1,28 +1,23 @@
-"""The trained descriptor: timm backbone → GeM → linear layer → L2 normalisation (ISC2021 paper, 2.2)."""
+"""The trained descriptor: backbone → GeM → linear layer → L2 normalisation (ISC2021 paper, 2.2)."""
 
-import difflib
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
-import timm
 import torch
-from timm.models import is_model_in_modules
 from torch import Tensor, nn
 from torch.nn import functional
 
 from image_copies.augmentations.domains import DOMAINS, rotate_to_all_domains
 from image_copies.data.errors import UserError
 from image_copies.models.device import report_lack_of_memory
+from image_copies.models.network.backbones import build_backbone
 from image_copies.models.network.base import ImageDescriptor
 from image_copies.models.network.pooling import GeM
 from image_copies.models.network.row_by_row import apply_linear
 from image_copies.models.network.settings import DescriptorSettings
 from image_copies.models.network.start import load_start
 from image_copies.models.network.whitening import Whitening, whiten
-
-TOKENS = ("vision_transformer", "deit")  # timm's modules of ViTs that take images of any size
-IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 class Descriptor(ImageDescriptor):
@@ -47,12 +42,11 @@ class Descriptor(ImageDescriptor):
     def __init__(self, settings: DescriptorSettings, load_weights: bool = True) -> None:
         super().__init__()
         self.settings: DescriptorSettings = settings
-        self.backbone = _build_backbone(settings, load_weights)
-        self.pooling = GeM(settings.pooling_exponent, settings.train_pooling_exponent)
-        self.prefix_tokens = int(getattr(self.backbone, "num_prefix_tokens", 0))  # class and register tokens, before the patches
-        last_map = _takes_last_map(settings)
-        width = self.backbone.feature_info.channels()[-1] if last_map else self.backbone.num_features
-        width *= 2 if self.prefix_tokens else 1
+        built = build_backbone(settings.backbone, settings.model_args or {}, load_weights and settings.weights == "pretrained")
+        self.backbone: Any = built.network
+        self.compute, self.prefix_tokens, self.pooled = built.compute, built.prefix_tokens, built.pooled
+        self.pooling = GeM(settings.pooling_exponent, settings.train_pooling_exponent and not built.pooled)
+        width = built.channels * (2 if built.prefix_tokens else 1)
         self.dimensions = settings.dimensions or width
         if settings.dimensions is not None:
             heads = len(DOMAINS) if settings.domains == "shared" else 1
@@ -60,9 +54,7 @@ class Descriptor(ImageDescriptor):
         if settings.whiten:
             self.register_buffer("whitening_mean", torch.zeros(self.dimensions))
             self.register_buffer("whitening_matrix", torch.eye(self.dimensions))
-        published: dict[str, Any] = getattr(self.backbone, "pretrained_cfg", None) or self.backbone.default_cfg
-        self.mean = settings.mean or tuple(published.get("mean", IMAGENET_MEAN))
-        self.std = settings.std or tuple(published.get("std", IMAGENET_STD))
+        self.mean, self.std = settings.mean or built.mean, settings.std or built.std
         if load_weights and settings.weights not in ("none", "pretrained"):
             load_start(self, self.backbone, settings.weights)
 
@@ -91,25 +83,21 @@ class Descriptor(ImageDescriptor):
         return self.pooling.set_exponent_temporarily(exponent)
 
     def features(self, images: Tensor) -> Tensor:
-        """Return the backbone's feature maps of images [n, 3, h, w]: [n, c, h', w'] or tokens [n, t, c]; with domains 4 n."""
+        """Return the backbone's features of images [n, 3, h, w]: maps [n, c, h', w'], tokens or vectors; with domains 4 n."""
         if self.memory_format is torch.contiguous_format:  # pixels are normalised in channels_last
             images = images.contiguous()
         if not self.settings.domains:
-            return self._compute_maps(images)
+            return self.compute(self.backbone, images)
         if images.shape[2] == images.shape[3]:
-            return self._compute_maps(rotate_to_all_domains(images))
-        maps = [self._compute_maps(torch.rot90(images, domain, dims=(2, 3))) for domain in range(len(DOMAINS))]
-        return torch.cat([part.mT if domain % 2 else part for domain, part in enumerate(maps)])  # equal for pooling
-
-    def _compute_maps(self, images: Tensor) -> Tensor:
-        if _takes_last_map(self.settings):
-            last: Tensor = self.backbone(images)[-1]
-            return last
-        maps: Tensor = self.backbone.forward_features(images)
-        return maps
+            return self.compute(self.backbone, rotate_to_all_domains(images))
+        parts = [self.compute(self.backbone, torch.rot90(images, domain, dims=(2, 3))) for domain in range(len(DOMAINS))]
+        turned = [part.mT if domain % 2 and part.ndim == 4 else part for domain, part in enumerate(parts)]  # equal for pooling
+        return torch.cat(turned)
 
     def _pool(self, features: Tensor) -> Tensor:
-        """Maps [n, c, h, w] → [n, c]; tokens [n, t, c] → the class token and GeM of the patches' [n, 2 c]."""
+        """Maps [n, c, h, w] → [n, c]; tokens [n, t, c] → the class token and GeM of the patches' [n, 2 c]; vectors stay."""
+        if self.pooled:
+            return features
         if features.ndim == 4:
             pooled: Tensor = self.pooling(features)
             return pooled
@@ -152,18 +140,6 @@ class Descriptor(ImageDescriptor):
         return torch.stack([apply_linear(part, head) for part, head in zip(parts, heads, strict=True)])
 
 
-def check_backbone(name: str) -> None:
-    """Check that timm has the backbone.
-
-    Raises:
-        UserError: It has not; the message suggests the nearest names.
-    """
-    if not name.startswith("hf-hub:") and not timm.is_model(name.split(".")[0]):
-        near = difflib.get_close_matches(name, timm.list_models(), n=3)
-        hint = f" Did you mean {' or '.join(near)}?" if near else " See timm.list_models()."
-        raise UserError(f"timm has no backbone {name!r}.{hint}")
-
-
 @torch.no_grad()
 def check_image_sizes(descriptor: Descriptor, sizes: Iterable[int]) -> None:
     """Check before training that the backbone produces feature maps at each input size in pixels.
@@ -186,36 +162,3 @@ def check_image_sizes(descriptor: Descriptor, sizes: Iterable[int]) -> None:
                 "Choose a convolutional backbone or a ViT, which take any size, or a larger image_size."
             ) from error
     descriptor.train(was_training)
-
-
-def _build_backbone(settings: DescriptorSettings, load_weights: bool) -> Any:
-    name = settings.backbone
-    check_backbone(name)
-    pretrained = load_weights and settings.weights == "pretrained"
-    try:
-        backbone = timm.create_model(name, pretrained=pretrained, **_model_args(settings))
-    except Exception as error:  # the hub's client raises many kinds of errors
-        if not pretrained and not name.startswith("hf-hub:"):
-            given = f" with model_args {settings.model_args}" if settings.model_args else ""
-            raise UserError(f"timm cannot build the backbone {name!r}{given}: {error}") from error
-        raise UserError(
-            f"the weights of {name!r} cannot be fetched ({type(error).__name__}: {error}). Without a network connection, "
-            "download them elsewhere and name the local file (`weights: path/to/file.safetensors` in the recipe), or train from "
-            "`weights: none`."
-        ) from error
-    return backbone
-
-
-def _model_args(settings: DescriptorSettings) -> dict[str, Any]:
-    """Arguments of timm.create_model: no classifier and no pooling; a ViT takes images of any size."""
-    chosen = settings.model_args or {}
-    if _takes_last_map(settings):
-        return chosen
-    tokens = not settings.backbone.startswith("hf-hub:") and is_model_in_modules(settings.backbone.split(".")[0], TOKENS)
-    any_size = {"dynamic_img_size": True, "dynamic_img_pad": True} if tokens else {}
-    return {"num_classes": 0, "global_pool": ""} | any_size | chosen
-
-
-def _takes_last_map(settings: DescriptorSettings) -> bool:
-    """Whether the backbone is one of timm's feature extractors, of whose maps the last is taken."""
-    return bool((settings.model_args or {}).get("features_only"))

@@ -4,14 +4,13 @@ Only a whitening of their features is learnt, on training images (models/trainin
 """
 
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from image_copies.data.errors import UserError
-from image_copies.models.network.base import ImageDescriptor
+from image_copies.models.network.base import Backbone, ImageDescriptor
 from image_copies.models.network.settings import HandmadeKind, HandmadeSettings
 
 GREY_WEIGHTS = (0.299, 0.587, 0.114)  # of red, green and blue
@@ -28,12 +27,11 @@ class HandmadeDescriptor(ImageDescriptor):
     def __init__(self, settings: HandmadeSettings) -> None:
         super().__init__()
         self.settings: HandmadeSettings = settings
-        self.features = _FEATURES[settings.kind]()
-        with torch.no_grad():
-            count = self.features(torch.zeros(1, 3, IMAGE_SIZE, IMAGE_SIZE)).shape[1]
-        self.dimensions = min(settings.dimensions, count)
-        self.register_buffer("whitening_mean", torch.zeros(count))
-        self.register_buffer("whitening_matrix", torch.eye(count)[: self.dimensions])
+        built = build_features(settings.kind)
+        self.features = built.network
+        self.dimensions = min(settings.dimensions, built.channels)
+        self.register_buffer("whitening_mean", torch.zeros(built.channels))
+        self.register_buffer("whitening_matrix", torch.eye(built.channels)[: self.dimensions])
 
     def forward(self, images: Tensor, raw: bool = False) -> Tensor:
         """Return unit vectors [n, d], or with `raw` the features [n, f] as unit vectors before whitening.
@@ -71,7 +69,7 @@ class GaborEnergies(nn.Module):
     halved from octave to octave. A square root reduces the influence of single strong edges.
     """
 
-    size, octaves, directions, reach = 64, 4, 8, 6
+    size, octaves, directions, reach, channels = 64, 4, 8, 6, 512
     filters: Tensor
 
     def __init__(self) -> None:
@@ -94,7 +92,7 @@ class GaborEnergies(nn.Module):
 class GreyPixels(nn.Module):
     """24 × 24 grey pixels, standardised to mean 0 and standard deviation 1: [n, 576]."""
 
-    size = 24
+    size, channels = 24, 576
 
     def forward(self, images: Tensor) -> Tensor:
         """Return features [n, 576] of images [n, 3, h, w] in 0…1."""
@@ -104,7 +102,7 @@ class GreyPixels(nn.Module):
 class ColourLayout(nn.Module):
     """Mean brightness and two colour differences in 8 × 8 cells: [n, 192]."""
 
-    size = 8
+    size, channels = 8, 192
 
     def forward(self, images: Tensor) -> Tensor:
         """Return features [n, 192] of images [n, 3, h, w] in 0…1."""
@@ -114,11 +112,17 @@ class ColourLayout(nn.Module):
 
 
 IMAGE_SIZE = 64  # input size of all kinds, pixels
-_FEATURES: dict[HandmadeKind, Callable[[], nn.Module]] = {
+FEATURES: dict[HandmadeKind, type[GaborEnergies | GreyPixels | ColourLayout]] = {
     "gabor": GaborEnergies,
     "pixels": GreyPixels,
     "colours": ColourLayout,
 }
+
+
+def build_features(kind: HandmadeKind, *_: object) -> Backbone:
+    """Build the features of a kind as a backbone, which has neither arguments nor weights to be fetched."""
+    network = FEATURES[kind]()
+    return Backbone(network, lambda features, images: features(images.float()), network.channels, pooled=True)
 
 
 def _make_gabor_filters(directions: int, wavelength: float, sigma: float, reach: int) -> Tensor:

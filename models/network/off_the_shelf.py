@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from image_copies.data.errors import UserError
-from image_copies.models.network.descriptor import Descriptor, check_backbone
+from image_copies.models.network.backbones import check_backbone
+from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings, weights_path
 from image_copies.models.network.weights_file import read_weights_file, state_of
 

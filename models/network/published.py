@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from image_copies.data.errors import UserError
-from image_copies.models.network.descriptor import IMAGENET_MEAN, IMAGENET_STD, Descriptor
+from image_copies.models.network.backbones import IMAGENET_MEAN, IMAGENET_STD
+from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.layouts import describe_vit, is_vit, name_resnet, rename_classy_vision
 from image_copies.models.network.settings import DescriptorSettings
 from image_copies.models.network.start import load_backbone, without_prefixes

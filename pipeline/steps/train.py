@@ -8,8 +8,8 @@ from image_copies.data.images import find_images
 from image_copies.data.process import print_once
 from image_copies.models.device import best_device, describe_device
 from image_copies.models.inference.settings import FileModelSettings, HandmadeModelSettings, UntrainedModelSettings
+from image_copies.models.network.backbones import check_backbone
 from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
-from image_copies.models.network.descriptor import check_backbone
 from image_copies.models.network.start import find_start
 from image_copies.models.training.handmade import whiten_handmade
 from image_copies.models.training.model_settings import ModelSettings

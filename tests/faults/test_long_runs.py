@@ -28,7 +28,8 @@ from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.matching.web.listener import open_listener
 from image_copies.models.inference import embed
 from image_copies.models.inference.settings import EmbeddingSettings
-from image_copies.models.network import descriptor as network
+from image_copies.models.network.backbones import BACKBONES
+from image_copies.models.network.base import Backbone
 from image_copies.models.network.checkpoint import save_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
@@ -102,26 +103,15 @@ def stats() -> Iterator[Path]:
             yield path
 
 
-class TinyBackbone(nn.Module):
-    """One convolution, as a backbone of timm's."""
-
-    num_features, default_cfg = 4, dict[str, Any]()
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.convolution = nn.Conv2d(3, self.num_features, 8, stride=8)
-
-    def forward_features(self, images: Tensor) -> Tensor:
-        """Maps [n, 4, h / 8, w / 8]."""
-        maps: Tensor = self.convolution(images)
-        return maps.relu()
-
-
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> DescriptorSettings:
     """A descriptor of one convolution."""
-    monkeypatch.setattr(network, "_build_backbone", lambda *_: TinyBackbone())
-    return DescriptorSettings(backbone="test_efficientnet", dimensions=8)
+
+    def build(*_: object) -> Backbone:
+        return Backbone(nn.Conv2d(3, 4, 8, stride=8), lambda convolution, images: convolution(images).relu(), 4)
+
+    monkeypatch.setitem(BACKBONES, "tiny", build)
+    return DescriptorSettings(backbone="tiny", dimensions=8)
 
 
 def test_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: DescriptorSettings, ledger: Ledger) -> None:

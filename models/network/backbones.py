@@ -1,0 +1,86 @@
+"""Backbones by their names in a recipe: timm's, and others by a line of the table."""
+
+import difflib
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import timm
+from timm.models import is_model_in_modules
+from torch import Tensor, nn
+
+from image_copies.data.errors import UserError
+from image_copies.models.network.base import Backbone
+from image_copies.models.network.handmade import FEATURES, build_features
+
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+TOKENS = ("vision_transformer", "deit")  # timm's modules of ViTs that take images of any size
+
+# Backbones that are not timm's: functions of `model_args` and of whether the backbone brings weights of its own.
+BACKBONES: dict[str, Callable[[dict[str, Any], bool], Backbone]] = {str(kind): partial(build_features, kind) for kind in FEATURES}
+
+
+def build_backbone(name: str, arguments: dict[str, Any], pretrained: bool) -> Backbone:
+    """Build a backbone.
+
+    Args:
+        name: As in `DescriptorSettings.backbone`.
+        arguments: As in `DescriptorSettings.model_args`.
+        pretrained: Whether it has the weights that its publisher offers; otherwise random ones.
+
+    Raises:
+        UserError: It is unknown, cannot be built, or its weights cannot be fetched.
+    """
+    check_backbone(name)
+    build = BACKBONES.get(name)
+    return _build_timm(name, arguments, pretrained) if build is None else build(arguments, pretrained)
+
+
+def check_backbone(name: str) -> None:
+    """Check that the table or timm has the backbone.
+
+    Raises:
+        UserError: Neither has; the message suggests the nearest names.
+    """
+    if name not in BACKBONES and not name.startswith("hf-hub:") and not timm.is_model(name.split(".")[0]):
+        near = difflib.get_close_matches(name, [*BACKBONES, *timm.list_models()], n=3)
+        hint = f" Did you mean {' or '.join(near)}?" if near else " See timm.list_models()."
+        raise UserError(f"timm has no backbone {name!r}.{hint}")
+
+
+def _build_timm(name: str, arguments: dict[str, Any], pretrained: bool) -> Backbone:
+    """One of timm's networks without classifier and pooling; of a feature extractor the last map is taken."""
+    extracts = bool(arguments.get("features_only"))
+    tokens = not name.startswith("hf-hub:") and is_model_in_modules(name.split(".")[0], TOKENS)
+    any_size = {"dynamic_img_size": True, "dynamic_img_pad": True} if tokens else {}
+    given = arguments if extracts else {"num_classes": 0, "global_pool": ""} | any_size | arguments
+    try:
+        network: Any = timm.create_model(name, pretrained=pretrained, **given)
+    except Exception as error:  # the hub's client raises many kinds of errors
+        if not pretrained and not name.startswith("hf-hub:"):
+            described = f" with model_args {arguments}" if arguments else ""
+            raise UserError(f"timm cannot build the backbone {name!r}{described}: {error}") from error
+        raise UserError(
+            f"the weights of {name!r} cannot be fetched ({type(error).__name__}: {error}). Without a network connection, "
+            "download them elsewhere and name the local file (`weights: path/to/file.safetensors` in the recipe), or train from "
+            "`weights: none`."
+        ) from error
+    published: dict[str, Any] = getattr(network, "pretrained_cfg", None) or network.default_cfg
+    return Backbone(
+        network=network,
+        compute=_take_last_map if extracts else _compute_features,
+        channels=network.feature_info.channels()[-1] if extracts else network.num_features,
+        prefix_tokens=int(getattr(network, "num_prefix_tokens", 0)),
+        mean=tuple(published.get("mean", IMAGENET_MEAN)),
+        std=tuple(published.get("std", IMAGENET_STD)),
+    )
+
+
+def _compute_features(network: nn.Module, images: Tensor) -> Tensor:
+    features: Tensor = network.forward_features(images)  # type: ignore[operator]  # torch's types call every attribute a module
+    return features
+
+
+def _take_last_map(network: nn.Module, images: Tensor) -> Tensor:
+    last: Tensor = network(images)[-1]
+    return last

@@ -1,0 +1,74 @@
+"""A backbone that is not timm's is a function and a line of a table: it trains, embeds and is kept like any other."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from image_copies.data.errors import UserError
+from image_copies.data.images import find_images
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.models.inference.embed import embed_images
+from image_copies.models.inference.settings import EmbeddingSettings
+from image_copies.models.network.backbones import BACKBONES, build_backbone, check_backbone
+from image_copies.models.network.base import Backbone
+from image_copies.models.network.checkpoint import load_descriptor
+from image_copies.models.network.descriptor import Descriptor, check_image_sizes
+from image_copies.models.network.settings import DescriptorSettings
+from image_copies.models.training.model_settings import ModelSettings
+from image_copies.models.training.trainer import train_model
+
+
+def build_edges(arguments: dict[str, object], pretrained: bool) -> Backbone:
+    """One convolution of a width that the recipe says."""
+    width = int(str(arguments.get("width", 6)))
+
+    def compute(network: nn.Module, images: Tensor) -> Tensor:
+        maps: Tensor = network(images)
+        return maps.relu()
+
+    return Backbone(nn.Conv2d(3, width, 8, stride=8), compute, width, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
+
+
+@pytest.mark.parametrize(("backbone", "width"), [("edges", 6), ("gabor", 512)])
+def test_a_backbone_of_the_table_is_trained_kept_and_embeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backbone: str, width: int
+) -> None:
+    monkeypatch.setitem(BACKBONES, "edges", build_edges)
+    list(write_pictures(tmp_path / "pictures", "T", 12, seed=0, workers=1))
+    images = find_images(tmp_path / "pictures")
+    settings = ModelSettings.model_validate(
+        {
+            "descriptor": {"backbone": backbone, "dimensions": 8},
+            "workers": 0,
+            "stages": [{"image_size": 32, "batch_size": 6, "epochs": 1}],
+        }
+    )
+    checkpoint = load_descriptor(train_model(settings, images, images, tmp_path / "model", tmp_path / "cache", seed=0))
+    assert isinstance(checkpoint.descriptor, Descriptor) and checkpoint.descriptor.projection.in_features == width
+    vectors = torch.from_numpy(
+        next(iter(embed_images(checkpoint, images, EmbeddingSettings(workers=0, pooling_exponent=2.0)))).vectors
+    )
+    torch.testing.assert_close(vectors.norm(dim=1), torch.ones(12))
+    assert (vectors @ vectors.T).fill_diagonal_(0).max() < 0.999
+
+
+def test_a_backbone_brings_its_arguments_and_its_normalisation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(BACKBONES, "edges", build_edges)
+    descriptor = Descriptor(DescriptorSettings(backbone="edges", model_args={"width": 5}, dimensions=None))
+    assert descriptor.dimensions == 5 and (descriptor.mean, descriptor.std) == ((0.5,) * 3, (0.25,) * 3)
+    check_image_sizes(descriptor, [16, 40])
+    assert set(descriptor.state_dict()) == {"backbone.weight", "backbone.bias", "pooling.exponent"}
+
+
+def test_vectors_are_not_pooled() -> None:
+    built, images = build_backbone("pixels", {}, pretrained=False), torch.rand(2, 3, 40, 40)
+    descriptor = Descriptor(DescriptorSettings(backbone="pixels", dimensions=None))
+    torch.testing.assert_close(descriptor(images, raw=True), built.compute(built.network, images))
+    assert not descriptor.pooling.exponent.requires_grad and descriptor.dimensions == built.channels == 576
+
+
+def test_an_unknown_backbone_is_named_with_similar_ones() -> None:
+    with pytest.raises(UserError, match=r"timm has no backbone 'gabors'\. Did you mean gabor"):
+        check_backbone("gabors")
