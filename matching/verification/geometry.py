@@ -1,6 +1,6 @@
 """Whether two pictures share content in the same geometric arrangement, and where: a robust homography of local features."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
@@ -29,12 +29,15 @@ class Evidence:
         change: Change of the query that had to be undone; empty if it is neither a mirror image nor a negative.
         query_region: Box of the shared part in the query.
         reference_region: Box of the shared part in the reference.
+        homography: From the unchanged query's pixels to the reference's [3, 3], both as their features were found; None where
+            the evidence was read from a file.
     """
 
     inliers: int
     change: Change
     query_region: Box
     reference_region: Box
+    homography: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -68,28 +71,29 @@ class Views:
         return np.concatenate([features.descriptors for _, features in self.changed])
 
 
-def verify(query: Features | Views, reference: Features) -> Evidence | None:
+def verify(query: Features | Views, reference: Features, least: int = MIN_INLIERS) -> Evidence | None:
     """Find the homography that most features agree on, for the picture as it is, its mirror image and its negative.
 
     Args:
         query: Features of one picture; pass its views if it is compared with several others, which saves work.
         reference: Features of the other picture.
+        least: Number of features that must agree.
 
     Returns:
-        The evidence with the most inliers; None if fewer than `MIN_INLIERS` features agree.
+        The evidence with the most inliers; None if fewer than `least` features agree.
     """
     views = query if isinstance(query, Views) else Views(query)
     picture, count = views.picture, len(views.picture.points)
     if min(count, len(reference.points)) < MIN_MATCHES:
         return None
     target = reference.descriptors
-    best = _fit_homography(picture, picture, reference, "", *_match_descriptors(views.own, target))
+    best = _fit_homography(picture, picture, reference, "", *_match_descriptors(views.own, target), least)
     if best is not None and best.inliers >= CERTAIN_INLIERS:
         return best
     rows, matched = _match_descriptors(views.descriptors, target)  # one product for all three
     for place, (change, changed) in enumerate(views.changed):
         own = rows // count == place
-        found = _fit_homography(picture, changed, reference, change, rows[own] - place * count, matched[own])
+        found = _fit_homography(picture, changed, reference, change, rows[own] - place * count, matched[own], least)
         if found is not None and (best is None or found.inliers > best.inliers):
             best = found
         if best is not None and best.inliers >= CERTAIN_INLIERS:
@@ -104,6 +108,7 @@ def _fit_homography(
     change: Change,
     shared_query: NDArray[np.intp],
     shared_reference: NDArray[np.intp],
+    least: int,
 ) -> Evidence | None:
     if len(shared_query) < MIN_MATCHES:
         return None
@@ -115,13 +120,16 @@ def _fit_homography(
         return None
     inside = mask.ravel().astype(bool)
     count = min(len(np.unique(points[inside].round(), axis=0)) for points in (source, target))  # many to one is no evidence
-    if count < MIN_INLIERS:
+    if count < least:
         return None
+    if "mirrored" in change:
+        homography = homography @ np.array([[-1, 0, query.width - 1], [0, 1, 0], [0, 0, 1]], np.float64)
     return Evidence(
         count,
         change,
         _compute_box(query.points[shared_query][inside], query.width, query.height),
         _compute_box(target[inside], reference.width, reference.height),
+        np.asarray(homography, np.float64),
     )
 
 

@@ -1,0 +1,152 @@
+"""What the pixels of two aligned pictures say: where they agree, what differs between them, and what only one of them shows."""
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from image_copies.matching.verification.alignment import LAST_REACH, Aligned, find_covered, invert, map_points
+from image_copies.matching.verification.blocks import BLOCK, MIN_TEXTURE, STRIDE, Grey, block_centres, find_displacements
+
+CHANGED_BELOW = 0.6  # correlation of a block below which something else is seen there
+CLEAR_TEXTURE = 2 * MIN_TEXTURE  # grey levels of a block that shows something, where the other picture shows nothing
+MIN_NEIGHBOURS = 4  # displaced blocks of the 3 × 3 around one from which their mean is taken
+MAX_RESIDUAL = 2.0  # pixels of displacement up to which a block is used to measure perspective
+MIN_PERSPECTIVE_BLOCKS = 16  # blocks from which perspective is measured
+MIN_CORNER = 0.1  # least strength of structure across a block's strongest direction, over that along it
+PATCH_MARGIN = 4  # pixels left out on each side of a block that is searched elsewhere
+MOTION_REACH = 24  # pixels within which it is searched
+MIN_MOTION, MOTION_PEAK = 1.5, 0.75  # pixels, and correlation, from which it has moved
+MAX_MOTION_TESTS = 40  # blocks that are searched elsewhere
+BUSY_WINDOW, BUSY_VARIANCE = 9, 9.0  # pixels, squared grey levels: a pixel shows something where its window varies by more
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Measures of two aligned pictures.
+
+    Attributes:
+        blocks: Number of blocks that show something in at least one picture, where both have pixels.
+        median: Median correlation of these blocks, −1…1; −1 without blocks.
+        tenth: Tenth percentile of it.
+        changed: Share 0…1 of these blocks in which the pictures show different things.
+        moved: Share 0…1 of the changed blocks whose content is found near by in the other picture.
+        parallax: Mean displacement of neighbouring blocks in pixels that three quarters of them stay below; NaN without blocks.
+        perspective: Pixels by which the map differs from an affine one (ninetieth percentile over the blocks).
+        outside: Share 0…1 of a picture that shows something outside the other one; of the picture where it is smaller.
+        overlap: Share 0…1 of a picture that the other one covers; of the picture where it is larger.
+    """
+
+    blocks: int
+    median: float
+    tenth: float
+    changed: float
+    moved: float
+    parallax: float
+    perspective: float
+    outside: float
+    overlap: float
+
+
+def measure_agreement(aligned: Aligned) -> Agreement:
+    """Measure how well two aligned pictures agree."""
+    blocks = aligned.blocks
+    both = blocks.textured
+    gain = float(np.median((blocks.first / np.maximum(blocks.second, 0.1))[both])) if both.any() else 1.0
+    shown = both | (blocks.covered & (np.maximum(blocks.first, gain * blocks.second) > CLEAR_TEXTURE))
+    values = blocks.correlation[shown]
+    changed = shown & (blocks.correlation < CHANGED_BELOW)
+    covered_moving = find_covered(aligned.fixed.shape, invert(aligned.homography), aligned.moving.shape)
+    places, moved = _find_residuals(aligned, both)
+    return Agreement(
+        len(values),
+        float(np.median(values)) if len(values) else -1.0,
+        float(np.percentile(values, 10)) if len(values) else -1.0,
+        float(changed.sum() / max(1, len(values))),
+        _measure_motion(aligned, changed),
+        _measure_parallax(moved),
+        _measure_perspective(aligned, places[~np.isnan(moved[..., 0])], moved[~np.isnan(moved[..., 0])]),
+        min(_measure_outside(aligned.fixed, aligned.covered), _measure_outside(aligned.moving, covered_moving)),
+        float(max(aligned.covered.mean(), covered_moving.mean())),
+    )
+
+
+def _find_residuals(aligned: Aligned, chosen: NDArray[np.bool_]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the centres of all blocks and by how much those are displaced that can be, both [rows, columns, 2]; else NaN."""
+    chosen = chosen & _find_corners(aligned.fixed_details)  # along an edge, a displacement is not determined
+    moved = find_displacements(aligned.fixed_details, aligned.warped_details, chosen, LAST_REACH)
+    return block_centres((chosen.shape[0], chosen.shape[1])), moved
+
+
+def _measure_parallax(moved: NDArray[np.float64]) -> float:
+    """Return the upper quartile of the mean displacements of neighbouring blocks: noise averages out, depth does not."""
+    found = ~np.isnan(moved[..., 0])
+    count = _sum_neighbours(found.astype(np.float32))
+    x, y = (_sum_neighbours(np.nan_to_num(moved[..., axis]).astype(np.float32)) / np.maximum(count, 1) for axis in (0, 1))
+    lengths = np.hypot(x, y)[found & (count >= MIN_NEIGHBOURS)]
+    return float(np.percentile(lengths, 75)) if len(lengths) else float("nan")
+
+
+def _measure_perspective(aligned: Aligned, places: NDArray[np.float64], moved: NDArray[np.float64]) -> float:
+    """Return by how many pixels the map of some blocks differs from an affine one, with what is left of their displacements."""
+    small = np.linalg.norm(moved, axis=1) < MAX_RESIDUAL
+    places, moved = places[small], moved[small]
+    if len(places) < MIN_PERSPECTIVE_BLOCKS:
+        return 0.0
+    target = places + moved
+    source = map_points(invert(aligned.homography), places)
+    source = (source - source.mean(axis=0)) / max(source.std(), 1e-6)
+    x, y = source.T
+    # x' = a x + b y + c − (g x + h y) x', and the same for y': linear in all eight parameters
+    flat = np.zeros((len(source), 2, 8))
+    flat[:, 0, 0:3] = flat[:, 1, 3:6] = np.c_[x, y, np.ones_like(x)]
+    flat[:, :, 6:] = -source[:, None, :] * target[:, :, None]
+    parameters, *_ = np.linalg.lstsq(flat.reshape(-1, 8), target.ravel(), rcond=None)
+    mapped = (flat[:, :, :6] @ parameters[:6]) / (1 + source @ parameters[6:])[:, None]
+    affine, *_ = np.linalg.lstsq(np.c_[source, np.ones(len(source))], mapped, rcond=None)
+    return float(np.percentile(np.linalg.norm(np.c_[source, np.ones(len(source))] @ affine - mapped, axis=1), 90))
+
+
+def _find_corners(details: Grey) -> NDArray[np.bool_]:
+    """Return which blocks [rows, columns] have structure in more than one direction."""
+    height, width = details.shape
+    half = BLOCK // 2
+    values = cv2.cornerEigenValsAndVecs(details, BLOCK, 3)[
+        half : height - half + 1 : STRIDE, half : width - half + 1 : STRIDE, :2
+    ]
+    found: NDArray[np.bool_] = values.min(axis=2) > MIN_CORNER * values.max(axis=2)
+    return found
+
+
+def _sum_neighbours(values: Grey) -> Grey:
+    """Return the sum over the 3 × 3 blocks around each."""
+    return np.asarray(cv2.boxFilter(values, cv2.CV_32F, (3, 3), normalize=False, borderType=cv2.BORDER_CONSTANT), np.float32)
+
+
+def _measure_motion(aligned: Aligned, changed: NDArray[np.bool_]) -> float:
+    """Return the share of changed blocks that lie elsewhere in the other picture: what moved, unlike what was laid over."""
+    places = np.argwhere(changed)
+    places = places[:: max(1, -(-len(places) // MAX_MOTION_TESTS))]
+    pair = aligned.fixed_details, aligned.warped_details
+    searched = moved = 0
+    for row, column in (places * STRIDE).tolist():
+        for own, other in (pair, pair[::-1]):
+            patch = own[row + PATCH_MARGIN : row + BLOCK - PATCH_MARGIN, column + PATCH_MARGIN : column + BLOCK - PATCH_MARGIN]
+            if patch.std() < CLEAR_TEXTURE:
+                continue
+            searched += 1
+            upper, before = max(0, row - MOTION_REACH), max(0, column - MOTION_REACH)
+            area = other[upper : row + BLOCK + MOTION_REACH, before : column + BLOCK + MOTION_REACH]
+            _, peak, _, (x, y) = cv2.minMaxLoc(cv2.matchTemplate(area, patch, cv2.TM_CCOEFF_NORMED))
+            away = np.hypot(x + before - column - PATCH_MARGIN, y + upper - row - PATCH_MARGIN)
+            moved += peak > MOTION_PEAK and away > MIN_MOTION
+    return moved / searched if searched else 0.0
+
+
+def _measure_outside(picture: Grey, covered: Grey) -> float:
+    """Return the share of a picture [h, w] that shows something where the other one has no pixels."""
+    window = BUSY_WINDOW, BUSY_WINDOW
+    mean = cv2.boxFilter(picture, cv2.CV_32F, window)
+    busy = cv2.boxFilter(picture * picture, cv2.CV_32F, window) - mean * mean > BUSY_VARIANCE
+    return float((busy & (covered < 0.5)).mean())

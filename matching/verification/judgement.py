@@ -1,0 +1,126 @@
+"""The class of a pair: the same file, certainly a copy, likely one, or another photograph of the same scene."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from image_copies.matching.verification.agreement import Agreement
+from image_copies.matching.verification.alignment import MAX_SIDE
+from image_copies.matching.verification.geometry import MIN_INLIERS
+from image_copies.matching.verification.registration import SURE_MEDIAN, Registration
+from image_copies.matching.verification.shots import Shot, tell_shots_apart
+
+Kind = Literal["same file", "certain", "likely", "same scene", "unrelated"]
+
+MIN_BLOCKS = 12  # blocks that must show something, for their agreement to mean anything
+MIN_MEDIAN = 0.85  # median correlation of a certain copy's blocks
+OTHER_MEDIAN = 0.5  # median correlation below which the pixels disagree
+MAX_CHANGED = 0.25  # share of the blocks that a caption or a sticker may cover
+MAX_MOVED = 0.25  # share of changed blocks that may be found near by: those of repeated patterns are, without having moved
+MIN_CHANGED = 2  # changed blocks from which something may have moved
+MAX_PARALLAX = 0.2  # pixels by which near and far may be displaced against each other in a certain copy
+CLEAR_PARALLAX = 0.6  # pixels from which they surely are: below, coarse blocks of blurred copies may seem so
+MAX_PERSPECTIVE = 0.12  # pixels: cropping, turning and scaling are affine, another point of view is not
+MAX_OUTSIDE = 0.0005  # share of each picture that shows something outside the other: a copy is contained, or contains
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a pair of pictures is.
+
+    Attributes:
+        kind: Its class. "same file": equal bytes or pixels. "certain": laid on each other, their pixels agree. "likely": the
+            descriptor or local features say so, the pixels decide nothing. "same scene": two photographs of one thing.
+            "unrelated": nothing says that they have anything in common.
+        reason: Why, in words.
+        certainty: How sure it is that one is a copy of the other, 0…100. It orders pairs; it is no probability.
+    """
+
+    kind: Kind
+    reason: str
+    certainty: int
+
+
+@dataclass(frozen=True)
+class Clues:
+    """What is known of a pair of pictures.
+
+    Attributes:
+        same_bytes: Whether the files are equal.
+        same_pixels: Whether the decoded pictures are equal.
+        described: Whether the descriptor's score is that of a copy.
+        registration: The pictures laid on each other; None where that was not possible.
+        shots: When and by which camera each was taken.
+    """
+
+    same_bytes: bool = False
+    same_pixels: bool = False
+    described: bool = False
+    registration: Registration | None = None
+    shots: tuple[Shot, Shot] = (Shot(), Shot())
+
+
+def judge(clues: Clues) -> Judgement:
+    """Return the class of a pair of pictures."""
+    if clues.same_bytes:
+        return Judgement("same file", "the same bytes", 100)
+    if clues.same_pixels:
+        return Judgement("same file", "the same pixels", 100)
+    registration = clues.registration
+    if registration is None or not (registration.inliers >= MIN_INLIERS or registration.agreement.median >= SURE_MEDIAN):
+        if not clues.described:
+            return Judgement("unrelated", "neither descriptor nor features say that they share anything", 0)
+        return _judge_shots(clues) or Judgement("likely", "similar as a whole; too few details were found in both", 50)
+    return _judge_shots(clues) or _judge_pixels(registration)
+
+
+def _judge_shots(clues: Clues) -> Judgement | None:
+    apart = tell_shots_apart(*clues.shots)
+    return Judgement("same scene", apart, 10) if apart else None
+
+
+def _judge_pixels(registration: Registration) -> Judgement:
+    """Judge pictures that were laid on each other."""
+    found = registration.agreement
+    agreeing = f"{found.median:.0%} agreement of {found.blocks} blocks".replace("%", " %")
+    if (found.parallax > MAX_PARALLAX and found.median < SURE_MEDIAN) or found.median < OTHER_MEDIAN:
+        return Judgement("same scene", f"details fit, pixels do not: {agreeing}", _grade(found.median, 0.0, OTHER_MEDIAN, 10, 39))
+    scene = _find_motion(found)
+    if scene:
+        return Judgement("same scene", scene, 30)
+    doubt = _find_doubt(found)
+    if doubt:
+        return Judgement("likely", f"{doubt}; {agreeing}", _grade(found.median, OTHER_MEDIAN, 1.0, 60, 89))
+    covered = f", {found.changed:.0%} covered".replace("%", " %") if found.changed >= 0.005 else ""
+    return Judgement("certain", f"the pixels agree: {agreeing}{covered}", _grade(found.median, MIN_MEDIAN, 1.0, 90, 99))
+
+
+def _find_motion(found: Agreement) -> str:
+    """Return what shows that the scene was seen twice, in words; empty for nothing."""
+    if found.parallax > CLEAR_PARALLAX:
+        return f"near and far are displaced against each other, by {found.parallax:.1f} pixels of {MAX_SIDE}"
+    if found.changed * found.blocks >= MIN_CHANGED - 0.5 and found.moved > MAX_MOVED:
+        return f"something has moved: {found.changed:.0%} of the picture differ".replace("%", " %")
+    return ""
+
+
+def _find_doubt(found: Agreement) -> str:
+    """Return what speaks against a certain copy, in words; empty for nothing."""
+    if found.blocks < MIN_BLOCKS or np.isnan(found.parallax):
+        return "too little detail to be sure"
+    if found.parallax > MAX_PARALLAX:
+        return f"parts are displaced against each other, by {found.parallax:.1f} pixels of {MAX_SIDE}"
+    if found.outside > MAX_OUTSIDE:
+        return "each shows something that the other does not"
+    if found.perspective > MAX_PERSPECTIVE:
+        return "seen from another angle"
+    if found.changed > MAX_CHANGED:
+        return f"{found.changed:.0%} of the picture differ".replace("%", " %")
+    return "the pixels agree in part" if found.median < MIN_MEDIAN else ""
+
+
+def _grade(value: float, low: float, high: float, least: int, most: int) -> int:
+    """Return a certainty from least to most for a value from low to high."""
+    share = min(1.0, max(0.0, (value - low) / (high - low)))
+    return round(least + share * (most - least))

@@ -1,0 +1,81 @@
+"""When and by which camera a picture was taken, as its EXIF data say: two shots are no copies, however alike they are."""
+
+import io
+import warnings
+from dataclasses import dataclass
+from datetime import datetime
+
+from PIL import ExifTags, Image
+
+from image_copies.data.formats import SIGNATURE_BYTES, readable_formats
+
+CLOCK_STEP = 15 * 60  # seconds: time zones differ by multiples of it, so clocks that were set right later do, too
+
+
+@dataclass(frozen=True)
+class Shot:
+    """When and by which camera a picture was taken.
+
+    Attributes:
+        taken: Date and time of the exposure; None where it is not known. The file's date does not count, nor that of an edit.
+        fraction: Digits of the fraction of its second; empty where they are not known.
+        camera: Make, model and serial number, as far as known; empty where none is.
+    """
+
+    taken: datetime | None = None
+    fraction: str = ""
+    camera: str = ""
+
+
+def read_shot(content: bytes) -> Shot:
+    """Read when and by which camera a picture was taken from the bytes of its file; nothing is known of damaged ones."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with Image.open(io.BytesIO(content), formats=readable_formats(content[:SIGNATURE_BYTES])) as image:
+                outer = image.getexif()
+                inner = outer.get_ifd(ExifTags.IFD.Exif)
+    except Exception:  # damaged files raise anything
+        return Shot()
+    names = outer.get(ExifTags.Base.Make), outer.get(ExifTags.Base.Model), inner.get(ExifTags.Base.BodySerialNumber)
+    return Shot(
+        _parse_time(inner.get(ExifTags.Base.DateTimeOriginal)),
+        _clean(inner.get(ExifTags.Base.SubsecTimeOriginal)),
+        " ".join(filter(None, map(_clean, names))),
+    )
+
+
+def tell_shots_apart(first: Shot, second: Shot) -> str:
+    """Return why two pictures are two shots, in words; empty where nothing says so."""
+    if not first.camera or not second.camera:
+        return ""
+    if first.camera != second.camera:
+        return f"taken with two cameras, {first.camera} and {second.camera}"
+    if first.taken is None or second.taken is None:
+        return ""
+    apart = abs((first.taken - second.taken).total_seconds())
+    same_fraction = not first.fraction or not second.fraction or first.fraction.rstrip("0") == second.fraction.rstrip("0")
+    if apart % CLOCK_STEP == 0 and same_fraction:
+        return ""
+    return f"taken {_format_seconds(apart)} apart with one camera"
+
+
+def _format_seconds(seconds: float) -> str:
+    if seconds < 1:
+        return "less than a second"
+    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _parse_time(value: object) -> datetime | None:
+    try:
+        return datetime.strptime(_clean(value), "%Y:%m:%d %H:%M:%S")
+    except ValueError:
+        return None
+
+
+def _clean(value: object) -> str:
+    """Return an entry as text, without the zero bytes that some cameras leave."""
+    return "" if value is None else str(value).replace("\0", "").strip()

@@ -1,0 +1,195 @@
+"""Copies are told from other shots of the same scene by pixels that agree block by block, and by time and camera."""
+
+import io
+import itertools
+import zipfile
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import ExifTags, Image
+
+from image_copies.data.decode import decode_rgb
+from image_copies.data.procedural.pictures import draw_picture
+from image_copies.matching.verification.judgement import Clues, Judgement, judge
+from image_copies.matching.verification.registration import prepare_picture, register
+from image_copies.matching.verification.shots import Shot, read_shot, tell_shots_apart
+
+Pixels = NDArray[np.uint8]
+NOON = datetime(2024, 5, 4, 12, 0, 0)
+
+
+def draw(seed: int, side: int = 400) -> Pixels:
+    return draw_picture(np.random.default_rng(seed), side)
+
+
+def compare(query: Pixels, reference: Pixels, described: bool = True) -> Judgement:
+    first, second = prepare_picture(np.ascontiguousarray(query)), prepare_picture(np.ascontiguousarray(reference))
+    return judge(Clues(described=described, registration=register(first, second)))
+
+
+def encode(pixels: Pixels, quality: int) -> Pixels:
+    found = cv2.imdecode(cv2.imencode(".jpg", pixels, [cv2.IMWRITE_JPEG_QUALITY, quality])[1], cv2.IMREAD_COLOR)
+    return np.asarray(found, np.uint8)
+
+
+def write(pixels: Pixels) -> Pixels:
+    place = 10, pixels.shape[0] - 12
+    return np.asarray(
+        cv2.putText(pixels.copy(), "ALL OF US 1998", place, cv2.FONT_HERSHEY_SIMPLEX, 1, (255, 255, 0), 3), np.uint8
+    )
+
+
+def shake(pixels: Pixels, rng: np.random.Generator, x: NDArray[np.floating], y: NDArray[np.floating]) -> Pixels:
+    """Look again: displaced by x and y [h, w], with the noise of another exposure."""
+    rows, columns = np.indices(x.shape).astype(np.float32)
+    places = (columns + x).astype(np.float32), (rows + y).astype(np.float32)
+    seen = cv2.remap(pixels, *places, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REFLECT)
+    return encode(np.clip(seen + rng.normal(0, 2, seen.shape), 0, 255).astype(np.uint8), 92)
+
+
+def frame(pixels: Pixels, margin: int = 24) -> Pixels:
+    """What a camera sees of a larger scene."""
+    return pixels[margin:-margin, margin:-margin]
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda image: encode(image, 40),
+        lambda image: cv2.resize(image, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA),
+        lambda image: image[20:-30, 30:-10],
+        np.rot90,
+        lambda image: image[:, ::-1],
+        lambda image: 255 - image,
+        lambda image: image[..., ::-1],
+        lambda image: (image * 0.6 + 40).astype(np.uint8),
+        lambda image: cv2.GaussianBlur(image, (0, 0), 1.0),
+        lambda image: cv2.copyMakeBorder(image, 30, 30, 30, 30, cv2.BORDER_CONSTANT, value=(200, 30, 30)),
+        write,
+    ],
+    ids=["encode", "resize", "crop", "turn", "mirror", "invert", "channels", "pale", "blur", "border", "caption"],
+)
+def test_an_edited_copy_is_certain(edit: Callable[[Pixels], Pixels]) -> None:
+    found = [compare(edit(image), image).kind for image in map(draw, range(5))]
+    assert found.count("certain") >= 4, found
+
+
+def test_near_and_far_displaced_against_each_other_are_another_shot() -> None:
+    for seed in range(5):
+        scene, rng = draw(seed, 480), np.random.default_rng(seed)
+        height, width = scene.shape[:2]
+        x = np.zeros((height, width), np.float32)
+        x[:, : width // 3], x[height // 2 :] = 5, 2  # three depths
+        assert compare(frame(scene), frame(shake(scene, rng, x, 0 * x))).kind in ("likely", "same scene")
+
+
+def test_a_camera_that_turned_a_little_took_another_shot() -> None:
+    for seed in range(5):
+        scene, rng = draw(seed, 480), np.random.default_rng(seed)
+        moved = np.full(scene.shape[:2], 6, np.float32)
+        found = compare(frame(scene), frame(shake(scene, rng, moved, moved / 2)))
+        assert found.kind == "likely" and found.reason.startswith("each shows something that the other does not"), found
+
+
+def test_something_that_moved_makes_another_shot() -> None:
+    """A burst: the background stays, a thing in front moves."""
+    for seed in range(5):
+        scene, thing, rng = draw(seed, 480), draw(seed + 50, 480), np.random.default_rng(seed)
+        side, still = min(scene.shape[:2]) // 3, np.zeros(scene.shape[:2])
+        shots: list[Pixels] = []
+        for place in (40, 52):
+            seen = scene.copy()
+            seen[place : place + side, place : place + side] = thing[:side, :side]
+            shots.append(shake(seen, rng, still, still))
+        found = compare(shots[0], shots[1])
+        assert found.kind == "same scene" and found.reason.startswith("something has moved"), found
+
+
+def test_another_point_of_view_is_not_certain_even_of_a_flat_thing() -> None:
+    scene = draw(1, 480)
+    height, width = scene.shape[:2]
+    corners = np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float32)
+    seen = corners + np.array([[30, 20], [-5, 0], [0, 0], [10, -30]], np.float32)
+    view = cv2.warpPerspective(scene, cv2.getPerspectiveTransform(corners, seen), (width, height))
+    assert compare(np.asarray(view, np.uint8), scene).kind == "likely"
+
+
+def test_unrelated_pictures_are_never_certain() -> None:
+    pictures = [prepare_picture(draw(seed)) for seed in range(8)]
+    found = [judge(Clues(registration=register(*pair))).kind for pair in itertools.combinations(pictures, 2)]
+    assert found == ["unrelated"] * 28
+
+
+def test_the_descriptor_alone_is_likely() -> None:
+    assert compare(draw(0), draw(1)).kind == "likely" and compare(draw(0), draw(1), described=False).kind == "unrelated"
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 3000), (8, 8), (3000, 9), (31, 33), (64, 64)])
+def test_tiny_and_long_pictures_are_judged_without_error(shape: tuple[int, int]) -> None:
+    image = np.random.default_rng(0).integers(0, 256, (*shape, 3), np.uint8)
+    for other in (image, draw(0), np.full((200, 300, 3), 128, np.uint8)):
+        for pair in ((image, other), (other, image)):
+            assert compare(*pair).kind in ("certain", "likely")
+
+
+def test_blank_pictures_are_never_certain() -> None:
+    for grey in (0, 128, 255):
+        blank = np.full((200, 300, 3), grey, np.uint8)
+        assert compare(blank, blank).kind == compare(blank, draw(0)).kind == "likely"
+
+
+def test_equal_bytes_and_pixels_need_no_registration() -> None:
+    assert judge(Clues(same_bytes=True)) == Judgement("same file", "the same bytes", 100)
+    assert judge(Clues(same_pixels=True)).kind == "same file"
+
+
+def test_two_exposures_are_never_certain_however_alike_they_are() -> None:
+    image = prepare_picture(draw(0))
+    registration = register(image, image)
+    first, second = Shot(NOON, "", "Acme X1"), Shot(NOON.replace(second=1), "", "Acme X1")
+    assert judge(Clues(registration=registration, shots=(first, first))).kind == "certain"
+    found = judge(Clues(registration=registration, shots=(first, second)))
+    assert (found.kind, found.reason) == ("same scene", "taken 1 s apart with one camera")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "apart"),
+    [
+        (Shot(), Shot(NOON, "", "Acme X1"), False),
+        (Shot(NOON), Shot(NOON.replace(second=9)), False),  # no camera: who knows whose clock
+        (Shot(NOON, "12", "Acme X1"), Shot(NOON, "34", "Acme X1"), True),
+        (Shot(NOON, "12", "Acme X1"), Shot(NOON, "120", "Acme X1"), False),
+        (Shot(NOON, "", "Acme X1"), Shot(NOON.replace(hour=14), "", "Acme X1"), False),  # another time zone
+        (Shot(NOON, "", "Acme X1"), Shot(NOON, "", "Acme X2"), True),
+        (Shot(NOON, "", "Acme X1"), Shot(NOON.replace(day=5, second=3), "", "Acme X1"), True),
+    ],
+)
+def test_shots_are_told_apart_by_time_and_camera(first: Shot, second: Shot, apart: bool) -> None:
+    assert bool(tell_shots_apart(first, second)) == bool(tell_shots_apart(second, first)) == apart
+
+
+def test_time_and_camera_are_read_from_the_file() -> None:
+    target, exif = io.BytesIO(), Image.Exif()
+    exif[ExifTags.Base.Make], exif[ExifTags.Base.Model], exif[ExifTags.Base.DateTime] = "Acme\0", "X1", "2025:01:01 00:00:00"
+    inner = exif.get_ifd(ExifTags.IFD.Exif)
+    inner[ExifTags.Base.DateTimeOriginal], inner[ExifTags.Base.SubsecTimeOriginal] = "2024:05:04 12:00:00", "07"
+    Image.new("RGB", (16, 16)).save(target, "JPEG", exif=exif)
+    assert read_shot(target.getvalue()) == Shot(NOON, "07", "Acme X1")
+    assert read_shot(b"no picture") == read_shot(target.getvalue()[:30]) == Shot()
+
+
+def test_lookalikes_are_never_certain(copysets: Path) -> None:
+    """Photographs of the same places from other points of view; neighbours in their order are the most alike."""
+    archive = copysets / "lookalikes.zip"
+    if not archive.is_file():
+        pytest.skip(f"{archive} is missing")
+    with zipfile.ZipFile(archive) as members:
+        names = sorted(name for name in members.namelist() if name.endswith(".jpg"))
+        pictures = [prepare_picture(decode_rgb(members.read(name), short_side=480)) for name in names]
+    found = [judge(Clues(described=True, registration=register(*pair))) for pair in itertools.pairwise(pictures)]
+    assert len(found) == 67 and not [one for one in found if one.kind in ("certain", "same file")]
