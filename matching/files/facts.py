@@ -38,6 +38,7 @@ class Facts:
         flat: Whether the picture has no content: a single colour or a plain gradient.
         linked: Whether the path is a symbolic link.
         archived: Whether the path is inside an archive.
+        frames: Number of frames of an animation, or of pages.
     """
 
     path: Path
@@ -52,6 +53,7 @@ class Facts:
     flat: bool
     linked: bool
     archived: bool
+    frames: int = 1
 
 
 def picture_facts(path: Path) -> Facts:
@@ -64,7 +66,7 @@ def picture_facts(path: Path) -> Facts:
         raise
     except (OSError, UserError):
         return Facts(path, 0, 0, 0, 0, "", 0, "", 0.0, False, is_link(path), archive is not None)
-    width, height, taken, tags = _read_header(content)
+    width, height, taken, tags, frames = _read_header(content)
     sharpness, flat = _measure_content(content)
     form = detect_format(content[:SIGNATURE_BYTES]) or ""
     return Facts(
@@ -80,6 +82,7 @@ def picture_facts(path: Path) -> Facts:
         flat=flat,
         linked=archive is None and is_link(path),
         archived=archive is not None,
+        frames=frames,
     )
 
 
@@ -94,6 +97,7 @@ def facts_values(facts: Facts) -> dict[str, object]:
         "exif_entries": facts.tags,
         "modified_ns": facts.modified,
         "sharpness": f"{facts.sharpness:.1f}",
+        "frames": facts.frames,
     }
 
 
@@ -107,8 +111,8 @@ def is_flat(pixels: NDArray[np.uint8]) -> bool:
     return bool((values - plane @ fitted).std(axis=0).max() < MAX_FLAT_DEVIATION)
 
 
-def _read_header(content: bytes) -> tuple[int, int, str, int]:
-    """Width and height as the picture is shown, the date it was taken, and the number of EXIF entries."""
+def _read_header(content: bytes) -> tuple[int, int, str, int, int]:
+    """Width and height as the picture is shown, the date it was taken, and the numbers of EXIF entries and of frames."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -118,9 +122,10 @@ def _read_header(content: bytes) -> tuple[int, int, str, int]:
                 turned = exif.get(ExifTags.Base.Orientation, 1) in (5, 6, 7, 8)
                 width, height = image.size[::-1] if turned else image.size
                 stamp = inner.get(ExifTags.Base.DateTimeOriginal) or exif.get(ExifTags.Base.DateTime) or ""
-                return width, height, _parse_date(str(stamp)), len(exif) + len(inner)
+                frames = getattr(image, "n_frames", 1)
+                return width, height, _parse_date(str(stamp)), len(exif) + len(inner), frames
     except Exception:  # damaged files raise anything
-        return 0, 0, "", 0
+        return 0, 0, "", 0, 1
 
 
 def _parse_date(stamp: str) -> str:

@@ -1,27 +1,37 @@
 """The choice of the picture of a group to keep, with the reason."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from image_copies.data.names import text_of
 from image_copies.matching.files.facts import Facts
 
+REFERENCE = "a reference"  # the reason to keep one
 KeepRule = Literal["largest", "oldest", "folder-order"]
 KEEP_RULES: tuple[KeepRule, ...] = ("largest", "oldest", "folder-order")
 
 
-def choose_kept(members: Sequence[Facts], rule: KeepRule, folders: Sequence[Path] = ()) -> tuple[Facts, str]:
+def choose_kept(
+    members: Sequence[Facts],
+    rule: KeepRule,
+    folders: Sequence[Path] = (),
+    references: Collection[Path] = (),
+    is_sound: Callable[[Path], bool] = lambda path: True,
+) -> tuple[Facts, str]:
     """Choose the picture to keep and give the reason in words.
 
-    Ties are broken by pixels, bytes, EXIF entries, date, and finally by path. Links and members of archives are chosen only if
-    the group contains nothing else.
+    Ties are broken by pixels, frames, bytes, EXIF entries, date, and finally by path. Links and members of archives are chosen
+    only if the group contains nothing else, damaged files only if all are.
 
     Args:
         members: Facts of the group's files, at least one.
         rule: "largest": most pixels; "oldest": earliest date taken, or file date where EXIF has none; "folder-order": in the
             first of `folders`.
         folders: Folders in order of preference, for "folder-order".
+        references: Files that come before the others, whatever the rule.
+        is_sound: Whether a file can be decoded whole; asked until one can.
     """
     real = [facts for facts in members if not facts.linked and not facts.archived] or list(members)
     orders: dict[KeepRule, Callable[[Facts], Any]] = {
@@ -29,7 +39,11 @@ def choose_kept(members: Sequence[Facts], rule: KeepRule, folders: Sequence[Path
         "oldest": lambda facts: (_get_date(facts), _make_size_key(facts)),
         "folder-order": lambda facts: (_find_place(facts.path, folders), _make_size_key(facts)),
     }
-    ordered = sorted(real, key=lambda facts: (orders[rule](facts), facts.path))
+    ordered = sorted(real, key=lambda facts: (facts.path not in references, orders[rule](facts), facts.path))
+    if len(ordered) > 1 and (sound := next((facts for facts in ordered if is_sound(facts.path)), ordered[0])) != ordered[0]:
+        return sound, f"{text_of(ordered[0].path)}, which comes before it, is damaged"
+    if ordered[0].path in references:
+        return ordered[0], REFERENCE
     return ordered[0], _explain_choice(ordered, rule, folders)
 
 
@@ -45,6 +59,8 @@ def _explain_choice(ordered: list[Facts], rule: KeepRule, folders: Sequence[Path
         return f"in folder {place + 1} of the order, the next in {_find_place(second.path, folders) + 1}"
     if best.width * best.height != second.width * second.height:
         return f"largest: {best.width} × {best.height}, the next {second.width} × {second.height}"
+    if best.frames != second.frames:
+        return f"as large, more frames or pages: {best.frames}, the next {second.frames}"
     if best.size != second.size:
         return f"as large in pixels, more bytes: {best.size:,}, the next {second.size:,}"
     if best.tags != second.tags:
@@ -54,8 +70,8 @@ def _explain_choice(ordered: list[Facts], rule: KeepRule, folders: Sequence[Path
     return "all the same, first by its path"
 
 
-def _make_size_key(facts: Facts) -> tuple[int, int, int, str]:
-    return -facts.width * facts.height, -facts.size, -facts.tags, _get_date(facts)
+def _make_size_key(facts: Facts) -> tuple[int, int, int, int, str]:
+    return -facts.width * facts.height, -facts.frames, -facts.size, -facts.tags, _get_date(facts)
 
 
 def _get_date(facts: Facts) -> str:

@@ -13,14 +13,14 @@ from image_copies.data.files import is_link, is_there, open_regular
 from image_copies.data.remote import as_path, is_remote
 from image_copies.data.tables import write_table
 from image_copies.matching.files.facts import Facts, facts_values
-from image_copies.matching.files.keeping import KeepRule, choose_kept
+from image_copies.matching.files.integrity import is_intact
+from image_copies.matching.files.keeping import REFERENCE, KeepRule, choose_kept
 
 Action = Literal["keep", "remove", "leave"]
 PairScore = Callable[[Path, Path], float | None]
-REFERENCE = "a reference"  # the reason to keep one
 COLUMNS = [
     *("group", "action", "file", "kept", "reason", "score", "width", "height", "bytes", "format"),
-    *("taken", "exif_entries", "modified_ns", "sharpness", "protected", "reference", "sha256"),
+    *("taken", "exif_entries", "modified_ns", "sharpness", "frames", "protected", "reference", "sha256"),
 ]
 
 
@@ -68,13 +68,13 @@ def plan_group(
     A file may be removed only if it matches the kept file by itself, is no link, lies in no archive and is neither protected nor
     a reference. Where there are references, one of them is kept.
     """
-    references = [facts for facts in members if is_reference(facts.path)]
-    kept, why = choose_kept(references or members, rule, folders)
-    why = f"a reference; {why}" if len(references) > 1 else REFERENCE if references else why
+    references = {facts.path for facts in members if is_reference(facts.path)}
+    differ = len({digests[facts.path] for facts in members}) > 1
+    kept, why = choose_kept(members, rule, folders, references, is_intact if differ else lambda path: True)
     rows = [
         PlanRow(
             *(group, "leave", facts.path, kept.path, "", None, facts, is_protected(facts.path), digests[facts.path].hex()),
-            reference=facts in references,
+            reference=facts.path in references,
         )
         for facts in members
     ]
@@ -123,6 +123,8 @@ def _decide_action(row: PlanRow, kept: PlanRow, score: float | None, called: boo
         return "leave", "does not match the kept file by itself"
     if not facts.width:
         return "leave", "cannot be read any more"
+    if facts.frames > center.frames:
+        return "leave", f"has {facts.frames} frames or pages, the kept file {center.frames}"
     return "remove", "the same bytes as the kept file" if row.sha256 == kept.sha256 else "a copy of the kept file"
 
 
@@ -193,14 +195,14 @@ def _parse_row(path: Path, number: int, line: dict[str, str]) -> PlanRow:
 def _parse_facts(file: Path, line: dict[str, str]) -> Facts | None:
     """What the line says of the file; None where it says nothing, or what no number is."""
     try:
-        numbers = [int(line.get(name) or "") for name in ("width", "height", "bytes", "modified_ns", "exif_entries")]
+        numbers = [int(line.get(name) or "") for name in ("width", "height", "bytes", "modified_ns", "exif_entries", "frames")]
         sharpness = float(line.get("sharpness") or "")
     except ValueError:
         return None
-    width, height, size, modified, tags = numbers
+    width, height, size, modified, tags, frames = numbers
     archived = not is_there(file) and find_archive(file) is not None
     taken, form = line.get("taken") or "", line.get("format") or ""
-    return Facts(file, width, height, size, modified, taken, tags, form, sharpness, False, is_link(file), archived)
+    return Facts(file, width, height, size, modified, taken, tags, form, sharpness, False, is_link(file), archived, frames)
 
 
 def _check_rows(path: Path, rows: list[PlanRow]) -> None:
