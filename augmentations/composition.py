@@ -88,13 +88,9 @@ def check_probabilities(settings: AugmentationSettings) -> None:
 def edit_image(
     image: Image, settings: AugmentationSettings, rng: np.random.Generator, other_images: OverlaySource | None = None
 ) -> Edited:
-    """Apply a random composition of edits; the input is not changed.
+    """Apply a random composition of edits to an image, RGB uint8 [h, w, 3], which is not changed.
 
-    Args:
-        image: RGB uint8 [h, w, 3].
-        settings: Which edits are drawn, and their intensity.
-        rng: Source of all random draws.
-        other_images: Images to paste; without them, edits that paste are skipped.
+    Without other images to paste, edits that paste are skipped.
 
     Raises:
         ImageError: an image to paste cannot be read.
@@ -104,13 +100,7 @@ def edit_image(
 
 
 def draw_record(settings: AugmentationSettings, rng: np.random.Generator, other_ids: Sequence[str]) -> Record:
-    """Draw edits and their parameters.
-
-    Args:
-        settings: Which edits are drawn, and their intensity.
-        rng: Source of all random draws.
-        other_ids: Ids of images to paste; if empty, edits that paste are skipped.
-    """
+    """Draw edits and their parameters; without ids of other images, edits that paste are skipped."""
     record: Record = []
     done: set[str] = set()
     for edit in list_edits(settings):

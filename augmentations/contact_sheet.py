@@ -37,15 +37,9 @@ class _Material:
 def draw_contact_sheets(
     images: ImageSet, overlays: ImageSet, count: int, seed: int, edits_file: Path, compositions_file: Path
 ) -> None:
-    """Draw every edit at three intensities, and random compositions at four.
+    """Draw every edit at three intensities, and random compositions at four, as two JPEG files.
 
-    Args:
-        images: The first `count` readable images are edited.
-        overlays: Images to paste; if none can be read, edits that paste are left out.
-        count: How many images to edit; values below 1 count as 1.
-        seed: Seed of all draws.
-        edits_file: JPEG file of the single edits, to be written.
-        compositions_file: JPEG file of the compositions, to be written.
+    The first `count` readable images are edited, one at least. If no overlay can be read, edits that paste are left out.
 
     Raises:
         UserError: none of the images can be read, or the disk is full.

@@ -46,13 +46,7 @@ class EditedImages(Dataset[tuple[Tensor, int]]):
     within an epoch has its own edits (MultiGrain's repeated augmentations). Pixels depend on (seed, epoch, image id, repetition)
     only. They stay uint8, a quarter of the traffic between processes; `normalize_pixels` converts them on the network's device.
 
-    Args:
-        images: The cached images.
-        settings: Which edits are drawn, and their intensity if there is no schedule.
-        size: Side of the squares in pixels.
-        seed: Seed of the edits.
-        overlays: Images to paste; None skips edits that paste.
-        schedule: The intensity by epoch; None for that of `settings`.
+    Without overlays, edits that paste are skipped; without a schedule, all epochs have the intensity of `settings`.
     """
 
     def __init__(
@@ -83,12 +77,7 @@ class EditedImages(Dataset[tuple[Tensor, int]]):
 
 
 def normalize_pixels(pixels: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
-    """Normalise pixels for the network: (pixels / 255 − mean) / std.
-
-    Args:
-        pixels: RGB uint8 [n, 3, h, w] on any device.
-        mean: Mean of each channel, for values in 0…1.
-        std: Standard deviation of each channel, for values in 0…1.
+    """Normalise pixels, RGB uint8 [n, 3, h, w]: (pixels / 255 − mean) / std, with mean and std for values in 0…1.
 
     Returns:
         float32 [n, 3, h, w] on the same device, in channels-last memory format.

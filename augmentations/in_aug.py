@@ -41,11 +41,7 @@ class InAug:
 def choose_in_aug(training: ImageSet | LabelledImages, seed: int, count: int = 2000, copies: int = 5) -> InAug:
     """Choose readable training images for IN-aug, evenly over the classes if there are classes.
 
-    Args:
-        training: images, with or without classes.
-        seed: Seed of the choice and of the edits.
-        count: Number of images, at least 2; all if there are fewer. The paper takes 2,000 of ImageNet, two per class.
-        copies: Number of copies per image, at least 1; the paper's 5.
+    All are taken if there are fewer than `count`; the paper takes 2,000 of ImageNet, two per class, and 5 copies of each.
 
     Raises:
         UserError: fewer than two images or one copy are asked for, or fewer than two images can be read.
@@ -81,10 +77,6 @@ class InAugImages(Dataset[tuple[Tensor, bool]]):
     Item i is (RGB uint8 [3, size, size], True): copy i of `chosen`, which depends on (seed, image, copy) only. The image that is
     edited has a short side of at least 2 · `size` where its resolution allows, so that crops keep enough pixels. The same seed
     gives the same crops and colours at every size, so that resolutions can be compared.
-
-    Args:
-        chosen: The set.
-        size: Side of the squares in pixels.
 
     Raises:
         ImageError: an item's image can no longer be read.

@@ -59,22 +59,14 @@ def make_query_set(
     folder: Path,
     left_out: Sequence[AugmentationSettings] = (),
 ) -> None:
-    """Write `query_images/`, the ground truth, `query_edits.csv` and `query_records.jsonl` into `folder`.
+    """Write `query_images/`, the ground truth, `query_edits.csv` and `query_records.jsonl` into `folder`: all or nothing.
 
-    Every query has at least one edit. Images that cannot be read yield no query, which is reported with their number; unreadable
-    overlays are replaced by others.
+    Of `count` queries, `copies` are edited references, of which none is copied twice until all have been copied once; the others
+    are edited distractors. Every query has at least one edit. Images that cannot be read yield no query, which is reported with
+    their number; unreadable overlays are replaced by others.
 
-    Args:
-        references: Images to copy; none is copied twice until all have been copied once.
-        distractors: Images that the remaining queries are made from, which are copies of nothing.
-        overlays: Images to paste.
-        settings: Which edits are drawn, and their intensity.
-        seed: Seed of all draws.
-        count: Number of queries.
-        copies: How many of them are copies of a reference.
-        folder: The folder to write, completely or not at all.
-        left_out: Other edits: every second copy and every second other query has at least one of these, by turns, before those of
-            `settings`. () makes all queries with `settings` alone.
+    Where `left_out` gives other edits, every second copy and every second other query has at least one of these, each of them in
+    turn, before those of `settings`.
 
     Raises:
         UserError: there are more copies than queries, or no image can be read.

@@ -52,13 +52,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class _Archive:
-    """An open archive.
-
-    Attributes:
-        listing: Its table of contents.
-        read: Maps (member name, byte limit) to the first bytes of that member.
-        close: Closes the file.
-    """
+    """An open archive; `read` maps (member name, byte limit) to the first bytes of that member."""
 
     listing: Listing
     read: Callable[[str, int], bytes]
@@ -95,12 +89,7 @@ def list_archive(path: Path) -> Listing:
 
 
 def read_member(archive: Path, name: str, limit: int = MAX_MEMBER_BYTES) -> bytes:
-    """Return the bytes of a member.
-
-    Args:
-        archive: The archive file.
-        name: The member's name inside the archive.
-        limit: Read only this many bytes from the beginning, if fewer than `MAX_MEMBER_BYTES`.
+    """Return the bytes of an archive's member, or the first `limit` of them.
 
     Raises:
         UserError: there is no such member, it is damaged, or the whole member is asked for and larger than `MAX_MEMBER_BYTES`.
@@ -118,11 +107,7 @@ def read_member(archive: Path, name: str, limit: int = MAX_MEMBER_BYTES) -> byte
 
 
 def read_bytes(path: Path, limit: int | None = None) -> bytes:
-    """Return the bytes of a file or of an archive's member.
-
-    Args:
-        path: A file, or `archive.zip/name/inside.jpg`.
-        limit: Read only this many bytes from the beginning; None for all.
+    """Return the bytes of a file or of an archive's member (`archive.zip/name/inside.jpg`), or the first `limit` of them.
 
     Raises:
         OSError: the file cannot be read.

@@ -64,19 +64,12 @@ def cache_images(
     workers: int = 2,
     aspect: Aspect = "own",
 ) -> CachedImages:
-    """Return the images resized; the cache is written by the first call and mapped by later ones.
+    """Return the images resized to the area of a square of `size` pixels; the first call writes the cache, later ones map it.
 
     The file's name contains a digest of the arguments and of the images' ids, file sizes and modification times: a changed image
-    set gets a new file.
-
-    Args:
-        images: The images to resize.
-        size: Side in pixels of a square as large as each image becomes.
-        folder: Where the cache is kept.
-        form: "pixels" is the fastest and takes at most 3 · size² bytes per image; "jpeg" (quality 95) takes about a tenth of that
-            and has to be decoded at every access.
-        workers: Number of decoding threads.
-        aspect: "own" keeps each image's aspect (`data.loader.resize_own_aspect`); "square" squashes all images to squares.
+    set gets a new file. The form "pixels" is the fastest and takes at most 3 · size² bytes per image; "jpeg" (quality 95) takes
+    about a tenth of that and has to be decoded at every access. The aspect is each image's own
+    (`data.loader.resize_own_aspect`), or a square that all are squashed to.
 
     Raises:
         UserError: the disk is full.

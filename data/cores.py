@@ -15,13 +15,9 @@ FEW = 64  # items that are done before other processes have started and imported
 def map_on_cores(
     work: Callable[[Item], Result], items: Sequence[Item], workers: int | None = None, chunk: int = 16
 ) -> Iterator[Result]:
-    """Yield work(item) of every item, in their order.
+    """Yield work(item) of every item, in their order; `work` must be picklable, and a process takes `chunk` items at once.
 
-    Args:
-        work: A function that can be pickled.
-        items: What it is called with.
-        workers: Processes, at least 1; None for one on each core, or for FEW items none but this one.
-        chunk: Items that a process takes at once.
+    Without a number of workers there is a process on each core, or for FEW items none but this one.
     """
     if workers is None:
         workers = 1 if len(items) <= FEW else usable_cores()

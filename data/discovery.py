@@ -35,12 +35,9 @@ class Discovered:
 def discover(sources: Sequence[Path], excluded: Sequence[Path] = ()) -> Discovered:
     """Find the pictures in each source: a folder with everything below it, an archive, one file, or `@list.txt`.
 
-    A picture is recognised by its extension or, failing that, by its first bytes. Links to folders are not followed. A list holds
-    one source per line; lines that begin with # are comments.
-
-    Args:
-        sources: Searched in this order.
-        excluded: Folders to skip, such as the one the results are written to.
+    A picture is recognised by its extension or, failing that, by its first bytes. Links to folders are not followed, and
+    `excluded` folders, such as the one that results are written to, are skipped. A list holds one source per line; lines that
+    begin with # are comments.
 
     Raises:
         UserError: a source does not exist or contains no picture, or a list cannot be read or is empty.

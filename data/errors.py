@@ -39,10 +39,7 @@ class ImageError(UserError):
 
 @contextmanager
 def prefix_errors(subject: Path | str) -> Iterator[None]:
-    """Prefix the message of an error raised in the block with `subject`.
-
-    Args:
-        subject: What the message is about, usually a file that the raising code does not know.
+    """Prefix the message of an error raised in the block with `subject`, usually a file that the raising code does not know.
 
     Raises:
         UserError: when the block raises one; with the prefixed message.

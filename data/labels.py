@@ -34,12 +34,7 @@ class LabelledImages:
 
 
 def label_images(images: ImageSet, classes: Sequence[str]) -> LabelledImages:
-    """Label images by class name.
-
-    Args:
-        images: N images.
-        classes: [n], the class name of each image; class indices follow the sorted names.
-    """
+    """Label images by the names of their classes [n]; class indices follow the sorted names."""
     names, labels = np.unique(np.asarray(classes, dtype=object).astype(str), return_inverse=True)
     return LabelledImages(images, labels.astype(np.int64), names.tolist())
 

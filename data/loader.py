@@ -29,10 +29,6 @@ class CleanImages(Dataset[tuple[Tensor, bool]]):
     Item i is (RGB uint8 [3, size, size], whether the image could be read); an unreadable image is all zero. Pixels stay uint8,
     a quarter of the traffic between processes; `augmentations.dataset.normalize_pixels` converts them on the network's device.
     Images on an object store are read several at a time, because each answer takes a while, and decoded one after the other.
-
-    Args:
-        images: The images.
-        size: Side of the squares in pixels.
     """
 
     def __init__(self, images: ImageSet, size: int) -> None:
@@ -53,12 +49,7 @@ class CleanImages(Dataset[tuple[Tensor, bool]]):
 
 
 class FileContents(Dataset[Item], ABC):
-    """Images of which each file is read once, by its content; the files of a batch are read together.
-
-    Args:
-        images: The images.
-        sizes: Sides of the squares in pixels.
-    """
+    """Images of which each file is read once, for squares of several sizes; the files of a batch are read together."""
 
     def __init__(self, images: ImageSet, sizes: Collection[int]) -> None:
         self.images, self.sizes = images, sorted(set(sizes))

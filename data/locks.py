@@ -26,15 +26,9 @@ _HANDOVER_SECONDS = 1.0  # the holder releases the lock for an instant after wri
 
 @dataclass(frozen=True)
 class _Holder:
-    """The process that works in a folder.
+    """The process that works in a folder, or the script that called it (`SESSION_VARIABLE`), with its machine and since when.
 
-    Attributes:
-        host: Name of its machine.
-        session: Process id, or that of the script that called it (`SESSION_VARIABLE`).
-        started: Start time of that process in clock ticks since boot, which distinguishes processes that reuse an id; "" if
-            unknown.
-        doing: What it does, such as "01_train one".
-        since: Local time at which it took the lock.
+    Its start time, in clock ticks since boot, distinguishes processes that reuse an id; "" if unknown.
     """
 
     host: str
@@ -58,15 +52,10 @@ class _Holder:
 
 @contextmanager
 def hold_lock_file(path: Path, busy: str, wait: float = 0.0) -> Iterator[None]:
-    """Hold a lock file while the block runs.
-
-    Args:
-        path: The lock file; created if missing, never removed.
-        busy: Message of the error if another process holds the lock.
-        wait: Seconds to wait for it.
+    """Hold a lock file while the block runs, waiting `wait` seconds for it; it is created if missing, and never removed.
 
     Raises:
-        UserError: when another process holds the lock, or the file cannot be written.
+        UserError: when another process holds the lock, with the message `busy`; or the file cannot be written.
     """
     with closing(_connect(path, wait)) as database:
         try:
@@ -80,12 +69,9 @@ def hold_lock_file(path: Path, busy: str, wait: float = 0.0) -> Iterator[None]:
 
 @contextmanager
 def hold_folder(folder: Path, doing: str, lock: Path | None = None) -> Iterator[None]:
-    """Hold a folder while the block runs.
+    """Hold a folder while the block runs; refused processes are told what it does.
 
-    Args:
-        folder: The folder; created if missing, unless `lock` is given.
-        doing: What the block does, shown to processes that are refused.
-        lock: Another place for the lock file, needed if the block replaces the folder itself.
+    The folder is created if missing, unless the lock file has another place, as it needs if the block replaces the folder itself.
 
     Raises:
         UserError: when another process works in the folder (the message names it), or the folder cannot be written.

@@ -23,19 +23,14 @@ SHORT_SIDE_RATIO = 256 / 224  # short side before the centre crop per side of th
 class PreprocessedImages(Dataset[tuple[Tensor, bool]]):
     """Images preprocessed for testing.
 
-    Item i is (RGB uint8 [3, h, w], whether the image could be read); an unreadable image is all zero, [3, size, size].
+    Item i is (RGB uint8 [3, h, w], whether the image could be read); an unreadable image is all zero, [3, size, size]. The
+    protocols:
 
-    Args:
-        images: The images.
-        size: Input size in pixels.
-        protocol: How the input is made.
-            "square": the whole image resized to [3, size, size], ignoring the aspect ratio.
-            "center_crop": [3, size, size], the centre crop of the image resized to a short side of 256/224 · `size` (MultiGrain,
-            section 4.1).
-            "square_crop": [3, size, size], the centre crop of the image squeezed to a square of 256/224 · `size` (IDEAL, section
-            5.1).
-            "long_side": the whole image resized to a long side of `size`, keeping the aspect ratio; batches need
-            `SameShapeBatches`.
+    - "square": the whole image resized to [3, size, size], ignoring the aspect ratio.
+    - "center_crop": [3, size, size], the centre crop of the image resized to a short side of 256/224 · `size` (MultiGrain,
+      section 4.1).
+    - "square_crop": [3, size, size], the centre crop of the image squeezed to a square of 256/224 · `size` (IDEAL, section 5.1).
+    - "long_side": the whole image resized to a long side of `size`, keeping the aspect ratio; batches need `SameShapeBatches`.
 
     Raises:
         UserError: the protocol is none of these.
@@ -59,13 +54,9 @@ class PreprocessedImages(Dataset[tuple[Tensor, bool]]):
 
 
 class SameShapeBatches(Sampler[list[int]]):
-    """A batch sampler whose mini-batches contain images of one shape.
+    """A batch sampler whose mini-batches contain images of one shape (h, w), of those of `input_shapes`.
 
     Every row is drawn once: shapes in the order of their first row, rows of a shape in ascending order.
-
-    Args:
-        shapes: Input shape (h, w) of each row, from `input_shapes`.
-        batch_size: Maximum number of rows per batch.
     """
 
     def __init__(self, shapes: list[tuple[int, int]], batch_size: int) -> None:
@@ -90,12 +81,7 @@ def input_shapes(dataset: PreprocessedImages) -> list[tuple[int, int]]:
 
 
 def preprocess(pixels: NDArray[np.uint8], size: int, protocol: TestProtocol) -> NDArray[np.uint8]:
-    """Preprocess one image for testing.
-
-    Args:
-        pixels: RGB [h, w, 3].
-        size: Input size in pixels.
-        protocol: As for `PreprocessedImages`.
+    """Preprocess one image, RGB [h, w, 3], for testing, as `PreprocessedImages` does.
 
     Returns:
         uint8 [h', w', 3]; area interpolation where the image shrinks, bilinear where it grows.

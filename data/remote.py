@@ -45,8 +45,7 @@ class ObjectState(NamedTuple):
 def as_path(place: str | os.PathLike[str]) -> Path:
     """Return the path of a file or folder on this machine, or the `RemotePath` of a URL.
 
-    Args:
-        place: A path, `file:///path`, or a URL such as `s3://bucket/photos`; also one that has lost a slash in a `Path`.
+    It may be a path, `file:///path`, or a URL such as `s3://bucket/photos`; also one that has lost a slash in a `Path`.
 
     Raises:
         StorageError: the URL has a password; or on Windows, where there are no remote places.
@@ -77,8 +76,7 @@ def is_remote(place: str | os.PathLike[str]) -> bool:
 class RemotePath(PosixPath):
     """A file or folder on a file system of fsspec, such as `s3://bucket/photos/a.jpg`.
 
-    Attributes:
-        state: Size and time, if a listing told them: they are not asked for again.
+    What a listing told of its `state` is not asked for again.
     """
 
     __slots__ = ("state",)
@@ -178,10 +176,7 @@ class RemotePath(PosixPath):
             return io.BufferedReader(_Explained(files.open(name, "rb", **blocks), self))
 
     def read_bytes(self, limit: int | None = None) -> bytes:
-        """Return the bytes of a file in one request.
-
-        Args:
-            limit: Read only this many from the beginning; None for all.
+        """Return the bytes of a file, or the first `limit` of them, in one request.
 
         Raises:
             FileNotFoundError: there is no such file.

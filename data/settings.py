@@ -32,14 +32,10 @@ Recorded = TypeVar("Recorded", bound=Settings)
 
 
 def read_recorded(settings: type[Recorded], content: Any) -> Recorded:
-    """Read settings from what was recorded of them, perhaps by an earlier version, which lacked some keys and had others.
+    """Read settings from JSON values that were recorded of them, perhaps by an earlier version, which had other keys.
 
     Missing keys have their defaults. Keys without a place today are ignored if they were switched off (null or false), and so is
     null where today's key takes none.
-
-    Args:
-        settings: The class of the settings.
-        content: JSON values.
 
     Raises:
         ValidationError: when anything else is not valid today.

@@ -96,12 +96,9 @@ def run_shards(
 ) -> Iterator[Result]:
     """Yield the result of every shard, in order, as they become available.
 
-    Args:
-        work: What to do.
-        shards: The shards; taken one by one, as there is room to work on them.
-        total: Number of items in all shards, for the progress.
-        done: How many of them were done before, and are not among `shards`.
-        here: Whether to work in this process in any case, because the work is too small to be sent elsewhere.
+    Shards are taken one by one, as there is room to work on them. `total` counts the items in all shards for the progress, `done`
+    those of them that were done before and are not among `shards`. With `here` this process works in any case, because the work
+    is too small to be sent elsewhere.
 
     Raises:
         UserError: when the work fails for a reason that the user can fix.

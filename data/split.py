@@ -26,11 +26,8 @@ class TrainingSplit:
 def split_training(ids: list[str], seed: int, validation: float = 0.2, overlay: float = 0.05) -> TrainingSplit:
     """Assign roles to the training ids in the order of a hash of (seed, id): the same ids and seed give the same roles.
 
-    Args:
-        ids: Training image ids.
-        seed: Seed of the order.
-        validation: Fraction in [0, 1] held out from training, two thirds references and one third distractors.
-        overlay: Fraction in [0, 1] held out for pasting into other images.
+    `validation` and `overlay` are fractions in [0, 1]: of images held out from training, two thirds of them references and one
+    third distractors, and of those held out for pasting into other images.
 
     Raises:
         UserError: a role would be empty.

@@ -13,12 +13,9 @@ from image_copies.data.remote import is_remote
 
 
 def read_table(path: Path, columns: Sequence[str], expected: str) -> pd.DataFrame:
-    """Read a CSV file with exactly these columns; all values are strings, empty cells "".
+    """Read a CSV file with exactly these columns, in order; all values are strings, empty cells "".
 
-    Args:
-        path: The file.
-        columns: The column names of its header, in order.
-        expected: Description for the message if the file is missing, such as "a CSV with one row for each image".
+    If the file is missing, the message says what is `expected`, such as "a CSV with one row for each image".
 
     Raises:
         UserError: the file is missing, is not a CSV file, or has other columns or rows with too many values.

@@ -10,16 +10,12 @@ Result = TypeVar("Result")
 
 
 def map_in_threads(work: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Generator[Result, None, None]:
-    """Yield work(item) for every item, in order.
+    """Yield work(item) for every item, in order, by one thread or more.
 
-    While a result is used, the next `threads` items are worked on, and no more are fetched. An error of the work is raised in
-    place of the item's result; an error of the iterator of items at once, and results under way are lost. After an error, or when
-    the generator is closed, no more are begun; those that were are awaited.
-
-    Args:
-        work: What is done; most of it without the GIL, as reading, decoding and products of matrices are.
-        items: What it is called with; fetched by the caller's thread, one at a time.
-        threads: At least 1.
+    While a result is used, the next `threads` items are worked on, and no more are fetched, one at a time by the caller's thread.
+    Most of the work should not need the GIL, as reading, decoding and products of matrices do not. An error of the work is raised
+    in place of the item's result; an error of the iterator of items at once, and results under way are lost. After an error, or
+    when the generator is closed, no more are begun; those that were are awaited.
     """
     with ThreadPoolExecutor(threads) as pool:
         begun = deque[Future[Result]]()

@@ -50,7 +50,7 @@ def gather_rows(local: Tensor) -> Tensor:
 
 
 def gather_together(*locals_: Tensor) -> tuple[Tensor, ...]:
-    """Gather several tensors with as many rows each as `gather_rows` does; a GPU is waited for once, for the numbers of rows."""
+    """Gather tensors [n, …] of as many rows each as `gather_rows` does; a GPU is waited for once, for the numbers of rows."""
     if group_size() == 1:
         return locals_
     lengths = _exchange_lengths(len(locals_[0]), locals_[0].device)
@@ -58,7 +58,7 @@ def gather_together(*locals_: Tensor) -> tuple[Tensor, ...]:
 
 
 def sum_over_processes(local: Tensor) -> Tensor:
-    """Sum a tensor over processes, in place and without gradient."""
+    """Sum a tensor of any shape over processes, in place and without gradient."""
     if group_size() > 1:
         distributed.all_reduce(local)
     return local

@@ -1,4 +1,4 @@
-"""Docstrings list the errors that a user can mend where callers look for them: in a block `Raises:`."""
+"""Docstrings say what signatures cannot: errors that a user can mend, in a block `Raises:`, and the shapes of arrays."""
 
 import ast
 from collections.abc import Iterator
@@ -45,6 +45,29 @@ def test_errors_stand_in_their_block() -> None:
     assert len(files) > 100
     faults = {str(path.relative_to(TOP)): find_faults(path.read_text(encoding="utf-8")) for path in files}
     assert {path: found for path, found in faults.items() if found} == {}
+
+
+def find_unknown_shapes(source: str) -> list[str]:
+    """Describe a module's public functions of arrays whose docstrings give no shape, such as [n, d]."""
+    found = []
+    for node in ast.parse(source).body:
+        if isinstance(node, Function) and not node.name.startswith("_"):
+            annotations = [argument.annotation for argument in node.args.args + node.args.kwonlyargs] + [node.returns]
+            named = {
+                part.id for annotation in annotations if annotation for part in ast.walk(annotation) if isinstance(part, ast.Name)
+            }
+            text = ast.get_docstring(node) or ""
+            if named & {"NDArray", "Tensor"} and "dict" not in named and "[" not in text and "any shape" not in text:
+                found.append(f"{node.name}, line {node.lineno}")
+    return found
+
+
+def test_arrays_have_shapes() -> None:
+    files = [path for room in ROOMS for path in (TOP / room).rglob("*.py")]
+    unknown = {str(path.relative_to(TOP)): find_unknown_shapes(path.read_text(encoding="utf-8")) for path in files}
+    assert {path: found for path, found in unknown.items() if found} == {}
+    assert find_unknown_shapes('def norms(rows: Tensor) -> float:\n    """Return their norms."""\n') == ["norms, line 1"]
+    assert find_unknown_shapes('def norms(rows: Tensor) -> float:\n    """Return the norms of rows [n, d]."""\n') == []
 
 
 def test_what_counts_as_a_fault() -> None:

@@ -59,10 +59,7 @@ class Edit:
     def draw_entry(self, rng: np.random.Generator, intensity: float, other_ids: Sequence[str]) -> dict[str, Any]:
         """Draw a JSON-serialisable entry of a record: "edit", "function", the parameters and the id of the image to paste.
 
-        Args:
-            rng: Source of all random draws.
-            intensity: 0…1.
-            other_ids: Ids of the images that may be pasted; not empty if the row `needs_overlay`.
+        `other_ids`, of the images that may be pasted, is not empty if the row `needs_overlay`.
         """
         function, parameters = self.draw(rng, intensity)
         entry = {"edit": self.name, "function": function.__name__} | parameters

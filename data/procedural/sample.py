@@ -14,12 +14,7 @@ from image_copies.data.procedural.pictures import draw_picture
 def write_pictures(folder: Path, prefix: str, count: int, seed: int, workers: int | None = None) -> Iterator[Path]:
     """Write `count` pictures `<prefix>000000.jpg`, … (JPEG quality 90) into `folder`; yield each path once written.
 
-    Args:
-        folder: Created if missing.
-        prefix: Of the file names.
-        count: Number of pictures.
-        seed: A picture depends on (seed, prefix, number) only.
-        workers: Number of processes; None for one per core.
+    A picture depends on (seed, prefix, number) only. `workers` are processes; None for one per core.
     """
     folder.mkdir(parents=True, exist_ok=True)
     write = partial(_write_picture, folder, prefix, seed)

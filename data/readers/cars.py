@@ -17,9 +17,6 @@ TRAIN_CLASSES = 98
 def read_cars(root: Path | str) -> TrainTest:
     """Read the images of cars_annos.mat and split them by class; the file's own train/test split is not used.
 
-    Args:
-        root: Folder of the unpacked archive.
-
     Raises:
         UserError: files are missing or in another format, listed images do not exist, or a part has no classes.
     """

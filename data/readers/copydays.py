@@ -16,10 +16,6 @@ def read_copydays(root: Path | str, distractors: Path | str | None = None) -> Re
     The answer to a query is the original with the same number // 100. Ids are "original/…", "strong/…", "distractor/…". The
     copies are in `images` because they are embedded; every ranking ignores them.
 
-    Args:
-        root: Folder of the unpacked archives.
-        distractors: A folder of other images.
-
     Raises:
         UserError: a folder is missing, a file is not named by six digits, or a copy has no original.
     """

@@ -11,10 +11,9 @@ TRAIN_CLASSES = 100
 
 
 def read_cub(root: Path | str) -> TrainTest:
-    """Read the images and split them by class; ids are paths below images/, class names are folder names.
+    """Read the images of CUB_200_2011/, or of the folder that contains it, and split them by class.
 
-    Args:
-        root: The folder that contains CUB_200_2011/, or that folder itself.
+    Ids are paths below images/, class names are folder names.
 
     Raises:
         UserError: files are missing or in another format, listed images do not exist, an image has no class, or a part has no

@@ -39,12 +39,7 @@ class RetrievalSet:
 
 
 def require_names(root: Path, form: str, *names: str) -> None:
-    """Check that `root` contains all `names`.
-
-    Args:
-        root: The folder.
-        form: The expected layout, for the message.
-        names: Names of files, or of folders where they end in a slash.
+    """Check that `root` contains all `names`, those of folders ending in a slash; `form` is the expected layout.
 
     Raises:
         UserError: `root` is not a folder, or something is missing.
@@ -58,12 +53,7 @@ def require_names(root: Path, form: str, *names: str) -> None:
 
 
 def read_rows(path: Path, columns: int, header: str = "") -> list[list[str]]:
-    """Read a table with whitespace-separated columns.
-
-    Args:
-        path: The file.
-        columns: The number of columns.
-        header: The expected first line; "" if the table has no header.
+    """Read a table with so many whitespace-separated columns, below a header unless that is "".
 
     Raises:
         UserError: the first line is another one, a line has another number of columns, or there are no rows.
@@ -84,12 +74,7 @@ def read_rows(path: Path, columns: int, header: str = "") -> list[list[str]]:
 
 
 def require_images(root: Path, names: list[str], source: Path) -> ImageSet:
-    """Return the images at the paths `names` below `root`; the names become the ids.
-
-    Args:
-        root: The folder.
-        names: Paths relative to it.
-        source: The file that lists the names, for the message.
+    """Return the images at the paths `names` below `root`, which `source` lists; the names become the ids.
 
     Raises:
         UserError: some of the files do not exist.

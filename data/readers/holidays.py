@@ -15,9 +15,6 @@ def read_holidays(root: Path | str) -> RetrievalSet:
 
     A query itself is ignored in its ranking.
 
-    Args:
-        root: Folder that contains jpg/.
-
     Raises:
         UserError: jpg/ is missing, a file is not named by six digits, or a group has no query or no answer.
     """

@@ -10,10 +10,9 @@ HEADER = "image_id class_id super_class_id path"
 
 
 def read_online_products(root: Path | str) -> TrainTest:
-    """Read the training and test images; classes are products, ids are paths relative to the tables' folder.
+    """Read the training and test images of Stanford_Online_Products/, or of the folder that contains it.
 
-    Args:
-        root: The folder Stanford_Online_Products/ or the one that contains it.
+    Classes are products, ids are paths relative to the tables' folder.
 
     Raises:
         UserError: tables are missing or in another format, or listed images do not exist.

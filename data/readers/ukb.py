@@ -13,12 +13,9 @@ LAYOUT = "full/ukbench00000.jpg, full/ukbench00001.jpg, … in fours (ukbench.zi
 
 
 def read_ukb(root: Path | str) -> LabelledImages:
-    """Read the images in the order of their numbers; labels are the objects, number // 4.
+    """Read the images of full/, or of `root` itself, in the order of their numbers; labels are the objects, number // 4.
 
     Every image is a query for `submissions.scoring.retrieval.ukb_score`.
-
-    Args:
-        root: Folder that contains full/, or the images themselves.
 
     Raises:
         UserError: there are no images, images have other names, or an object does not have exactly four images.

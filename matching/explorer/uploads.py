@@ -68,5 +68,5 @@ class Uploads:
 
 
 def data_url(pixels: NDArray[np.uint8], long_side: int = TUNED_SIDE) -> str:
-    """Encode a picture as a data URL for an <img>, with its long side reduced to at most `long_side` pixels."""
+    """Encode a picture, uint8 [h, w, 3], as a data URL for an <img>, with its long side reduced to at most `long_side` pixels."""
     return "data:image/jpeg;base64," + base64.b64encode(jpeg(pixels, long_side)).decode()

@@ -267,7 +267,7 @@ def _rank_candidates(index: Searchable, queries: NDArray[np.float32], candidates
 
 
 def content_numbers(index: SearchIndex) -> NDArray[np.int64]:
-    """Return all content numbers of the index, in order."""
+    """Return all content numbers [n] of the index, in order."""
     return index.numbers()
 
 

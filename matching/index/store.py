@@ -251,7 +251,7 @@ def count_changes(store: Store) -> int:
 
 
 def removed_contents(store: Store) -> NDArray[np.int64]:
-    """Return the numbers of all readable contents that were removed; numbers are never given again."""
+    """Return the numbers [n] of all readable contents that were removed; numbers are never given again."""
     return np.array([number for (number,) in store.database.execute("SELECT content FROM removed ORDER BY content")], np.int64)
 
 

@@ -77,7 +77,9 @@ def begin_training(
     labels: NDArray[np.int64] | None,
     name: str,
 ) -> tuple[Training, Progress, dict[str, Any]]:
-    """Build the network of a new training, or of one that is taken up again. The arguments are those of `train_model`.
+    """Build the network of a new training, or of one that is taken up again.
+
+    The arguments, among them labels [n], are those of `train_model`.
 
     Returns:
         What the stages share; where the training stands; and its saved state, {} of a new one.

@@ -31,7 +31,7 @@ VECTORS = "teacher.safetensors"
 
 
 def load_taught(training: Training, stage: StageSettings, progress: Progress) -> Tensor | None:
-    """The teacher's vectors of all training images, if the stage needs them: the first process embeds, once for all.
+    """The teacher's vectors [n, d] of all training images, if the stage needs them: the first process embeds, once for all.
 
     Args:
         training: The training.

@@ -137,7 +137,7 @@ def find_neighbours(queries: NDArray[np.float32], training: NDArray[np.float32] 
 def hold_neighbours(
     training: NDArray[np.float32] | DividedRows, neighbours: Neighbours
 ) -> tuple[NDArray[np.float32], Neighbours]:
-    """Return the training vectors in memory, of those in files only the neighbours, and which of them the neighbours are."""
+    """Return training vectors [n, d] in memory, of those in files only the neighbours, and which of them the neighbours are."""
     if isinstance(training, np.ndarray):
         return training, neighbours
     used, places = np.unique(neighbours.rows, return_inverse=True)

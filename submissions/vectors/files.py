@@ -218,7 +218,7 @@ def iterate_vectors(
 
 
 def read_ids(stored: h5py.Dataset | NDArray[Any]) -> list[str]:
-    """Return ids as str, whether they are stored as strings of variable or fixed length.
+    """Return ids [n] as str, whether they are stored as strings of variable or fixed length.
 
     Raises:
         ValueError: strings of variable length are damaged.

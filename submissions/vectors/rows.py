@@ -112,7 +112,7 @@ class DividedRows(Protocol):
 
 
 def divide_rows(vectors: NDArray[np.float32] | DividedRows, size: int) -> Sequence[RowsShard]:
-    """Divide vectors, in memory or in files, into shards of `size` rows."""
+    """Divide vectors [n, d], in memory or in files, into shards of `size` rows."""
     if not isinstance(vectors, np.ndarray):
         return vectors.divide(size)
     return [RowsInMemory(first, vectors[first : first + size]) for first in range(0, len(vectors), max(size, 1))]
