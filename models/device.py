@@ -91,9 +91,7 @@ def choose_algorithms(deterministic: bool) -> Iterator[None]:
 def report_lack_of_memory(work: str, remedy: str) -> Iterator[None]:
     """Turn an out-of-memory error in the block, on a GPU or the CPU, into a message for the user.
 
-    Args:
-        work: What was being done, with its sizes, as the continuation of "memory ran out".
-        remedy: What the user can change, as a sentence.
+    `work`, with its sizes, continues "memory ran out"; `remedy` is a sentence.
 
     Raises:
         UserError: when memory ran out.

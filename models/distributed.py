@@ -83,9 +83,6 @@ def report_lost_process(work: str) -> Iterator[None]:
     that a process beside it speaks, one on each machine. TORCH_NCCL_BLOCKING_WAIT would let errors reach Python, but makes the
     host wait for every operation: it is not set.
 
-    Args:
-        work: What the processes do together, such as "training".
-
     Raises:
         UserError: when another process was lost in the block.
     """

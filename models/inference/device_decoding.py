@@ -29,12 +29,7 @@ REMEDY = "Set embedding.decode_on to cpu in the recipe, or leave it out; the vec
 class DeviceDecoder:
     """Makes squares of batches whose JPEG files are decoded on a device.
 
-    Args:
-        device: Where.
-        decode: The decoder; raises RuntimeError where it refuses one of the files.
-
-    Attributes:
-        refused: Number of files that it refused, which were decoded on the CPU.
+    It counts the files that `decode` refused by a RuntimeError: these are decoded on the CPU.
     """
 
     def __init__(self, device: torch.device, decode: Decode) -> None:

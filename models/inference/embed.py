@@ -47,12 +47,9 @@ class EmbeddedBlock:
 
 @dataclass(frozen=True)
 class _Launched:
-    """A batch on its way through the network.
+    """A batch on its way through the network: vectors float32 [n, d] on the host, and which images could be read, bool [n].
 
-    Attributes:
-        vectors: float32 [n, d] on the host, once they have arrived.
-        readable: bool [n], which images could be read.
-        arrived: What to wait for; None if they are there.
+    The vectors are there once `arrived`, where it is not None, has been waited for.
     """
 
     vectors: Tensor
@@ -82,12 +79,7 @@ def load_batches(networks: Sequence[Network], images: ImageSet) -> Batches:
 
 
 def embed_images(checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSettings) -> Iterator[EmbeddedBlock]:
-    """Embed images batch by batch on the best device.
-
-    Args:
-        checkpoint: The descriptor.
-        images: The images, embedded in order.
-        settings: How to embed; image_size None is the size that the descriptor was trained at.
+    """Embed images batch by batch, in order, on the best device, by default at the size that the descriptor was trained at.
 
     Raises:
         UserError: A vector is not finite, memory runs out, or there are more processes than GPUs.
@@ -101,10 +93,7 @@ def embed_together(
 ) -> Iterator[tuple[EmbeddedBlock, ...]]:
     """Embed images with several networks, each file read once: a block of each network, with the bits that it has alone.
 
-    Args:
-        networks: Descriptors with settings of the same batch_size and decode_on.
-        images: The images, embedded in order.
-        batches: The same images' batches from `load_batches`, if that was called before.
+    The networks' settings have the same batch_size and decode_on. `batches` are from `load_batches`, if that was called before.
 
     Raises:
         UserError: As for `embed_images`.
@@ -215,12 +204,7 @@ def check_finite(vectors: NDArray[np.float32], images: ImageSet, first: int) -> 
 def embed_batch(descriptor: nn.Module, pixels: Tensor, sizes: list[int], flip: bool = False, precision: str = "32") -> Tensor:
     """Embed normalised images [n, 3, s, s] as unit vectors [n, d].
 
-    Args:
-        descriptor: The network.
-        pixels: Normalised images.
-        sizes: Input sizes in pixels; the vector is the unit mean over all of them.
-        flip: Whether mirror images are part of the mean.
-        precision: "32", "bf16" or "16".
+    Each is the unit mean over the input sizes in pixels and, with `flip`, over mirror images.
     """
     with autocast(pixels.device, precision):
         return average_vectors(

@@ -50,10 +50,6 @@ class Embedder:
 def load_embedder(checkpoint: Path, settings: EmbeddingSettings) -> Embedder:
     """Load a checkpoint on the best device.
 
-    Args:
-        checkpoint: The file.
-        settings: How to embed, usually a run's.
-
     Raises:
         UserError: The file is missing or not a checkpoint, or there are more processes than GPUs.
     """

@@ -48,9 +48,7 @@ class LinearMap:
 class Exported(nn.Module):
     """Maps uint8 squares, one tensor [n, 3, s, s] per size, to unit vectors [n, d] as a run does, always in float32.
 
-    Args:
-        models: Checkpoints, each with the way it embeds; changed in place.
-        projection: Applied to the concatenated vectors; None for none.
+    The models' vectors are concatenated and, if there is a projection, projected. The models are changed in place.
     """
 
     mean: Tensor
@@ -86,11 +84,7 @@ class Exported(nn.Module):
 def export_onnx(models: Sequence[Model], projection: LinearMap | None, notes: dict[str, Any], path: Path) -> float:
     """Write descriptors as one ONNX file with a dynamic batch size, and verify it against torch before it gets its name.
 
-    Args:
-        models: Checkpoints, each with the way it embeds; their vectors are concatenated.
-        projection: Applied to the concatenated vectors; None for none.
-        notes: JSON values to store in the file's description.
-        path: The file to write.
+    The models' vectors are concatenated and, if there is a projection, projected. Its description holds the notes, JSON values.
 
     Returns:
         The largest difference of a coordinate between the file and torch.

@@ -80,18 +80,10 @@ def learn_exponent(
     seed: int = 0,
     workers: int = 0,
 ) -> LearntExponent:
-    """Train p alone for one epoch of SGD on a classifier's cross-entropy.
+    """Train p alone, from the descriptor's own, for one epoch of SGD on a classifier's cross-entropy.
 
-    Afterwards the descriptor is unchanged except for its evaluation mode.
-
-    Args:
-        descriptor: The network; p starts at its own exponent.
-        classifier: Weight [c, d] and bias [c] of the classifier of raw embeddings.
-        images: n training images.
-        labels: int64 [n], class indices 0…c−1.
-        settings: Hyperparameters; None for the paper's.
-        seed: Seed of the order of the images.
-        workers: Data-loading workers.
+    Afterwards the descriptor is unchanged except for its evaluation mode. The classifier of raw embeddings has weights [c, d] and
+    a bias [c]; labels int64 [n] are its classes. `settings` None are the paper's.
 
     Raises:
         UserError: The learning rate is so large that p does not stay positive and finite.

@@ -21,12 +21,7 @@ BACKBONES: dict[str, Callable[[dict[str, Any], bool], Backbone]] = {str(kind): p
 
 
 def build_backbone(name: str, arguments: dict[str, Any], pretrained: bool) -> Backbone:
-    """Build a backbone.
-
-    Args:
-        name: As in `DescriptorSettings.backbone`.
-        arguments: As in `DescriptorSettings.model_args`.
-        pretrained: Whether it has the weights that its publisher offers; otherwise random ones.
+    """Build a backbone by the name and the arguments of `DescriptorSettings`, pretrained by its publisher or with random weights.
 
     Raises:
         UserError: It is unknown, cannot be built, or its weights cannot be fetched.

@@ -46,13 +46,7 @@ class Checkpoint:
 
 
 class _Description(Settings, Generic[About]):
-    """The metadata of a checkpoint.
-
-    Attributes:
-        descriptor: Settings of the descriptor.
-        image_size: Input size in pixels that it was trained at.
-        notes: JSON values noted when it was saved.
-    """
+    """The metadata of a checkpoint: the settings, and what `Checkpoint` holds beside the weights."""
 
     descriptor: About
     image_size: int = Field(ge=MIN_IMAGE_SIZE, le=MAX_IMAGE_SIZE)
@@ -60,13 +54,7 @@ class _Description(Settings, Generic[About]):
 
 
 def save_descriptor(path: Path, descriptor: ImageDescriptor, image_size: int, notes: dict[str, Any]) -> None:
-    """Write a checkpoint atomically.
-
-    Args:
-        path: The file.
-        descriptor: The network to save.
-        image_size: Input size in pixels that it was trained at.
-        notes: JSON values to store beside it.
+    """Write a checkpoint atomically, with the input size in pixels that it was trained at, and JSON values as notes.
 
     Raises:
         UserError: The disk is full.

@@ -28,9 +28,7 @@ class Descriptor(ImageDescriptor):
     Φ(e) = S (e / ‖e‖ − µ) is applied before the final L2 normalisation. A backbone of tokens (ViT) gives
     its class token beside GeM of its patch tokens, as DINO's evaluation of copy detection does.
 
-    Args:
-        settings: The architecture.
-        load_weights: Whether it starts from settings.weights; otherwise from random weights.
+    Unless `load_weights`, it starts from random weights, whatever settings.weights says.
 
     Raises:
         UserError: timm cannot build the backbone, or its weights cannot be fetched or read.

@@ -23,15 +23,7 @@ def choose_memory_format(
 ) -> torch.memory_format:
     """Measure a few passes in both memory formats on a GPU; a CPU has channels_last without a measurement.
 
-    The descriptor is not changed: a copy is measured, and deleted.
-
-    Args:
-        descriptor: The network, on any device.
-        device: Where it will run.
-        image_size: Input size in pixels.
-        batch: Images per batch.
-        precision: "32", "bf16" or "16".
-        learns: Whether the passes include the backward one, in training mode.
+    The descriptor is not changed: a copy is measured on the device, and deleted; backward passes too where it `learns`.
 
     Returns:
         torch.contiguous_format if it is at least MIN_GAIN times as fast, otherwise torch.channels_last, as also where memory

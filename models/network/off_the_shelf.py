@@ -19,9 +19,7 @@ DEFAULT_SIDE = 224  # pixels, where timm does not say what a model was trained a
 def build_off_the_shelf(name: str, weights: str) -> tuple[Descriptor, nn.Linear, int]:
     """Build a descriptor without projection from one of timm's classifiers; at p 1 its logits are the classifier's own.
 
-    Args:
-        name: timm's name of the model.
-        weights: "pretrained", "none" (random), or a file with the whole model's weights.
+    Its weights are "pretrained", "none" (random), or a file with the whole model's.
 
     Returns:
         The network with GeM at p 1, its linear classifier of raw embeddings, and the side in pixels that it was trained at.

@@ -12,12 +12,8 @@ EPSILON = 1e-6  # ε, the lower bound of activations
 class GeM(nn.Module):
     """e_c = ((1/|Ω|) Σ_u max(x_cu, ε)^p)^{1/p} (MultiGrain, equation 1): [n, c, h, w] → [n, c], always in float32.
 
-    Each channel is divided by its maximum before the power: from p = 8 on, ε^p of a dead channel would underflow to 0 in float32
-    and the gradient of its root would be NaN.
-
-    Args:
-        exponent: Initial p, above 0.
-        trainable: Whether p is trained.
+    p begins at `exponent`, above 0. Each channel is divided by its maximum before the power: from p = 8 on, ε^p of a dead channel
+    would underflow to 0 in float32 and the gradient of its root would be NaN.
     """
 
     def __init__(self, exponent: float = 3.0, trainable: bool = True) -> None:
@@ -39,11 +35,7 @@ class GeM(nn.Module):
 
     @contextmanager
     def set_exponent_temporarily(self, exponent: float | None = None) -> Iterator[None]:
-        """Set p within the block, which may change it further; then restore value, gradient and trainability.
-
-        Args:
-            exponent: p at the beginning of the block; None for the current one.
-        """
+        """Set p, unless to None, within the block, which may change it further; then restore value, gradient and trainability."""
         stored = self.exponent
         value, gradient, trainable = stored.detach().clone(), stored.grad, stored.requires_grad
         self.set_exponent(exponent)

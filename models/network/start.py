@@ -19,10 +19,7 @@ LEAST_SHARE = 0.9  # of the backbone's tensors; fewer are those of another backb
 def load_start(descriptor: ImageDescriptor, backbone: nn.Module, weights: str) -> None:
     """Load a backbone's weights from a file, and the projection and GeM's p too where the file holds those of the same shape.
 
-    Args:
-        descriptor: The whole descriptor, of which `backbone` is a part.
-        backbone: Its backbone.
-        weights: As in `DescriptorSettings.weights`: a file, "shipped", or either followed by `#` and a member's name.
+    `weights` are named as in `DescriptorSettings.weights`: a file, "shipped", or either followed by `#` and a member's name.
 
     Raises:
         UserError: The file cannot be read, has no such member, or belongs to another backbone.
@@ -69,19 +66,13 @@ def without_prefixes(state: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def load_backbone(backbone: nn.Module, state: dict[str, Tensor], path: Path, share: float) -> list[str]:
-    """Load a backbone's weights by name.
-
-    Args:
-        backbone: The network.
-        state: Weights under its own names or, of a ViT, under DINO's and DINOv2's.
-        path: Where they come from.
-        share: Of the backbone's tensors that must be among them.
+    """Load a backbone's weights by its own names or, of a ViT, by DINO's and DINOv2's; `path` is where they come from.
 
     Returns:
         The names of weights that the backbone has no place for.
 
     Raises:
-        UserError: Fewer are.
+        UserError: They are fewer than this share of the backbone's tensors.
     """
     if isinstance(backbone, VisionTransformer):  # DINO's and DINOv2's own names, position embeddings of another size
         state = checkpoint_filter_fn(dict(state), backbone)

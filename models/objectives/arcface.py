@@ -41,11 +41,8 @@ class ArcFace(Objective):
     2021): an approximation without correction for the classes left out, so the loss is lower than the exact one. The logs then
     include share_of_classes, and only the rows drawn have a nonzero gradient.
 
-    Attributes:
-        matrix: Prototypes [classes of this process, d], of any norm.
-
     Args:
-        dimensions: d.
+        dimensions: d; the matrix holds prototypes [classes of this process, d], of any norm.
         classes: Number of classes C, over all processes.
         margin: m in radians.
         scale: Factor s of the logits.
@@ -125,13 +122,7 @@ def choose_chunk(given: int, images: int, dimensions: int, device: torch.device)
     """Return how many classes are compared at a time: `given`, and on a GPU more if a CHUNK_SHARE of its memory holds them.
 
     Every chunk launches a few dozen kernels, which take longer than the work of a small one. All of the GPU's memory counts, not
-    what is free, so that a resumed training sums in the same order.
-
-    Args:
-        given: The number that a recipe names, or its default.
-        images: Images in the batch of all processes.
-        dimensions: d.
-        device: Where the class matrix is.
+    what is free, so that a resumed training sums in the same order. `images` are those in the batch of all processes.
     """
     if device.type != "cuda":
         return given

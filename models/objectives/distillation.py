@@ -26,11 +26,8 @@ class Distillation(RegularizedObjective):
     Rows whose teacher's vector is zero, because the image could not be read, are neither compared nor compared with; n counts the
     others, of relations those that have a j. Where the objective takes a part of the batch, the other parts are gathered.
 
-    Args:
-        objective: The objective to add the term to.
-        settings: Kind, λ and τ.
-        taught: The teacher's vectors of all images [N, t], unit length or zero; `instances` are its rows. They are kept in half
-            precision, and are no part of the state: they come from a file of their own.
+    `taught` are the teacher's vectors of all images [N, t], unit length or zero, with `instances` as rows. They are kept in half
+    precision, and are no part of the state: they come from a file of their own.
     """
 
     taught: Tensor
@@ -61,13 +58,9 @@ def compare_vectors(unit: Tensor, taught: Tensor) -> Tensor:
 
 
 def compare_relations(unit: Tensor, taught: Tensor, instances: Tensor, temperature: float) -> Tensor:
-    """Mean of KL(p ‖ q), at least 0, of the teacher's and the student's softmax over the other images of a batch.
+    """Mean of KL(p ‖ q), at least 0, of the teacher's and the student's softmax, with τ, over the other images of a batch.
 
-    Args:
-        unit: Unit vectors [n, d] of the student.
-        taught: Unit vectors [n, t] of the teacher; rows that are zero do not count.
-        instances: [n], the image that each row shows.
-        temperature: τ.
+    The unit vectors are the student's [n, d] and the teacher's [n, t], of which zero rows do not count; `instances` is [n].
     """
     known = taught.any(dim=1)
     others = (instances[:, None] != instances[None]) & known[None]

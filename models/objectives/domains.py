@@ -7,13 +7,7 @@ from image_copies.models.objectives.base import Objective, ObjectiveOutput
 
 
 def sum_over_domains(objective: Objective, embeddings: Tensor, labels: Tensor, instances: Tensor) -> ObjectiveOutput:
-    """Sum an objective over the domains.
-
-    Args:
-        objective: Applied to each domain separately.
-        embeddings: [domains, n, d / domains].
-        labels: int64 [n], class indices.
-        instances: int64 [n], image indices.
+    """Sum an objective over the domains' embeddings [domains, n, d / domains], all with the same labels and instances [n].
 
     Returns:
         The summed loss, with the logs of the first domain.

@@ -31,13 +31,8 @@ class Softmax(Objective):
 class MultiGrain(Objective):
     """λ · cross-entropy / |B| + (1 − λ) · margin loss / |P| (MultiGrain, equation 5); positive pairs share an instance.
 
-    A term of weight 0 is left out: λ = 1 needs no repeated images, λ = 0 has no classifier. The objective takes the local batch,
-    because negatives come from it alone; the loss is that of the whole batch.
-
-    Args:
-        weight: λ, 0…1.
-        softmax: The cross-entropy term; None if λ = 0.
-        margin: The margin loss.
+    A term of weight λ or 1 − λ = 0 is left out: λ = 1 needs no repeated images, λ = 0 has no classifier (`softmax` is None). The
+    objective takes the local batch, because negatives come from it alone; the loss is that of the whole batch.
     """
 
     takes_local_batch = True

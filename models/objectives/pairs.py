@@ -14,11 +14,9 @@ from image_copies.models.objectives.base import Objective, ObjectiveOutput
 
 
 class PairObjective(Objective):
-    """A loss whose positive pairs are all pairs of the batch that share a label.
+    """A loss, of vectors [n, d] and labels int64 [n], whose positive pairs are all pairs of the batch that share a label.
 
-    Args:
-        loss: Maps vectors [n, d] and labels int64 [n] to a scalar.
-        normalize: Whether it is given unit vectors instead of raw embeddings.
+    With `normalize` it is given unit vectors instead of raw embeddings.
     """
 
     def __init__(self, loss: nn.Module, normalize: bool = True) -> None:

@@ -7,11 +7,7 @@ from image_copies.models.objectives.base import ClassMatrix, Objective
 
 
 class RegularizedObjective(Objective):
-    """Subclasses add their term in `compute_loss`; class matrix, classifier and learning rates are the objective's.
-
-    Args:
-        objective: The objective to regularise.
-    """
+    """Subclasses add their term in `compute_loss`; class matrix, classifier and learning rates are those of the `objective`."""
 
     def __init__(self, objective: Objective) -> None:
         super().__init__()

@@ -5,13 +5,9 @@ from torch import Tensor
 
 
 def spread_out_penalty(rows: Tensor, labels: Tensor) -> Tensor:
-    """Return M₁² + max(0, M₂ − 1/d): first and second moment of the products of rows of different classes.
+    """Return M₁² + max(0, M₂ − 1/d): first and second moment of the products of rows [b, d] of different classes [b].
 
-    Unit vectors that are spread evenly over the sphere have M₁ = 0 and M₂ = 1/d.
-
-    Args:
-        rows: [b, d]; the formula assumes unit rows.
-        labels: int64 [b], class indices.
+    The formula assumes unit rows: those that are spread evenly over the sphere have M₁ = 0 and M₂ = 1/d.
 
     Returns:
         A scalar in float32; 0 for a batch of one class.

@@ -19,12 +19,8 @@ class Svmax(RegularizedObjective):
 
     Bounded form: loss + λ exp((U − s)/(U − L)), by default of unit rows; unbounded form: loss − λ s, by default of raw rows
     (SVMax, equations A8 and A7); or the spread-out regulariser in its place. The mean singular value s of the whole batch's unit
-    rows [b, d] and its bounds L and U are logged for every regularised batch, and otherwise whenever `measures` is set. If the
-    objective takes the local batch, the other processes' rows are gathered to compute s.
-
-    Args:
-        objective: The objective to regularise.
-        settings: The regulariser; None only logs s.
+    rows [b, d] and its bounds L and U are logged for every regularised batch, and otherwise whenever `measures` is set; without
+    settings they are only logged. If the objective takes the local batch, the other processes' rows are gathered to compute s.
     """
 
     def __init__(self, objective: Objective, settings: SvmaxSettings | None = None) -> None:
