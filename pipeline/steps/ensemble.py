@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,17 +12,16 @@ import pandas as pd
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from image_copies.augmentations.query_set import read_families
 from image_copies.data.errors import UserError, prefix_errors
-from image_copies.data.ground_truth import GroundTruth, read_ground_truth
 from image_copies.data.shards import Place, ShardWork, hold, run_shards
 from image_copies.pipeline.run.manifest import fingerprint
-from image_copies.pipeline.run.paths import SETS
-from image_copies.pipeline.run.recipe import refuse_pca_after_whitening
+from image_copies.pipeline.run.paths import SETS, RunPaths
+from image_copies.pipeline.run.recipe import Recipe, refuse_pca_after_whitening
 from image_copies.pipeline.run.run import Run
 from image_copies.pipeline.run.training_roles import TrainingRoles, assign_training_roles
 from image_copies.pipeline.steps.gpu_search import search_on_gpu
 from image_copies.pipeline.steps.shard_files import is_whole, join_shards, make_shard_folder
+from image_copies.pipeline.steps.synthetic_truths import synthetic_truths
 from image_copies.submissions.ensemble.normalization import count_neighbours_needed
 from image_copies.submissions.ensemble.projection import Projection, fit_projection_on_rows, save_projection
 from image_copies.submissions.ensemble.rules import require_training_only
@@ -44,12 +43,14 @@ def join_models(run: Run) -> None:
         UserError: when a model's vectors come from different checkpoints, a training image is also a query or reference, or there
             are too few training images.
     """
-    paths, recipe = run.paths, run.recipe
+    paths, recipe, models = run.paths, run.recipe, list(run.recipe.models)
     refuse_pca_after_whitening(recipe)
-    _require_same_dimensions(run)
-    training, models = open_joined(run, "training"), list(recipe.models)
-    require_training_only(training.ids, {name: open_joined(run, name).ids for name in ("reference", "query")})
-    variant, table = _choose(run, training)
+    _require_same_dimensions(paths, models)
+    training = open_joined(paths, models, "training")
+    require_training_only(training.ids, {name: open_joined(paths, models, name).ids for name in ("reference", "query")})
+    variant, table = find_only_candidate(recipe.ensemble, recipe.normalization, models) or _choose(
+        recipe, training, open_joined(paths, models, "synthetic"), assign_training_roles(run), paths
+    )
     weighted = training.weighted(variant.weights or (1.0,) * len(models))
     rows = weighted.choose_rows(recipe.ensemble.training_sample, recipe.seed)
     with prefix_errors(training.name):
@@ -57,54 +58,50 @@ def join_models(run: Run) -> None:
     projection = fitted.of_unweighted(weighted.weight_of_dimensions())
     paths.choice.unlink(missing_ok=True)  # written last: where it exists, the projected sets are consistent
     for name in SETS:
-        _project_set(open_joined(run, name), projection, variant, paths.projected(name))
+        _project_set(open_joined(paths, models, name), projection, variant, paths.projected(name))
     save_projection(paths.projection, projection)
     write_choice(paths.choice, table)
+    _report(variant, table, models)
+
+
+def _report(variant: Variant, table: pd.DataFrame, models: list[str]) -> None:
+    weights = "".join(f", {name} × {weight:g}" for name, weight in zip(models, variant.weights or (), strict=False))
     print(
         f"  chosen on the synthetic queries: {variant.dimensions} dimensions, eigenvalue power {variant.eigen_power:g}, "
-        f"{variant.method}, β {variant.beta:g}" + _format_weights(models, variant)
+        f"{variant.method}, β {variant.beta:g}{weights}"
     )
     if LEFT_OUT_FAMILIES in table:
         learnt, other = table.iloc[0][LEARNT_FAMILIES], table.iloc[0][LEFT_OUT_FAMILIES]
         print(f"  its µAP: {learnt:.3f} on queries of learnt families of edits, {other:.3f} of families left out of training")
 
 
-def _format_weights(models: list[str], variant: Variant) -> str:
-    pairs = zip(models, variant.weights, strict=False)  # without weights all are equal
-    return "".join(f", {name} × {weight:g}" for name, weight in pairs)
+def open_joined(paths: RunPaths, models: Iterable[str], part: str) -> ConcatenatedVectors:
+    """Open the models' vectors of one of the SETS, concatenated per image."""
+    return open_concatenated([paths.embeddings(model, part) for model in models])
 
 
-def open_joined(run: Run, name: str) -> ConcatenatedVectors:
-    """Open all models' vectors of one of the SETS, concatenated per image."""
-    return open_concatenated([run.paths.embeddings(model, name) for model in run.recipe.models])
-
-
-def _require_same_dimensions(run: Run) -> None:
+def _require_same_dimensions(paths: RunPaths, models: list[str]) -> None:
     """Check that all sets of each model have the dimensions of its training vectors.
 
     Raises:
         UserError: when they differ, so that they come from different checkpoints.
     """
-    for model in run.recipe.models:
-        training, *others = (run.paths.embeddings(model, name) for name in SETS)
+    for model in models:
+        training, *others = (paths.embeddings(model, name) for name in SETS)
         wanted = describe_vectors(training).dimensions
         for path in others:
             found = describe_vectors(path).dimensions
             if found != wanted:
                 raise UserError(
                     f"{path} has {found} dimensions, but {training} has {wanted}: they come from different checkpoints. Delete "
-                    f"both and embed again: python pipeline/02_embed.py --run {run.folder}"
+                    f"both and embed again: python pipeline/02_embed.py --run {paths.folder}"
                 )
 
 
-def _choose(run: Run, training: ConcatenatedVectors) -> tuple[Variant, pd.DataFrame]:
-    """Return the best candidate and the table of all; if there is only one, no vectors are loaded."""
-    recipe = run.recipe
-    models = list(recipe.models)
-    only = find_only_candidate(recipe.ensemble, recipe.normalization, models)
-    if only is not None:
-        return only
-    roles = assign_training_roles(run)
+def _choose(
+    recipe: Recipe, training: ConcatenatedVectors, synthetic: ConcatenatedVectors, roles: TrainingRoles, paths: RunPaths
+) -> tuple[Variant, pd.DataFrame]:
+    """Return the best candidate and the table of all."""
     others = len(training) - len(roles.references) - len(roles.distractors)
     usable = find_usable_methods(recipe.normalization, others)
     for method in recipe.normalization.methods:
@@ -114,74 +111,41 @@ def _choose(run: Run, training: ConcatenatedVectors) -> tuple[Variant, pd.DataFr
                 f"  skipped: {method} needs {needed} training neighbours, but there are "
                 f"{others}. Add training images or lower the numbers of neighbours under normalization in the recipe."
             )
-    truth, left_out = synthetic_truths(run)
+    truth, left_out = synthetic_truths(paths, recipe.queries.left_out)
     tables = []
-    for weights in recipe.ensemble.weightings(models):
-        candidates = project_candidates(run, training, roles, max(recipe.ensemble.dimensions), weights)
+    for weights in recipe.ensemble.weightings(list(recipe.models)):
+        most = max(recipe.ensemble.dimensions)
+        candidates = project_candidates(training, synthetic, roles, recipe, most, weights)
         tables.append(choose_variant(candidates, truth, recipe.ensemble, recipe.normalization, weights, left_out)[1])
     return merge_candidates(tables)
 
 
-def synthetic_truths(run: Run) -> tuple[GroundTruth, GroundTruth | None]:
-    """The ground truth of the synthetic queries, and of the half of them whose edits training leaves out.
-
-    None for the latter where the recipe leaves out none, or either half has no copy: the first is then that of all queries.
-    """
-    truth, names = read_ground_truth(run.paths.query_ground_truth), run.recipe.queries.left_out
-    if names is None:
-        return truth, None
-    families = read_families(run.paths.query_records)
-    unlearnt = {query_id for query_id in truth.query_ids if families[query_id] & set(names)}
-    halves = [
-        GroundTruth(
-            [query_id for query_id in truth.query_ids if (query_id in unlearnt) == other],
-            frozenset(pair for pair in truth.pairs if (pair[0] in unlearnt) == other),
-        )
-        for other in (False, True)
-    ]
-    return (halves[0], halves[1]) if all(half.pairs for half in halves) else (truth, None)
-
-
-def family_truths(run: Run) -> dict[str, GroundTruth]:
-    """The ground truth of each left-out family, by its name: copies with its edits and no other's, and what copies nothing there.
-
-    The latter are all queries of the half of left-out families that copy nothing. A family without such a copy is missing, and
-    all are where `synthetic_truths` has no such half.
-    """
-    _, left_out = synthetic_truths(run)
-    if left_out is None:
-        return {}
-    edited_by, copies = read_families(run.paths.query_records), {query_id for query_id, _ in left_out.pairs}
-    names, truths = run.recipe.queries.left_out or (), {}
-    for name in names:
-        own = {query_id for query_id in copies if edited_by[query_id] & set(names) == {name}}
-        if own:
-            queries = [query_id for query_id in left_out.query_ids if query_id in own or query_id not in copies]
-            truths[str(name)] = GroundTruth(queries, frozenset(pair for pair in left_out.pairs if pair[0] in own))
-    return truths
-
-
 def project_candidates(
-    run: Run, training: ConcatenatedVectors, roles: TrainingRoles, dimensions: int, weights: tuple[float, ...] = ()
+    training: ConcatenatedVectors,
+    synthetic: ConcatenatedVectors,
+    roles: TrainingRoles,
+    recipe: Recipe,
+    dimensions: int,
+    weights: tuple[float, ...] = (),
 ) -> ValidationVectors:
     """Project the vectors that the variant is chosen on: synthetic queries and training images, no real query or reference.
 
     Args:
-        run: The run.
         training: All models' vectors of the training images.
+        synthetic: Those of the synthetic queries.
         roles: The training images by role.
+        recipe: The recipe, with the number of training vectors that the PCA is fitted on.
         dimensions: Number of PCA dimensions.
         weights: Factor of each model's vectors; () if all are 1.
 
     Raises:
         UserError: when an image has no vector, or there are too few training images.
     """
-    synthetic = open_joined(run, "synthetic")
     if weights:
         training, synthetic = training.weighted(weights), synthetic.weighted(weights)
     held_out = roles.references.ids + roles.distractors.ids
-    sample, seed = run.recipe.ensemble.training_sample, run.recipe.seed
-    return project_validation(training, roles.references.ids, held_out, synthetic, dimensions, sample, seed)
+    sample = recipe.ensemble.training_sample
+    return project_validation(training, roles.references.ids, held_out, synthetic, dimensions, sample, recipe.seed)
 
 
 def _project_set(part: ConcatenatedVectors, projection: Projection, variant: Variant, output: Path) -> None:

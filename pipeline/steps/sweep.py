@@ -39,10 +39,10 @@ def print_sweep(run: Run) -> None:
     Raises:
         UserError: when an earlier step has not been done, or there are too few training images.
     """
-    roles = assign_training_roles(run)
     variant, _ = read_choice(run.paths.choice)
-    training = open_joined(run, "training")
-    candidates = project_candidates(run, training, roles, variant.dimensions, variant.weights)
+    training, synthetic = (open_joined(run.paths, run.recipe.models, part) for part in ("training", "synthetic"))
+    roles = assign_training_roles(run)
+    candidates = project_candidates(training, synthetic, roles, run.recipe, variant.dimensions, variant.weights)
     queries, references, base = candidates.weight(variant.dimensions, variant.eigen_power)
     truth = read_ground_truth(run.paths.query_ground_truth)
     results = []

@@ -22,9 +22,10 @@ from image_copies.models.network.settings import HandmadeKind, HandmadeSettings
 from image_copies.models.training.handmade import fit_handmade
 from image_copies.pipeline.run.run import Run
 from image_copies.pipeline.run.training_roles import TrainingRoles, assign_training_roles
-from image_copies.pipeline.steps.ensemble import family_truths, open_joined, project_candidates, synthetic_truths
+from image_copies.pipeline.steps.ensemble import open_joined, project_candidates
 from image_copies.pipeline.steps.gpu_search import search_on_gpu
 from image_copies.pipeline.steps.run_warnings import BASELINE, ENSEMBLE, MODEL, SUBMITTED, find_warnings
+from image_copies.pipeline.steps.synthetic_truths import family_truths, synthetic_truths
 from image_copies.submissions.ensemble.normalization import METHODS, with_betas
 from image_copies.submissions.ensemble.selection import (
     apply_normalizations,
@@ -45,7 +46,8 @@ DIMENSIONS, MOST_IMAGES = 256, 4096  # of a baseline; training images that its w
 @search_on_gpu()
 def write_synthetic_board(run: Run) -> None:
     """Score everything on the synthetic queries, write the table and print its warnings."""
-    (truth, left_out), families, roles = synthetic_truths(run), family_truths(run), assign_training_roles(run)
+    names, roles = run.recipe.queries.left_out, assign_training_roles(run)
+    (truth, left_out), families = synthetic_truths(run.paths, names), family_truths(run.paths, names)
     rows: list[dict[str, Any]] = [
         {"kind": kind, "name": name}
         | score_synthetic(queries, references, truth, left_out)
@@ -94,16 +96,16 @@ def _embed_baseline(run: Run, roles: TrainingRoles, kind: HandmadeKind) -> tuple
 def _variants(run: Run, roles: TrainingRoles) -> Iterator[tuple[str, str, Vectors, Vectors]]:
     """As _competitors, of the ensemble without and with each normalisation at its best β; the chosen one again, at the end."""
     variant, table = read_choice(run.paths.choice)
-    candidates = project_candidates(
-        run, open_joined(run, "training"), roles, max(run.recipe.ensemble.dimensions), variant.weights
-    )  # with as many dimensions as it was chosen with, and so to the last bit
-    queries, references, training = candidates.weight(variant.dimensions, variant.eigen_power)
+    training, synthetic = (open_joined(run.paths, run.recipe.models, part) for part in ("training", "synthetic"))
+    most = max(run.recipe.ensemble.dimensions)  # as many as it was chosen with, so that not a bit differs
+    candidates = project_candidates(training, synthetic, roles, run.recipe, most, variant.weights)
+    queries, references, known = candidates.weight(variant.dimensions, variant.eigen_power)
     betas = {method: find_best_beta(table, variant, method) for method in METHODS}
     settings = with_betas(run.recipe.normalization, betas)
-    if variant.method not in find_usable_methods(settings, len(training)):
+    if variant.method not in find_usable_methods(settings, len(known)):
         settings = with_betas(run.recipe.normalization, {variant.method: variant.beta})  # an error says what it lacks
     with prefix_errors(candidates.name):
-        normalized = apply_normalizations(queries.vectors, training, settings)
+        normalized = apply_normalizations(queries.vectors, known, settings)
     for method, beta, moved in normalized:
         name = ENSEMBLE if method == "none" else f"{METHODS[method].label} (β {beta:g})"
         yield ENSEMBLE, name, Vectors(queries.ids, moved, queries.unreadable), references

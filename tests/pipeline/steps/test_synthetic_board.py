@@ -14,9 +14,9 @@ from image_copies.data.ground_truth import read_ground_truth
 from image_copies.pipeline.run.run import open_existing_run
 from image_copies.pipeline.run.training_roles import assign_training_roles
 from image_copies.pipeline.steps.definitions import AUGMENT, EMBED, ENSEMBLE, run_step
-from image_copies.pipeline.steps.ensemble import family_truths, synthetic_truths
 from image_copies.pipeline.steps.run_warnings import collect_warnings, find_warnings, read_synthetic_board
 from image_copies.pipeline.steps.score_table import print_scores, print_unscored
+from image_copies.pipeline.steps.synthetic_truths import family_truths, synthetic_truths
 from image_copies.submissions.ensemble.synthetic_columns import LEARNT_FAMILIES, LEFT_OUT_FAMILIES, MEAN, ONE_FAMILY
 from image_copies.submissions.ensemble.variant import read_choice
 from image_copies.submissions.scoring.metrics import evaluate
@@ -31,14 +31,14 @@ def test_both_halves_of_the_queries_are_scored_for_all_that_competes(
     recipe = (folder / "recipe.yaml").read_text().replace("intensity: 0.3}", "intensity: 0.3}, left_out: [warp, noise]")
     (folder / "recipe.yaml").write_text(recipe)
     run = open_existing_run(folder)
-    assert synthetic_truths(run)[1] is None  # the queries are still those of before
+    assert synthetic_truths(run.paths, run.recipe.queries.left_out)[1] is None  # the queries are still those of before
     for step in (AUGMENT, EMBED, ENSEMBLE):
         run_step(run, step)
-    learnt, left_out = synthetic_truths(run)
+    learnt, left_out = synthetic_truths(run.paths, run.recipe.queries.left_out)
     whole = read_ground_truth(run.paths.query_ground_truth)
     assert left_out is not None and (len(learnt.pairs), len(left_out.pairs)) == (15, 15)
     assert sorted(learnt.query_ids + left_out.query_ids) == sorted(whole.query_ids)
-    families, copies = family_truths(run), {query for query, _ in left_out.pairs}
+    families, copies = family_truths(run.paths, run.recipe.queries.left_out), {query for query, _ in left_out.pairs}
     edited_by = read_families(run.paths.query_records)
     assert [len(families[name].pairs) for name in ("warp", "noise")] == [8, 7] and len(families) == 2  # by turns
     for name, truth in families.items():  # its copies among all that copy nothing
@@ -73,7 +73,7 @@ def test_both_halves_of_the_queries_are_scored_for_all_that_competes(
     first, second = (json.loads(line) for line in records if json.loads(line)["query_id"] in mixed)
     first["record"] += second["record"]
     run.paths.query_records.write_text("\n".join([*records, json.dumps(first)]))  # the last line of a query counts
-    assert sum(len(truth.pairs) for truth in family_truths(run).values()) == 14
+    assert sum(len(truth.pairs) for truth in family_truths(run.paths, run.recipe.queries.left_out).values()) == 14
     (tmp_path / "scores.json").write_text(
         json.dumps(
             {

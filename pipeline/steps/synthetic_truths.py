@@ -1,0 +1,47 @@
+"""The ground truth of the synthetic queries, and of parts of them by the families of edits that made them."""
+
+from collections.abc import Sequence
+
+from image_copies.augmentations.query_set import read_families
+from image_copies.data.ground_truth import GroundTruth, read_ground_truth
+from image_copies.pipeline.run.paths import RunPaths
+
+
+def synthetic_truths(paths: RunPaths, names: Sequence[str] | None) -> tuple[GroundTruth, GroundTruth | None]:
+    """The ground truth of the synthetic queries, and of the half of them whose edits training leaves out.
+
+    None for the latter where no families are left out (`names`, of `queries.left_out`), or either half has no copy: the first is
+    then that of all queries.
+    """
+    truth = read_ground_truth(paths.query_ground_truth)
+    if names is None:
+        return truth, None
+    families = read_families(paths.query_records)
+    unlearnt = {query_id for query_id in truth.query_ids if families[query_id] & set(names)}
+    halves = [
+        GroundTruth(
+            [query_id for query_id in truth.query_ids if (query_id in unlearnt) == other],
+            frozenset(pair for pair in truth.pairs if (pair[0] in unlearnt) == other),
+        )
+        for other in (False, True)
+    ]
+    return (halves[0], halves[1]) if all(half.pairs for half in halves) else (truth, None)
+
+
+def family_truths(paths: RunPaths, names: Sequence[str] | None) -> dict[str, GroundTruth]:
+    """The ground truth of each left-out family, by its name: copies with its edits and no other's, and what copies nothing there.
+
+    The latter are all queries of the half of left-out families that copy nothing. A family without such a copy is missing, and
+    all are where `synthetic_truths` has no such half.
+    """
+    _, left_out = synthetic_truths(paths, names)
+    if left_out is None:
+        return {}
+    edited_by, copies = read_families(paths.query_records), {query_id for query_id, _ in left_out.pairs}
+    truths = {}
+    for name in names or ():
+        own = {query_id for query_id in copies if edited_by[query_id] & set(names or ()) == {name}}
+        if own:
+            queries = [query_id for query_id in left_out.query_ids if query_id in own or query_id not in copies]
+            truths[name] = GroundTruth(queries, frozenset(pair for pair in left_out.pairs if pair[0] in own))
+    return truths
