@@ -25,7 +25,7 @@ from image_copies.models.network.checkpoint import Checkpoint
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
 from image_copies.pipeline.steps.gpu_search import TorchSearch
-from image_copies.submissions.search.backend import find_nearest, use_backend
+from image_copies.submissions.search.backend import search_block, use_backend
 from image_copies.submissions.search.exact import search_pairs
 
 NEIGHBOURS = 10  # per query
@@ -110,12 +110,12 @@ def measure_neighbours(device: torch.device, sizes: Sizes) -> Iterator[Row]:
     """Compare the search for neighbours of query normalisation on the device with Faiss on the CPU."""
     queries, training = simulate(sizes.queries, sizes.references, seed=1)
     with use_backend(TorchSearch(device)):
-        find_nearest(queries[:100], training[:10_000], NEIGHBOURS, "cosine")
+        search_block(queries[:100], training[:10_000], NEIGHBOURS, "cosine")
         started = read_clock(device)
-        cosines, rows = find_nearest(queries, training, NEIGHBOURS, "cosine")
+        cosines, rows = search_block(queries, training, NEIGHBOURS, "cosine")
         seconds = read_clock(device) - started
     some = slice(0, 1000)
-    expected, expected_rows = find_nearest(queries[some], training, NEIGHBOURS, "cosine")
+    expected, expected_rows = search_block(queries[some], training, NEIGHBOURS, "cosine")
     yield Row(f"{NEIGHBOURS} neighbours of {sizes.queries:,} among {sizes.references:,}", f"{seconds:.2f} s")
     same, off = (rows[some] == expected_rows).mean(), np.abs(cosines[some] - expected).max()
     near = bool(same >= 0.9999 and off < 1e-5)

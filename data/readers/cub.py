@@ -4,7 +4,7 @@ from pathlib import Path
 
 from image_copies.data.errors import UserError
 from image_copies.data.labels import label_images
-from image_copies.data.readers.expected import TrainTest, read_rows, require_images, require_names
+from image_copies.data.readers.expected import TrainTest, read_columns, require_images, require_names
 
 LAYOUT = "CUB_200_2011/images.txt, CUB_200_2011/image_class_labels.txt and CUB_200_2011/images/… (CUB_200_2011.tgz)"
 TRAIN_CLASSES = 100
@@ -23,8 +23,8 @@ def read_cub(root: Path | str) -> TrainTest:
     folder = root if (root / "images.txt").is_file() else root / "CUB_200_2011"
     require_names(root, LAYOUT)
     require_names(folder if folder.is_dir() else root, LAYOUT, "images.txt", "image_class_labels.txt", "images/")
-    names = dict(read_rows(folder / "images.txt", 2))
-    class_of = dict(read_rows(folder / "image_class_labels.txt", 2))
+    names = dict(read_columns(folder / "images.txt", 2))
+    class_of = dict(read_columns(folder / "image_class_labels.txt", 2))
     odd = [number for number in names.keys() | class_of.keys() if number not in names or not class_of.get(number, "").isdecimal()]
     if odd:
         raise UserError(

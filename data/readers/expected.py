@@ -52,7 +52,7 @@ def require_names(root: Path, form: str, *names: str) -> None:
         raise UserError(f"{root} lacks {', '.join(missing)} (it holds {holds}). Name the root of the unpacked archive: {form}.")
 
 
-def read_rows(path: Path, columns: int, header: str = "") -> list[list[str]]:
+def read_columns(path: Path, columns: int, header: str = "") -> list[list[str]]:
     """Read a table with so many whitespace-separated columns, below a header unless that is "".
 
     Raises:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from image_copies.data.labels import LabelledImages, label_images
-from image_copies.data.readers.expected import TrainTest, read_rows, require_images, require_names
+from image_copies.data.readers.expected import TrainTest, read_columns, require_images, require_names
 
 LAYOUT = "Ebay_train.txt, Ebay_test.txt and the folders bicycle_final/, …, toaster_final/ (Stanford_Online_Products.zip)"
 HEADER = "image_id class_id super_class_id path"
@@ -26,5 +26,5 @@ def read_online_products(root: Path | str) -> TrainTest:
 
 
 def _part(folder: Path, table: str) -> LabelledImages:
-    rows = read_rows(folder / table, 4, HEADER)
+    rows = read_columns(folder / table, 4, HEADER)
     return label_images(require_images(folder, [row[3] for row in rows], folder / table), [row[1].zfill(5) for row in rows])

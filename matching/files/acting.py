@@ -15,7 +15,7 @@ from typing import NoReturn
 from image_copies.data.errors import UserError
 from image_copies.data.files import is_link, remove_leftovers
 from image_copies.data.names import text_of
-from image_copies.matching.files.journal import Journal, Step, Way
+from image_copies.matching.files.journal import FileStep, Journal, Way
 from image_copies.matching.files.plan import PlanRow
 from image_copies.matching.files.relocation import digest_if_regular, relocate
 from image_copies.matching.files.trash import find_trash, find_trash_place, is_note_of, remove_orphaned_note, write_note
@@ -124,7 +124,7 @@ def _find_links(files: Iterable[Path]) -> dict[Path, Path]:
     return {Path(os.path.realpath(file)): file for file in files if is_link(file)}
 
 
-def _is_back(step: Step) -> bool:
+def _is_back(step: FileStep) -> bool:
     """Whether a file that was dealt with has come to its old path again."""
     file = Path(step.file)
     return os.path.lexists(file) and not _is_link_to(file, Path(step.kept), step.way)
@@ -169,7 +169,7 @@ def whole_path(file: PurePath) -> PurePath:
     return PurePath(drive, *file.parts[1:])
 
 
-def _carry_out(journal: Journal, step: Step, resumed: bool = False) -> None:
+def _carry_out(journal: Journal, step: FileStep, resumed: bool = False) -> None:
     """Do the step; resumed, what is missing of it.
 
     Raises:
@@ -192,7 +192,7 @@ def _carry_out(journal: Journal, step: Step, resumed: bool = False) -> None:
     journal.end(step, "done")
 
 
-def _give_up(journal: Journal, step: Step, error: OSError) -> NoReturn:
+def _give_up(journal: Journal, step: FileStep, error: OSError) -> NoReturn:
     """Record that a step failed, and say why: UserError for a full disk, LeftAloneError for anything else."""
     file, place = Path(step.file), Path(step.place)
     if os.path.lexists(place) and not os.path.lexists(file):  # the step stays begun, so that it can be undone
@@ -209,12 +209,12 @@ def _give_up(journal: Journal, step: Step, error: OSError) -> NoReturn:
     raise LeftAloneError(_describe(error)) from error
 
 
-def _remove_orphaned_note(step: Step) -> None:
+def _remove_orphaned_note(step: FileStep) -> None:
     if step.note:
         remove_orphaned_note(Path(step.note), Path(step.file), Path(step.place))
 
 
-def _is_others_note(step: Step) -> bool:
+def _is_others_note(step: FileStep) -> bool:
     """Whether another file was put into the trash under the name that the step chose, before the step itself began."""
     return bool(step.note) and os.path.lexists(step.note) and not is_note_of(Path(step.note), Path(step.file))
 
@@ -238,7 +238,7 @@ def _is_link_to(file: Path, kept: Path, way: Way) -> bool:
     return way == "hardlink" and file.is_file() and kept.is_file() and file.samefile(kept)
 
 
-def _put_back(step: Step) -> None:
+def _put_back(step: FileStep) -> None:
     file, place, kept = Path(step.file), Path(step.place), Path(step.kept)
     try:
         if not os.path.lexists(place) or _is_others_note(step):

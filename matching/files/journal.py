@@ -23,7 +23,7 @@ State = Literal["begin", "done", "left", "undone"]
 
 
 @dataclass(frozen=True)
-class Step:
+class FileStep:
     """What is done to one file.
 
     Attributes:
@@ -58,7 +58,7 @@ class Journal:
             UserError: when the file is not a journal or may not be written, or another process has it open.
         """
         self.path = path
-        self.steps: dict[int, Step] = {}
+        self.steps: dict[int, FileStep] = {}
         self.states: dict[int, State] = {}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -80,20 +80,20 @@ class Journal:
                 raise disk_full(path) from error
             raise UserError(f"{path} is not a journal that can be read ({error.strerror or error}).") from error
 
-    def begin(self, way: Way, file: Path, place: Path, kept: Path, sha256: str, note: Path | None = None) -> Step:
-        """Record a step before it is done, and return it; its values are those of `Step`.
+    def begin(self, way: Way, file: Path, place: Path, kept: Path, sha256: str, note: Path | None = None) -> FileStep:
+        """Record a step before it is done, and return it; its values are those of `FileStep`.
 
         Raises:
             UserError: The disk is full.
         """
         number = secrets.randbits(NUMBER_BITS)  # another machine, whose locks do not reach here, may write the journal, too
-        step = Step(number, way, os.fspath(file), os.fspath(place), os.fspath(kept), sha256, os.fspath(note or ""))
+        step = FileStep(number, way, os.fspath(file), os.fspath(place), os.fspath(kept), sha256, os.fspath(note or ""))
         self.steps[number] = step
         self._write({"state": "begin"} | asdict(step))
         self.states[number] = "begin"
         return step
 
-    def end(self, step: Step, state: State, reason: str = "") -> None:
+    def end(self, step: FileStep, state: State, reason: str = "") -> None:
         """Record how a step ended: "done", "left" (nothing was done) with the reason, or "undone".
 
         Raises:
@@ -102,7 +102,7 @@ class Journal:
         self._write({"state": state, "number": step.number} | ({"reason": reason} if reason else {}))
         self.states[step.number] = state
 
-    def in_state(self, state: State) -> list[Step]:
+    def in_state(self, state: State) -> list[FileStep]:
         """Return the steps in this state, in the order in which they began."""
         return [step for number, step in self.steps.items() if self.states[number] == state]
 
@@ -141,7 +141,7 @@ class Journal:
         if not isinstance(number, int):
             raise TypeError(f"its number is {str(number)[:40]!r}")
         if state == "begin":
-            step = Step(**line)
+            step = FileStep(**line)
             if any(not isinstance(value, str) for name, value in asdict(step).items() if name != "number"):
                 raise TypeError("a path is not text")
             if number in self.steps:  # two processes counted alike, before numbers were drawn: neither step is forgotten

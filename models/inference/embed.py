@@ -59,10 +59,10 @@ class _Launched:
 
 Network = tuple[Checkpoint, EmbeddingSettings]  # a descriptor, and how it embeds
 Batch = Mapping[int, tuple[Tensor, Tensor]]  # by size: pixels uint8 [n, 3, s, s], which images could be read [n]
-Batches = Iterator[Batch | EncodedBatch]
+LoadedBatches = Iterator[Batch | EncodedBatch]
 
 
-def load_batches(networks: Sequence[Network], images: ImageSet) -> Batches:
+def load_batches(networks: Sequence[Network], images: ImageSet) -> LoadedBatches:
     """Start the processes that decode images for `embed_together`, and return their batches, of the first network's size."""
     settings = networks[0][1]
     sizes = {max(image_sizes(how, checkpoint.image_size)) for checkpoint, how in networks}
@@ -89,7 +89,7 @@ def embed_images(checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSe
 
 
 def embed_together(
-    networks: Sequence[Network], images: ImageSet, batches: Batches | None = None
+    networks: Sequence[Network], images: ImageSet, batches: LoadedBatches | None = None
 ) -> Iterator[tuple[EmbeddedBlock, ...]]:
     """Embed images with several networks, each file read once: a block of each network, with the bits that it has alone.
 

@@ -19,7 +19,7 @@ from image_copies.augmentations.dataset import normalize_pixels
 from image_copies.data.errors import UserError
 from image_copies.models.network.descriptor import Descriptor
 
-Pixels = Dataset[tuple[Tensor, bool]]  # item: (uint8 [3, size, size], whether the image could be read)
+ReadImages = Dataset[tuple[Tensor, bool]]  # item: (uint8 [3, size, size], whether the image could be read)
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class LearntExponent:
 
 
 def embed_at_exponents(
-    descriptor: Descriptor, images: Pixels, exponents: Sequence[float], batch_size: int = 64, workers: int = 0
+    descriptor: Descriptor, images: ReadImages, exponents: Sequence[float], batch_size: int = 64, workers: int = 0
 ) -> dict[float, NDArray[np.float32]]:
     """Embed all images with GeM at several exponents; afterwards the descriptor is unchanged except for its evaluation mode.
 
@@ -74,7 +74,7 @@ def embed_at_exponents(
 def learn_exponent(
     descriptor: Descriptor,
     classifier: tuple[Tensor, Tensor],
-    images: Pixels,
+    images: ReadImages,
     labels: NDArray[np.int64],
     settings: LearningSettings | None = None,
     seed: int = 0,

@@ -31,7 +31,7 @@ STEPS_PER_MEASUREMENT = 8  # between figures that make the device synchronise
 MAX_SAVING_SHARE = 0.05  # of the time spent on saving: large states are saved less often
 MIN_RELATIVE_FALL = 0.01  # of the loss, to count as falling
 REMEDY = "The last good state is kept: lower optimizer.learning_rate or clip_norm in the recipe, or use precision 32."
-Stream = Iterator[tuple[Tensor, Tensor, Tensor]]
+LabelledBatches = Iterator[tuple[Tensor, Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def run_stage(run: StageRun, progress: Progress) -> list[EpochRow]:
         generator=torch.Generator(),  # otherwise, starting the loader would draw from the restored random state
     )
     classes = torch.tensor(run.class_of, device=fabric.device)
-    stream: Stream = ((pixels, classes[rows.to(fabric.device, non_blocking=True)], rows) for pixels, rows in loader)
+    stream: LabelledBatches = ((pixels, classes[rows.to(fabric.device, non_blocking=True)], rows) for pixels, rows in loader)
     run.learner.descriptor.train()
     run.learner.objective.train()
     pending: list[EpochRow] = []
@@ -137,7 +137,7 @@ def run_stage(run: StageRun, progress: Progress) -> list[EpochRow]:
             pending = []
 
 
-def _run_epoch(run: StageRun, progress: Progress, stream: Stream, saver: _Saver, pending: list[EpochRow]) -> None:
+def _run_epoch(run: StageRun, progress: Progress, stream: LabelledBatches, saver: _Saver, pending: list[EpochRow]) -> None:
     """Train the remaining steps of an epoch; the sums of its figures are left in `progress`."""
     batches, accumulate = run.batches.batches_per_epoch(), run.settings.optimizer.accumulate
     waiting: list[Figures] = []

@@ -22,7 +22,7 @@ from image_copies.data.process import choose_workers, usable_cores
 from image_copies.data.shards import Place, ShardWork, run_shards
 from image_copies.data.unreadable import list_unreadable
 from image_copies.models.device import best_device, describe_device
-from image_copies.models.inference.embed import Batches, Network, embed_together, load_batches, measure_memory_format
+from image_copies.models.inference.embed import LoadedBatches, Network, embed_together, load_batches, measure_memory_format
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.pipeline.run.manifest import fingerprint
@@ -30,7 +30,7 @@ from image_copies.pipeline.steps.background import write_background
 from image_copies.pipeline.steps.shard_files import is_whole, join_shards, make_shard_folder
 from image_copies.submissions.vectors.files import write_vectors
 
-_LOADED: dict[Path, Batches] = {}  # of the shard that comes next, by its key
+_LOADED: dict[Path, LoadedBatches] = {}  # of the shard that comes next, by its key
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from image_copies.submissions.settings import NormalizationSettings
 from image_copies.submissions.vectors.files import Vectors
 
 BETAS = (0.25, 0.5, 1.0, 1.8, 2.5)  # strengths β, and α of score normalisation
-Rows = NDArray[np.float32]
+Matrix = NDArray[np.float32]
 
 
 @search_on_gpu()
@@ -58,7 +58,7 @@ def print_sweep(run: Run) -> None:
     Console(width=100).print(table)
 
 
-def _normalize_each(queries: Rows, references: Rows, training: Rows) -> Iterator[tuple[str, Rows, Rows]]:
+def _normalize_each(queries: Matrix, references: Matrix, training: Matrix) -> Iterator[tuple[str, Matrix, Matrix]]:
     """Yield name, queries [n, d] and references [m, d] of every normalisation; the name gives the k that was used."""
     most = min(100, len(training))
     nearest = find_neighbours(queries, training, most)

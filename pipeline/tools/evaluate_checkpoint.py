@@ -38,7 +38,6 @@ from image_copies.submissions.scoring.retrieval import (
 )
 
 BATCH_SIZE = 64
-Vectors = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,7 @@ def evaluate_checkpoint(
     Console(width=110).print(table)
 
 
-def embed_view(view: View, images: ImageSet, raw: bool = False) -> Vectors:
+def embed_view(view: View, images: ImageSet, raw: bool = False) -> NDArray[np.float32]:
     """Embed images.
 
     Args:

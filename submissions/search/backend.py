@@ -39,10 +39,10 @@ class SearchBackend(Protocol):
             queries: float32 [n, d].
             references: float32 [m, d].
             count: Number of neighbours k, 1…m.
-            metric: "cosine" or "distance", as in `find_nearest`.
+            metric: "cosine" or "distance", as in `search_block`.
 
         Returns:
-            As `find_nearest`; None if the memory does not suffice.
+            As `search_block`; None if the memory does not suffice.
         """
 
 
@@ -73,7 +73,7 @@ def find_candidates(queries: NDArray[np.float32], references: NDArray[np.float32
     return _handed_in[-1].candidates(queries, references, count) if _handed_in else None
 
 
-def find_nearest(
+def search_block(
     queries: NDArray[np.float32], references: NDArray[np.float32], count: int, metric: Metric
 ) -> tuple[NDArray[np.float32], Rows]:
     """Find each query's nearest references, with the backend in use or with Faiss.

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.data.shards import Place
-from image_copies.submissions.search.backend import Metric, Rows, find_nearest
+from image_copies.submissions.search.backend import Metric, Rows, search_block
 from image_copies.submissions.search.references import search_references
 from image_copies.submissions.vectors.rows import DividedRows, RowsShard
 
@@ -28,7 +28,7 @@ def search_nearest(
         queries: float32 [n, d].
         references: float32 [m, d], or those of files.
         count: Number of neighbours k, 1…m.
-        metric: As in `find_nearest`.
+        metric: As in `search_block`.
 
     Returns:
         Inner products, highest first, or squared distances, lowest first, float32 [n, k]; and row numbers int64 [n, k].
@@ -45,7 +45,7 @@ def search_nearest(
 def _search_shard(count: int, metric: Metric, queries: NDArray[np.float32], shard: RowsShard, place: Place) -> Nearest:
     """Return the values to minimise, float64 [n, k], and rows of a shard's references that are nearest to each query."""
     references = shard.load()
-    _, rows = find_nearest(queries, references, min(count + SPARE, len(references)), metric)
+    _, rows = search_block(queries, references, min(count + SPARE, len(references)), metric)
     values = np.empty(rows.shape)
     step = max(1, PAIRS_PER_BLOCK // rows.shape[1])
     for start in range(0, len(queries), step):

@@ -11,7 +11,7 @@ from image_copies.pipeline.steps import gpu_search
 from image_copies.pipeline.steps.gpu_search import TorchSearch, search_on_gpu
 from image_copies.submissions.ensemble.normalization import find_neighbours
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
-from image_copies.submissions.search.backend import find_nearest, use_backend
+from image_copies.submissions.search.backend import search_block, use_backend
 from image_copies.submissions.search.exact import ScoredPairs, search_pairs
 
 CPU = torch.device("cpu")
@@ -70,9 +70,9 @@ def test_nearly_equal_distances_are_told_apart_by_float64() -> None:
 def test_neighbours_are_those_of_faiss(metric: str) -> None:
     rng = np.random.default_rng(1)
     queries, references = (scale_to_unit_length(rng.standard_normal((n, 32), dtype=np.float32)) for n in (50, 700))
-    expected = find_nearest(queries, references, 10, metric)  # type: ignore[arg-type]
+    expected = search_block(queries, references, 10, metric)  # type: ignore[arg-type]
     with use_backend(TorchSearch(CPU, 16, 90)):
-        values, rows = find_nearest(queries, references, 10, metric)  # type: ignore[arg-type]
+        values, rows = search_block(queries, references, 10, metric)  # type: ignore[arg-type]
     assert (rows == expected[1]).all() and values.dtype == np.float32
     np.testing.assert_allclose(values, expected[0], atol=2e-6)
 
@@ -91,12 +91,12 @@ def test_a_full_card_leaves_the_search_to_the_cpu(monkeypatch: pytest.MonkeyPatc
 
     rng = np.random.default_rng(2)
     queries, references = (rng.standard_normal((n, 8)).astype(np.float32) for n in (9, 30))
-    backend, expected = TorchSearch(CPU), (search_pairs(queries, references, 20), find_nearest(queries, references, 2, "cosine"))
+    backend, expected = TorchSearch(CPU), (search_pairs(queries, references, 20), search_block(queries, references, 2, "cosine"))
     monkeypatch.setattr(backend, "_candidates", full)
     monkeypatch.setattr(backend, "_nearest", full)
     with use_backend(backend):
         assert same(search_pairs(queries, references, 20), expected[0])
-        assert (find_nearest(queries, references, 2, "cosine")[1] == expected[1][1]).all()
+        assert (search_block(queries, references, 2, "cosine")[1] == expected[1][1]).all()
 
 
 def test_steps_search_on_the_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
