@@ -54,11 +54,7 @@ def sum_vectors(vectors: NDArray[np.float32]) -> Moments:
 
 
 def sum_chosen(vectors: ConcatenatedVectors, rows: NDArray[np.int64]) -> Moments:
-    """Sum chosen rows of vectors files, shard by shard.
-
-    Args:
-        vectors: The files.
-        rows: int64 [k], ascending, at least one.
+    """Sum chosen rows of vectors files, int64 [k] ascending, shard by shard.
 
     Raises:
         UserError: when a file is damaged or holds invalid vectors.

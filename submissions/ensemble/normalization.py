@@ -114,12 +114,7 @@ def with_betas(settings: NormalizationSettings, betas: Mapping[Method, float]) -
 
 
 def find_neighbours(queries: NDArray[np.float32], training: NDArray[np.float32] | DividedRows, count: int) -> Neighbours:
-    """Find the `count` training vectors nearest to each query.
-
-    Args:
-        queries: float32 [n, d], unit length.
-        training: float32 [m, d], unit length, or those of a file.
-        count: Number of neighbours k, 0…m.
+    """Find the `count` training vectors [m, d] nearest to each query [n, d], all float32 of unit length.
 
     Raises:
         UserError: when there are fewer than `count` training vectors.
@@ -152,21 +147,16 @@ def normalize_queries(
     beta: float,
     settings: NormalizationSettings,
 ) -> NDArray[np.float32]:
-    """Normalise queries by the formula of a row of METHODS. Zero rows stay zero.
+    """Normalise queries, float32 [n, d] of unit length, by the formula of a row of METHODS. Zero rows stay zero.
 
-    Args:
-        queries: float32 [n, d], unit length.
-        training: float32 [m, d], unit length; the vectors in which `neighbours` were found.
-        neighbours: The queries' nearest training vectors, at least `count_neighbours_needed` of them.
-        method: The row of METHODS.
-        beta: Its strength β.
-        settings: How many of the neighbours C and the direction are computed from.
+    `neighbours` were found in `training`, float32 [m, d] of unit length; the settings say from how many of them C and the
+    direction are computed.
 
     Returns:
         float32 [n, d], which need not be unit vectors; `queries` itself for "none".
 
     Raises:
-        ValueError: when `neighbours` holds fewer neighbours than the method needs.
+        ValueError: when `neighbours` holds fewer than `count_neighbours_needed`.
     """
     needed, found = count_neighbours_needed(settings, method), neighbours.rows.shape[1]
     if found < needed:
@@ -177,13 +167,9 @@ def normalize_queries(
 def normalize_by_variant(
     queries: NDArray[np.float32], training: NDArray[np.float32] | DividedRows, variant: Variant, settings: NormalizationSettings
 ) -> NDArray[np.float32]:
-    """Normalise queries by the method and β of the chosen variant.
+    """Normalise queries [n, d] by the method and β of the chosen variant; training vectors are [m, d], all of unit length.
 
-    Args:
-        queries: float32 [n, d], unit length.
-        training: float32 [m, d], unit length, or those of a file, of which only the neighbours are read into memory.
-        variant: The chosen variant.
-        settings: How many neighbours the methods use.
+    Of training vectors in a file, only the neighbours are read into memory.
 
     Returns:
         float32 [n, d]; `queries` itself if the variant does not normalise.
@@ -203,13 +189,8 @@ def subtract_negatives(
 ) -> NDArray[np.float32]:
     """Subtract nearby training vectors, as the winner of the descriptor track does on queries and references; for comparison.
 
-    x' = x − β · (mean of its nearest training vectors), scaled to unit length; zero rows stay zero.
-
-    Args:
-        vectors: float32 [n, d], unit length.
-        training: float32 [m, d], unit length.
-        beta: Strength β.
-        neighbours: Number of nearest training vectors in the mean, 1…m.
+    x' = x − β · (mean of its nearest training vectors), scaled to unit length; zero rows stay zero. Vectors [n, d] and training
+    vectors [m, d] are float32 of unit length.
 
     Returns:
         float32 [n, d], unit length.
@@ -232,13 +213,8 @@ def normalize_scores(
     """Express plain score normalisation (Eq. 1 and 7) as one more coordinate; for comparison.
 
     Subtracting α × the mean cosine to the nearest training vectors from a query's scores adds a constant to its squared
-    distances: the square of a coordinate that is 0 in all references (`append_zero`).
-
-    Args:
-        queries: float32 [n, d], unit length.
-        training: float32 [m, d], unit length.
-        alpha: Strength α, at least 0.
-        neighbours: Number of nearest training vectors in the mean, 1…m.
+    distances: the square of a coordinate that is 0 in all references (`append_zero`). Queries [n, d] and training vectors [m, d]
+    are float32 of unit length.
 
     Returns:
         float32 [n, d + 1].

@@ -93,11 +93,7 @@ class Projection:
 
 
 def fit_projection(training: NDArray[np.float32], needed: int = 1) -> Projection:
-    """Fit a PCA on training vectors.
-
-    Args:
-        training: float32 [n, D].
-        needed: Least number of axes, at least 1.
+    """Fit a PCA of at least `needed` axes on training vectors, float32 [n, D].
 
     Raises:
         UserError: when there are fewer than two vectors, or min(n, D) is less than `needed`.

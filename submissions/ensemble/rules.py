@@ -6,11 +6,7 @@ from image_copies.data.errors import UserError
 
 
 def require_training_only(training: Iterable[str], others: dict[str, Iterable[str]]) -> None:
-    """Check that none of the images to fit on is also a query or a reference.
-
-    Args:
-        training: Ids of the images to fit on.
-        others: Ids of the other sets, by the set's name ("query", "reference").
+    """Check that none of the ids to fit on is in one of the others' sets, which are named, such as "query".
 
     Raises:
         UserError: when a training id is in another set.

@@ -38,16 +38,9 @@ def choose_variant(
 ) -> tuple[Variant, pd.DataFrame]:
     """Choose the variant with the highest µAP on the synthetic queries; among equals the first in the order of the recipe.
 
-    With `left_out`, that is the mean of the µAP of both halves of the queries.
-
-    Args:
-        candidates: The validation vectors, with at least as many dimensions as the largest candidate.
-        ground_truth: True copies of the synthetic queries.
-        ensemble: Candidates of PCA dimensions and eigenvalue power.
-        normalization: Candidates of methods and β.
-        weights: Model weights with which the candidates' vectors were concatenated; () if all are 1.
-        left_out: Of the synthetic queries that were made with families of edits that training leaves out; `ground_truth` is then
-            that of the others. None where all were made alike.
+    With `left_out`, the ground truth of the queries that were made with families of edits that training leaves out,
+    `ground_truth` is that of the others, and the mean of both µAPs counts. The candidates have at least as many dimensions as the
+    largest one, and were concatenated with these model weights; () if all are 1.
 
     Returns:
         The best variant, and a table of all candidates with their µAP, best first.
@@ -90,10 +83,7 @@ def score_synthetic(
 def score_families(queries: Vectors, references: Vectors, truths: Mapping[str, GroundTruth]) -> dict[str, float]:
     """µAP of the copies edited by each left-out family alone, as columns of the board.
 
-    Args:
-        queries: Synthetic queries.
-        references: Images that they are searched in.
-        truths: Of each family, by its name: its copies, and all queries of that half that copy nothing.
+    The ground truth of a family has its copies, and all queries of that half that copy nothing.
     """
     return {
         f"{ONE_FAMILY}{name}": evaluate(queries, references, truth)[0].micro_average_precision for name, truth in truths.items()
@@ -138,10 +128,8 @@ def apply_normalizations(
 ) -> list[tuple[Method, float, NDArray[np.float32]]]:
     """Apply every candidate (method, β) of the settings; the neighbours are searched once.
 
-    Args:
-        queries: float32 [n, d], unit length.
-        training: float32 [m, d], unit length, or those of a file, of which only the neighbours are read into memory.
-        settings: The candidates. A method that needs more than m neighbours is skipped if there are other methods.
+    Queries [n, d] and training vectors [m, d] are float32 of unit length; of those in a file only the neighbours are read into
+    memory. A method that needs more than m neighbours is skipped if there are other methods.
 
     Returns:
         Method, β and normalised queries [n, d] of each candidate.
@@ -171,10 +159,7 @@ def find_usable_methods(settings: NormalizationSettings, training: int) -> tuple
 def find_best_beta(table: pd.DataFrame, variant: Variant, method: Method) -> float:
     """Return the best β of `method` at the projection of `variant`; the paper's β if `method` was not a candidate.
 
-    Args:
-        table: All candidates, best first, as `choose_variant` returns them.
-        variant: The chosen variant.
-        method: The method whose β is wanted.
+    The table is that of `choose_variant`, best first.
     """
     wanted = tabulate_variant(replace(variant, method=method))
     same = table

@@ -48,16 +48,10 @@ def project_validation(
     sample: int,
     seed: int,
 ) -> ValidationVectors:
-    """Fit a PCA on a sample of the training images that are not held out, and project all sets block by block.
+    """Fit a PCA on at most `sample` training images that are not held out, and project all sets block by block.
 
-    Args:
-        training: Vectors of all training images.
-        references: Ids of the training images in which the synthetic queries are searched.
-        held_out: Ids of these and of all other validation images.
-        synthetic: Vectors of the synthetic queries.
-        dimensions: Number of coordinates kept; only [n, dimensions] is held in memory.
-        sample: Number of vectors, at most, that the PCA is fitted on.
-        seed: Seed of the sample.
+    The synthetic queries are searched in the training images `references`, which are held out with all other validation images.
+    Only [n, dimensions] is held in memory.
 
     Raises:
         UserError: when an id has no vector, there are too few training vectors, or a file is damaged.

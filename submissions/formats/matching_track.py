@@ -18,13 +18,7 @@ MAX_ROWS = 500_000
 
 
 def write_matches(path: Path, queries: Vectors, references: Vectors | StoredVectors, per_query: int = 10) -> int:
-    """Write the nearest pairs overall with the score −‖q − r‖².
-
-    Args:
-        path: The CSV to write.
-        queries: Vectors to search with.
-        references: Vectors to search in.
-        per_query: Number of pairs over the number of queries; at most MAX_ROWS pairs are written.
+    """Write the nearest pairs overall with the score −‖q − r‖²: `per_query` × the number of queries, at most MAX_ROWS.
 
     Returns:
         The number of rows written.

@@ -70,13 +70,7 @@ def open_submission(path: Path) -> tuple[Vectors, StoredVectors]:
 
 @dataclass(frozen=True)
 class _SubmittedRows:
-    """Consecutive references of a submission, which are read when they are needed; all of them, or a shard.
-
-    Attributes:
-        first: Row of the first one.
-        path: The submission.
-        count: How many they are.
-    """
+    """Consecutive references of a submission, from row `first`, which are read when they are needed; all of them, or a shard."""
 
     first: int
     path: Path
@@ -104,12 +98,7 @@ class _SubmittedRows:
 
 
 def find_submission_problems(path: Path, query_ids: list[str] | None = None, reference_ids: list[str] | None = None) -> list[str]:
-    """List everything in a submission that the platform would reject.
-
-    Args:
-        path: The submission.
-        query_ids: Ids that the submission must have; None where the image folder is not known.
-        reference_ids: The same for the references.
+    """List everything in a submission that the platform would reject; without ids, those that it must have are not known.
 
     Returns:
         A line for each problem, with what was found and what was expected; empty if the file is valid.

@@ -21,12 +21,8 @@ DOT_STYLE: dict[str, Any] = {"markersize": 4.5, "markerfacecolor": "none", "mark
 def draw_steps(variants: Sequence[dict[str, Any]]) -> Markup:
     """Draw µAP of every step as a bar, with its interval where known, and recall at 90 % precision as a dot.
 
-    Args:
-        variants: Rows with the keys name, submitted, micro_average_precision, recall_at_precision_90 and, optionally,
-            micro_average_precision_95 (low, high).
-
-    Returns:
-        The chart as an HTML figure with SVG.
+    Each row has the keys name, submitted, micro_average_precision, recall_at_precision_90 and, optionally,
+    micro_average_precision_95 (low, high).
     """
 
     def paint(figure: Figure) -> None:
@@ -59,8 +55,7 @@ def _step_colour(row: dict[str, Any]) -> str:
 def draw_precision_recall(curves: Sequence[tuple[str, RankedPairs]]) -> Markup:
     """Draw precision over recall of one or two rankings, each with the point of highest recall at 90 % precision.
 
-    Args:
-        curves: Name and ranking; an empty name is left out of the legend.
+    An empty name is left out of the legend.
     """
 
     def paint(figure: Figure) -> None:
@@ -85,13 +80,7 @@ def draw_precision_recall(curves: Sequence[tuple[str, RankedPairs]]) -> Markup:
 
 
 def draw_distribution(title: str, groups: ScoreGroups, threshold: float | None) -> Markup:
-    """Draw histograms of the three groups' scores, each normalised to its group.
-
-    Args:
-        title: Title of the chart.
-        groups: The scores.
-        threshold: Score at 90 % precision, drawn as a line; None for no line.
-    """
+    """Draw histograms of the three groups' scores, each normalised to its group, and a line at the threshold, if there is one."""
     named = (
         ("true copies", groups.true_copies, THIRD),
         ("best wrong reference of a copy", groups.best_wrong, SECOND),

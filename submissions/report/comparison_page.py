@@ -77,14 +77,7 @@ class ComparisonInputs:
 
 
 def write_comparison(inputs: ComparisonInputs, folder: Path) -> Path:
-    """Write `index.html`, its thumbnails and `pairs.csv` atomically.
-
-    Args:
-        inputs: What the page shows.
-        folder: The folder to write; an existing one is replaced.
-
-    Returns:
-        The path of `index.html`.
+    """Write `index.html`, its thumbnails and `pairs.csv` atomically, replacing an existing folder; return the path of the page.
 
     Raises:
         UserError: when the CSV of edits cannot be read, or the disk is full.

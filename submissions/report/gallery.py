@@ -63,13 +63,9 @@ class Gallery:
 
 
 def make_galleries(ranked: RankedPairs, truth: GroundTruth, scores: QueryScores, edits: Mapping[str, str]) -> list[Gallery]:
-    """Return the report's three galleries.
+    """Return the report's three galleries; `scores` are of pairs that are not ranked, as far as they are known.
 
-    Args:
-        ranked: The ranked pairs of the submission.
-        truth: The true copies.
-        scores: Scores of pairs that are not ranked, as far as they are known.
-        edits: Names of the edits that made each query, separated by spaces, by query id.
+    The names of the edits that made a query are separated by spaces.
     """
     return [
         Gallery(
@@ -91,9 +87,7 @@ def make_galleries(ranked: RankedPairs, truth: GroundTruth, scores: QueryScores,
 def suggest_copies(pairs: Sequence[tuple[str, str, float]], edits: Mapping[str, str]) -> Gallery:
     """Return the gallery of the first MAX_SUGGESTED pairs, of which nobody knows whether they are copies.
 
-    Args:
-        pairs: Query id, reference id and score, best first.
-        edits: Names of the edits that made each query, separated by spaces, by query id.
+    A pair is query id, reference id and score, best first; names of the edits that made a query are separated by spaces.
     """
     cards = [
         Card(

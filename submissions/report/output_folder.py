@@ -8,11 +8,7 @@ MARK = '<meta name="generator" content="image-copy-detection">'  # in the head o
 
 
 def check_output_folder(folder: Path, option: str) -> None:
-    """Check that a page may be written to `folder`: it is missing, empty or holds an older page.
-
-    Args:
-        folder: The folder that the page would replace.
-        option: The command-line option that named it, for the message.
+    """Check that a page may be written to the folder that this option named: it is missing, empty or holds an older page.
 
     Raises:
         UserError: when the folder holds anything else, or is a file.

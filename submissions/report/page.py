@@ -18,14 +18,7 @@ from image_copies.submissions.scoring.query_scores import QueryScores, group_sco
 
 
 def write_report(inputs: ReportInputs, folder: Path) -> Path:
-    """Write `index.html` and its thumbnails atomically.
-
-    Args:
-        inputs: What the report shows.
-        folder: The folder to write; an existing one is replaced.
-
-    Returns:
-        The path of `index.html`.
+    """Write `index.html` and its thumbnails atomically, replacing an existing folder; return the path of the page.
 
     Raises:
         UserError: when the CSV of edits cannot be read, or the disk is full.
@@ -51,14 +44,7 @@ def write_report(inputs: ReportInputs, folder: Path) -> Path:
 
 
 def write_unscored_report(inputs: UnscoredInputs, folder: Path) -> Path:
-    """Write `index.html` and its thumbnails of a run that cannot be scored, atomically.
-
-    Args:
-        inputs: What the report shows.
-        folder: The folder to write; an existing one is replaced.
-
-    Returns:
-        The path of `index.html`.
+    """Write the report of a run that cannot be scored, as `write_report` does.
 
     Raises:
         UserError: when the CSV of edits cannot be read, or the disk is full.

@@ -27,13 +27,7 @@ _STYLE: dict[RcKeyType, Any] = {
 
 
 def draw(paint: Callable[[Figure], Any], height: float, about: str) -> Markup:
-    """Draw a figure and return it as an HTML element.
-
-    Args:
-        paint: Function that draws on an empty figure.
-        height: Height of the figure in inches.
-        about: Description for screen readers.
-    """
+    """Paint a figure of a height in inches and return it as an HTML element, with a description for screen readers."""
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
         paint(figure)

@@ -12,12 +12,9 @@ THUMBNAIL_SIDE = 200  # pixels of the longer side
 
 
 class Thumbnails:
-    """Writes a thumbnail of each image once; file names are numbers, so that ids may contain any character.
+    """Writes a thumbnail of each image once, with a prefix and a number as name, so that ids may contain any character.
 
-    Args:
-        folder: Folder to write to; created with the first thumbnail.
-        images: The images by id.
-        prefix: What the file names start with.
+    The folder is created with the first thumbnail.
     """
 
     def __init__(self, folder: Path, images: ImageSet, prefix: str) -> None:

@@ -40,9 +40,7 @@ class Stage:
 def draw_training(name: str, curve: pd.DataFrame) -> Markup:
     """Draw loss above and validation µAP below, with a line where a stage begins.
 
-    Args:
-        name: Name of the model.
-        curve: Learning curve, a row per epoch; any of the columns stage, loss and validation may be missing.
+    The curve has a row per epoch; any of its columns stage, loss and validation may be missing.
     """
     figures = {label: _numbers(curve, column) for column, label in (("loss", "loss"), ("validation", "validation µAP"))}
     figures = {label: values for label, values in figures.items() if np.isfinite(values).any()}

@@ -56,12 +56,10 @@ def describe_grey_pixels(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 
 def describe_images(images: ImageSet, baseline: Baseline, workers: int | None = None) -> Descriptors:
-    """Apply a baseline to every image.
+    """Apply a baseline, which must be picklable, to every image.
 
-    Args:
-        images: The images; each is decoded with a short side of at least 64 pixels, if it has as many.
-        baseline: Function of the decoded pixels; it must be picklable.
-        workers: Number of processes; None for one per core.
+    Images are decoded with a short side of at least 64 pixels, if they have as many. `workers` are processes; None for one per
+    core.
     """
     rows = list(map_on_cores(partial(_describe_image, baseline), images.paths, workers, chunk=32))
     dimensions = next((len(row) for row in rows if row is not None), 1)

@@ -29,11 +29,7 @@ class Interval:
 def micro_average_precision_interval(ranked: RankedPairs, truth: GroundTruth, seed: int = 0, draws: int = RESAMPLES) -> Interval:
     """Compute µAP with its 95 % interval.
 
-    Args:
-        ranked: The ranked pairs of a submission.
-        truth: The true copies.
-        seed: Seed of the resampling.
-        draws: Number of resamples; each draws as many queries as there are, with replacement, and keeps all pairs of each.
+    Each of the resamples draws as many queries as there are, with replacement, and keeps all pairs of each.
     """
     return _estimate_interval(average_precision(ranked), _draw_scores(ranked, truth, seed, draws))
 

@@ -36,12 +36,7 @@ def read_edits(path: Path) -> dict[str, list[str]]:
 
 
 def tabulate_recall_by_edit(ranked: RankedPairs, truth: GroundTruth, edits: dict[str, list[str]]) -> pd.DataFrame:
-    """Tabulate recall by edit.
-
-    Args:
-        ranked: The ranked pairs of a submission.
-        truth: The true copies.
-        edits: Names of the edits of each query, by query id.
+    """Tabulate recall by edit, from the names of the edits of each query by its id.
 
     Returns:
         Columns edit, copies (true pairs made with it) and recall (share of them found at 90 % precision over all queries),
@@ -53,12 +48,7 @@ def tabulate_recall_by_edit(ranked: RankedPairs, truth: GroundTruth, edits: dict
 
 
 def tabulate_recall_by_number(ranked: RankedPairs, truth: GroundTruth, edits: dict[str, list[str]]) -> pd.DataFrame:
-    """Tabulate recall by the number of edits.
-
-    Args:
-        ranked: The ranked pairs of a submission.
-        truth: The true copies.
-        edits: Names of the edits of each query, by query id.
+    """Tabulate recall by the number of edits, from the names of the edits of each query by its id.
 
     Returns:
         Columns edits (their number), copies (true pairs with that many) and recall (share of them found at 90 % precision over

@@ -53,13 +53,7 @@ class Change:
 
 
 def compare_pairs(first: RankedPairs, second: RankedPairs, truth: GroundTruth) -> list[Change]:
-    """List every true pair with its rank and score in both rankings, highest gain first.
-
-    Args:
-        first: One ranking.
-        second: The other, of the same queries.
-        truth: The true pairs.
-    """
+    """List every true pair with its rank and score in both rankings of the same queries, highest gain first."""
     before, after = _describe_pairs(first, truth), _describe_pairs(second, truth)
     nowhere = RankedCopy(None, None, False, 0.0)
     changes = [Change(*pair, before.get(pair, nowhere), after.get(pair, nowhere)) for pair in sorted(truth.pairs)]
@@ -89,13 +83,7 @@ def list_new_false_alarms(first: RankedPairs, second: RankedPairs) -> list[int]:
 def compare_recall_by_edit(
     first: RankedPairs, second: RankedPairs, truth: GroundTruth, edits: dict[str, list[str]]
 ) -> pd.DataFrame:
-    """Tabulate recall by edit in two rankings.
-
-    Args:
-        first: One ranking.
-        second: The other, of the same queries.
-        truth: The true pairs.
-        edits: Names of the edits that made each query, by query id.
+    """Tabulate recall by edit in two rankings of the same queries.
 
     Returns:
         Columns edit, copies, first and second (recall at 90 % precision in each ranking), ordered by the absolute change in the

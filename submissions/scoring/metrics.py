@@ -66,12 +66,7 @@ class RankedPairs:
 
 
 def evaluate(queries: Vectors, references: Vectors | StoredVectors, ground_truth: GroundTruth) -> tuple[Scores, RankedPairs]:
-    """Score vectors against a ground truth; only queries that it names count.
-
-    Args:
-        queries: Vectors of at least the queries that the ground truth names.
-        references: Vectors to search in.
-        ground_truth: The true copies.
+    """Score vectors against a ground truth; only queries that it names count, and each of them needs a vector.
 
     Returns:
         The scores, and the ranked pairs: 10 × the number of queries overall.
@@ -99,11 +94,7 @@ def evaluate(queries: Vectors, references: Vectors | StoredVectors, ground_truth
 def rank_pairs(pairs: ScoredPairs, query_ids: list[str], reference_ids: list[str], ground_truth: GroundTruth) -> RankedPairs:
     """Rank pairs by distance, false before true where distances are equal, and keep 10 × the number of queries overall.
 
-    Args:
-        pairs: The nearest pairs of the queries, including all that tie with the last.
-        query_ids: Ids of the queries' rows.
-        reference_ids: Ids of the references' rows.
-        ground_truth: The true copies.
+    The pairs include all that tie with the last; ids are those of the rows.
     """
     true = _is_true(pairs, query_ids, reference_ids, ground_truth)
     order = np.lexsort((true, pairs.distances))[: PAIRS_PER_QUERY * len(ground_truth.query_ids)]

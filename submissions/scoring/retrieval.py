@@ -24,12 +24,7 @@ MAX_EXACT_KMEANS = 20_000  # more vectors than this are clustered in batches
 def recall_at(vectors: Floats, labels: Labels, ks: Sequence[int] = (1, 2, 4, 8)) -> dict[int, float]:
     """Compute Recall@K: the share 0…1 of images with an image of their own class among their K nearest, themselves excluded.
 
-    Images that are alone in their class count as failed queries, as in the usual protocol.
-
-    Args:
-        vectors: [n, d].
-        labels: Class of each image, int64 [n].
-        ks: Values of K, each at least 1.
+    Images that are alone in their class count as failed queries, as in the usual protocol. Vectors are [n, d], labels int64 [n].
 
     Returns:
         Recall by K.
@@ -68,10 +63,7 @@ def _first_hit(similarities: Floats, first: int, labels: Labels) -> NDArray[np.i
 def normalized_mutual_information(vectors: Floats, labels: Labels, seed: int = 0) -> float:
     """Compute NMI 0…1 between classes and as many k-means clusters: I / √(H(classes) H(clusters)) (SVMax, appendix B).
 
-    Args:
-        vectors: [n, d]; more than MAX_EXACT_KMEANS are clustered by mini-batch k-means.
-        labels: Class of each image, int64 [n].
-        seed: Seed of k-means.
+    Of the vectors [n, d], more than MAX_EXACT_KMEANS are clustered by mini-batch k-means; labels are int64 [n].
 
     Raises:
         UserError: when there are fewer than two images, or the numbers of labels and vectors differ.
@@ -86,16 +78,11 @@ def normalized_mutual_information(vectors: Floats, labels: Labels, seed: int = 0
 def mean_average_precision(
     queries: Floats, database: Floats, relevant: Sequence[Sequence[int]], ignored: Sequence[Sequence[int]]
 ) -> float:
-    """Compute mean average precision 0…1 by the protocol of Holidays and Copydays.
+    """Compute mean average precision 0…1 by the protocol of Holidays and Copydays, of queries [q, d] in a database [n, d].
 
     The area under each precision-recall curve is the trapezoidal one of INRIA's holidays_map.py: the j-th (from 0) of R relevant
-    images, found at rank r (from 0), adds (j / r + (j + 1) / (r + 1)) / 2R, with j / r = 1 at r = 0.
-
-    Args:
-        queries: [q, d].
-        database: [n, d].
-        relevant: For each query, the rows of the database that are right answers, at least one.
-        ignored: For each query, the rows that are removed from its ranking: the query itself and junk images.
+    images, found at rank r (from 0), adds (j / r + (j + 1) / (r + 1)) / 2R, with j / r = 1 at r = 0. Of each query, the rows of
+    the database that are right answers are given, and those that are removed from its ranking: the query itself and junk images.
 
     Raises:
         UserError: when the lists differ in length, a query has no relevant row, or rows are out of range or both relevant and
@@ -138,9 +125,7 @@ def _trapezoidal_precision(ranks: NDArray[np.int64]) -> float:
 def ukb_score(vectors: Floats, groups: Labels) -> float:
     """Compute the UKB score 0…4: the mean number of images of its own group among an image's four nearest, itself included.
 
-    Args:
-        vectors: [n, d].
-        groups: Group of each image, int64 [n]; each group has four images.
+    Vectors are [n, d], groups of four images int64 [n].
 
     Raises:
         UserError: when a group does not have four images, or the numbers of groups and vectors differ.
@@ -158,12 +143,8 @@ def in_aug_accuracy(vectors: Floats, groups: Labels, copies: int = 5) -> float:
     """Compute IN-aug accuracy 0…copies (MultiGrain, ICLR section 3.5, arXiv section 4.2), "in a fashion similar to UKBench".
 
     Every augmented copy is a query among all of them. The accuracy is the mean number of copies of the same image among its
-    `copies` nearest, itself included as in UKB, so that distinct vectors reach at least 1.
-
-    Args:
-        vectors: [n · copies, d].
-        groups: The image of each copy, int64 [n · copies].
-        copies: Number of copies of each image.
+    `copies` nearest, itself included as in UKB, so that distinct vectors reach at least 1. Vectors are [n · copies, d], their
+    images int64 [n · copies].
 
     Raises:
         UserError: when an image does not have `copies` copies, or the numbers of groups and vectors differ.

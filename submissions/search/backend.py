@@ -60,12 +60,7 @@ def use_backend(backend: SearchBackend) -> Iterator[None]:
 
 
 def find_candidates(queries: NDArray[np.float32], references: NDArray[np.float32], count: int) -> tuple[Rows, Rows] | None:
-    """Find all pairs that may be among the nearest, with the backend in use.
-
-    Args:
-        queries: float32 [n, d].
-        references: float32 [m, d].
-        count: Number of nearest pairs, 1 … n · m.
+    """Find all pairs that may be among the `count` nearest, with the backend in use; queries [n, d], references [m, d].
 
     Returns:
         As `SearchBackend.candidates`; None without a backend, or if its memory does not suffice.
@@ -76,17 +71,11 @@ def find_candidates(queries: NDArray[np.float32], references: NDArray[np.float32
 def search_block(
     queries: NDArray[np.float32], references: NDArray[np.float32], count: int, metric: Metric
 ) -> tuple[NDArray[np.float32], Rows]:
-    """Find each query's nearest references, with the backend in use or with Faiss.
+    """Find the `count` references [m, d] nearest to each query [n, d], with the backend in use or with Faiss.
 
     Faiss searches on the GPU of this process if its build can, unless a backend has found the GPU's memory too small; where its
-    own memory there does not suffice, it searches on the CPU.
-
-    Args:
-        queries: float32 [n, d].
-        references: float32 [m, d].
-        count: Number of neighbours k, 1…m.
-        metric: "cosine" for the inner product (the cosine of unit vectors), highest first; "distance" for the squared
-            Euclidean distance, lowest first.
+    own memory there does not suffice, it searches on the CPU. The metric "cosine" is the inner product (the cosine of unit
+    vectors), highest first; "distance" the squared Euclidean distance, lowest first.
 
     Returns:
         Inner products or squared distances, float32 [n, k], and row numbers of the references, int64 [n, k].

@@ -41,18 +41,12 @@ class ScoredPairs:
 def search_pairs(
     queries: NDArray[np.float32], references: NDArray[np.float32] | DividedRows, count: int, block: int = REFERENCES_PER_BLOCK
 ) -> ScoredPairs:
-    """Find the nearest pairs overall, and every further pair that ties with the last of them.
+    """Find the `count` nearest pairs overall, and every further pair that ties with the last; queries [n, d], references [m, d].
 
     Candidates come from block-wise float32 products, or from the backend in use (`submissions.search.backend`); their distances
     are computed again as Σ (q − r)² in float64, so that the result does not depend on blocks, shards, threads or the device.
     Pairs of equal distance are ordered by row. References of a file are read shard by shard; on an engine (`data.shards`) all
-    references are searched in shards.
-
-    Args:
-        queries: float32 [n, d].
-        references: float32 [m, d], or those of files.
-        count: Number of pairs; all n · m where there are fewer.
-        block: References in one product; affects memory only.
+    references are searched in shards. `block`, the references in one product, affects memory only.
     """
     count = min(count, len(queries) * len(references))
     near = ScoredPairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
@@ -89,13 +83,7 @@ def compute_exact_distances(
     query_rows: NDArray[np.int64],
     reference_rows: NDArray[np.int64],
 ) -> NDArray[np.float64]:
-    """Compute the squared distances of pairs as Σ (q − r)² in float64.
-
-    Args:
-        queries: float32 [n, d].
-        references: float32 [m, d].
-        query_rows: int64 [k], each pair's row of `queries`.
-        reference_rows: int64 [k], each pair's row of `references`.
+    """Compute the squared distances of k pairs of queries [n, d] and references [m, d], by rows, as Σ (q − r)² in float64.
 
     Returns:
         float64 [k].
@@ -114,13 +102,10 @@ def rank_exactly(
     candidates: NDArray[np.int64],
     count: int,
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Find the nearest of each query's candidates by exact distances; of equal ones, those that come first.
+    """Find the `count` nearest of each query's candidates by exact distances; of equal ones, those that come first.
 
-    Args:
-        look_up: Returns the vectors float32 [k, d] with these numbers [k].
-        queries: float32 [n, d].
-        candidates: int64 [n, m], numbers of references; −1 for none.
-        count: Number of neighbours k, at most m.
+    `look_up` returns the vectors float32 [k, d] with these numbers [k]. Queries are float32 [n, d], candidates int64 [n, m],
+    numbers of references; −1 for none.
 
     Returns:
         Squared distances float64 and numbers int64, both [n, k]; infinity and −1 where there are too few candidates.

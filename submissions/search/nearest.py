@@ -19,16 +19,10 @@ Nearest = tuple[NDArray[np.float64], Rows]
 def search_nearest(
     queries: NDArray[np.float32], references: NDArray[np.float32] | DividedRows, count: int, metric: Metric
 ) -> tuple[NDArray[np.float32], Rows]:
-    """Find each query's nearest references.
+    """Find each query's `count` nearest references, of queries [n, d] and references [m, d], float32, in memory or in files.
 
     Candidates come from float32 products (`submissions.search.backend`), shard by shard; their values are computed again in
-    float64, and equal ones are ordered by row.
-
-    Args:
-        queries: float32 [n, d].
-        references: float32 [m, d], or those of files.
-        count: Number of neighbours k, 1…m.
-        metric: As in `search_block`.
+    float64, and equal ones are ordered by row. The metric is as in `search_block`.
 
     Returns:
         Inner products, highest first, or squared distances, lowest first, float32 [n, k]; and row numbers int64 [n, k].

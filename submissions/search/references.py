@@ -22,14 +22,10 @@ def search_references(
     search: Callable[[NDArray[np.float32], RowsShard, Place], Found],
     divide_here: bool,
 ) -> Iterator[Found]:
-    """Yield what is found in each shard of the references, in their order; few pairs are compared here.
+    """Yield what is found in each shard of the references [m, d], in their order, of queries [n, d]; few pairs are compared here.
 
-    Args:
-        name: What is being done, for the line of progress.
-        queries: float32 [n, d].
-        references: float32 [m, d], or those of files.
-        search: Searches all queries in a shard.
-        divide_here: Whether references in memory are divided even if this process searches them; if not, they are one shard.
+    References in memory are one shard if this process searches them, unless they are to be divided here too. `name` is for the
+    line of progress.
     """
     work = ShardWork(
         name=name,

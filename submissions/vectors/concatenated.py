@@ -59,12 +59,7 @@ class ConcatenatedVectors:
         return str(self.paths[0]) + (f" and {len(self.paths) - 1} more" if len(self.paths) > 1 else "")
 
     def blocks(self, block: int = ROWS_PER_BLOCK, *, first: int = 0, last: int | None = None) -> Iterator[NDArray[np.float32]]:
-        """Yield rows in order, in blocks [≤ block, Σ d] float32.
-
-        Args:
-            block: Rows in a block.
-            first: The first row.
-            last: The row after the last one; None for the end of the files.
+        """Yield rows in order, in blocks [≤ block, Σ d] float32, from row `first` up to the one before `last`, or to the end.
 
         Raises:
             UserError: when a file is damaged or holds invalid vectors (see `iterate_vectors`).
@@ -118,12 +113,7 @@ class ConcatenatedVectors:
         return np.array([where[image_id] for image_id in ids], dtype=np.int64)
 
     def sample(self, count: int, seed: int = 0, among: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
-        """Draw at most `count` rows of readable images without replacement.
-
-        Args:
-            count: Number of rows; all are taken where there are fewer.
-            seed: Seed of the draw.
-            among: Rows to draw from, int64 [k]; None for all.
+        """Draw at most `count` rows of readable images without replacement, of all rows or those of `among` int64 [k].
 
         Returns:
             float32 [m, Σ d] with m ≤ count, in the order of the files.

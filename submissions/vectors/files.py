@@ -87,15 +87,10 @@ def write_vectors(
     unreadable: NDArray[np.bool_] | None = None,
     half: bool = False,
 ) -> None:
-    """Write a vectors file atomically.
+    """Write a vectors file atomically: ids of n rows, and blocks of them, float32 [m, d], in their order.
 
-    Args:
-        path: The file to write.
-        ids: Image ids of all n rows.
-        blocks: Rows [m, d] float32, in the order of `ids`.
-        unreadable: bool [n], None where all images are readable. Read after the last block, so that the iterator of blocks
-            may fill it.
-        half: Store the vectors as float16, in half the space; they are read as float32 all the same.
+    `unreadable` bool [n] is read after the last block, so that the iterator of blocks may fill it. With `half` the vectors are
+    stored as float16, in half the space; they are read as float32 all the same.
 
     Raises:
         ValueError: when the numbers of rows and ids differ.
@@ -178,13 +173,7 @@ def describe_vectors(path: Path | str) -> VectorsShape:
 def iterate_vectors(
     path: Path | str, block: int = ROWS_PER_BLOCK, *, first: int = 0, last: int | None = None
 ) -> Iterator[NDArray[np.float32]]:
-    """Yield rows in order, in blocks [≤ block, d] float32.
-
-    Args:
-        path: The vectors file.
-        block: Rows in a block.
-        first: The first row.
-        last: The row after the last one; None for the end of the file.
+    """Yield rows in order, in blocks [≤ block, d] float32, from row `first` up to the one before `last`, or to the end.
 
     Raises:
         UserError: when the file is missing or damaged, or a block holds NaN, infinity, a norm above MAX_NORM or a zero vector

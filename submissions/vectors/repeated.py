@@ -39,10 +39,8 @@ def find_repeated(hashes: NDArray[np.uint64]) -> Repeated:
 def describe_repeated(name: str, part: Vectors | StoredVectors, left_out: NDArray[np.bool_] | None = None) -> list[str]:
     """Describe zero vectors and vectors that several images share, a sentence each; empty where there are none.
 
-    Args:
-        name: What the images are, such as "query".
-        part: Their vectors; unreadable images, whose vectors say nothing anyway, are left out.
-        left_out: bool [n], further images to leave out; None for none.
+    `name` is what the images are, such as "query". Left out are unreadable images, whose vectors say nothing anyway, and those
+    that `left_out` bool [n] marks.
     """
     rows = np.flatnonzero(~part.unreadable)
     zero, hashes = np.zeros(len(rows), bool), np.zeros((len(rows), 2), np.uint64)

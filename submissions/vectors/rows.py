@@ -119,11 +119,9 @@ def divide_rows(vectors: NDArray[np.float32] | DividedRows, size: int) -> Sequen
 
 
 def take_rows(vectors: NDArray[np.float32] | DividedRows, chosen: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Return chosen rows [m, d] of vectors in memory or in files, of which only the blocks that hold them are read.
+    """Return chosen rows [m, d] of vectors [n, d] in memory or in files, of which only the blocks that hold them are read.
 
-    Args:
-        vectors: The vectors [n, d].
-        chosen: int64 [m] of 0 … n − 1, ascending without repetitions; without any, nothing is read and d is 0.
+    They are int64 [m] of 0 … n − 1, ascending without repetitions; without any, nothing is read and d is 0.
 
     Raises:
         UserError: when a file is damaged.
