@@ -48,21 +48,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=10_000_000)
     options = parser.parse_args()
-    count, contents = 0, 0
-    for pairs in draw_pairs(options.pairs):
-        count, contents = count + len(pairs), max(contents, 1 + int(pairs["first"].max()), 1 + int(pairs["second"].max()))
-    print(f"{count:,} pairs of {contents:,} contents, {count * PAIR.itemsize / 2**20:,.0f} MiB", flush=True)
-    for mutual in (False, True):
-        with watch_memory() as memory:
-            wall, processor = time.perf_counter(), time.process_time()
-            found = group_pairs(draw_pairs(options.pairs), count, contents, mutual)
-            took = f"{time.perf_counter() - wall:.0f} s, {time.process_time() - processor:.0f} s of processor"
-        sizes = np.diff(found.firsts)
-        print(
-            f"{'mutual pairs' if mutual else 'all pairs'}: {found.pairs:,} different ones, {len(sizes):,} groups of at most "
-            f"{sizes.max()}, {len(found.cuts):,} cuts, {found.dropped} dropped: {took}, {memory[0]:.2f} GiB at most",
-            flush=True,
-        )
+    pairs, count = np.empty(options.pairs + PAIRS_PER_BLOCK, PAIR), 0
+    for block in draw_pairs(options.pairs):
+        pairs[count : count + len(block)] = block
+        count += len(block)
+    pairs = pairs[:count]
+    contents = 1 + int(max(pairs["first"].max(), pairs["second"].max()))
+    print(f"{count:,} pairs of {contents:,} contents, {pairs.nbytes / 2**20:,.0f} MiB", flush=True)
+    with watch_memory() as memory:
+        wall, processor = time.perf_counter(), time.process_time()
+        found = group_pairs(pairs, contents)
+        took = f"{time.perf_counter() - wall:.0f} s, {time.process_time() - processor:.0f} s of processor"
+    print(
+        f"{found.pairs:,} different ones, {len(found.groups):,} groups, {len(found.cuts):,} cuts, {found.dropped:,} dropped: "
+        f"{took}, {memory[0]:.2f} GiB at most"
+    )
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ SIZES = (1e6, 1e7, 1e8, 1e9)  # images
 CORES, MEMORY = 16, 64  # of a node: cores, GiB
 DIMENSIONS, CODE_BYTES = 256, 136  # of a vector; its code of 4 bits a dimension, with its number
 PAIRS_PER_IMAGE = 1.0  # that a search reports, counted from both sides
-PAIR_BYTES, SCRATCH_COPIES = 24, 3  # of a pair in a file; how often grouping writes it before it is done
 
 # per core-second
 SMALL_PICTURES = 718 / 2  # images: mobilenetv3_small_100 at 160 px, on two cores (benchmarks/full_size.py --parts embed)
@@ -27,7 +26,8 @@ EXACT_PAIRS = 25_000 * 1e6 / (2 * 72)  # vectors compared: 25,000 × 1,000,000 i
 # core-seconds
 ENCODE = 25.3 / 1e6  # per vector, training included: match.py's index of 1,000,000 (benchmarks/index_growth.py)
 LOOK = 4.7 / (1000 * 1e6)  # per query and vector, 70 % of the lists: 1,000 queries of 1,000,000 (the same)
-GROUP = 45 / 1e7  # per pair of 10,000,000 (benchmarks/groups_of_pairs.py)
+GROUP = 29 / 1e7  # per pair of 10,000,000 (benchmarks/groups_of_pairs.py)
+GROUP_BYTES = 95  # of memory, per pair of 10,000,000 (the same)
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,7 @@ SPACE: Sequence[tuple[str, Callable[[float], float]]] = (
     ("vectors, float32", lambda n: n * DIMENSIONS * 4 / 1e9),
     ("vectors, float16", lambda n: n * DIMENSIONS * 2 / 1e9),
     ("codes", lambda n: n * CODE_BYTES / 1e9),
-    ("pairs while they are grouped", lambda n: n * PAIRS_PER_IMAGE * PAIR_BYTES * SCRATCH_COPIES / 1e9),
-    ("memory of grouping", lambda n: (n * 16 + 5e8) / 1e9),
+    ("memory of grouping", lambda n: n * PAIRS_PER_IMAGE * GROUP_BYTES / 1e9),
 )
 
 

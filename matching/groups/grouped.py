@@ -107,17 +107,16 @@ def group_files(
         return Cut(named_link(cut.link), cut.matching, cut.compared, cut.reason)
 
     table = np.array([(link.first, link.second, link.score) for link in links.values()], np.float64).reshape(-1, 3)
-    block = pack_pairs(table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2])
-    found = group_pairs([block], len(block), len(names), bound=bound, matching=matching, least_of_hub=least_of_hub)
-    joined = (
-        [
-            FileGroup(sorted(path for member in members.tolist() for path in files[member]), named_link(Link(*weakest)))
-            for members, weakest in zip(np.split(found.members, found.firsts[1:-1]), found.weakest.tolist(), strict=True)
-        ]
-        if len(found.weakest)
-        else []
-    )
-    placed = set(found.members.tolist())
+    packed = pack_pairs(table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2])
+    found = group_pairs(packed, len(names), bound, matching, least_of_hub)
+    joined = [
+        FileGroup(
+            sorted(path for member in group.members for path in files[member]),
+            None if group.weakest is None else named_link(group.weakest),
+        )
+        for group in found.groups
+    ]
+    placed = {member for group in found.groups for member in group.members}
     same_bytes = [FileGroup(sorted(paths), None) for number, paths in files.items() if len(paths) > 1 and number not in placed]
     groups = sorted(joined + same_bytes, key=lambda group: (-len(group.files), group.files))
     named_hubs = [FileHub(sorted(files[hub.content]), hub.matches, hub.related) for hub in found.hubs]

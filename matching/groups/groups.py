@@ -20,7 +20,7 @@ MIN_MATCHING_SHARE = 0.5  # groups are merged if more than this share of the pai
 Matching = Callable[[Sequence[tuple[int, int]]], Sequence[bool]]  # which of these pairs of contents match
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Link(Generic[T]):
     """Two contents that match, by their numbers, or two files.
 
@@ -33,7 +33,7 @@ class Link(Generic[T]):
     score: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Group:
     """Contents that are copies of each other, ascending, and the weakest link that merged them; None in a group of one."""
 
