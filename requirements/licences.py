@@ -31,9 +31,6 @@ HEAD = """# Dependencies and their licences
 Written by `python requirements/licences.py > docs/dependencies.md` from what the installed packages say of themselves: every
 package of `requirements/versions.txt` and of `requirements/versions-cluster.txt` (clusters and object stores), with those that
 only development needs. What it means for use and for passing on stands in [SECURITY.md](../SECURITY.md#licences).
-
-| kind | packages |
-|---|---|
 """
 
 
@@ -64,12 +61,12 @@ def main() -> None:
     lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
     pins = sorted((line.split("==") for line in lines), key=lambda pin: pin[0].lower())
     rows = [(name, version, licence_of(name)) for name, version in pins]
-    kinds: dict[str, int] = {}
-    for _, _, licence in rows:
-        kinds[kind_of(licence)] = kinds.get(kind_of(licence), 0) + 1
-    counts = "".join(f"| {kind} | {count} |\n" for kind, count in sorted(kinds.items(), key=lambda item: -item[1]))
-    table = "".join(f"| {name} | {version} | {licence} | {kind_of(licence)} |\n" for name, version, licence in rows)
-    sys.stdout.write(f"{HEAD}{counts}\n| package | version | licence | kind |\n|---|---|---|---|\n{table}")
+    sys.stdout.write(HEAD)
+    kinds: dict[str, list[str]] = {}
+    for name, version, licence in rows:
+        kinds.setdefault(kind_of(licence), []).append(f"- {name} {version}: {licence}\n")
+    for kind, packages in sorted(kinds.items(), key=lambda item: len(item[1])):
+        sys.stdout.write(f"\n## {kind[0].upper()}{kind[1:]} ({len(packages)})\n\n{''.join(packages)}")
 
 
 if __name__ == "__main__":
