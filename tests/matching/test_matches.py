@@ -26,7 +26,8 @@ class Turned(Evidence):
 
 def test_every_field_is_a_column() -> None:
     assert [field.name for field in fields(Match)] == [*MATCH_CELLS, "evidence"]
-    assert [field.name for field in fields(Evidence)] == [*EVIDENCE_CELLS]
+    recorded = [field.name for field in fields(Evidence) if field.compare]  # the homography is not: no later command needs it
+    assert recorded == [*EVIDENCE_CELLS]
 
 
 def test_a_new_value_needs_a_field_and_a_row_to_be_everywhere(
@@ -36,7 +37,9 @@ def test_a_new_value_needs_a_field_and_a_row_to_be_everywhere(
         Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(tmp_path / name)
     monkeypatch.setitem(EVIDENCE_CELLS, "quarter_turns", int)
     monkeypatch.setattr(matches, "Evidence", Turned)
-    match = Match(tmp_path / "a.png", tmp_path / "b.png", -0.25, None, Turned(12, "mirrored", (0, 0, 1, 1), (0, 0.5, 1, 1), 3))
+    match = Match(
+        tmp_path / "a.png", tmp_path / "b.png", -0.25, None, Turned(12, "mirrored", (0, 0, 1, 1), (0, 0.5, 1, 1), quarter_turns=3)
+    )
     write_results(
         tmp_path, Matches([match], -0.5, 1, 1, [], verified=True), None, Rule(-0.5, None, 0.1, 1), Output(json=True, quiet=True)
     )
