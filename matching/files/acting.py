@@ -7,18 +7,20 @@ of it are there, are two files, and hold the bytes that were searched. What is n
 import errno
 import os
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import NoReturn
 
 from image_copies.data.errors import UserError
-from image_copies.data.files import is_link, remove_leftovers
+from image_copies.data.files import is_file, is_link, remove_leftovers
 from image_copies.data.names import text_of
 from image_copies.matching.files.journal import FileStep, Journal, Way
-from image_copies.matching.files.plan import PlanRow
+from image_copies.matching.files.plan import PlanRow, list_companions
 from image_copies.matching.files.relocation import digest_if_regular, relocate
 from image_copies.matching.files.trash import find_trash, find_trash_place, is_note_of, remove_orphaned_note, write_note
+
+LINKS: tuple[Way, ...] = ("hardlink", "symlink")  # a link takes the place of the file, and what belongs to it stays
 
 
 @dataclass
@@ -62,24 +64,54 @@ def apply_plan(
     rows = list(rows)
     kept_digests = {row.file: row.sha256 for row in rows if row.action == "keep"}
     finished = {Path(step.file): step for step in journal.in_state("done")}
-    links = {} if way in ("hardlink", "symlink") else _find_links([*(row.file for row in rows), *finished])
+    links = {} if way in LINKS else _find_links([*(row.file for row in rows), *finished])
     for row in rows:
-        if row.action != "remove" or (row.file in finished and not _is_back(finished[row.file])):
+        if row.action != "remove" or not (pending := _list_pending(row, way, finished)):
             continue
         try:
             if row.protected or is_protected(row.file):
                 raise LeftAloneError("protected")
-            if row.file in links:
-                raise LeftAloneError(f"{links[row.file]} is a link to it, which would lead nowhere")
-            if frozenset(map(bytes.fromhex, (row.sha256, kept_digests[row.kept]))) in rejected:
-                raise LeftAloneError("called no copy of the file to keep; --decide undecided takes that back")
-            _check_unchanged(row, kept_digests[row.kept], way)
-            place, note = _choose_place(row.file, way, moved_to)
-            _carry_out(journal, journal.begin(way, row.file, place, row.kept, row.sha256, note))
-            outcome.done.append(row.file)
+            if held := [file for file in pending if file != row.file and (is_protected(file) or file in kept_digests)]:
+                raise LeftAloneError(f"{held[0]}, which belongs to it, is protected or kept")
+            if linked := [links[file] for file in pending if file in links]:
+                raise LeftAloneError(f"{linked[0]} is a link to it, which would lead nowhere")
+            if row.file in pending:
+                if frozenset(map(bytes.fromhex, (row.sha256, kept_digests[row.kept]))) in rejected:
+                    raise LeftAloneError("called no copy of the file to keep; --decide undecided takes that back")
+                _check_unchanged(row, kept_digests[row.kept], way)
+            finished |= _remove_together(journal, row, pending, way, moved_to)
+            outcome.done += pending
         except LeftAloneError as reason:
             outcome.left.append((row.file, str(reason)))
     return outcome
+
+
+def _list_pending(row: PlanRow, way: Way, finished: Mapping[Path, FileStep]) -> list[Path]:
+    """Return what is still to be removed: the row's file and, where its path becomes free, what belongs to it."""
+    step = finished.get(row.file)
+    pending = [row.file] if step is None or _is_back(step) else []
+    if way in LINKS or (step is not None and not pending and step.way in LINKS):
+        return pending
+    companions = [file for file in list_companions(row) if is_file(file) and not is_link(file)]
+    return pending + [file for file in companions if pending or file not in finished]
+
+
+def _remove_together(journal: Journal, row: PlanRow, files: Sequence[Path], way: Way, moved_to: Path) -> dict[Path, FileStep]:
+    """Remove files that belong together: all, or none where one is left alone; return the step of each."""
+    steps: dict[Path, FileStep] = {}
+    try:
+        for file in files:
+            place, note = _choose_place(file, way, moved_to)
+            sha256 = row.sha256 if file == row.file else _digest(file)
+            step = journal.begin(way, file, place, row.kept, sha256, note)
+            _carry_out(journal, step)
+            steps[file] = step
+    except LeftAloneError:
+        for step in reversed(steps.values()):
+            _put_back(step)
+            journal.end(step, "undone")
+        raise
+    return steps
 
 
 def finish(journal: Journal) -> Outcome:
@@ -149,6 +181,13 @@ def _check_unchanged(row: PlanRow, kept_sha256: str, way: Way) -> None:
             raise LeftAloneError("on another disk than the kept file, which a hard link cannot reach")
     except OSError as error:
         raise LeftAloneError(f"cannot be looked at ({_describe(error)})") from error
+
+
+def _digest(file: Path) -> str:
+    try:
+        return digest_if_regular(file)
+    except OSError as error:
+        raise LeftAloneError(_describe(error)) from error
 
 
 def _choose_place(file: Path, way: Way, moved_to: Path) -> tuple[Path, Path | None]:

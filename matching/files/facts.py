@@ -16,6 +16,8 @@ from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError, StorageError, UserError
 from image_copies.data.files import is_link, is_there
 from image_copies.data.formats import SIGNATURE_BYTES, detect_format, readable_formats
+from image_copies.data.remote import is_remote
+from image_copies.matching.files.companions import find_companions
 
 MEASURED_SIDE = 256  # pixels of the long side at which sharpness and flatness are measured
 MAX_FLAT_DEVIATION = 2.0  # grey levels: standard deviation around a plane below which a picture counts as flat
@@ -39,6 +41,7 @@ class Facts:
         linked: Whether the path is a symbolic link.
         archived: Whether the path is inside an archive.
         frames: Number of frames of an animation, or of pages.
+        companions: Names of the files next to it that belong to it (`companions.py`).
     """
 
     path: Path
@@ -54,6 +57,7 @@ class Facts:
     linked: bool
     archived: bool
     frames: int = 1
+    companions: tuple[str, ...] = ()
 
 
 def picture_facts(path: Path) -> Facts:
@@ -83,6 +87,7 @@ def picture_facts(path: Path) -> Facts:
         linked=archive is None and is_link(path),
         archived=archive is not None,
         frames=frames,
+        companions=find_companions(path) if archive is None and not is_remote(path) else (),
     )
 
 
@@ -98,6 +103,7 @@ def facts_values(facts: Facts) -> dict[str, object]:
         "modified_ns": facts.modified,
         "sharpness": f"{facts.sharpness:.1f}",
         "frames": facts.frames,
+        "companions": "/".join(facts.companions),
     }
 
 

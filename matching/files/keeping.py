@@ -22,8 +22,8 @@ def choose_kept(
 ) -> tuple[Facts, str]:
     """Choose the picture to keep and give the reason in words.
 
-    Ties are broken by pixels, frames, bytes, EXIF entries, date, and finally by path. Links and members of archives are chosen
-    only if the group contains nothing else, damaged files only if all are.
+    Ties are broken by pixels, frames, companions, bytes, EXIF entries, date, and finally by path. Links and members of archives
+    are chosen only if the group contains nothing else, damaged files only if all are.
 
     Args:
         members: Facts of the group's files, at least one.
@@ -61,6 +61,8 @@ def _explain_choice(ordered: list[Facts], rule: KeepRule, folders: Sequence[Path
         return f"largest: {best.width} × {best.height}, the next {second.width} × {second.height}"
     if best.frames != second.frames:
         return f"as large, more frames or pages: {best.frames}, the next {second.frames}"
+    if len(best.companions) != len(second.companions):
+        return f"as large, more files belong to it: {len(best.companions)}, to the next {len(second.companions)}"
     if best.size != second.size:
         return f"as large in pixels, more bytes: {best.size:,}, the next {second.size:,}"
     if best.tags != second.tags:
@@ -70,8 +72,8 @@ def _explain_choice(ordered: list[Facts], rule: KeepRule, folders: Sequence[Path
     return "all the same, first by its path"
 
 
-def _make_size_key(facts: Facts) -> tuple[int, int, int, int, str]:
-    return -facts.width * facts.height, -facts.frames, -facts.size, -facts.tags, _get_date(facts)
+def _make_size_key(facts: Facts) -> tuple[int, int, int, int, int, str]:
+    return -facts.width * facts.height, -facts.frames, -len(facts.companions), -facts.size, -facts.tags, _get_date(facts)
 
 
 def _get_date(facts: Facts) -> str:

@@ -10,8 +10,10 @@ from typing import Literal, get_args
 from image_copies.data.archives import find_archive
 from image_copies.data.errors import UserError
 from image_copies.data.files import is_link, is_there, open_regular
+from image_copies.data.names import text_of
 from image_copies.data.remote import as_path, is_remote
 from image_copies.data.tables import write_table
+from image_copies.matching.files.companions import is_raw
 from image_copies.matching.files.facts import Facts, facts_values
 from image_copies.matching.files.integrity import is_intact
 from image_copies.matching.files.keeping import REFERENCE, KeepRule, choose_kept
@@ -20,7 +22,7 @@ Action = Literal["keep", "remove", "leave"]
 PairScore = Callable[[Path, Path], float | None]
 COLUMNS = [
     *("group", "action", "file", "kept", "reason", "score", "width", "height", "bytes", "format"),
-    *("taken", "exif_entries", "modified_ns", "sharpness", "frames", "protected", "reference", "sha256"),
+    *("taken", "exif_entries", "modified_ns", "sharpness", "frames", "companions", "protected", "reference", "sha256"),
 ]
 
 
@@ -94,13 +96,24 @@ def plan_around(
     called the pictures of two rows copies, None where nothing has been said.
     """
     center = next(row for row in rows if row.file == kept)
+    going: dict[Path, Path] = {}  # companions of the files that are removed
     planned = [replace(center, action="keep", kept=kept, reason=why, score=None)]
     for row in rows:
         if row.file != kept:
             score = pair_score(kept, row.file)
             action, reason = _decide_action(row, center, score, called(row, center))
             planned.append(replace(row, action=action, kept=kept, reason=reason, score=score))
+            going |= dict.fromkeys(list_companions(planned[-1]), row.file)
+    planned = [
+        replace(row, reason=f"goes with {text_of(going[row.file])}") if row.action == "leave" and row.file in going else row
+        for row in planned
+    ]
     return sorted(planned, key=lambda row: (get_args(Action).index(row.action), row.file))
+
+
+def list_companions(row: PlanRow) -> list[Path]:
+    """Return the files that go with a file that is removed."""
+    return [row.file.with_name(name) for name in row.facts.companions] if row.action == "remove" and row.facts else []
 
 
 def _decide_action(row: PlanRow, kept: PlanRow, score: float | None, called: bool | None) -> tuple[Action, str]:
@@ -123,6 +136,8 @@ def _decide_action(row: PlanRow, kept: PlanRow, score: float | None, called: boo
         return "leave", "does not match the kept file by itself"
     if not facts.width:
         return "leave", "cannot be read any more"
+    if row.sha256 != kept.sha256 and (is_raw(row.file) or is_raw(kept.file)):
+        return "leave", "a RAW file, of which only the same bytes are a copy"
     if facts.frames > center.frames:
         return "leave", f"has {facts.frames} frames or pages, the kept file {center.frames}"
     return "remove", "the same bytes as the kept file" if row.sha256 == kept.sha256 else "a copy of the kept file"
@@ -202,7 +217,10 @@ def _parse_facts(file: Path, line: dict[str, str]) -> Facts | None:
     width, height, size, modified, tags, frames = numbers
     archived = not is_there(file) and find_archive(file) is not None
     taken, form = line.get("taken") or "", line.get("format") or ""
-    return Facts(file, width, height, size, modified, taken, tags, form, sharpness, False, is_link(file), archived, frames)
+    companions = tuple(name for name in (line.get("companions") or "").split("/") if name not in ("", ".", ".."))
+    return Facts(
+        file, width, height, size, modified, taken, tags, form, sharpness, False, is_link(file), archived, frames, companions
+    )
 
 
 def _check_rows(path: Path, rows: list[PlanRow]) -> None:

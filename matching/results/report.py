@@ -5,7 +5,7 @@ from pathlib import Path
 
 from image_copies.data.names import line_of, text_of
 from image_copies.data.unreadable import list_unreadable
-from image_copies.matching.files.plan import write_plan
+from image_copies.matching.files.plan import list_companions, write_plan
 from image_copies.matching.groups.components import MAX_COMPONENT_PAIRS
 from image_copies.matching.groups.planning import Grouped
 from image_copies.matching.matches import Match, Matches, Rule, describe_count, match_values, write_matches_csv
@@ -120,7 +120,10 @@ def _write_grouped(folder: Path, grouped: Grouped, output: Output) -> None:
             f"pictures that match many others which do not match each other, kept apart: {folder / HUBS} ({len(hubs)}); "
             f"{text_of(hubs[0].files[0])} matches {hubs[0].matches}"
         )
+    belonging = sum(len(list_companions(row)) for row in removed)
     output.say(
-        f"plan: {folder / PLAN} would remove {len(removed)} files ({freed / 2**20:.1f} MiB); nothing has been touched. "
+        f"plan: {folder / PLAN} would remove {len(removed)} files ({freed / 2**20:.1f} MiB)"
+        + (f" and {belonging} that belong to them" if belonging else "")
+        + "; nothing has been touched. "
         "Carry it out with --apply move|hardlink|symlink|delete-to-trash"
     )

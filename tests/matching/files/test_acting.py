@@ -410,6 +410,71 @@ def test_a_second_plan_leaves_no_link_that_leads_nowhere(album: Path, way: Way) 
     assert read_tree(album) == before
 
 
+def with_companions(album: Path) -> list[PlanRow]:
+    """The album's plan; next to 1/copy.jpg lie its film and its notes."""
+    rows, names = plan_of(album), ("copy.jpg.json", "copy.mov", "copy.xmp")
+    for name in names:
+        (album / "1" / name).write_text(name)
+    return [
+        replace(row, facts=replace(facts_of(row.file), companions=names)) if row.file == album / "1" / "copy.jpg" else row
+        for row in rows
+    ]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_belongs_to_a_picture_goes_and_comes_back_with_it(album: Path, way: Way) -> None:
+    rows = with_companions(album)
+    before = read_tree(album)
+    write_plan(album.parent / "plan.csv", rows)
+    outcome = apply(album, read_plan(album.parent / "plan.csv"), way)
+    assert len(outcome.done) == (4 if "link" in way else 7) and not outcome.left
+    assert (album / "1" / "copy.mov").exists() == (album / "1" / "copy.xmp").exists() == ("link" in way)
+    again = apply(album, rows, way)
+    assert not again.done and not again.left
+    assert not undone(album).left and read_tree(album) == before
+
+
+@pytest.mark.parametrize("way", ["move", "delete-to-trash"])
+def test_what_belongs_together_stays_together(album: Path, way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, film, unlink = with_companions(album), album / "1" / "copy.mov", Path.unlink
+    before = read_tree(album)
+    assert apply(album, rows, way, is_protected=lambda path: path == film).left == [
+        (album / "1" / "copy.jpg", f"{film}, which belongs to it, is protected or kept")
+    ]
+
+    def denied(path: Path, missing_ok: bool = False) -> None:
+        if path == film:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        unlink(path, missing_ok)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", denied)
+        (left,) = apply(album, rows, way).left
+    assert left[0] == album / "1" / "copy.jpg" and "no right" in left[1]
+    assert {path.name for path in (album / "1").iterdir()} == {"keep.jpg", "copy.jpg", "copy.jpg.json", "copy.mov", "copy.xmp"}
+    undone(album)
+    assert read_tree(album) == before
+
+
+def test_killed_between_a_picture_and_what_belongs_to_it_it_goes_on(album: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = with_companions(album)
+    before, at = read_tree(album), 0
+    while True:
+        at += 1
+        with monkeypatch.context() as patched:
+            calls = counted_calls(patched, at, after=bool(at % 2))
+            with suppress(Killed):
+                apply(album, rows, "move")
+        apply(album, rows, "move")
+        assert set(read_tree(album)) == {"1/keep.jpg", "2/keep.jpg"}, f"killed at change {at}"
+        undone(album)
+        assert read_tree(album) == before, f"killed at change {at}"
+        start_again(album)
+        if calls[0] < at:
+            break
+    assert at > 20
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_a_file_that_is_back_is_dealt_with_again_or_reported(album: Path, way: Way) -> None:
     rows, file = plan_of(album), album / "1" / "copy.jpg"

@@ -2,14 +2,15 @@
 
 import hashlib
 import io
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from image_copies.matching.files.facts import picture_facts
-from image_copies.matching.files.plan import PlanRow, plan_group, read_plan, write_plan
+from image_copies.matching.files.facts import Facts, picture_facts
+from image_copies.matching.files.plan import PlanRow, list_companions, plan_group, read_plan, write_plan
 
 
 def draw(side: int, seed: int = 0) -> Image.Image:
@@ -17,9 +18,9 @@ def draw(side: int, seed: int = 0) -> Image.Image:
     return Image.fromarray(coarse).resize((side, side), Image.Resampling.BICUBIC)
 
 
-def plan(folder: Path) -> dict[str, PlanRow]:
-    """The plan for a folder whose files all match each other, as it is read from its file."""
-    members = [picture_facts(path) for path in sorted(folder.iterdir())]
+def plan(folder: Path, members: Sequence[Facts] = ()) -> dict[str, PlanRow]:
+    """The plan for files that all match each other, those of the folder unless they are named, as it is read from its file."""
+    members = members or [picture_facts(path) for path in sorted(folder.iterdir()) if path.suffix != ".csv"]
     digests = {facts.path: hashlib.sha256(facts.path.read_bytes()).digest() for facts in members}
     rows = plan_group(1, members, digests, "largest", [], lambda path: False, lambda one, other: -0.1)
     write_plan(folder / "plan.csv", rows)
@@ -42,6 +43,45 @@ def test_of_as_large_pictures_the_one_with_all_pages_is_kept(tmp_path: Path) -> 
     draw(64).save(tmp_path / "first.png")
     rows = plan(tmp_path)
     assert rows["pages.tif"].reason == "as large, more frames or pages: 2, the next 1" and rows["first.png"].action == "remove"
+
+
+def test_what_belongs_to_a_picture_is_listed_with_it(tmp_path: Path) -> None:
+    draw(96).save(tmp_path / "large.png")
+    draw(64).save(tmp_path / "IMG_1.JPG")
+    draw(48).save(tmp_path / "two.png")
+    draw(32).save(tmp_path / "two.jpg")
+    own = ["IMG_1.AAE", "IMG_1.CR2", "IMG_1.JPG.json", "IMG_1.mov", "IMG_1.xmp"]
+    for name in (*own, "IMG_1.txt", "IMG_10.xmp", "IMG_1b.mov", "two.xmp", "two.jpg.xmp", "large.xmp"):
+        (tmp_path / name).write_text(name)
+    members = [picture_facts(path) for path in sorted(tmp_path.iterdir()) if path.suffix.lower() in (".png", ".jpg")]
+    rows = plan(tmp_path, members)
+    assert rows["IMG_1.JPG"].action == "remove" and [path.name for path in list_companions(rows["IMG_1.JPG"])] == own
+    assert [path.name for path in list_companions(rows["two.jpg"])] == ["two.jpg.xmp"] and not list_companions(rows["two.png"])
+    assert not list_companions(rows["large.png"])
+
+
+def test_of_as_large_pictures_the_one_that_more_belongs_to_is_kept(tmp_path: Path) -> None:
+    for folder, names in (("a", ()), ("b", ("x.dng",))):
+        (tmp_path / folder).mkdir()
+        draw(64).save(tmp_path / folder / "x.jpg")
+        for name in names:
+            (tmp_path / folder / name).touch()
+    rows = plan(tmp_path, [picture_facts(tmp_path / folder / "x.jpg") for folder in ("a", "b")])
+    assert rows["x.jpg"].kept == tmp_path / "b" / "x.jpg"
+
+
+def test_a_raw_file_is_no_copy_of_its_picture(tmp_path: Path) -> None:
+    """Decoders see its preview."""
+    draw(32).save(tmp_path / "x.dng", "TIFF")
+    draw(64).save(tmp_path / "x.jpg")
+    draw(96).save(tmp_path / "y.jpg")
+    (tmp_path / "z.dng").write_bytes((tmp_path / "x.dng").read_bytes())
+    rows = plan(tmp_path)
+    assert (rows["x.dng"].action, rows["x.dng"].reason) == ("leave", f"goes with {tmp_path / 'x.jpg'}")
+    assert rows["z.dng"].reason == "a RAW file, of which only the same bytes are a copy"
+    (tmp_path / "x.jpg").unlink()
+    (tmp_path / "y.jpg").unlink()
+    assert plan(tmp_path)["z.dng"].action == "remove"
 
 
 @pytest.mark.parametrize("progressive", [False, True])
