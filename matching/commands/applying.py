@@ -2,15 +2,17 @@
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from image_copies.data.errors import UserError
 from image_copies.data.locks import hold_lock_file
 from image_copies.matching.commands.deciding import read_rejected_pairs
 from image_copies.matching.commands.paths import make_protection_check
 from image_copies.matching.files.acting import Outcome, apply_plan, undo
 from image_copies.matching.files.journal import Journal, Way
 from image_copies.matching.files.plan import read_plan
+from image_copies.matching.files.room import Room, measure_room
 from image_copies.matching.output import Output
 from image_copies.matching.results.folder import MOVED, PLAN
 
@@ -49,9 +51,11 @@ def carry_out(
     rows, rejected = read_plan(plan or folder / PLAN), read_rejected_pairs(folder, plan, index)
     is_protected = make_protection_check(protected)
     with hold_lock_file(_lock(), BUSY_MESSAGE):
+        place = (moved_to or folder / MOVED).resolve()
+        _check_room(measure_room(rows, way, place), output)
         journal = Journal(folder / JOURNAL)
         try:
-            outcome = apply_plan(rows, way, journal, (moved_to or folder / MOVED).resolve(), is_protected, rejected)
+            outcome = apply_plan(rows, way, journal, place, is_protected, rejected)
         finally:
             journal.close()
     _report(outcome, way, output)
@@ -79,6 +83,22 @@ def take_back(folder: Path, output: Output) -> int:
     else:
         output.say(f"nothing to undo: all that {folder / JOURNAL} records has been taken back, or was never done")
     return 1 if outcome.left else 0
+
+
+def _check_room(rooms: Iterable[Room], output: Output) -> None:
+    """Say how much room is needed and free.
+
+    Raises:
+        UserError: there is too little.
+    """
+    for room in rooms:
+        figures = f"{room.needed / 2**20:.1f} MiB needed, {room.free / 2**20:.1f} MiB free"
+        output.say(f"room on the disk of {room.folder}: {figures}")
+        if room.needed > room.free:
+            raise UserError(
+                f"there is too little room on the disk of {room.folder}: {figures}. Nothing has been touched: make room, or move "
+                "the files to another disk with --apply move --to DIR."
+            )
 
 
 def _lock() -> Path:

@@ -4,9 +4,11 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -17,6 +19,7 @@ from PIL import Image, ImageOps
 from image_copies.data.errors import UserError
 from image_copies.data.procedural.sample import write_pictures
 from image_copies.matching.extractor import Extractor
+from image_copies.matching.files.plan import read_plan
 from image_copies.matching.groups import planning
 from image_copies.matching.groups.grouped import FileGroups, group_files
 from image_copies.matching.index import codes, filling
@@ -79,6 +82,33 @@ def test_a_plan_is_applied_and_undone_by_the_command(album: Path, checkpoint: Pa
         gone = not os.path.lexists(name)
         assert gone == (way in ("move", "delete-to-trash"))
     assert main(["--undo"]) == 0 and read_tree(album) == before
+
+
+def test_room_on_another_disk_is_looked_at_before_a_file_is_touched(
+    album: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = Path("/dev/shm")
+    if not os.access(other, os.W_OK) or other.stat().st_dev == album.stat().st_dev:
+        pytest.skip("no other disk here")
+    (album / "b" / "smaller.xmp").write_text("notes")
+    run_match(checkpoint, "--queries", "album")
+    assert "files (0.0 MiB) and 1 that belong to them; nothing has been touched" in capsys.readouterr().out
+    before, removed = read_tree(album), [row for row in read_plan(Path("matches/plan.csv")) if row.action == "remove"]
+    needed = sum(row.file.stat().st_size for row in removed) + 5
+    with tempfile.TemporaryDirectory(dir=other) as place:
+        for free in (needed - 1, needed):
+            monkeypatch.setattr(shutil, "disk_usage", lambda folder, free=free: SimpleNamespace(free=free))
+            if free < needed:
+                with pytest.raises(UserError, match=rf"too little room on the disk of {place}: .* Nothing has been touched"):
+                    main(["--apply", "move", "--to", place])
+                assert read_tree(album) == before and not Path("matches/journal.jsonl").exists()
+            else:
+                assert main(["--apply", "move", "--to", place]) == 0
+                assert f"room on the disk of {place}: 0.0 MiB needed, 0.0 MiB free" in capsys.readouterr().out
+        assert len(read_tree(Path(place))) == len(removed) + 1
+        assert main(["--undo"]) == 0 and read_tree(album) == before
+    main(["--apply", "move"])
+    assert ": 0.0 MiB needed, " in capsys.readouterr().out
 
 
 def test_protected_folders_are_kept_and_stay(album: Path, checkpoint: Path) -> None:
