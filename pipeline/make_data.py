@@ -39,13 +39,7 @@ def main() -> None:
 
 
 def make_data(photos: Path | None, output: Path, seed: int, archive: str | None = None) -> None:
-    """Make the data set unless the folder already holds the same one.
-
-    Args:
-        photos: Folder of pictures, or of the unpacked archive; None for the built-in sample.
-        output: The folder to make.
-        seed: Seed of the pictures, the split and the edits.
-        archive: Which of SETS `photos` is; None for pictures without classes.
+    """Make the data set unless the folder already holds the same one: the sample, or of photos, or of an unpacked archive.
 
     Raises:
         UserError: when `output` exists and was not made by this command, or `photos` holds too few pictures or is not the

@@ -41,12 +41,7 @@ class FixedLengthEpochs:
     """Epochs of `iterations` batches each, from as many passes over the images as that takes; the last pass may be cut off.
 
     Each pass has its own order. An image that is drawn again in a later pass of the same epoch gets its own repetition number,
-    and therefore other edits.
-
-    Args:
-        passes: Builds the batches of passes first, …, last − 1.
-        iterations: Batches per epoch.
-        epochs: The epochs of the stream.
+    and therefore other edits. `passes` builds the batches of passes first, …, last − 1.
     """
 
     def __init__(self, passes: Callable[[int, int], Batches], iterations: int, epochs: range) -> None:
@@ -75,16 +70,7 @@ def build_batches(
     seed: int,
     fabric: Fabric,
 ) -> Batches:
-    """Build the batches that remain of a stage.
-
-    Args:
-        settings: Settings of the model.
-        stage: The stage.
-        rows: Rows of the images to train on.
-        class_of: The class of each image, by row.
-        progress: Where the training stands.
-        seed: Seed of this stage's order.
-        fabric: The processes that share the batches.
+    """Build the batches that remain of a stage, of the images `rows`, whose classes are found by row.
 
     Raises:
         UserError: A batch is too small for the number of processes.

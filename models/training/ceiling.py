@@ -10,14 +10,7 @@ CEILING = "minutes"  # what the curve's column ended_by says of a stage that too
 
 
 def clock_notice(stage: StageSettings, number: int, epochs: int, ended_by: str) -> str:
-    """What the clock decided in a stage, as a sentence; empty where its end and its rates are those of its epochs.
-
-    Args:
-        stage: Its settings.
-        number: From 1.
-        epochs: That it took.
-        ended_by: As in the curve.
-    """
+    """What the clock decided in a stage (from 1), as a sentence; empty where its end and its rates are those of its epochs."""
     if stage.minutes is None:
         return ""
     if ended_by == CEILING:
@@ -34,12 +27,7 @@ def clock_notice(stage: StageSettings, number: int, epochs: int, ended_by: str) 
 
 
 def clock_notices(curve: Path, stages: Sequence[StageSettings]) -> list[str]:
-    """The notices of a finished training, from its curve; none where there is no curve.
-
-    Args:
-        curve: The CSV file.
-        stages: That it was trained with.
-    """
+    """The notices of a finished training, from the file of its curve; none where there is no curve."""
     if not curve.is_file():
         return []
     with curve.open(newline="", encoding="utf-8") as file:

@@ -9,12 +9,7 @@ from image_copies.models.training.settings import StageSettings
 
 
 def check_class_counts(settings: ModelSettings, available: int, report: Callable[..., Any]) -> None:
-    """Report the stages that ask for more classes than there are, and those that are skipped because of it.
-
-    Args:
-        settings: Settings of the model.
-        available: Number of classes of the training images.
-        report: Called with the message, if there is one.
+    """Report the stages that ask for more classes than are available, and those that are skipped because of it.
 
     Raises:
         UserError: There are fewer than two classes.
@@ -38,14 +33,9 @@ def check_class_counts(settings: ModelSettings, available: int, report: Callable
 
 
 def repeats_stage_before(stages: Sequence[StageSettings], index: int, available: int) -> bool:
-    """Whether a stage differs from the previous one only by additional classes, none of which exist.
+    """Whether a stage, numbered from 0, differs from the previous one only by additional classes, none of which are available.
 
     A stage that the recipe itself repeats with the same number of classes is intended and does not count.
-
-    Args:
-        stages: The stages of the recipe.
-        index: Index of the stage, from 0.
-        available: Number of classes of the training images.
     """
     if index == 0:
         return False

@@ -33,14 +33,8 @@ def rebuild_class_rows(
 ) -> None:
     """Rebuild the rows that this process holds from the network's own centroids (ISC2021 paper, section 2.4).
 
-    Args:
-        settings: The model.
-        stage: The stage that begins.
-        learner: The network and the objective; an objective without a class matrix is left alone.
-        squares: All training images.
-        edited: The same images as the stage edits them.
-        rows: The images that the stage learns from.
-        class_of: Class of each training image.
+    `edited` are the images of `squares` as the stage edits them, `rows` those that it learns from, whose classes are found by
+    row. An objective without a class matrix is left alone.
     """
     matrix = learner.objective.class_matrix()
     if matrix is None:
@@ -71,13 +65,9 @@ def freeze_class_rows(objective: Objective) -> None:
 
 
 def take_teachers_rows(objective: Objective, taught: Tensor, rows: list[int], class_of: list[int]) -> None:
-    """Set the rows that this process holds to the teacher's vectors of the clean images.
+    """Set the rows that this process holds to the teacher's vectors of the clean images, of as many dimensions.
 
-    Args:
-        objective: The objective, whose class matrix, if there is one, has the teacher's dimensions.
-        taught: The teacher's vectors of all training images [n, d].
-        rows: The images that the stage learns from.
-        class_of: Class of each training image.
+    The vectors of all training images are [n, d]; `rows` are those that the stage learns from, whose classes are found by row.
     """
     matrix = objective.class_matrix()
     if matrix is None:

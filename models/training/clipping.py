@@ -11,12 +11,9 @@ from image_copies.models.distributed import sum_over_processes
 
 
 def clip_gradients(parameters: Sequence[nn.Parameter], limit: float, sharded: nn.Parameter | None = None) -> None:
-    """Clip the gradients by their norm over all parameters, in place; no GPU is waited for.
+    """Clip the gradients by their norm over all parameters that have one, in place; no GPU is waited for.
 
-    Args:
-        parameters: The parameters; those without a gradient are left out.
-        limit: Maximum norm.
-        sharded: The one of them of which every process has other rows.
+    Of the parameter `sharded` every process has other rows.
     """
     gradients = {id(parameter): _values(parameter.grad) for parameter in parameters if parameter.grad is not None}
     own = [] if sharded is None else [gradients[id(sharded)]] if id(sharded) in gradients else []

@@ -53,14 +53,12 @@ def measure_collapse(vectors: Tensor) -> dict[str, float]:
 
 
 def find_collapse(figures: dict[str, float]) -> str:
-    """Say what has collapsed, with the figures and the bounds that they pass; empty where nothing has.
+    """Say what has collapsed, with the figures of `measure_collapse` and the bounds that they pass; empty where nothing has.
 
     On 256 procedural pictures six untrained networks had mean cosines of 0.37 to 0.92 and effective ranks from 20 % of what is
     possible (lcnet_050 is at 1.00), small ones after 32 to 400 steps 0.01 to 0.89 and from 16 %, the descriptor that ships 0.11
     and 71 %. Networks with batch normalisation whose statistics have had only 8 steps to follow are at 0.98, and are warned of.
-
-    Args:
-        figures: As from `measure_collapse`; figures that are missing are not judged.
+    Figures that are missing are not judged.
     """
     found = []
     if figures.get(COSINE, 0.0) > MOST_COSINE:
@@ -79,14 +77,8 @@ def embed_classes(
 ) -> Tensor:
     """Embed clean images in evaluation mode and without whitening, which would spread what has collapsed.
 
-    Args:
-        descriptor: The network; its mode does not change.
-        squares: The training images.
-        rows: Those that the stage learns from.
-        class_of: Class of each training image: one image each is taken of at most IMAGES classes, from first to last, because
-            images of one class are to be alike.
-        image_size: In pixels.
-        batch_size: Images at a time.
+    One image each is taken of at most IMAGES classes, from first to last, because images of one class are to be alike. The
+    descriptor's mode does not change.
 
     Returns:
         Unit vectors [n, d] on the CPU.

@@ -27,20 +27,10 @@ def compute_centroids(
     precision: str,
     edited_per_class: int,
 ) -> tuple[Tensor, Tensor]:
-    """Compute class centroids (ISC2021 paper, 2.5.1).
+    """Compute class centroids (ISC2021 paper, 2.5.1) of the images `rows`, which have these classes.
 
-    A centroid is the normalised mean over the class's images, each once clean and `edited_per_class` times edited.
-
-    Args:
-        descriptor: The network; its training or evaluation mode is restored.
-        clean: The unedited images.
-        edited: The same images, edited.
-        rows: Rows of the images to embed.
-        classes: The class of each of `rows`.
-        batch_size: Images per batch.
-        workers: Data-loading workers.
-        precision: "32", "bf16" or "16".
-        edited_per_class: Number of edited versions of each image.
+    A centroid is the normalised mean over the class's images, each once clean and `edited_per_class` times edited. The
+    descriptor's mode is restored.
 
     Returns:
         The distinct classes int64 [c], ascending, and their centroids float32 [c, d] of unit length.

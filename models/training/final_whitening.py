@@ -24,11 +24,7 @@ WHITENING_IMAGES = 20_000  # the paper takes 20,000 of YFCC100M (MultiGrain, sec
 def choose_whitening_images(settings: ModelSettings, seed: int, overlays: ImageSet, classes: ImageSet) -> ImageSet:
     """Choose the images that the whitening is fitted on, without duplicates.
 
-    Args:
-        settings: Settings of the model; if whitening_images names a folder, its images are taken, in a seeded order.
-        seed: Seed of that order.
-        overlays: Taken first if there is no such folder.
-        classes: Taken next.
+    If whitening_images names a folder, its images are taken, in a seeded order; otherwise the overlays, then the classes.
 
     Raises:
         UserError: The folder does not exist or contains no image.
@@ -60,14 +56,10 @@ def check_whitening(descriptor: Descriptor, images: int) -> None:
 def learn_whitening(
     descriptor: Descriptor, images: ImageSet, workers: int | None, embedding: EmbeddingSettings, trained_at: int
 ) -> None:
-    """Fit the descriptor's whitening on clean images at the test size s* and exponent p* (MultiGrain, section 3.4).
+    """Fit the descriptor's whitening on clean images at the test size s* and exponent p* (MultiGrain, section 3.4), in place.
 
-    Args:
-        descriptor: Changed in place.
-        images: Unlabelled images; the first WHITENING_IMAGES are used, unreadable ones excepted.
-        workers: Data-loading workers; None for this process's share of the cores.
-        embedding: How the descriptor will embed, which defines s* and p*.
-        trained_at: Input size in pixels if `embedding` has none.
+    The first WHITENING_IMAGES that can be read are used. `embedding` says how the descriptor will embed, by default at the size
+    `trained_at`, which defines s* and p*.
 
     Raises:
         UserError: Too few images can be read, or all vectors are the same.

@@ -22,16 +22,7 @@ LEAST_IMAGES = 3  # that two dimensions, the fewest of a descriptor, are whitene
 
 
 def whiten_handmade(settings: HandmadeModelSettings, images: ImageSet, folder: Path, workers: int | None) -> Path:
-    """Fit the whitening and write the checkpoint of stage 0.
-
-    Args:
-        settings: The model.
-        images: Training images; the first MAX_WHITENING_IMAGES are used.
-        folder: The training's folder.
-        workers: Data-loading workers; None for this process's share of the cores.
-
-    Returns:
-        The path of the checkpoint.
+    """Fit the whitening on the first MAX_WHITENING_IMAGES and write the checkpoint of stage 0; return its path.
 
     Raises:
         UserError: Fewer than 3 images can be read.
@@ -50,12 +41,7 @@ def whiten_handmade(settings: HandmadeModelSettings, images: ImageSet, folder: P
 
 @torch.no_grad()
 def fit_handmade(settings: HandmadeSettings, images: ImageSet, workers: int | None) -> tuple[HandmadeDescriptor, int]:
-    """Whiten a descriptor made by hand.
-
-    Args:
-        settings: The descriptor; of n images that can be read it gets at most n − 1 dimensions.
-        images: Training images.
-        workers: As in `whiten_handmade`.
+    """Whiten a descriptor made by hand: of n images that can be read it gets at most n − 1 dimensions.
 
     Returns:
         The descriptor, and how many of the images could be read.

@@ -81,12 +81,7 @@ class Learner:
             torch.cuda.set_rng_state(state["random"][1])
 
     def compute_batch_loss(self, pixels: Tensor, labels: Tensor, instances: Tensor) -> ObjectiveOutput:
-        """Compute the loss over the images of all processes.
-
-        Args:
-            pixels: This process's images, uint8 [n, 3, s, s].
-            labels: Their classes, int64 [n].
-            instances: Their rows, int64 [n].
+        """Compute the loss over the images of all processes; this one has pixels uint8 [n, 3, s, s], classes and rows int64 [n].
 
         Raises:
             UserError: The batch does not contain what the objective compares.
@@ -122,13 +117,10 @@ class Learner:
         check: Callable[[float, Tensor], None],
         measure: bool = True,
     ) -> tuple[int, list[Figures]]:
-        """Make one optimiser step from the accumulated gradients of `count` batches.
+        """Make one optimiser step from the accumulated gradients of `count` batches: pixels, classes and image rows of each.
 
-        Args:
-            batches: Pixels as in `compute_batch_loss`, classes [n] and image rows [n] of each batch.
-            count: Number of batches.
-            check: Called with each loss and its image rows before backward; the only synchronisation with the device in a step.
-            measure: Whether the objective also computes figures that make the device synchronise.
+        `check` is called with each loss and its image rows before backward; the only synchronisation with the device in a step,
+        unless the objective is also to `measure` figures that need one.
 
         Returns:
             The number of images of this process, and the figures of each batch, left on the device.

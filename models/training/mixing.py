@@ -33,13 +33,10 @@ def draw_share(settings: MixSettings) -> float | None:
 
 
 def mix_batch(images: Tensor, share: float, cut: bool) -> Mixed:
-    """Mix each image [3, h, w] of a batch with another one of it, all by the same λ = `share`.
+    """Mix each image [3, h, w] of a batch [n, 3, h, w], n at least 2, with another one of it, all by the same λ = `share`.
 
-    Args:
-        images: [n, 3, h, w], n at least 2.
-        share: λ.
-        cut: CutMix, a box of the partner's pixels that covers 1 − λ, drawn once for the batch; otherwise MixUp, the pixels'
-            mean with weights λ and 1 − λ. A cut box is whole pixels, and λ follows it.
+    MixUp takes the pixels' mean with weights λ and 1 − λ; CutMix (`cut`) a box of the partner's pixels that covers 1 − λ, drawn
+    once for the batch. A cut box is whole pixels, and λ follows it.
     """
     partner = torch.randperm(len(images)).to(images.device, non_blocking=True)
     others = images[partner]

@@ -16,11 +16,7 @@ def measure_agreement(descriptor: Descriptor, images: Tensor) -> float:
     """Mean cosine −1…1 of the same images' vectors in training and in evaluation mode, each mode's mean vector taken off.
 
     Without its mean, which all images share, a vector says what tells its image from others. Neither weights, statistics nor
-    random state change.
-
-    Args:
-        descriptor: A network, in any mode.
-        images: [n, 3, s, s], normalised; n at least 2.
+    random state change. The images are [n, 3, s, s], normalised; n at least 2.
     """
 
     def centred(training: bool) -> Tensor:

@@ -113,13 +113,9 @@ def describe_machine(folder: Path, processes: int = 1) -> Machine:
 def plan_model(
     settings: ModelSettings, images: int, processes: int = 1, labels: NDArray[np.int64] | None = None
 ) -> Iterator[StagePlan]:
-    """Yield the plan of each stage that is not skipped.
+    """Yield the plan of each stage that is not skipped, for a number of images; labels int64 [images] are their classes.
 
-    Args:
-        settings: Settings of the model.
-        images: Number of training images.
-        processes: Number of training processes. Each has its own GPU; without GPUs they share the CPU.
-        labels: int64 [images], class indices; None if each image is its own class.
+    Each process has its own GPU; without GPUs they share the CPU. Without labels, each image is its own class.
 
     Raises:
         UserError: The backbone cannot be built or does not accept an input size, or memory runs out in the calibration.
@@ -175,15 +171,7 @@ def plan_model(
 
 @dataclass(frozen=True)
 class _Step:
-    """The cost of a training step, as measured on a few images.
-
-    Attributes:
-        seconds_per_image: Seconds of the network's passes per image.
-        seconds_per_step_and_class: Seconds of the class head and its optimiser per step and class.
-        bytes_per_image: Activations of the network.
-        seconds_per_step: Seconds of the network's optimiser per step.
-        seconds_per_edit: Of one worker, by edited image.
-    """
+    """The cost of a training step, measured on a few images: the network's passes and optimiser, the class head, the edits."""
 
     seconds_per_image: float
     seconds_per_step_and_class: float

@@ -68,11 +68,8 @@ def _optimizer(kind: str, groups: list[dict[str, Any]], momentum: float, fused: 
 class EpochSchedule:
     """Scales the learning rates of optimisers before each step and after each epoch.
 
-    Args:
-        optimizers: The optimisers, with their initial learning rates.
-        settings: Kind and parameters of the schedule; with `warmup_steps` the first steps have a fraction of its rates.
-        fall_to: With kind "constant", the fraction of the initial rates to which they fall, by a cosine over the stage's budget;
-            None for constant rates.
+    With `warmup_steps` the first steps have a fraction of the rates. With kind "constant", `fall_to` is the fraction of the
+    initial rates to which they fall, by a cosine over the stage's budget; None for constant rates.
     """
 
     def __init__(
@@ -89,10 +86,7 @@ class EpochSchedule:
     def before_step(self, epochs_done: float, budget_spent: float = 0.0, steps_done: int = 0) -> None:
         """Set the rates of the kinds "warmup_cosine" and "steps", or those that fall with the budget.
 
-        Args:
-            epochs_done: Epochs of the stage that are done, with fractions.
-            budget_spent: Fraction of the stage's budget that is spent, 0…1.
-            steps_done: Steps of the stage that are done; of w warm-up steps, step k = 0, 1, … has (k + 1) / w of the rates.
+        Epochs done have fractions; the budget spent is 0…1. Of w warm-up steps, step k = 0, 1, … has (k + 1) / w of the rates.
         """
         before, warm = self.warming, min(1.0, (steps_done + 1) / (self.settings.warmup_steps or 1))
         self.warming = warm < 1

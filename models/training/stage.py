@@ -84,11 +84,7 @@ class _Saver:
 
 
 def run_stage(run: StageRun, progress: Progress) -> list[EpochRow]:
-    """Train until the stage ends.
-
-    Args:
-        run: What the stage trains.
-        progress: Where it starts; updated in place.
+    """Train from where `progress` stands, which is updated in place, until the stage ends.
 
     Returns:
         The curve's rows that are not written yet; the last one is that of the last epoch.

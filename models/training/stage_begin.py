@@ -51,16 +51,9 @@ def build_edited_images(
     labelled: bool,
     seed: int,
 ) -> EditedImages:
-    """Return the images of a stage with their edits.
+    """Return the images of a stage with their edits, whose intensity may rise from epoch to epoch.
 
-    Args:
-        settings: Settings of the model.
-        stage: The stage, whose intensity may rise from epoch to epoch.
-        squares: The images to learn from.
-        others: Images that edits paste into others, beside those that the stage does not learn from.
-        rows: Those that the stage learns from.
-        labelled: Whether classes come from labels: then no image to learn from is pasted.
-        seed: Of the edits.
+    Edits paste the `others`, and those of `squares` that the stage does not learn from, unless classes come from labels.
     """
     edits = settings.edits_of(stage, stage.intensity)
     end = stage.intensity if stage.last_intensity is None else stage.last_intensity
@@ -74,12 +67,7 @@ def build_objective(
 ) -> Objective:
     """Build the recipe's objective with what stands beside it; s of SVMax is logged with every one.
 
-    Args:
-        settings: Settings of the model.
-        descriptor: The network, whose dimensions the objective has.
-        classes: Number of classes.
-        seed: Of the objective's draws.
-        taught: The teacher's vectors of all training images [n, t]; needed with `distillation` alone.
+    `taught` are the teacher's vectors of all training images [n, t]; needed with `distillation` alone.
     """
     dimensions = descriptor.dimensions // (len(DOMAINS) if settings.descriptor.domains else 1)
     objective: Objective = Svmax(build_head(settings, dimensions, classes, seed), settings.svmax)

@@ -32,16 +32,7 @@ NOTES: dict[str, Callable[[str], object]] = {  # what a checkpoint notes of its 
 
 
 def leave_out_stage(folder: Path, progress: Progress, fabric: Fabric) -> Progress:
-    """Copy the checkpoint of the stage before for a stage that would repeat it.
-
-    Args:
-        folder: The training's folder.
-        progress: Where training stands, at the beginning of the stage.
-        fabric: The processes, of which the first writes.
-
-    Returns:
-        Where training stands then.
-    """
+    """Copy the checkpoint of the stage before for a stage that would repeat it; return where training stands then."""
     if fabric.global_rank == 0:
         with whole_file(stage_checkpoint(folder, progress.stage + 1)) as temporary:
             shutil.copyfile(stage_checkpoint(folder, progress.stage), temporary)
@@ -49,14 +40,7 @@ def leave_out_stage(folder: Path, progress: Progress, fabric: Fabric) -> Progres
 
 
 def write_start(folder: Path, score: float | None, settings: ModelSettings, fabric: Fabric) -> None:
-    """Write the start's µAP as stage 0 of the curve, and report it: what comes after has to be better.
-
-    Args:
-        folder: The training's folder.
-        score: µAP on the synthetic queries; None where it was not measured, and nothing is written.
-        settings: The model.
-        fabric: The processes, of which the first writes.
-    """
+    """Write the start's µAP as stage 0 of the curve, if it was measured, and report it: what comes after has to be better."""
     if score is None or fabric.global_rank > 0:
         return
     size = settings.stages[0].image_size
@@ -70,14 +54,7 @@ def start_row(score: float, image_size: int, warning: str = "") -> EpochRow:
 
 
 def write_stage(folder: Path, rows: list[EpochRow], learner: Learner, image_size: int) -> None:
-    """Write what is kept of a stage.
-
-    Args:
-        folder: The training's folder.
-        rows: Rows of the curve that are not yet written, the stage's last epoch last.
-        learner: The network, whose checkpoint is written, and the objective, whose linear classifier is if it has one.
-        image_size: The stage's input size in pixels.
-    """
+    """Write what is kept of a stage: rows of the curve, the last epoch last, the network, and any linear classifier."""
     append_rows(folder, rows)
     classifier = learner.objective.linear_classifier()
     if classifier is not None:
@@ -93,12 +70,6 @@ def write_checkpoint(folder: Path, last: EpochRow, descriptor: Descriptor, image
 
 def restore_checkpoint(folder: Path, descriptor: Descriptor, stages: Sequence[StageSettings], fabric: Fabric) -> None:
     """Write the last checkpoint of a finished training again where a power cut has left none that can be read.
-
-    Args:
-        folder: The training's folder.
-        descriptor: The network as the training's state has it.
-        stages: All stages.
-        fabric: The processes, of which the first writes.
 
     Raises:
         UserError: The disk is full.
@@ -127,12 +98,7 @@ def report_end(last: EpochRow, stage: StageSettings, report: Callable[..., Any])
 
 
 def find_troubles(last: EpochRow, rows: list[dict[str, str]]) -> list[str]:
-    """Describe what a stage's end should warn of: vectors that collapse, and a stage that ends below an earlier one.
-
-    Args:
-        last: The stage's last epoch.
-        rows: The curve so far, as text.
-    """
+    """Describe what a stage's end should warn of: vectors that collapse, and a stage that ends below one before it."""
     troubles = []
     if collapse := find_collapse(last.logs):
         troubles.append(f"vectors collapse in stage {last.stage} ({collapse}): {REMEDY}.")

@@ -61,14 +61,9 @@ class Progress:
 
 
 def save_state(folder: Path, identity: Identity, progress: Progress, state: Mapping[str, Any], fabric: Fabric) -> None:
-    """Save the training state; all processes call this together.
+    """Save the training state, of which this process's part is nested dicts and lists of tensors and JSON values.
 
-    Args:
-        folder: The training's folder.
-        identity: What the training is of, from `identify_training`.
-        progress: Where it stands.
-        state: This process's part: nested dicts and lists of tensors and JSON values.
-        fabric: The processes.
+    All processes call this together.
 
     Raises:
         UserError: The files cannot be written, for example because the disk is full.

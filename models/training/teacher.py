@@ -33,10 +33,7 @@ VECTORS = "teacher.safetensors"
 def load_taught(training: Training, stage: StageSettings, progress: Progress) -> Tensor | None:
     """The teacher's vectors [n, d] of all training images, if the stage needs them: the first process embeds, once for all.
 
-    Args:
-        training: The training.
-        stage: The stage.
-        progress: Where the training stands; in the middle of a stage its state has the class rows.
+    In the middle of a stage its state has the class rows.
 
     Raises:
         UserError: As for `load_teacher_vectors`.
@@ -56,18 +53,11 @@ def load_taught(training: Training, stage: StageSettings, progress: Progress) ->
 def load_teacher_vectors(
     teacher: Path, images: ImageSet, dimensions: int | None, folder: Path, workers: int | None, begun: bool = False
 ) -> Tensor:
-    """Load or compute the teacher's vectors of images, centred and normalised.
+    """Load or compute the teacher's vectors of images, centred and normalised; without `dimensions` they may have any.
 
     The mean is subtracted because prototypes with a common direction would drive the student away from it. Vectors of the same
-    teacher and images that were computed before are read from `folder`.
-
-    Args:
-        teacher: Checkpoint of any descriptor.
-        images: The n clean training images, in order.
-        dimensions: Dimension d that the vectors must have; None for any.
-        folder: The student's training folder, where the vectors are stored.
-        workers: Data-loading workers; None for this process's share of the cores.
-        begun: Whether the training has learnt from the stored vectors, so that no other teacher may take over.
+    teacher and images that were computed before are read from `folder`, the student's. If its training has `begun` to learn from
+    them, no other teacher may take over.
 
     Returns:
         float32 [n, d], unit length; zero where an image cannot be read.
@@ -97,12 +87,7 @@ def load_teacher_vectors(
 
 
 def compute_prototypes(vectors: Tensor, rows: list[int], labels: list[int]) -> tuple[Tensor, Tensor]:
-    """Compute class prototypes as mean vectors.
-
-    Args:
-        vectors: The vectors of all images, [n, d].
-        rows: Rows of the images to use.
-        labels: The class of each of `rows`.
+    """Compute class prototypes as means of vectors [n, d], of the images `rows`, which have these labels.
 
     Returns:
         The distinct classes int64 [c], ascending, and the unit mean [c, d] of their images' vectors; zero if none can be read.

@@ -32,19 +32,10 @@ WAIT_SECONDS = 30.0  # without any worker, before the user is informed
 
 @dataclass
 class _Worker:
-    """An actor and what it is doing.
+    """An actor and what it is doing: "start", "open", "work" or "idle", with the reference of the call in progress.
 
-    Attributes:
-        actor: Ray's handle.
-        doing: "start", "open", "work" or "idle".
-        call: Reference of the call in progress; None when idle.
-        node: Name of its node, once it is known.
-        node_id: Ray's id of its node: one machine may be several.
-        number: Shard that it has; −1 for none.
-        began: When it got that shard.
-        done: Items of that shard that it has done.
-        work: Number of the work that it opened last.
-        asked: Reference of the call that asks for its progress; None if none is on its way.
+    One machine may be several nodes. `number` is the shard that it has, −1 for none; `work` that of the work that it opened last;
+    `asked` the reference of the call that asks for its progress.
     """
 
     actor: Any
@@ -61,20 +52,10 @@ class _Worker:
 
 @dataclass
 class _Book:
-    """What is left and what is done of one work.
+    """What is left and what is done of one work, whose number of shards may not be known beforehand.
 
-    Attributes:
-        shards: Source of further shards.
-        count: Number of shards; None where it is not known beforehand.
-        waiting: Numbers of the shards that have to be worked on (again).
-        given: Shards that are not finished, by number.
-        finished: Results that are not due yet, by number.
-        due: Number of the next result to pass on.
-        taken: Number of shards taken from the source.
-        exhausted: Whether the source has no more.
-        losses: Lost workers by shard.
-        tolerated: Inputs that are absent everywhere, by shard.
-        seconds: Durations of finished shards.
+    `waiting` are shards that have to be worked on (again), `given` those that are not finished; `finished` results wait until
+    they are `due`. `losses` counts lost workers by shard; `tolerated` are inputs that are absent everywhere.
     """
 
     shards: Iterator[Any]
@@ -116,14 +97,10 @@ class _Book:
 
 
 class RayEngine:
-    """A `data.shards.Engine` on a Ray cluster.
+    """A `data.shards.Engine` on a Ray cluster, connected when the first shard is worked on.
 
-    Workers are kept between works, so that a network that several works use is loaded once by each.
-
-    Args:
-        connection: How to reach the cluster; connected when the first shard is worked on.
-        gpu_share: Share of a GPU that a worker with a network takes; 0 for workers on CPUs only.
-        say: Called with each line about what has been done.
+    Workers are kept between works, so that a network that several works use is loaded once by each. A worker with a network takes
+    `gpu_share` of a GPU; 0 for workers on CPUs only. `say` is called with each line about what has been done.
     """
 
     def __init__(self, connection: Connection, gpu_share: float = 1.0, say: Callable[[str], None] = print) -> None:

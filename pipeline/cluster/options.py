@@ -26,10 +26,7 @@ def add_ray_options(parser: argparse._ActionsContainer) -> None:
 def use_ray(where: str | None, gpu_share: float = 1.0, say: Callable[[str], None] = print) -> Iterator[None]:
     """Work on shards on a cluster inside the `with` block; it is reached, or started, when there is work.
 
-    Args:
-        where: As the option --ray; None for this process.
-        gpu_share: As the option --ray-gpu, 0…1.
-        say: Called with each line about what has been done.
+    `where` and `gpu_share` are those of the options --ray, without which this process works, and --ray-gpu.
 
     Raises:
         UserError: when several processes were started by torchrun, `gpu_share` is out of range, Ray is not installed, or the

@@ -19,8 +19,7 @@ Outcome = tuple[str, Any]  # "done" and the result; "error" and a message; "abse
 class Worker:
     """The actor. Its methods return outcomes: exceptions of the project's own classes would need its code to be unpickled.
 
-    Args:
-        decoders: Processes that decode images ahead of the network; 0 to decode in this one.
+    `decoders` are processes that decode images ahead of the network; 0 to decode in this one.
     """
 
     def __init__(self, decoders: int) -> None:
@@ -41,13 +40,7 @@ class Worker:
             return about | {"code": f"no such package ({error})", "packages": {}}
 
     def open(self, key: str, opener: Callable[[], Any], inputs: list[Path], folder: Path | None) -> Outcome:
-        """Open what a work needs, unless the last work needed the same.
-
-        Args:
-            key: Names what is opened.
-            opener: Opens it.
-            inputs: Files that must be the same on every machine.
-            folder: Folder of the results; None for none.
+        """Open what a work needs, unless the last work needed the same by its key; inputs must be the same on every machine.
 
         Returns:
             "done" and the digests of `inputs`; or another outcome.
@@ -71,13 +64,7 @@ class Worker:
         return _report(open_once)
 
     def work(self, worker: Callable[[Any, Any, Any], Any], shard: Any, tolerated: frozenset[str]) -> Outcome:
-        """Work on a shard.
-
-        Args:
-            worker: The function of the work.
-            shard: The shard.
-            tolerated: Inputs that no machine has.
-        """
+        """Work on a shard; inputs that no machine has are tolerated."""
         from image_copies.data.shards import Place
 
         def advance(count: int) -> None:

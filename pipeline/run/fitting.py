@@ -12,12 +12,8 @@ from image_copies.submissions.ensemble.rules import require_training_only
 def require_no_tests(run: Run, images: ImageSet, purpose: str) -> None:
     """Check that images to fit on are neither queries nor references of the run's data set, by id and by file.
 
-    The same file under another name is found where it is a link; a copy with other bytes or another name is not.
-
-    Args:
-        run: The run.
-        images: The images to fit on.
-        purpose: What is fitted, for the message, such as "the whitening of one".
+    The same file under another name is found where it is a link; a copy with other bytes or another name is not. The message says
+    what is fitted, such as "the whitening of one".
 
     Raises:
         UserError: when one is a query or a reference.

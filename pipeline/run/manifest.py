@@ -31,12 +31,7 @@ def describe_state(inputs: Mapping[str, Any], parameters: Any) -> Manifest:
 
 
 def find_changes(before: Manifest, now: Manifest, outputs: list[Path]) -> list[str]:
-    """Describe what differs between a manifest and the current state.
-
-    Args:
-        before: The manifest; empty if there is none.
-        now: The current state, from `describe_state`.
-        outputs: Files that must exist, at least as large as recorded.
+    """Describe what differs between a manifest and the current state; outputs must exist, at least as large as recorded.
 
     Returns:
         A phrase for each difference; empty if the product is up to date.

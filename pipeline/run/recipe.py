@@ -255,12 +255,7 @@ def read_recipe(path: Path) -> Recipe:
 
 
 def scale_recipe(recipe: Recipe, share: float) -> Recipe:
-    """Return the recipe with a share of its classes and synthetic queries, and at most 2 epochs per stage, for a quick trial.
-
-    Args:
-        recipe: The whole recipe.
-        share: Above 0 and at most 1.
-    """
+    """Return the recipe with a share of its classes and synthetic queries, and at most 2 epochs per stage, for a quick trial."""
     models: dict[str, ModelSettings | UntrainedModelSettings] = {}
     for name, model in recipe.models.items():
         if not isinstance(model, ModelSettings):

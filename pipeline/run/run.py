@@ -70,13 +70,10 @@ class Run:
 
 
 def open_run(folder: Path | None = None, recipe: Path | None = None, data: Path | None = None, scale: float | None = None) -> Run:
-    """Open a run, creating it if it is new.
+    """Open a run, creating it if it is new; what is not given is what the run records.
 
-    Args:
-        folder: The run folder. None for the latest run or, with `recipe` or `data`, the one named after the recipe.
-        recipe: Recipe of a new run, or a changed recipe for this run; it is copied into the folder.
-        data: The data set. None for the one that the run records.
-        scale: Share of the recipe's classes, above 0 and at most 1. None for the one that the run records.
+    Without a folder it is the latest run or, with a recipe or data, the one named after the recipe. A recipe, which is copied
+    into the folder, may change an existing run. `scale` is a share of the recipe's classes, above 0 and at most 1.
 
     Raises:
         UserError: when there is no such run, data set or recipe, or the recipe is invalid.
@@ -108,11 +105,7 @@ def open_run(folder: Path | None = None, recipe: Path | None = None, data: Path 
 
 
 def open_existing_run(folder: Path | None = None, data: Path | None = None) -> Run:
-    """Open an existing run.
-
-    Args:
-        folder: The run folder. None for the latest run.
-        data: Where its data set has been moved to. None if it has not.
+    """Open an existing run, by default the latest; `data` says where its data set has been moved to.
 
     Raises:
         UserError: when the folder is not a run, there is no run, or the data set or recipe cannot be used.

@@ -72,13 +72,8 @@ def is_due(run: Run, step: Step, product: Product) -> bool:
 def make_product(run: Run, step: Step, product: Product, force: bool = False) -> None:
     """Make a product unless its manifest shows the same inputs and parameters, and all its outputs exist.
 
-    A different version of the code is reported, but does not make the product stale.
-
-    Args:
-        run: The run.
-        step: The step that the product belongs to.
-        product: What to make.
-        force: Make it even if nothing has changed, after removing unfinished work.
+    A different version of the code is reported, but does not make the product stale. With `force` it is made even if nothing has
+    changed, after removing unfinished work.
 
     Raises:
         UserError: when another process works in the run folder.

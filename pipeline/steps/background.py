@@ -17,10 +17,6 @@ def write_background(checkpoint: Path, output: Path) -> list[str]:
 
     With a few hundred training images of one's own, PCA and query normalisation have thousands of vectors to go by.
 
-    Args:
-        checkpoint: The descriptor with a `background` [m, d].
-        output: The vectors file to write.
-
     Returns:
         Their ids [m].
 

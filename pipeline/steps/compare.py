@@ -24,12 +24,9 @@ def compare(
 ) -> None:
     """Print the µAP of two submissions and their difference, and write a page that compares them.
 
-    Args:
-        paths: Two runs (folders), submissions (.h5) or matching-track files (.csv).
-        data: Data set whose images the page shows; None for that of the second run, or of the first.
-        ground_truth: CSV to score with; None for the data set's.
-        edits: CSV of the queries' edits; None for the data set's.
-        report: Folder of the page; None for one in the second run. No page is written if the second path is a file.
+    The two paths are runs (folders), submissions (.h5) or matching-track files (.csv). The page shows images of the data set, by
+    default that of the second run, or of the first, whose ground truth and edits are the default, too. It is in the second run by
+    default; none is written if the second path is a file.
 
     Raises:
         UserError: when there are more than two paths, there is no ground truth, or a file cannot be scored.

@@ -19,12 +19,7 @@ from image_copies.pipeline.run.training_roles import TrainingRoles, assign_train
 
 
 def run_step(run: Run, step: Step, force: bool = False) -> None:
-    """Do one of the STEPS: check its requirements, report stale earlier steps, make what is not up to date.
-
-    Args:
-        run: The run to work on.
-        step: One of STEPS.
-        force: Make its products again even if nothing has changed.
+    """Do one of the STEPS: check its requirements, report stale earlier steps, make what is not up to date, or all with `force`.
 
     Raises:
         UserError: when an earlier step has not been done, another process works in the run folder, or the work fails for a reason
@@ -115,11 +110,7 @@ def _embed(run: Run) -> list[Product]:
 
 
 class _SetSettings(EmbeddingSettings):
-    """What the vectors of a set depend on.
-
-    Attributes:
-        background: Whether those that a file brings along stand with them.
-    """
+    """What the vectors of a set depend on, also whether those that a file brings along stand with them."""
 
     background: bool = False
 

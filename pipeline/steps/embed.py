@@ -81,16 +81,10 @@ def embed_to_file(
 ) -> None:
     """Embed all images into `output`; unreadable ones are reported and listed with their reasons in `<output>.unreadable.txt`.
 
-    Shards have fixed bounds, so that the file is bit-identical whoever makes them (`data/shards.py`).
-
-    Args:
-        checkpoint: The network.
-        images: The images to embed.
-        settings: How they are embedded.
-        output: The vectors file to write.
-        background: Whether the vectors that the checkpoint brings along follow those of the images.
-        find_others: Returns what is to be made of the same images next. Where there is anything to embed, the shards of these are
-            made along the way and found when their turn comes; where they hinder it, they are left to their turn.
+    Shards have fixed bounds, so that the file is bit-identical whoever makes them (`data/shards.py`). With `background` the
+    vectors that the checkpoint brings along follow those of the images. `find_others` returns what is to be made of the same
+    images next. Where there is anything to embed, the shards of these are made along the way and found when their turn comes;
+    where they hinder it, they are left to their turn.
 
     Raises:
         UserError: when a checkpoint cannot be loaded or brings no background that is asked for, or the disk is full.
@@ -128,13 +122,7 @@ def _make_shards_together(own: Embedding, others: list[Embedding], images: Image
 
 
 def _make_shards(together: list[Embedding], images: ImageSet, of_images: Any) -> None:
-    """Embed the images of those shards that the first of several models lacks, with all of them.
-
-    Args:
-        together: What is made, by `makes_shards_with` of each other.
-        images: The images.
-        of_images: Their fingerprint.
-    """
+    """Embed the images of those shards that the first of several models lacks, with all of these models."""
     size, folders = together[0].settings.shard, [make_shard_folder(one.output, _digest(one, of_images)) for one in together]
     left = [number for number, file in enumerate(_list_shards(images, size, folders[0])) if not is_whole(file)]
     shards = _divide(images, size, folders, left)
@@ -162,12 +150,6 @@ def _make_shards(together: list[Embedding], images: ImageSet, of_images: Any) ->
 
 def embed_folder(checkpoint: Path, folder: Path, output: Path, workers: int | None = None) -> None:
     """Embed any folder outside a run; ids are the paths relative to it, without extension.
-
-    Args:
-        checkpoint: The network.
-        folder: Folder of the images.
-        output: The vectors file to write.
-        workers: Processes that decode images; None for one per core.
 
     Raises:
         UserError: when the folder holds no image, the checkpoint cannot be loaded, or the disk is full.

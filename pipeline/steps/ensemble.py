@@ -130,13 +130,7 @@ def project_candidates(
 ) -> ValidationVectors:
     """Project the vectors that the variant is chosen on: synthetic queries and training images, no real query or reference.
 
-    Args:
-        training: All models' vectors of the training images.
-        synthetic: Those of the synthetic queries.
-        roles: The training images by role.
-        recipe: The recipe, with the number of training vectors that the PCA is fitted on.
-        dimensions: Number of PCA dimensions.
-        weights: Factor of each model's vectors; () if all are 1.
+    They are all models' vectors, to be weighted by the models' weights; () if all are 1.
 
     Raises:
         UserError: when an image has no vector, or there are too few training images.
@@ -179,14 +173,7 @@ def _project_set(part: ConcatenatedVectors, projection: Projection, variant: Var
 
 @dataclass(frozen=True)
 class _ProjectionShard:
-    """Consecutive vectors that are projected into a file of their own.
-
-    Attributes:
-        first: Row of the first one.
-        ids: Their ids.
-        unreadable: bool [n], their flags.
-        output: The shard's vectors file.
-    """
+    """Consecutive vectors from row `first` on, with their ids and flags, that are projected into a file of their own."""
 
     first: int
     ids: list[str]

@@ -19,13 +19,7 @@ SPARE_NEIGHBOURS = 8  # further neighbours that are searched, so that equal valu
 
 
 class TorchSearch:
-    """A `submissions.search.backend.SearchBackend` on a torch device.
-
-    Args:
-        device: Where the products are computed.
-        query_block: Queries in one product.
-        reference_block: References in one product.
-    """
+    """A `submissions.search.backend.SearchBackend` on a torch device, with products of blocks of queries and references."""
 
     def __init__(
         self, device: torch.device, query_block: int = QUERIES_PER_BLOCK, reference_block: int = REFERENCES_PER_BLOCK

@@ -14,11 +14,7 @@ CONSOLE_WIDTH = 140  # characters
 
 
 def print_plan(run: Run, processes: int) -> None:
-    """Print a row for each model and stage, and whether this machine has enough memory and disk space.
-
-    Args:
-        run: The run.
-        processes: Number of processes that would share the training, at least 1.
+    """Print a row for each model and stage, and whether this machine has enough memory and disk space for so many processes.
 
     Raises:
         UserError: when `processes` is below 1, as for `check_models`, or when a model cannot be trained at a stage's image size.

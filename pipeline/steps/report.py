@@ -28,19 +28,11 @@ def write_run_report(
     notices: list[str],
     warnings: list[str],
 ) -> Path:
-    """Write the run's report.
+    """Write the report of a run whose data set has a ground truth; return the path of its page.
 
-    Args:
-        run: The run.
-        data: Its data set, which has a ground truth.
-        variants: Scores of every variant, as in scores.json.
-        submitted: Scores, ranked pairs and µAP interval of the submission.
-        before: Ranked pairs without normalisation; None where the submission is not normalised.
-        notices: Sentences that name stages whose result depends on the machine's speed.
-        warnings: What is wrong with the run, and what to try.
-
-    Returns:
-        The path of the report's page.
+    The variants' scores are those of scores.json; `submitted` are scores, ranked pairs and µAP interval of the submission,
+    `before` the ranked pairs without normalisation, if there is any. Notices name stages whose result depends on the machine's
+    speed.
 
     Raises:
         UserError: when a file of an earlier step cannot be read, or the disk is full.
@@ -64,17 +56,9 @@ def write_run_report(
 def write_unscored_run_report(
     run: Run, data: IscFolder, pairs: list[tuple[str, str, float]], notices: list[str], warnings: list[str]
 ) -> Path:
-    """Write the report of a run whose data set has no ground truth.
+    """Write the report of a run whose data set has no ground truth; return the path of its page.
 
-    Args:
-        run: The run.
-        data: Its data set.
-        pairs: Query id, reference id and score of the pairs to suggest as copies, best first.
-        notices: Sentences that name stages whose result depends on the machine's speed.
-        warnings: What is wrong with the run, and what to try.
-
-    Returns:
-        The path of the report's page.
+    Query id, reference id and score of pairs that are suggested as copies, best first, stand in place of the scores.
 
     Raises:
         UserError: when a file of an earlier step cannot be read, or the disk is full.

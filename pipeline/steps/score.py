@@ -144,14 +144,9 @@ def _describe_run(run: Run, data: IscFolder) -> dict[str, Any]:
 def score_file(
     path: Path, ground_truth: Path, output: Path | None = None, details: Path | None = None, edits: Path | None = None
 ) -> None:
-    """Score a submission or matching-track file and print its scores as JSON.
+    """Score a submission or matching-track file (.h5 or .csv) and print its scores as JSON, which `output` gets as well.
 
-    Args:
-        path: The file, .h5 or .csv.
-        ground_truth: CSV of query_id,reference_id.
-        output: File to write the scores to as well; None for none.
-        details: Folder for the precision-recall curve and, with `edits`, the recall by edit; None for none.
-        edits: CSV of query_id,edits; None where the edits are not known.
+    The folder `details` gets the precision-recall curve and, with the edits of the queries, the recall by edit.
 
     Raises:
         UserError: when a file cannot be read, is invalid or does not match the ground truth.

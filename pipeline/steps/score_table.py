@@ -30,10 +30,8 @@ def print_scores(path: Path) -> None:
 def print_unscored(synthetic: Sequence[Mapping[Any, Any]], notices: list[str], warnings: list[str]) -> None:
     """Print what is known of a run without a ground truth: its figures on the synthetic queries, notices and warnings.
 
-    Args:
-        synthetic: Rows of the table that step 03 wrote, best first; [] prints no table.
-        notices: Sentences that name stages whose result depends on the machine's speed.
-        warnings: What is wrong with the run, and what to try.
+    The rows are those of the table that step 03 wrote, best first. Notices name stages whose result depends on the machine's
+    speed.
     """
     console = Console(width=100)
     if synthetic:

@@ -14,9 +14,7 @@ from image_copies.submissions.vectors.files import describe_vectors, iterate_vec
 def make_shard_folder(output: Path, digest: str) -> Path:
     """Make the folder of the shards of `output`, unless a stopped run has left it.
 
-    Args:
-        output: The vectors file to make.
-        digest: Of all that the shards are made from, so that shards of anything else are never used.
+    The digest is of all that the shards are made from, so that shards of anything else are never used.
     """
     folder = output.absolute().parent / f".{output.stem}-shards-{digest}"
     folder.mkdir(parents=True, exist_ok=True)

@@ -31,11 +31,7 @@ def submit(run: Run) -> None:
 
 
 def check_submission(path: Path, data: Path | None) -> None:
-    """Validate a submission, and print that it is valid.
-
-    Args:
-        path: The submission.
-        data: Data set whose query and reference ids it must hold; None to skip the comparison of ids.
+    """Validate a submission, with a data set also its ids, and print that it is valid.
 
     Raises:
         UserError: when it is invalid; the message lists every problem.

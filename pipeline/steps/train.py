@@ -26,11 +26,6 @@ def train(run: Run, name: str, roles: TrainingRoles) -> None:
 
     For a handmade model only the whitening is fitted; a file is taken as it is.
 
-    Args:
-        run: The run.
-        name: The model's name in the recipe.
-        roles: The training images by role.
-
     Raises:
         UserError: when an image to learn from is a query or a reference, or as for `check_models`.
     """

@@ -21,12 +21,8 @@ def score_on_synthetic_queries(
 ) -> float:
     """Compute the µAP 0…1 of a descriptor on the synthetic queries, without ensemble and normalisation.
 
-    Args:
-        run: The run whose synthetic queries are searched.
-        roles: The training images by role; the queries are searched in the validation references.
-        descriptor: The network; it is left in training mode.
-        image_size: Side of the square input in pixels.
-        settings: How images are embedded.
+    The queries are searched in the validation references, as squares of `image_size` pixels. The descriptor is left in training
+    mode.
 
     Raises:
         UserError: when the synthetic queries are missing or their ground truth cannot be read.

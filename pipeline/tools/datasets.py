@@ -32,12 +32,7 @@ ARCHIVES: dict[str, Callable[[Path], TrainTest]] = {
 
 
 def make_sample(folder: Path, seed: int) -> None:
-    """Draw 2,000 training pictures, 1,000 references and 1,000 queries, 500 of them edited copies.
-
-    Args:
-        folder: Folder of the data set.
-        seed: Seed of pictures and edits; equal seeds give equal data sets.
-    """
+    """Draw 2,000 training pictures, 1,000 references and 1,000 queries, 500 of them edited copies, all by the seed."""
     pictures = {
         TRAINING: ("T", SAMPLE_TRAINING),
         REFERENCE: ("R", SAMPLE_REFERENCES),
@@ -52,14 +47,9 @@ def make_sample(folder: Path, seed: int) -> None:
 
 
 def make_from_photos(photos: Path, folder: Path, seed: int) -> None:
-    """Split any pictures into training (50 %), references (30 %) and distractors (20 %), and edit queries.
+    """Split any pictures into training (50 %), references (30 %) and distractors (20 %), and edit queries, both by the seed.
 
     Pictures are linked, not copied; `sources.csv` lists the file of each id.
-
-    Args:
-        photos: Folder of pictures.
-        folder: Folder of the data set.
-        seed: Seed of the split and the edits.
 
     Raises:
         UserError: when there are fewer than MIN_PHOTOS pictures.
@@ -80,16 +70,10 @@ def make_from_photos(photos: Path, folder: Path, seed: int) -> None:
 
 
 def make_from_archive(name: str, root: Path, folder: Path, seed: int) -> None:
-    """Make a data set from an archive of metric learning: its labelled training classes, and queries from its test images.
+    """Make a data set from one of the ARCHIVES: its labelled training classes, and queries from its test images.
 
     Images are linked, not copied; `sources.csv` lists the file of each id. Of the test images 80 % are references, the others
     distractors; queries are edited as for photos. The papers' own figures are measured by `evaluate.py` on the archive itself.
-
-    Args:
-        name: Key of ARCHIVES.
-        root: The unpacked archive.
-        folder: Folder of the data set.
-        seed: Seed of the split and the edits.
 
     Raises:
         UserError: when `root` is not what the archive unpacks to.

@@ -80,17 +80,11 @@ def evaluate_checkpoint(
     protocol: TestProtocol | None = None,
     pooling_exponent: float | None = None,
 ) -> None:
-    """Print a table of the data set's metrics.
+    """Print a table of the metrics of one of EVALUATIONS, whose archive is unpacked in `root`.
 
-    Args:
-        checkpoint_file: The network.
-        data_set: A key of EVALUATIONS.
-        root: The unpacked archive.
-        distractors: With "copydays", folder of further images to search in; None for none.
-        image_size: Image size in pixels; None for the training size.
-        protocol: How an image is resized and cropped; None for that of MultiGrain, section 4.1: the centre crop up to the
-            training size, the whole image above.
-        pooling_exponent: GeM's p*; None for the trained one.
+    "copydays" may have distractors, a folder of further images to search in. By default images have the training size, GeM's p is
+    the trained one, and the protocol that of MultiGrain, section 4.1: the centre crop up to the training size, the whole image
+    above.
 
     Raises:
         UserError: when the checkpoint cannot be read, or the folder is not the expected data set.
@@ -112,12 +106,7 @@ def evaluate_checkpoint(
 
 
 def embed_view(view: View, images: ImageSet, raw: bool = False) -> NDArray[np.float32]:
-    """Embed images.
-
-    Args:
-        view: The network and how images are presented to it.
-        images: The images, n of them.
-        raw: Return raw embeddings instead of unit vectors.
+    """Embed n images as unit vectors, or raw.
 
     Returns:
         float32 [n, d], in the order of the images; zero for unreadable ones, which are reported.

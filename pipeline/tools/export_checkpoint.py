@@ -29,14 +29,10 @@ MAX_BACKGROUND = 10_000  # training vectors stored for query normalisation
 
 
 def export_joined(run: Run, output: Path) -> None:
-    """Write a run as one checkpoint, with which `match.py --checkpoint` works as with the run.
+    """Write a run, finished up to step 03, as one checkpoint, with which `match.py --checkpoint` works as with the run.
 
     Only query normalisation may differ, because at most MAX_BACKGROUND training vectors are stored. The threshold is calibrated
     on queries that are normalised against the stored ones.
-
-    Args:
-        run: The run, finished up to step 03.
-        output: The .safetensors file to write.
 
     Raises:
         UserError: when a step has not been done, or a model is embedded at several scales.

@@ -14,13 +14,9 @@ from image_copies.submissions.ensemble.variant import read_choice
 
 
 def export(output: Path, checkpoint: Path | None = None, run: Path | None = None, data: Path | None = None) -> None:
-    """Write an ONNX file and print how much its vectors differ from those of torch.
+    """Write a checkpoint or a run, by default the latest, as an ONNX file; print how much its vectors differ from torch's.
 
-    Args:
-        output: The ONNX file to write.
-        checkpoint: The network to export; None for a run.
-        run: Folder of the run; None for the latest one.
-        data: Where the run's data set has been moved to; None if it has not.
+    `data` says where the run's data set has been moved to.
 
     Raises:
         UserError: when the checkpoint or the run cannot be used, or the file's vectors differ too much from those of torch.

@@ -56,12 +56,8 @@ def choose_exponent(
 ) -> None:
     """Print the measurements at each size, p*, and the recipe entry that embeds with it.
 
-    Args:
-        checkpoint_file: The trained network.
-        how: The method and its settings.
-        data: Training images: a folder in the ISC2021 layout, of class folders or of images; None for those of the
-            checkpoint's run.
-        sizes: Image sizes to embed at, in pixels; None for the training size.
+    Training images are a folder in the ISC2021 layout, of class folders or of images, by default those of the checkpoint's run;
+    sizes are in pixels, by default the training size.
 
     Raises:
         UserError: when the checkpoint or the images cannot be read, an image is a query or reference of the checkpoint's run,

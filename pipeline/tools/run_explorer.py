@@ -16,13 +16,9 @@ from image_copies.submissions.vectors.files import read_vectors
 
 
 def open_explorer(folder: Path | None, data: Path | None, references: Path | None, rate: float) -> Explorer:
-    """Open a folder of pictures if one is given, otherwise a run.
+    """Open a folder of pictures to search in if one is given, otherwise a run, by default the latest.
 
-    Args:
-        folder: Folder of the run; None for the latest one.
-        data: Where the run's data set has been moved to; None if it has not.
-        references: Folder of pictures to search in instead of a run's.
-        rate: Expected false alarms per query for which the threshold is set, between 0 and 1.
+    `data` says where the run's data set has been moved to. The threshold is set for `rate` expected false alarms per query, 0…1.
 
     Raises:
         UserError: when there is no run, a step of it has not been done, or a folder cannot be used.
@@ -41,9 +37,7 @@ def open_explorer(folder: Path | None, data: Path | None, references: Path | Non
 def open_run_explorer(run: Run, rate: float) -> Explorer:
     """Open a run for exploration; without enough pairs to calibrate, there is no threshold.
 
-    Args:
-        run: The run, finished up to step 03.
-        rate: Expected false alarms per query for which the threshold is set, between 0 and 1.
+    It is set for `rate` expected false alarms per query, 0…1.
 
     Raises:
         UserError: when a step has not been done, which the message names, or the data set is missing.

@@ -24,13 +24,10 @@ from image_copies.submissions.vectors.files import Vectors, read_vectors
 
 
 def open_extractor(run: Path | None, data: Path | None, checkpoint: Path | None, onnx: Path | None) -> Extractor:
-    """Open a checkpoint or an ONNX file if one is given, otherwise a run.
+    """Open a checkpoint or an ONNX file of `export.py` if one is given, otherwise a run.
 
-    Args:
-        run: Folder of the run; None for the latest run or, if there is none, the descriptor that ships with the project.
-        data: Where the run's data set has been moved to; None if it has not.
-        checkpoint: A .safetensors file; None for none.
-        onnx: An .onnx file of `export.py`; None for none.
+    By default it is the latest run or, if there is none, the descriptor that ships with the project. `data` says where the run's
+    data set has been moved to.
 
     Raises:
         UserError: when the file or run is missing or cannot be used.
@@ -113,12 +110,8 @@ def calibrate_on_run(run: Run, normalizer: Normalizer, training: Vectors | None 
     """Fit the tail on the run's own data.
 
     The synthetic queries of step 00 are compared with the validation images that they were not made from, normalised against the
-    other training images, as in the choice of the variant.
-
-    Args:
-        run: The run.
-        normalizer: Query normalisation as it will be used.
-        training: Vectors of all training images; None for those that the normaliser has.
+    other training images, as in the choice of the variant. `training` are the vectors of all training images, by default those of
+    the normaliser.
 
     Raises:
         UserError: when steps 00 to 03 have not been done, or there are too few pairs.
