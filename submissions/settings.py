@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 from itertools import product
-from typing import Literal
+from typing import Annotated, Literal, TypeVar
 
-from pydantic import Field, NonNegativeFloat, field_validator
+from pydantic import BeforeValidator, Field, NonNegativeFloat, field_validator
 
 from image_copies.data.settings import Settings
 
 MAX_DIMENSIONS = 256  # of a submitted vector: the challenge's limit
 Method = Literal["none", "method1", "method2"]  # rows of METHODS in ensemble/normalization.py
+Value = TypeVar("Value")
+Candidates = Annotated[tuple[Value, ...], BeforeValidator(lambda given: given if isinstance(given, list | tuple) else (given,))]
 
 
 class EnsembleSettings(Settings):
@@ -24,22 +26,10 @@ class EnsembleSettings(Settings):
             named, 0 leaves a model out.
     """
 
-    dimensions: tuple[int, ...] = (256,)
-    eigen_power: tuple[float, ...] = Field((-0.5,), min_length=1)
+    dimensions: Candidates[int] = (256,)
+    eigen_power: Candidates[float] = Field((-0.5,), min_length=1)
     training_sample: int = Field(100_000, ge=2)
-    weights: dict[str, tuple[NonNegativeFloat, ...]] | None = None
-
-    @field_validator("dimensions", "eigen_power", mode="before")
-    @classmethod
-    def _one_or_several(cls, value: object) -> object:
-        return value if isinstance(value, (list, tuple)) else (value,)
-
-    @field_validator("weights", mode="before")
-    @classmethod
-    def _one_or_several_each(cls, value: object) -> object:
-        if not isinstance(value, dict):
-            return value
-        return {name: each if isinstance(each, (list, tuple)) else (each,) for name, each in value.items()}
+    weights: dict[str, Candidates[NonNegativeFloat]] | None = None
 
     def weightings(self, models: Sequence[str]) -> list[tuple[float, ...]]:
         """List every combination of candidate weights, one weight for each of `models`.
@@ -71,13 +61,8 @@ class NormalizationSettings(Settings):
         direction_neighbours: k of Eq. 12, at least 1: number of nearest training vectors that method 2 moves a query away from.
     """
 
-    methods: tuple[Method, ...] = Field(("none", "method1", "method2"), min_length=1)
-    beta1: tuple[float, ...] = Field((2.0,), min_length=1)
-    beta2: tuple[float, ...] = Field((1.8,), min_length=1)
+    methods: Candidates[Method] = Field(("none", "method1", "method2"), min_length=1)
+    beta1: Candidates[float] = Field((2.0,), min_length=1)
+    beta2: Candidates[float] = Field((1.8,), min_length=1)
     similarity_neighbours: int = Field(3, ge=1)
     direction_neighbours: int = Field(100, ge=1)
-
-    @field_validator("methods", "beta1", "beta2", mode="before")
-    @classmethod
-    def _one_or_several(cls, value: object) -> object:
-        return value if isinstance(value, (list, tuple)) else (value,)
