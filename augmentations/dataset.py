@@ -11,7 +11,6 @@ from torch.utils.data import Dataset
 
 from image_copies.augmentations.composition import draw_record, replay
 from image_copies.augmentations.randomness import generator_for
-from image_copies.augmentations.schedule import IntensitySchedule
 from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.cache import CachedImages
 from image_copies.data.loader import resize_square
@@ -46,7 +45,7 @@ class EditedImages(Dataset[tuple[Tensor, int]]):
     within an epoch has its own edits (MultiGrain's repeated augmentations). Pixels depend on (seed, epoch, image id, repetition)
     only. They stay uint8, a quarter of the traffic between processes; `normalize_pixels` converts them on the network's device.
 
-    Without overlays, edits that paste are skipped; without a schedule, all epochs have the intensity of `settings`.
+    Without overlays, edits that paste are skipped.
     """
 
     def __init__(
@@ -56,10 +55,9 @@ class EditedImages(Dataset[tuple[Tensor, int]]):
         size: int,
         seed: int,
         overlays: CachedOverlays | None = None,
-        schedule: IntensitySchedule | None = None,
     ) -> None:
         self.images, self.settings, self.size, self.seed = images, settings, size, seed
-        self.overlays, self.schedule = overlays, schedule
+        self.overlays = overlays
 
     def __len__(self) -> int:
         return len(self.images)
@@ -68,10 +66,7 @@ class EditedImages(Dataset[tuple[Tensor, int]]):
         epoch, row, repetition = key
         image = np.asarray(self.images.pixels[row])
         rng = generator_for(self.seed, epoch, self.images.ids[row], repetition)
-        settings = self.settings
-        if self.schedule is not None:
-            settings = settings.model_copy(update={"intensity": self.schedule.at(epoch)})
-        record = draw_record(settings, rng, self.overlays.ids if self.overlays else ())
+        record = draw_record(self.settings, rng, self.overlays.ids if self.overlays else ())
         edited = replay(image, record, self.overlays) if record else image
         return torch.from_numpy(np.ascontiguousarray(resize_square(edited, self.size))).permute(2, 0, 1), row
 

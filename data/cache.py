@@ -17,12 +17,11 @@ from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError
 from image_copies.data.files import whole_file
 from image_copies.data.images import ImageSet
-from image_copies.data.loader import resize_own_aspect, resize_square
+from image_copies.data.loader import resize_own_aspect
 from image_copies.data.pixels import as_uint8
 from image_copies.data.threads import map_in_threads
 
 Form = Literal["pixels", "jpeg"]
-Aspect = Literal["own", "square"]
 Packed = tuple[bytes, tuple[int, int]] | str  # an image's bytes, height and width; or why it could not be read
 Written = tuple[NDArray[np.int64], NDArray[np.int64], dict[str, str]]  # ends [n], shapes [n, 2], problems by id
 
@@ -62,7 +61,6 @@ def cache_images(
     folder: Path,
     form: Form = "pixels",
     workers: int = 2,
-    aspect: Aspect = "own",
 ) -> CachedImages:
     """Return the images resized to the area of a square of `size` pixels; the first call writes the cache, later ones map it.
 
@@ -74,11 +72,11 @@ def cache_images(
     Raises:
         UserError: the disk is full.
     """
-    name = f"{len(images)}x{size}-{images.digest(prefix=f'{size} {form} {aspect}')[:16]}"
+    name = f"{len(images)}x{size}-{images.digest(prefix=f'{size} {form} own')[:16]}"
     pixels_file, about_file = folder / f"{name}.{form}", folder / f"{name}.npz"
     cached = _open_cache(images, pixels_file, about_file)
     if cached is None:
-        packed = map_in_threads(partial(_pack, size, form, aspect), images.paths, max(1, workers))
+        packed = map_in_threads(partial(_pack, size, form), images.paths, max(1, workers))
         shown = tqdm(packed, total=len(images), desc=f"caching {size} px", unit="image", leave=False)
         ends, shapes, problems = _write_packed(images, shown, pixels_file)
         with whole_file(about_file) as temporary, temporary.open("wb") as file:
@@ -137,10 +135,10 @@ def _encode_jpeg(pixels: NDArray[np.uint8]) -> bytes:
     return bytes(cv2.imencode(".jpg", pixels[:, :, ::-1], [cv2.IMWRITE_JPEG_QUALITY, 95])[1].tobytes())
 
 
-def _pack(size: int, form: Form, aspect: Aspect, path: Path) -> Packed:
+def _pack(size: int, form: Form, path: Path) -> Packed:
     """Read, resize and encode an image: in threads, since each of these releases the GIL."""
     try:
-        pixels = (resize_own_aspect if aspect == "own" else resize_square)(decode_rgb(path, short_side=size), size)
+        pixels = resize_own_aspect(decode_rgb(path, short_side=size), size)
     except ImageError as error:
         return error.problem
     height, width = pixels.shape[:2]

@@ -99,24 +99,8 @@ class GreyPixels(nn.Module):
         return _standardize(_to_grey(_resize(images, self.size))).flatten(1)
 
 
-class ColourLayout(nn.Module):
-    """Mean brightness and two colour differences in 8 × 8 cells: [n, 192]."""
-
-    size, channels = 8, 192
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Return features [n, 192] of images [n, 3, h, w] in 0…1."""
-        small = _resize(images, self.size)
-        grey = _to_grey(small)
-        return torch.cat([grey - 0.5, small[:, 2:] - grey, small[:, :1] - grey], dim=1).flatten(1)
-
-
 IMAGE_SIZE = 64  # input size of all kinds, pixels
-FEATURES: dict[HandmadeKind, type[GaborEnergies | GreyPixels | ColourLayout]] = {
-    "gabor": GaborEnergies,
-    "pixels": GreyPixels,
-    "colours": ColourLayout,
-}
+FEATURES: dict[HandmadeKind, type[GaborEnergies | GreyPixels]] = {"gabor": GaborEnergies, "pixels": GreyPixels}
 
 
 def build_features(kind: HandmadeKind, *_: object) -> Backbone:

@@ -59,14 +59,14 @@ class DescriptorSettings(Settings):
         return self
 
 
-HandmadeKind = Literal["gabor", "pixels", "colours"]
+HandmadeKind = Literal["gabor", "pixels"]
 
 
 class HandmadeSettings(Settings):
     """A handmade descriptor: only its whitening is fitted, on training images.
 
     Attributes:
-        kind: "gabor" (energies of 32 filters in 4 × 4 cells), "pixels" (24 × 24 grey ones) or "colours" (8 × 8 cells).
+        kind: "gabor" (energies of 32 filters in 4 × 4 cells) or "pixels" (24 × 24 grey ones).
         dimensions: Number of dimensions kept by the whitening, at most; fewer if the features have fewer, or if fewer training
             images can be read than one more than it.
     """

@@ -92,7 +92,7 @@ def begin_training(
     class_of = list(range(len(classes))) if labels is None else [int(label) for label in labels]
     check_class_counts(settings, len(set(class_of)), fabric.print)
     for stage in settings.stages:
-        check_probabilities(settings.edits_of(stage, stage.intensity))
+        check_probabilities(settings.edits_of(stage))
     identity = identify_training(settings, classes, overlays, None if labels is None else class_of, seed, name)
     saved = load_state(folder, identity, fabric)
     progress, state = saved or (Progress(), {})

@@ -55,7 +55,6 @@ class ModelSettings(Settings):
         deterministic: Whether to use only algorithms that give identical results in every run on the same machine; slower.
         workers: Data-loading workers, which edit images; None for this process's share of the cores.
         cache: Format of the resized images on disk; "jpeg" takes a tenth of the space of "pixels".
-        aspect: Shape in which training images are edited: "own", as queries are, or "square".
         stages: Drip stages, in order.
         embedding: How this model embeds; None for the recipe's settings.
         whitening_images: Folder of unlabelled images on which descriptor.whiten is fitted (MultiGrain uses 20,000 of YFCC100M);
@@ -82,7 +81,6 @@ class ModelSettings(Settings):
     deterministic: bool = False
     workers: int | None = Field(None, ge=0)
     cache: Literal["pixels", "jpeg"] = "pixels"
-    aspect: Literal["own", "square"] = "own"
     stages: tuple[StageSettings, ...] = Field(min_length=1)
     embedding: EmbeddingSettings | None = None
     whitening_images: Path | None = None
@@ -103,11 +101,11 @@ class ModelSettings(Settings):
         aligned = self.distillation is not None and self.distillation.kind == "vectors"
         return aligned or any(stage.class_rows == "teacher" for stage in self.stages)
 
-    def edits_of(self, stage: StageSettings, intensity: float) -> AugmentationSettings:
-        """Return the settings of a stage's edits at an intensity, 0…1."""
+    def edits_of(self, stage: StageSettings) -> AugmentationSettings:
+        """Return the settings of a stage's edits."""
         return AugmentationSettings(
             family=self.edits,
-            intensity=intensity,
+            intensity=stage.intensity,
             extra=self.extra_edits,
             probabilities=stage.edit_probabilities,
             without=self.without_edits,

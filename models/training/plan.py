@@ -271,9 +271,9 @@ def _time_edits(settings: ModelSettings, stage: StageSettings) -> float:
     squares = CachedImages(
         [f"P{row}" for row in range(len(small))], np.stack([resize_square(pixels, side) for pixels in small]), {}
     )
-    intensity = stage.intensity if stage.last_intensity is None else (stage.intensity + stage.last_intensity) / 2
-    edits = settings.edits_of(stage, intensity)
-    edited = EditedImages(squares, edits, stage.image_size, 0, overlay_material(squares, squares, len(squares)))
+    edited = EditedImages(
+        squares, settings.edits_of(stage), stage.image_size, 0, overlay_material(squares, squares, len(squares))
+    )
     edited[0, 0, 0]
     started = time.perf_counter()
     for row in range(1, len(squares)):

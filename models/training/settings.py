@@ -113,7 +113,6 @@ class StageSettings(Settings):
     Attributes:
         classes: Number of classes; None, or more than there are, for all.
         intensity: Intensity of the edits, 0…1.
-        last_intensity: Intensity in the last epoch, to which it changes linearly; None for a constant intensity.
         image_size: Input size in pixels.
         batch_size: Images per batch, over all processes.
         epochs: Maximum number of epochs.
@@ -137,7 +136,6 @@ class StageSettings(Settings):
 
     classes: int | None = Field(None, ge=2)
     intensity: float = Field(0.5, ge=0, le=1)
-    last_intensity: float | None = Field(None, ge=0, le=1)
     image_size: int = Field(160, ge=MIN_IMAGE_SIZE, le=MAX_IMAGE_SIZE)
     batch_size: int = Field(64, ge=2)
     epochs: int = Field(100, ge=1)

@@ -227,7 +227,7 @@ def _build_row(run: StageRun, progress: Progress, means: dict[str, float], image
         epoch=progress.epoch,
         step=progress.step,
         classes=run.classes,
-        intensity=run.edited.schedule.at(progress.epoch - 1) if run.edited.schedule else run.stage.intensity,
+        intensity=run.stage.intensity,
         image_size=run.stage.image_size,
         loss=means["loss"],
         learning_rate=run.learner.optimizers[0].param_groups[0]["lr"],

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from image_copies.augmentations.dataset import EditedImages, normalize_pixels, overlay_material
 from image_copies.augmentations.domains import DOMAINS
-from image_copies.augmentations.schedule import IntensitySchedule
 from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.cache import CachedImages
 from image_copies.data.errors import UserError
@@ -55,11 +54,8 @@ def build_edited_images(
 
     Edits paste the `others`, and those of `squares` that the stage does not learn from, unless classes come from labels.
     """
-    edits = settings.edits_of(stage, stage.intensity)
-    end = stage.intensity if stage.last_intensity is None else stage.last_intensity
-    rising = IntensitySchedule(stage.intensity, end, stage.epochs)
     material = overlay_material(squares, others, len(squares) if labelled else rows[-1] + 1)
-    return EditedImages(squares, edits, stage.image_size, seed, material, rising)
+    return EditedImages(squares, settings.edits_of(stage), stage.image_size, seed, material)
 
 
 def build_objective(

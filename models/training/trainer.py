@@ -144,7 +144,7 @@ def _learn_stage(training: Training, progress: Progress, state: dict[str, Any]) 
     size = round(stage.image_size * WORKING_SCALE)
     with fabric.rank_zero_first():
         squares, others = (
-            cache_images(images, size, training.cache, settings.cache, training.workers, settings.aspect)
+            cache_images(images, size, training.cache, settings.cache, training.workers)
             for images in (training.classes, training.overlays)
         )
     if (progress.stage, progress.epoch, progress.batch) == (0, 0, 0):

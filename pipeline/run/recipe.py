@@ -192,7 +192,7 @@ class Recipe(Settings):
         )
 
         for name, model in self.trained_models.items():
-            learnt = {row.family for stage in model.stages for row in list_edits(model.edits_of(stage, stage.intensity))}
+            learnt = {row.family for stage in model.stages for row in list_edits(model.edits_of(stage))}
             if both := [family for family in self.queries.left_out if family in learnt]:
                 raise ValueError(
                     f"queries.left_out names {both[0]!r}, from which the model {name!r} learns: give the model "

@@ -1,7 +1,6 @@
 """Pixels depend on (seed, epoch, image id) and on nothing else."""
 
 from pathlib import Path
-from typing import Literal
 
 import pytest
 import torch
@@ -12,7 +11,6 @@ from image_copies.augmentations.composition import list_edits
 from image_copies.augmentations.dataset import CachedOverlays, EditedImages, normalize_pixels, overlay_material
 from image_copies.augmentations.query_set import make_query_set
 from image_copies.augmentations.sampling import Stream, epoch_batches, repeated_batches
-from image_copies.augmentations.schedule import IntensitySchedule
 from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.cache import CachedImages, cache_images
 from image_copies.data.errors import UserError
@@ -32,7 +30,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> ImageSet:
 
 @pytest.fixture(scope="module")
 def squares(images: ImageSet, tmp_path_factory: pytest.TempPathFactory) -> CachedImages:
-    return cache_images(images, 48, tmp_path_factory.mktemp("cache"), aspect="square")
+    return cache_images(images, 48, tmp_path_factory.mktemp("cache"))
 
 
 def all_pixels(dataset: EditedImages, workers: int, seed: int = 0) -> dict[tuple[int, int, int], bytes]:
@@ -76,15 +74,11 @@ def test_images_are_edited_in_their_own_aspect(tmp_path: Path) -> None:
     wide = find_images(tmp_path / "wide")
     only = {row.name: float(row.name == "pad") for row in list_edits(AugmentationSettings())}  # on all sides, or to a square
     settings = AugmentationSettings(intensity=1.0, probabilities=only)
-    shares = {}
-    aspects: tuple[Literal["own", "square"], ...] = ("own", "square")
-    for aspect in aspects:
-        cached = cache_images(wide, 48, tmp_path / "cache", aspect=aspect)
-        edited = EditedImages(cached, settings, 48, 0, CachedOverlays((cached, [0])))
-        images = [edited[epoch, 0, 0][0] for epoch in range(12)]
-        shares[aspect] = [float((image == torch.tensor([1, 2, 3])[:, None, None]).all(0).float().mean()) for image in images]
-    assert min(shares["square"]) > 1 / 1.2**2 - 0.05  # at most a tenth on each side
-    assert min(shares["own"]) < 0.52 and max(shares["own"]) > 0.6
+    cached = cache_images(wide, 48, tmp_path / "cache")
+    edited = EditedImages(cached, settings, 48, 0, CachedOverlays((cached, [0])))
+    images = [edited[epoch, 0, 0][0] for epoch in range(12)]
+    shares = [float((image == torch.tensor([1, 2, 3])[:, None, None]).all(0).float().mean()) for image in images]
+    assert min(shares) < 0.52 and max(shares) > 0.6  # of a square at least .64 is left: a tenth on each side
 
 
 def test_images_are_pasted_in_their_own_aspect(tmp_path: Path) -> None:
@@ -92,13 +86,6 @@ def test_images_are_pasted_in_their_own_aspect(tmp_path: Path) -> None:
     cached = cache_images(find_images(tmp_path), 48, tmp_path / "cache")
     height, width, _ = CachedOverlays((cached, [0]))("a").shape
     assert height == pytest.approx(2 * width, abs=2) and height * width <= 48**2
-
-
-def test_the_schedule_changes_the_edits(squares: CachedImages) -> None:
-    calm = EditedImages(squares, SETTINGS, 48, 0, None, IntensitySchedule(0.0, 0.0, 2))
-    wild = EditedImages(squares, SETTINGS, 48, 0, None, IntensitySchedule(1.0, 1.0, 2))
-    same = sum(torch.equal(calm[(0, row, 0)][0], wild[(0, row, 0)][0]) for row in range(20))
-    assert same < 12
 
 
 def test_normalized_pixels_are_the_networks_input() -> None:

@@ -51,7 +51,7 @@ def test_a_family_that_is_left_out_is_one_that_was_learnt() -> None:
     assert "flip" in families and "warp" not in families  # warps are in no table of this training
     for family in families:
         settings = ModelSettings.model_validate(describe_base() | {"without_edits": [family]})
-        assert settings.edits_of(settings.stages[-1], 0.6).without == (family,)
+        assert settings.edits_of(settings.stages[-1]).without == (family,)
 
 
 def test_scores_and_recall_by_edit(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ MEMBERS = [{"descriptor": NETWORK, "image_size": 32, "flips": True}, {"descripto
     "settings",
     [
         DescriptorSettings.model_validate(NETWORK | {"whiten": True}),
-        *(HandmadeSettings.model_validate({"kind": kind, "dimensions": 8}) for kind in ("gabor", "pixels", "colours")),
+        *(HandmadeSettings.model_validate({"kind": kind, "dimensions": 8}) for kind in ("gabor", "pixels")),
         JoinedSettings.model_validate({"members": MEMBERS, "dimensions": 12}),
     ],
     ids=lambda settings: getattr(settings, "kind", type(settings).__name__),

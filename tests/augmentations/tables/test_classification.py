@@ -1,11 +1,9 @@
 import numpy as np
-import pytest
 import torch
 
 from image_copies.augmentations.composition import draw_record, edit_image, replay
 from image_copies.augmentations.domains import rotate_to_all_domains
 from image_copies.augmentations.randomness import generator_for
-from image_copies.augmentations.schedule import IntensitySchedule
 from image_copies.augmentations.settings import AugmentationSettings
 
 PICTURE = np.random.default_rng(0).integers(0, 256, (60, 80, 3), dtype=np.uint8)
@@ -61,9 +59,3 @@ def test_domains_are_exact_rotations() -> None:
     square = PICTURE[:60, :60]
     as_tensor = torch.from_numpy(square.copy()).permute(2, 0, 1)[None]
     assert (rotate_to_all_domains(as_tensor)[1].permute(1, 2, 0).numpy() == np.rot90(square)).all()
-
-
-@pytest.mark.parametrize(("epoch", "expected"), [(-4, 0.2), (0, 0.2), (5, 0.5), (10, 0.8), (99, 0.8)])
-def test_the_intensity_rises_linearly_and_stays_constant(epoch: int, expected: float) -> None:
-    assert IntensitySchedule(0.2, 0.8, 11).at(epoch) == pytest.approx(expected)
-    assert IntensitySchedule(0.4, 0.4, 11).at(epoch) == pytest.approx(0.4)

@@ -8,7 +8,7 @@ from image_copies.models.network.checkpoint import load_descriptor, require_trai
 from image_copies.models.network.handmade import HandmadeDescriptor
 from image_copies.models.network.settings import HandmadeKind, HandmadeSettings
 
-KINDS: tuple[HandmadeKind, ...] = ("gabor", "pixels", "colours")
+KINDS: tuple[HandmadeKind, ...] = ("gabor", "pixels")
 
 
 def pictures(count: int, seed: int = 0) -> torch.Tensor:
@@ -55,8 +55,8 @@ def test_gabor_energies_tell_directions() -> None:
 
 
 def test_too_few_images_say_how_many_dimensions_they_allow() -> None:
-    descriptor = HandmadeDescriptor(HandmadeSettings(kind="colours", dimensions=64))
-    with pytest.raises(UserError, match=r"30 training images cannot whiten the 64 dimensions of 'colours'.*at most 29"):
+    descriptor = HandmadeDescriptor(HandmadeSettings(kind="pixels", dimensions=64))
+    with pytest.raises(UserError, match=r"30 training images cannot whiten the 64 dimensions of 'pixels'.*at most 29"):
         descriptor.whiten(descriptor(pictures(30), raw=True))
 
 

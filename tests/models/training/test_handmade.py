@@ -22,7 +22,7 @@ def write_pictures(folder: Path, count: int) -> None:
     (folder / "damaged.png").write_bytes(b"no picture")
 
 
-@pytest.mark.parametrize("kind", ["gabor", "pixels", "colours"])
+@pytest.mark.parametrize("kind", ["gabor", "pixels"])
 def test_few_images_whiten_fewer_dimensions(tmp_path: Path, kind: HandmadeKind, capsys: pytest.CaptureFixture[str]) -> None:
     """A recipe with a handmade model ended in an error on as many images as it has dimensions, 256, or fewer."""
     write_pictures(tmp_path, 6)

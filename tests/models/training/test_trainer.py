@@ -380,7 +380,7 @@ def test_each_stage_draws_edits_with_its_own_probabilities(
         return record
 
     monkeypatch.setattr("image_copies.augmentations.dataset.draw_record", noted)
-    names = [edit.name for edit in list_edits(SETTINGS.edits_of(SETTINGS.stages[2], 0.5))]
+    names = [edit.name for edit in list_edits(SETTINGS.edits_of(SETTINGS.stages[2]))]
     only = {name: float(name == "hflip") for name in names}
     last = SETTINGS.stages[2].model_copy(update={"edit_probabilities": only})
     train(images, tmp_path, SETTINGS.model_copy(update={"stages": (SETTINGS.stages[1], last)}))
