@@ -9,10 +9,11 @@ from image_copies.matching.files.facts import picture_facts
 from image_copies.matching.files.plan import plan_group, write_plan
 from image_copies.matching.index.store import Content, add_files, digest_of, open_store
 from image_copies.matching.matches import Match, Matches, write_matches_csv
+from image_copies.matching.results.folder import SearchNotes, write_notes
 
 
 def write_results(folder: Path, pairs: Sequence[Match], groups: Sequence[Sequence[Path]]) -> None:
-    """Write an index of the pictures, the pairs, and a plan that keeps the largest picture of each group.
+    """Write an index of the pictures, the pairs, the notes, and a plan that keeps the largest picture of each group.
 
     Args:
         folder: The folder of the results.
@@ -35,3 +36,4 @@ def write_results(folder: Path, pairs: Sequence[Match], groups: Sequence[Sequenc
         for row in plan_group(number, [picture_facts(path) for path in group], digests, "largest", [], lambda path: False, score)
     ]
     write_plan(folder / "plan.csv", rows)
+    write_notes(folder, SearchNotes(threshold=-0.5))

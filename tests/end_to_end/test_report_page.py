@@ -34,7 +34,7 @@ models:
     stages: [{image_size: 32}]
 normalization: {direction_neighbours: 10}
 """
-CURVE = "stage,epoch,loss,scale,validation,ended_by\n1,1,9,16,,\n1,2,5,17,0.2,loss\n2,1,7,18,,\n2,2,4,19,0.4,epochs\n"
+CURVE = "stage,epoch,loss,scale,validation,ended_by,warning\n1,1,9,16,,,\n1,2,5,17,0.2,loss,\n2,1,7,18,,,\n2,2,4,19,0.4,epochs,\n"
 SCROLL = """async () => { for (const image of document.images) {
     image.scrollIntoView();
     await new Promise(done => requestAnimationFrame(done));
@@ -69,8 +69,9 @@ def write_run(folder: Path, data: Path, noise: float, seed: int) -> None:
         Vectors(parts["reference"][0], references, marks[1]),
     )
     write_pairs(folder / "matches.csv", [(parts["query"][0][row], f"R{row:06d}", -row / COPIES) for row in range(COPIES)])
-    row = {"dimensions": 16, "eigen_power": 0.0, "method": "method1", "beta": 1.0, "micro_average_precision": 0.5}
+    row = {"dimensions": 16, "eigen_power": 0.0, "method": "method1", "beta": 1.0, "weights": "1", "micro_average_precision": 0.5}
     write_choice(folder / "ensemble" / "choice.csv", pd.DataFrame([row]))
+    (folder / "ensemble" / "synthetic_board.csv").write_text("kind,name,micro_average_precision\nsubmitted,submitted: 16-d,0.5\n")
     (folder / "models" / "net").mkdir(parents=True)
     (folder / "models" / "net" / "curve.csv").write_text(CURVE)
     (folder / "recipe.yaml").write_text(RECIPE)

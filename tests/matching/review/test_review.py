@@ -56,7 +56,6 @@ def write_search(folder: Path, paths: list[Path]) -> None:
         Match(y, x, -0.4, None),
     ]
     write_results(folder, pairs, [[large, small, odd, half], [x, y]])
-    write_notes(folder, SearchNotes(threshold=-0.5))
 
 
 @pytest.fixture
