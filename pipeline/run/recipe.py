@@ -24,6 +24,7 @@ from image_copies.models.training.model_settings import ModelSettings
 from image_copies.pipeline.run.safe_yaml import read_yaml
 from image_copies.submissions.settings import EnsembleSettings, NormalizationSettings
 
+GONE = ("aspect", "clean", "edits_on", "fresh_edits", "last_intensity", "log_cap", "procedural")  # keys of earlier recipes
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -295,6 +296,8 @@ def _describe_problem(item: dict[str, Any]) -> str:
         )
     if item["type"] != "extra_forbidden":
         return f"{where}: {item['msg']} (found {reprlib.repr(item['input'])})"
+    if item["loc"][-1] in GONE:
+        return f"{where}: this key is gone, as nothing was gained by it; remove it from the recipe"
     nearest = difflib.get_close_matches(str(item["loc"][-1]), _list_keys(), n=1)
     return f"{where}: unknown key" + (f"; did you mean {nearest[0]!r}?" if nearest else "")
 
