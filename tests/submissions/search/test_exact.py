@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from image_copies.data.shards import use_engine
-from image_copies.submissions.search.exact import _Candidates, search_pairs
+from image_copies.submissions.search.exact import _Candidates, compute_exact_distances, search_pairs
 from tests.sending import SendingEngine
 
 
@@ -55,9 +55,8 @@ def test_rounding_never_loses_a_pair() -> None:
     base = rng.standard_normal(64).astype(np.float32)
     queries = base + 1e-4 * rng.standard_normal((40, 64)).astype(np.float32)
     references = base + 1e-4 * rng.standard_normal((60, 64)).astype(np.float32)
-    exact = ((queries[:, None].astype(np.float64) - references[None]) ** 2).sum(axis=2)
-    expected = np.sort(exact.ravel())[:500]
-    np.testing.assert_array_equal(search_pairs(queries, references, 500, 7).distances, expected)
+    exact = compute_exact_distances(queries, references, *np.indices((40, 60)).reshape(2, -1))
+    np.testing.assert_array_equal(search_pairs(queries, references, 500, 7).distances, np.sort(exact)[:500])
 
 
 def test_a_far_vector_changes_neither_the_result_nor_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
