@@ -15,8 +15,8 @@ beyond it the other way, shows no effect that matters when it lies between both,
 further seeds that would decide with a probability of 80 %. A claim holds when all its rows do.
 
 --plan says how long each claim will take on one core. --docs writes the rows into claims.json, the summary that git keeps, and
-its table into docs/papers.md; with --quick, what other --quick runs are compared with. `--only` without numbers prints the table
-of the summary.
+their tables into claims.md and docs/papers.md; with --quick, what other --quick runs are compared with. `--only` without
+numbers prints the table of the summary.
 """
 
 import argparse
@@ -35,12 +35,13 @@ from claim_rows.claim import Claim
 from claim_rows.curves import collect_tradeoff, plot_tradeoff
 from claim_rows.plan import print_plan
 from claim_rows.row import MIN_DECIDING_RUNS, Row, read_number
-from claim_rows.summary import DOCUMENT, SUMMARY, Summary, as_markdown, write_table
+from claim_rows.summary import DOCUMENT, SUMMARY, TABLE, Summary, as_markdown, as_short_markdown, write_table
 from claim_rows.training import Bench
 from measurements import Measurements
 from rich.console import Console
 
 from image_copies.data.errors import UserError
+from image_copies.data.files import write_text
 from image_copies.pipeline.run.cli import report_errors
 from image_copies.pipeline.tools.datasets import make_sample
 
@@ -147,7 +148,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--results", type=Path, metavar="FILE.json", help="default: runs/claims.json, or claims-quick.json")
     parser.add_argument("--merge", type=Path, nargs="+", default=[], metavar="FILE.json", help="add what other files have")
     parser.add_argument("--table", type=Path, metavar="FILE.md", help="also write the table there")
-    parser.add_argument("--docs", action="store_true", help="also write claims.json and the table of docs/papers.md")
+    parser.add_argument("--docs", action="store_true", help="also write claims.json, claims.md and the table of docs/papers.md")
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="MultiGrain's figures 5 and C.1 (ICLR), by λ")
     return parser
 
@@ -171,12 +172,13 @@ def main() -> None:
     table = as_markdown(rows, summary.quick if options.quick else None)
     print(table)
     if options.table:
-        options.table.write_text(table + "\n", encoding="utf-8")
+        write_text(options.table, table + "\n")
     if options.docs and options.quick:
         summary.expect(rows)
     elif options.docs:
         summary.put(rows)
-        write_table(DOCUMENT, as_markdown(summary.rows))
+        write_text(TABLE, as_markdown(summary.rows) + "\n")
+        write_table(DOCUMENT, as_short_markdown(summary.rows))
     if options.plot:
         plot_tradeoff(collect_tradeoff(store), options.plot)
     if failed:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from claim_rows.curves import collect_tradeoff, plot_tradeoff
 from claim_rows.row import MAX_PLANNED_RUNS, Difference, Outcome, Row, compute_half_width, compute_power, count_runs_needed
-from claim_rows.summary import BEGIN, DOCUMENT, END, SUMMARY, Summary, as_markdown, read_table, write_table
+from claim_rows.summary import BEGIN, DOCUMENT, END, SUMMARY, TABLE, Summary, as_markdown, as_short_markdown, read_table, write_table
 from measurements import Measurements
 from PIL import Image
 
@@ -220,9 +220,11 @@ def test_the_table_is_written_between_the_marks_of_a_document(tmp_path: Path) ->
         write_table(document, "| new |")
 
 
-def test_the_documents_table_is_that_of_the_summary() -> None:
+def test_the_documents_tables_are_those_of_the_summary() -> None:
     """After measuring: `claims.py --docs`."""
-    assert read_table(DOCUMENT) == as_markdown(Summary.open(SUMMARY).rows)
+    rows = Summary.open(SUMMARY).rows
+    assert read_table(DOCUMENT) == as_short_markdown(rows)
+    assert TABLE.read_text(encoding="utf-8") == as_markdown(rows) + "\n"
 
 
 def test_the_documents_sentence_counts_the_rows_of_the_summary() -> None:

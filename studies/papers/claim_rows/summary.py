@@ -1,4 +1,4 @@
-"""The claims' rows as they are kept in git: what the table in docs/papers.md is made from, without the runs themselves."""
+"""The claims' rows as they are kept in git: what claims.md and docs/papers.md's table are made from, without the runs themselves."""
 
 import json
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import write_text
 
 SUMMARY = Path(__file__).parents[1] / "claims.json"
+TABLE = Path(__file__).parents[1] / "claims.md"  # the whole table
 DOCUMENT = Path(__file__).parents[3] / "docs" / "papers.md"
 BEGIN, END = "<!-- studies/papers/claims.py --docs writes from here -->", "<!-- to here -->"
 
@@ -86,6 +87,13 @@ def as_markdown(rows: Sequence[Row], expected: dict[str, float] | None = None) -
     lines += ["", *(f"- {letter}: {ran}" for ran, letter in letters.items())]
     spread = "± after a side: standard deviation over the runs; after a difference: half the 95 % interval of its mean."
     return "\n".join([*_count_outcomes(rows), "", *lines, "", spread])
+
+
+def as_short_markdown(rows: Sequence[Row]) -> str:
+    """Return the outcomes by claim, and of each row its difference and outcome, without what was run."""
+    lines = ["| # | claim | difference | outcome |", "|---" * 4 + "|"]
+    lines += [f"| {row.number} | {row.claim} | {row.difference.as_text()} | {row.outcome} |" for row in rows]
+    return "\n".join([*_count_outcomes(rows), "", *lines])
 
 
 def _count_outcomes(rows: Sequence[Row]) -> list[str]:
