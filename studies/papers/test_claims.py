@@ -13,7 +13,18 @@ import numpy as np
 import pytest
 from claim_rows.curves import collect_tradeoff, plot_tradeoff
 from claim_rows.row import MAX_PLANNED_RUNS, Difference, Outcome, Row, compute_half_width, compute_power, count_runs_needed
-from claim_rows.summary import BEGIN, DOCUMENT, END, SUMMARY, TABLE, Summary, as_markdown, as_short_markdown, read_table, write_table
+from claim_rows.summary import (
+    BEGIN,
+    DOCUMENT,
+    END,
+    SUMMARY,
+    TABLE,
+    Summary,
+    as_markdown,
+    as_short_markdown,
+    read_table,
+    write_table,
+)
 from measurements import Measurements
 from PIL import Image
 

@@ -1,4 +1,4 @@
-"""The claims' rows as they are kept in git: what claims.md and docs/papers.md's table are made from, without the runs themselves."""
+"""The claims' rows as they are kept in git: what claims.md and the table of docs/papers.md are made from, without the runs."""
 
 import json
 from collections.abc import Sequence
