@@ -126,7 +126,7 @@ def pk_batches(
     """Build PK batches: P classes with K images each (IDEAL, section 5.1: 8 and 4); `labels` are the classes of `rows`.
 
     Every class is drawn at least ⌈its images / K⌉ times per epoch, so that all its images are seen. The classes of a batch are
-    distinct: when only large classes are left, others are drawn again beside them, with new edits, so that no batch lacks
+    distinct: when only large classes are left, others are drawn again next to them, with new edits, so that no batch lacks
     negatives. If there are fewer than P classes, every batch contains all of them, equally often. A class with fewer than K
     images repeats some with new edits, so one image is enough.
 

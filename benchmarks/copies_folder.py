@@ -2,7 +2,7 @@
 
     python benchmarks/copies_folder.py PHOTOS FOLDER       PHOTOS: at least 1,200 pictures, no copies of each other
 
-`FOLDER.csv` beside it says what each file is: `file,kind,source`.
+`FOLDER.csv` next to it says what each file is: `file,kind,source`.
 """
 
 import argparse

@@ -42,5 +42,5 @@ def measure_tiny(data: Path, run: Path, limit: float) -> Iterator[Row]:
 
 
 def _step(script: str, *options: str, seconds: float | None = None) -> None:
-    """Run one numbered step as a process of its own, killed after `seconds`."""
+    """Run one numbered step as a separate process, killed after `seconds`."""
     subprocess.run([sys.executable, str(TOP / "pipeline" / script), *options], check=True, timeout=seconds, cwd=TOP)

@@ -1,4 +1,4 @@
-"""How long matching takes beside embedding, and whether the calibrated threshold keeps its promise.
+"""How long matching takes next to embedding, and whether the calibrated threshold keeps its promise.
 
     python benchmarks/matching_time.py                      1,000 queries against 10,000 references, simulated vectors
     python benchmarks/matching_time.py --run DIR [DIR ...]  stated and measured false alarms of runs with a ground truth

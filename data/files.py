@@ -27,7 +27,7 @@ MAX_SINGLE_FLUSHES = 100  # a folder of more files is flushed by one os.sync()
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Write a file atomically: yield a temporary path beside `path`, rename it on success, remove it on any error.
+    """Write a file atomically: yield a temporary path next to `path`, rename it on success, remove it on any error.
 
     The bytes are flushed to disk before the rename: after a power cut `path` is either the old file or the complete new one. What
     a killed process left behind is removed by the next call in the same folder.
@@ -68,7 +68,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def whole_file_apart(path: Path) -> Iterator[Path]:
-    """Write a file atomically as `whole_file` does, with a library that writes files of its own beside it.
+    """Write a file atomically as `whole_file` does, with a library that writes further files next to it.
 
     safetensors writes `.tmpABCDEF` and renames it; a killed process would leave gigabytes that nobody removes. Here such files
     lie in a temporary folder, which the next call removes.
@@ -155,7 +155,7 @@ def is_link(path: Path) -> bool:
 
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
-    """Write a folder atomically: yield a temporary folder beside `path`, rename it on success, remove it on any error.
+    """Write a folder atomically: yield a temporary folder next to `path`, rename it on success, remove it on any error.
 
     Its files are flushed to disk before the rename. An existing folder is moved aside just before, so `path` is missing only for
     an instant.

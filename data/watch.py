@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-# Runs beside a process and prints a line if that one ends without having written a byte to it. Workers of a loader also hold the
+# Runs next to a process and prints a line if that one ends without having written a byte to it. Workers of a loader also hold the
 # pipe, so that its end alone would come late: the process has ended once this one has another parent.
 WATCH = """
 import os, select, sys
@@ -21,7 +21,7 @@ print("error: " + sys.argv[2], file=sys.stderr, flush=True)
 
 @contextmanager
 def speak_if_killed(message: str) -> Iterator[None]:
-    """Let a process beside this one print a message if a signal ends this one in the block; nothing on Windows.
+    """Let a process next to this one print a message if a signal ends this one in the block; nothing on Windows.
 
     Where no process can be started, as at the limit of open files or processes, the block runs without it.
     """
@@ -39,7 +39,7 @@ def speak_if_killed(message: str) -> Iterator[None]:
 
 def _start_watch(message: str) -> subprocess.Popen[bytes] | None:
     command = [sys.executable, "-I", "-S", "-c", WATCH, str(os.getpid()), message]
-    # a session of its own: neither Ctrl-C nor torchrun, which signals the groups of its processes, ends it
+    # its own session: neither Ctrl-C nor torchrun, which signals the groups of its processes, ends it
     try:
         return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
     except OSError:

@@ -80,7 +80,7 @@ def report_lost_process(work: str) -> Iterator[None]:
 
     NCCL's watchdog, a thread of C++, ends the process when a collective operation fails or takes too long, because what comes
     after it would be computed from damaged data (torch's documentation of init_process_group); nothing of Python runs then, so
-    that a process beside it speaks, one on each machine. TORCH_NCCL_BLOCKING_WAIT would let errors reach Python, but makes the
+    that a process next to it speaks, one on each machine. TORCH_NCCL_BLOCKING_WAIT would let errors reach Python, but makes the
     host wait for every operation: it is not set.
 
     Raises:

@@ -1,7 +1,7 @@
 """The registry of edit functions: the names by which records on disk refer to them, and the family that each belongs to.
 
 An edit function takes an RGB image uint8 [h, w, 3] and JSON-serialisable parameters and returns another image; it never
-changes its input and makes no random draws of its own. To add one, decorate it with `@edit(family)` (or `@pasting_edit`)
+changes its input and makes no random draws. To add one, decorate it with `@edit(family)` (or `@pasting_edit`)
 and give it a row in a table.
 """
 

@@ -57,7 +57,7 @@ class _Request:
 class SearchService:
     """A kept index that is searched while others may change it.
 
-    One thread searches, with a connection of its own to the index; what is asked meanwhile is searched together in its next turn:
+    One thread searches, with its own connection to the index; what is asked meanwhile is searched together in its next turn:
     reading all vectors costs the most, and is done once for all of them.
     """
 

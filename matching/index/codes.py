@@ -1,6 +1,6 @@
 """Codes of a stored index's vectors, for approximate search: inverted lists with product quantisation (IVF-PQ, fast scan).
 
-Every file of vectors has a file of codes beside it. All codes come from one quantiser, trained on a sample of the vectors. Codes
+Every file of vectors has a file of codes next to it. All codes come from one quantiser, trained on a sample of the vectors. Codes
 and quantiser can be computed again from the vectors at any time. The name of a file of codes contains the digests of the vectors
 and of the quantiser that it was made from, so that a stale file is recognised.
 
@@ -153,7 +153,7 @@ def _count_vectors(segment: _Uncoded) -> int:
 
 
 def _encode_segment(quantizer: faiss.Index, segment: _Uncoded, place: Place) -> Path:
-    """Compute the codes of a segment, write them beside it and return their file."""
+    """Compute the codes of a segment, write them next to it and return their file."""
     index: Any = faiss.clone_index(quantizer)
     stored = open_segment_file(segment.path, np.zeros(0, np.int64))
     vectors = stored.vectors()

@@ -1,6 +1,6 @@
 """The nearest references in a stored index: by exact search or, in a large index, among candidates found by their codes.
 
-The vectors are in memory-mapped files (`segments.py`), with their codes beside them (`codes.py`). Distances are exact in either
+The vectors are in memory-mapped files (`segments.py`), with their codes next to them (`codes.py`). Distances are exact in either
 case; an approximate search may only miss neighbours that are not among the candidates. On an engine (`data/shards.py`) each block
 of queries is searched in each file by itself (`elsewhere.py`), with the same candidates; they are merged, and compared exactly,
 in this process.

@@ -1,6 +1,6 @@
 """The references of an index in one SQLite database: files, and the hashes and vectors of their contents.
 
-SQLite's transactions survive a kill at any moment. The Faiss files beside the database (`segments.py`, `codes.py`) are derived
+SQLite's transactions survive a kill at any moment. The Faiss files next to the database (`segments.py`, `codes.py`) are derived
 from it and can be written again.
 """
 

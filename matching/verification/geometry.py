@@ -42,7 +42,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Views:
-    """A picture as it is, as a mirror image and as a negative, to be compared with many others.
+    """A picture unchanged, mirrored and as a negative, to be compared with many others.
 
     Attributes:
         picture: Features of the unchanged picture.
@@ -72,7 +72,7 @@ class Views:
 
 
 def verify(query: Features | Views, reference: Features, least: int = MIN_INLIERS) -> Evidence | None:
-    """Find the homography that most features agree on, for the picture as it is, its mirror image and its negative.
+    """Find the homography that most features agree on, for the picture unchanged, its mirror image and its negative.
 
     Args:
         query: Features of one picture; pass its views if it is compared with several others, which saves work.

@@ -20,7 +20,7 @@ from image_copies.data.errors import UserError
 from image_copies.data.loader import load_squares
 from image_copies.models.device import describe_device, is_lack_of_memory
 
-PIXELS_AT_ONCE = 2**27  # decoded by one call: 400 MB, beside what the decoder needs
+PIXELS_AT_ONCE = 2**27  # decoded by one call: 400 MB, in addition to what the decoder needs
 MAX_MEAN_DIFFERENCE = 6.0  # levels, between the squares of the two decoders' sample picture; several times what is expected
 Decode = Callable[[list[Tensor]], list[Tensor]]  # JPEG files uint8 [b] on the host → RGB uint8 [3, h, w] on the device
 REMEDY = "Set embedding.decode_on to cpu in the recipe, or leave it out; the vectors are then made again."
@@ -58,7 +58,7 @@ class DeviceDecoder:
 
     @contextmanager
     def beside_the_network(self) -> Iterator[None]:
-        """Use a stream of its own within the block; what follows on the network's stream waits for it."""
+        """Use a separate stream within the block; what follows on the network's stream waits for it."""
         if self._stream is None:
             yield
             return

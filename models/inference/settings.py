@@ -85,7 +85,7 @@ class FileModelSettings(Settings):
     Attributes:
         kind: "file".
         file: Where it is; "shipped" is the descriptor that ships with the project.
-        background: Whether the training vectors that a joined descriptor brings along stand beside those of the run's training
+        background: Whether the training vectors that a joined descriptor brings along are added to those of the run's training
             images, for PCA and query normalisation; only where it is the run's only model.
         embedding: Of this model; None for the recipe's.
     """
@@ -106,7 +106,7 @@ class FileModelSettings(Settings):
         return find_file(self.file)
 
     def what_trains(self) -> dict[str, Any]:
-        """The settings that its checkpoint depends on, beside the file's content."""
+        """The settings that its checkpoint depends on, besides the file's content."""
         return {"kind": self.kind}
 
 

@@ -46,7 +46,7 @@ class Checkpoint:
 
 
 class _Description(Settings, Generic[About]):
-    """The metadata of a checkpoint: the settings, and what `Checkpoint` holds beside the weights."""
+    """The metadata of a checkpoint: the settings, and what `Checkpoint` holds besides the weights."""
 
     descriptor: About
     image_size: int = Field(ge=MIN_IMAGE_SIZE, le=MAX_IMAGE_SIZE)

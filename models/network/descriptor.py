@@ -26,7 +26,7 @@ class Descriptor(ImageDescriptor):
     With settings.domains (IDEAL, sections 4.1 and 4.3), each image is embedded in its four rotations, each by its own quarter of
     the projection, and the four vectors are concatenated. With settings.whiten (MultiGrain, section 3.4),
     Φ(e) = S (e / ‖e‖ − µ) is applied before the final L2 normalisation. A backbone of tokens (ViT) gives
-    its class token beside GeM of its patch tokens, as DINO's evaluation of copy detection does.
+    its class token next to GeM of its patch tokens, as DINO's evaluation of copy detection does.
 
     Unless `load_weights`, it starts from random weights, whatever settings.weights says.
 

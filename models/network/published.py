@@ -35,7 +35,7 @@ def read_published(path: Path) -> tuple[Descriptor, int, dict[str, Any]]:
     SSCD (E. Pizzi et al., 2022), as `*.torchvision.pt`: a torchvision ResNet under `backbone.`, whose `fc`, with a bias, is the
     projection; or as `*.classy.pt`: Classy Vision's ResNet or ResNeXt, whose `embeddings.1` is. ISC2021's winner (S. Yokoo,
     2021), such as isc_ft_v107.pth.tar: timm's last feature map, `fc` and a batch normalisation, which is folded into the
-    projection. A ViT's weights alone, as DINO and DINOv2 publish them: its class token beside GeM of its patch tokens, without
+    projection. A ViT's weights alone, as DINO and DINOv2 publish them: its class token next to GeM of its patch tokens, without
     a projection.
 
     Raises:

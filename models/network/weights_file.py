@@ -56,7 +56,7 @@ def state_of(content: dict[str, Any], path: Path) -> dict[str, Tensor]:
     """Return the tensors by name among a file's content.
 
     Raises:
-        UserError: It has none, or others beside them.
+        UserError: It has none, or others besides them.
     """
     state: Any = content.get("state_dict", content)
     if not isinstance(state, dict) or not state or not all(isinstance(value, Tensor) for value in state.values()):

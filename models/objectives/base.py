@@ -96,7 +96,7 @@ class Objective(nn.Module):
         return None
 
     def linear_classifier(self) -> nn.Linear | None:
-        """Return the linear classifier of raw embeddings, saved beside the last checkpoint; None if there is none."""
+        """Return the linear classifier of raw embeddings, saved next to the last checkpoint; None if there is none."""
         return None
 
     def parameter_rates(self) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Distillation beside any objective: a student's vectors of edited images are compared with a teacher's of the clean ones."""
+"""Distillation added to any objective: a student's vectors of edited images are compared with a teacher's of the clean ones."""
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ class Distillation(RegularizedObjective):
     Kind "relations": D = (1 / n) Σ_i KL(p_i ‖ q_i) with p_ij ∝ exp(t_i · t_j / τ) and q_ij ∝ exp(z_i · z_j / τ), both over the
     batch's images j that are of another instance than i. This is CompRess with two queues (S. Abbasi Koohpayegani et al., 2020):
     each network compares images in its own space, of any dimension, with one τ, 0.04 as in RDCD (J. Kim et al., 2024, with λ = 1
-    beside contrastive learning). What differs: the batch stands in place of queues of earlier vectors, so that both images of a
+    next to contrastive learning). What differs: the batch stands in place of queues of earlier vectors, so that both images of a
     pair have gradients; the teacher sees clean images, where SEED's (Z. Fang et al., 2021) and RDCD's see the student's; and SEED
     and, as far as its published code shows, RDCD compare a student's vector of the teacher's dimension with the teacher's queue.
 

@@ -1,4 +1,4 @@
-"""An objective with a term beside it, which changes neither its parameters nor what it needs of a batch."""
+"""An objective with an additional term, which changes neither its parameters nor what it needs of a batch."""
 
 from torch import Tensor, nn
 

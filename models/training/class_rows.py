@@ -39,7 +39,7 @@ def rebuild_class_rows(
     matrix = learner.objective.class_matrix()
     if matrix is None:
         return
-    share_buffers(learner.descriptor)  # on CPUs each process gathers statistics of its own: rows must come from one network
+    share_buffers(learner.descriptor)  # on CPUs each process gathers its own statistics: rows must come from one network
     own = [row for row in rows if class_of[row] in matrix.classes]
     clean = EditedImages(squares, AugmentationSettings(family="none"), stage.image_size, edited.seed)
     labels = [class_of[row] for row in own]

@@ -1,4 +1,4 @@
-"""The file of the linear classifier, beside the checkpoint of a training's last stage."""
+"""The file of the linear classifier, next to the checkpoint of a training's last stage."""
 
 from pathlib import Path
 

@@ -17,7 +17,7 @@ def build_optimizers(
 ) -> list[torch.optim.Optimizer]:
     """One optimiser over the descriptor and the objective, or, with settings.class_kind, one for each.
 
-    An objective may name rates of its own for parameters (`parameter_rates`, name → learning rate). Weights decay in the
+    An objective may name separate rates for parameters (`parameter_rates`, name → learning rate). Weights decay in the
     descriptor and in a linear classifier; GeM's exponent, a class matrix, whose length means nothing, and parameters with rates
     of their own do not. fused: Adam makes its step in one kernel, as a GPU likes it; not with a gradient scaler (precision 16).
     """

@@ -61,7 +61,7 @@ def build_edited_images(
 def build_objective(
     settings: ModelSettings, descriptor: Descriptor, classes: int, seed: int, taught: Tensor | None = None
 ) -> Objective:
-    """Build the recipe's objective with what stands beside it; s of SVMax is logged with every one.
+    """Build the recipe's objective with the terms added to it; s of SVMax is logged with every one.
 
     `taught` are the teacher's vectors of all training images [n, t]; needed with `distillation` alone.
     """

@@ -128,7 +128,7 @@ def load_state(folder: Path, identity: Identity, fabric: Fabric) -> tuple[Progre
         tensors = load_file(own)
         return progress, _from_json(json.loads(_read_metadata(own)), tensors)
     except (OSError, SafetensorError, KeyError, TypeError, ValueError, RecursionError, AttributeError) as error:
-        raise UserError(f"{path} or a file beside it cannot be read ({error}). Delete it to train from the beginning.") from error
+        raise UserError(f"{path} or its neighbour cannot be read ({error}). Delete it to train from the beginning.") from error
 
 
 def _describe_threads(saved: int, fabric: Fabric) -> str:

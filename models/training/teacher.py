@@ -1,7 +1,7 @@
 """A teacher's vectors of the clean training images, computed once and stored in the training's folder.
 
 They are the fixed class prototypes of stages that say so: the student's ArcFace compares its vectors of edited images with the
-teacher's of the clean ones, with the whole training set as negatives. Or a term beside any objective compares with them
+teacher's of the clean ones, with the whole training set as negatives. Or a term in addition to any objective compares with them
 (models/objectives/distillation.py).
 """
 

@@ -86,7 +86,7 @@ def train_model(
         cache: Folder of resized images, which trainings share.
         seed: Of everything that is drawn.
         validate: Scores the descriptor at an image size, at each stage's end.
-        labels: [len(classes)], the class of each image, 0 … C − 1; without them every image is a class of its own.
+        labels: [len(classes)], the class of each image, 0 … C − 1; without them every image is its own class.
         name: Models of other names, and the stages of one, begin with other weights and see other edits of an image.
         embedding: How the trained model will embed: a whitening is learnt at its size and exponent. Without it the model's own.
 

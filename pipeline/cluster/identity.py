@@ -1,4 +1,4 @@
-"""What results depend on beside their inputs: two machines make the same bytes only if these agree."""
+"""What results depend on besides their inputs: two machines make the same bytes only if these agree."""
 
 import hashlib
 import platform

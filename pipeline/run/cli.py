@@ -124,7 +124,7 @@ def report_errors() -> Iterator[None]:
         sys.exit(2)
     except KeyboardInterrupt as error:
         print("\nstopped; the same command continues from what is finished", file=sys.stderr)
-        sys.exit(143 if isinstance(error, Terminated) or terminated.is_set() else 130)  # Ray raises one of its own
+        sys.exit(143 if isinstance(error, Terminated) or terminated.is_set() else 130)  # Ray raises its own
 
 
 def _end_like_ctrl_c_on_sigterm() -> threading.Event:

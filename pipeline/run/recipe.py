@@ -89,14 +89,14 @@ class QuerySettings(Settings):
 
     @property
     def left_out_edits(self) -> tuple[AugmentationSettings, ...]:
-        """What every second query has besides, by turns, a family each; () where all are made alike."""
+        """What every second query has besides: edits of one of these families, in rotation; () where all are made alike."""
         return tuple(AugmentationSettings(intensity=self.augmentation.intensity, only=(name,)) for name in self.left_out or ())
 
     @field_validator("left_out")
     @classmethod
     def _named_once(cls, value: tuple[EditFamily, ...] | None) -> tuple[EditFamily, ...] | None:
         if value is not None and len(set(value)) < len(value):
-            raise ValueError(f"{', '.join(value)}: name each family once, as they edit queries by turns")
+            raise ValueError(f"{', '.join(value)}: name each family once, as they edit queries in rotation")
         return value
 
     @model_validator(mode="after")

@@ -19,7 +19,7 @@ from image_copies.pipeline.run.run import Run
 
 @dataclass(frozen=True)
 class Product:
-    """One result of a step, with a manifest of its own.
+    """One result of a step, with its own manifest.
 
     Attributes:
         inputs: Returns by label the files, image sets or JSON values that it is made from; called only when the product is due.

@@ -21,7 +21,7 @@ class TrainingRoles:
     Attributes:
         classes: Images that are trained on, in fixed order: a stage with C classes uses the first C. With `split.learn_all`
             the images of the other roles follow.
-        labels: Class of each of these, int64 [n] of 0 … C − 1; None where every image is a class of its own.
+        labels: Class of each of these, int64 [n] of 0 … C − 1; None where every image is its own class.
         overlays: Images that the edits paste into others.
         references: Images that the copies among the synthetic queries are made from and searched in.
         distractors: Images that the other synthetic queries are made from.

@@ -1,4 +1,4 @@
-"""Training vectors that a descriptor brings along, beside those of the run's own training images."""
+"""Training vectors that a descriptor brings along, in addition to those of the run's training images."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ BACKGROUND_ID = "background/{}"  # no image has such an id: ids of a data set ar
 
 
 def write_background(checkpoint: Path, output: Path) -> list[str]:
-    """Write the background of a joined descriptor to a vectors file of its own, to be joined with those of the training images.
+    """Write the background of a joined descriptor to a separate vectors file, to be joined with those of the training images.
 
     With a few hundred training images of one's own, PCA and query normalisation have thousands of vectors to go by.
 

@@ -1,7 +1,7 @@
 """Step 02's work: embed images into a vectors file, in shards that are written as soon as they are finished.
 
 A killed run loses at most the shards that were being worked on: one, or on a cluster one for each worker. Models that are to
-embed the same images do so together, each into shards of its own, so that a file is read once.
+embed the same images do so together, each into its own shards, so that a file is read once.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ _LOADED: dict[Path, LoadedBatches] = {}  # of the shard that comes next, by its 
 
 @dataclass(frozen=True)
 class EmbeddingShard:
-    """Consecutive images that each network embeds into a file of its own.
+    """Consecutive images that each network embeds into its own file.
 
     Attributes:
         images: The images.
@@ -195,7 +195,7 @@ def _report_device(workers: int, decodes: bool) -> None:
 
 
 def _starts_early() -> bool:
-    """Whether the next shard's processes start while this one is embedded; not beside the threads that compute on a CPU."""
+    """Whether the next shard's processes start while this one is embedded; not next to the threads that compute on a CPU."""
     return best_device().type == "cuda"
 
 

@@ -94,7 +94,7 @@ def read_steps(manifests: Path) -> tuple[list[StepDone], dict[str, str]]:
     steps, used = [], {name: {number} for name, number in versions().items()}
     known = (
         manifests.iterdir() if manifests.is_dir() else ()
-    )  # beside them what a kill left unfinished, its name begins with a dot
+    )  # next to them what a kill left unfinished, its name begins with a dot
     for path in sorted(path for path in known if path.suffix == ".json" and not path.name.startswith((".", "06_score"))):
         record = read_json(path)
         steps.append(StepDone(path.stem, record.get("seconds"), str(record.get("code", ""))))

@@ -1,4 +1,4 @@
-"""Vectors files that are made in shards: each shard is a vectors file of its own, and all of them are joined at the end."""
+"""Vectors files that are made in shards: each shard is a separate vectors file, and all of them are joined at the end."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path

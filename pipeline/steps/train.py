@@ -24,7 +24,7 @@ from image_copies.pipeline.steps.validate import score_on_synthetic_queries
 def train(run: Run, name: str, roles: TrainingRoles) -> None:
     """Train one model of the recipe, or resume its training.
 
-    For a handmade model only the whitening is fitted; a file is taken as it is.
+    For a handmade model only the whitening is fitted; a file is taken unchanged.
 
     Raises:
         UserError: when an image to learn from is a query or a reference, or as for `check_models`.

@@ -137,7 +137,7 @@ def measure_claims(store: Measurements, claims: Sequence[Claim], seeds: int) -> 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK_STEPS} steps a training, one seed, beside expected figures")
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK_STEPS} steps a training, one seed, with expected figures")
     parser.add_argument("--only", nargs="*", metavar="N", help="claims (9) or rows (9d); photographs: all rows on them")
     parser.add_argument("--seeds", type=int, help=f"default: {MIN_DECIDING_RUNS}")
     parser.add_argument("--steps", type=int, help="of each training")

@@ -97,7 +97,7 @@ def _score_normalizations(
     left_out: GroundTruth | None,
     settings: NormalizationSettings,
 ) -> list[dict[str, Any]]:
-    """Return the table's rows of one projection; a function of its own, so that its vectors are freed before the next one's."""
+    """Return the table's rows of one projection; a separate function, so that its vectors are freed before the next one's."""
     queries, references, training = candidates.weight(projected.dimensions, projected.eigen_power)
     with prefix_errors(candidates.name):
         normalized = apply_normalizations(queries.vectors, training, settings)

@@ -69,7 +69,7 @@ def _read_edits(inputs: RunInputs) -> tuple[dict[str, list[str]], dict[str, str]
 
 
 def _draw_run(inputs: RunInputs) -> dict[str, object]:
-    """Return what run.html.jinja needs beside the inputs.
+    """Return what run.html.jinja needs besides the inputs.
 
     These are the titles of the columns of the synthetic queries, and name, curve and stages of every model that was trained.
     """

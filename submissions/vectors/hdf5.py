@@ -99,7 +99,7 @@ def _read_references(dataset: h5py.Dataset, content: mmap.mmap) -> Iterator[byte
 
 
 def _count_objects(content: mmap.mmap, start: int) -> int:
-    """Count the objects of a collection, which fill it, each with a length of its own.
+    """Count the objects of a collection, which fill it, each with its own length.
 
     Raises:
         ValueError: they do not.

@@ -31,7 +31,7 @@ LIKELY_CAUSES = {
 PAPER_SMALL = "figure A7, a plot of R@1; s 1.9 → 5.6 of at most 6.8 (figure A9)"
 BATCH_SIZE, SMALL_BATCH, WIDE_DIMENSIONS = 48, 24, 128
 SIZES = ((96, 128), (96, 32), (24, 128), (24, 32))  # b × d in the ratios of figures A5 and A6: 288 and 72 × 256 and 64
-SMALLER_RATES = (0.01, 0.1)  # beside the large one
+SMALLER_RATES = (0.01, 0.1)  # next to the large one
 COST_SIZES, MAX_COST_SHARE = ((24, 32), (48, 64), (96, 128)), 0.1  # b × d; share of a step that the regulariser may take
 TIMING_REPEATS = 7  # of each timing, of which the median counts
 
