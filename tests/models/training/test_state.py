@@ -47,7 +47,7 @@ def test_a_damaged_state_is_named(tmp_path: Path) -> None:
     fabric = launch_fabric("32")
     save_state(tmp_path, ME, Progress(step=1), STATE, fabric)
     (tmp_path / "state-1-0.safetensors").write_bytes(b"garbage")
-    with pytest.raises(UserError, match=r"state\.json or a file beside it cannot be read .*Delete it"):
+    with pytest.raises(UserError, match=r"state\.json or its neighbour cannot be read .*Delete it"):
         load_state(tmp_path, ME, fabric)
 
 
