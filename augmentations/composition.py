@@ -44,15 +44,10 @@ class OverlaySource(Protocol):
 
 @dataclass(frozen=True)
 class Edited:
-    """An edited image.
+    """An edited image."""
 
-    Attributes:
-        image: RGB uint8 [h, w, 3].
-        record: The applied edits in order, JSON-serialisable entries with "edit", "function" and the function's parameters.
-    """
-
-    image: Image
-    record: Record
+    image: Image  # RGB uint8 [h, w, 3]
+    record: Record  # the applied edits in order, JSON-serialisable entries with "edit", "function" and the function's parameters
 
 
 def list_edits(settings: AugmentationSettings) -> Sequence[Edit]:

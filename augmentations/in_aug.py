@@ -23,17 +23,10 @@ COPY_EDITS = AugmentationSettings(family="multigrain_full")
 
 @dataclass(frozen=True)
 class InAug:
-    """A retrieval set of augmented copies: each copy's answers are the other copies of its image.
-
-    Attributes:
-        sources: The n chosen images.
-        groups: int64 [n · copies]; copy i is made from sources[groups[i]]: 0, 0, 0, 0, 0, 1, …
-        copies: Number of copies per image.
-        seed: Seed of the edits.
-    """
+    """A retrieval set of augmented copies: each copy's answers are the other copies of its image."""
 
     sources: ImageSet
-    groups: NDArray[np.int64]
+    groups: NDArray[np.int64]  # int64 [n · copies]; copy i is made from sources[groups[i]]: 0, 0, 0, 0, 0, 1, …
     copies: int
     seed: int
 

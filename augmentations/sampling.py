@@ -20,14 +20,7 @@ Groups = Callable[[int], NDArray[np.int64]]  # epoch → [groups, keys of each, 
 
 @dataclass(frozen=True)
 class Stream:
-    """Which epochs batches are made for, and which part of each batch this process takes.
-
-    Attributes:
-        epochs: The epochs.
-        seed: Seed of the order.
-        rank: Rank of this process.
-        ranks: Number of processes.
-    """
+    """Which epochs batches are made for, and which part of each batch this process takes."""
 
     epochs: range
     seed: int

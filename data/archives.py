@@ -39,15 +39,10 @@ ARCHIVE_ERRORS = (  # what zipfile and tarfile raise on damaged files
 
 @dataclass(frozen=True)
 class Listing:
-    """The table of contents of an archive.
+    """The table of contents of an archive."""
 
-    Attributes:
-        members: Names of its regular files, in archive order.
-        refused: For each reason, the names of the members that are not read.
-    """
-
-    members: list[str]
-    refused: dict[str, list[str]]
+    members: list[str]  # regular files, in archive order
+    refused: dict[str, list[str]]  # by reason, the members that are not read
 
 
 @dataclass(frozen=True)

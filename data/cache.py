@@ -34,18 +34,11 @@ class Pixels(Protocol):
 
 @dataclass(frozen=True)
 class CachedImages:
-    """Resized images, memory-mapped.
-
-    Attributes:
-        ids: Image ids, one per row.
-        pixels: RGB uint8 [h, w, 3] by row. The row of an unreadable image is empty (form "pixels") or raises an error (form
-            "jpeg").
-        problems: What is wrong with each unreadable image, by image id.
-    """
+    """Resized images, memory-mapped."""
 
     ids: list[str]
-    pixels: Pixels
-    problems: dict[str, str]
+    pixels: Pixels  # RGB uint8 [h, w, 3] by row; of an unreadable image empty (form "pixels") or an error ("jpeg")
+    problems: dict[str, str]  # what is wrong with each unreadable image, by image id
 
     def __len__(self) -> int:
         return len(self.ids)

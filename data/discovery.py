@@ -17,15 +17,10 @@ NOT_A_PICTURE, CANNOT_BE_OPENED = "not a picture", "cannot be opened"
 
 @dataclass(frozen=True)
 class Discovered:
-    """The pictures that `discover` found, and what it skipped.
+    """The pictures that `discover` found, and what it skipped."""
 
-    Attributes:
-        paths: Absolute paths of the pictures, without duplicates; archive members as `archive.zip/name/inside.jpg`.
-        skipped: For each reason, the paths that were skipped for it.
-    """
-
-    paths: list[Path]
-    skipped: dict[str, list[Path]] = field(default_factory=dict)
+    paths: list[Path]  # absolute paths of the pictures, without duplicates; archive members as `archive.zip/name/inside.jpg`
+    skipped: dict[str, list[Path]] = field(default_factory=dict)  # by reason
 
     def images(self) -> ImageSet:
         """Return the pictures as an image set whose ids are the paths."""

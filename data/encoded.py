@@ -24,35 +24,22 @@ Squares = dict[int, tuple[Tensor, bool]]  # by size: RGB uint8 [3, size, size], 
 
 @dataclass(frozen=True)
 class JpegFile:
-    """A JPEG file to be decoded elsewhere.
-
-    Attributes:
-        content: Its bytes.
-        height: Of the image, in pixels.
-        width: Of the image, in pixels.
-    """
+    """A JPEG file to be decoded elsewhere."""
 
     content: bytes
-    height: int
-    width: int
+    height: int  # pixels
+    width: int  # pixels
 
 
 @dataclass(frozen=True)
 class EncodedBatch:
-    """A batch of images, plain JPEG files among them as bytes.
+    """A batch of images, plain JPEG files among them as bytes."""
 
-    Attributes:
-        rows: Places of the JPEG files in the batch, ascending.
-        content: uint8 [b], the bytes of the JPEG files one after the other.
-        lengths: Length of each in bytes.
-        shapes: Height and width of each in pixels.
-        squares: Of the other images, in order, by size: uint8 [m, 3, size, size], and which could be read, bool [m].
-    """
-
-    rows: list[int]
-    content: Tensor
-    lengths: list[int]
-    shapes: list[tuple[int, int]]
+    rows: list[int]  # places of the JPEG files in the batch, ascending
+    content: Tensor  # uint8 [b], the bytes of the JPEG files one after the other
+    lengths: list[int]  # length of each in bytes
+    shapes: list[tuple[int, int]]  # height and width of each in pixels
+    # by size, of the others: uint8 [m, 3, size, size], and which could be read, bool [m]
     squares: dict[int, tuple[Tensor, Tensor]]
 
     def __len__(self) -> int:

@@ -16,15 +16,10 @@ GROUND_TRUTH_COLUMNS = ["query_id", "reference_id"]
 
 @dataclass(frozen=True)
 class GroundTruth:
-    """The true copies.
+    """The true copies."""
 
-    Attributes:
-        query_ids: Ids of all queries to be scored, without duplicates, in file order.
-        pairs: The true (query id, reference id) pairs.
-    """
-
-    query_ids: list[str]
-    pairs: frozenset[tuple[str, str]]
+    query_ids: list[str]  # ids of all queries to be scored, without duplicates, in file order
+    pairs: frozenset[tuple[str, str]]  # the true (query id, reference id) pairs
 
 
 def read_ground_truth(path: Path | str) -> GroundTruth:

@@ -14,15 +14,10 @@ from image_copies.data.remote import RemotePath, as_path
 
 @dataclass(frozen=True)
 class ImageSet:
-    """Images with ids.
+    """Images with ids."""
 
-    Attributes:
-        ids: Unique image ids, usually sorted.
-        paths: The image files, in the order of `ids`.
-    """
-
-    ids: list[str]
-    paths: list[Path]
+    ids: list[str]  # unique image ids, usually sorted
+    paths: list[Path]  # the image files, in the order of `ids`
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -17,16 +17,10 @@ LABEL_COLUMNS = ["image_id", "label"]
 
 @dataclass(frozen=True)
 class LabelledImages:
-    """Images with class labels.
-
-    Attributes:
-        images: N images.
-        labels: int64 [n], the class index of each image in 0…C−1; every class has at least one image.
-        names: The C class names.
-    """
+    """Images with class labels."""
 
     images: ImageSet
-    labels: NDArray[np.int64]
+    labels: NDArray[np.int64]  # int64 [n], the class index of each image in 0…C−1; every class has at least one image
     names: list[str]
 
     def __len__(self) -> int:

@@ -16,23 +16,14 @@ QUERY_RECORDS = "query_records.jsonl"  # only for queries made by this project: 
 
 @dataclass(frozen=True)
 class IscFolder:
-    """A data set in the ISC2021 layout.
-
-    Attributes:
-        root: The folder.
-        training: Images that may be trained on.
-        reference: The images that are searched.
-        query: The images whose originals are searched for.
-        ground_truth: CSV of the true copies; None where the folder has none.
-        query_edits: CSV of the edits that made each query; None where the folder has none.
-    """
+    """A data set in the ISC2021 layout."""
 
     root: Path
     training: ImageSet
     reference: ImageSet
     query: ImageSet
-    ground_truth: Path | None
-    query_edits: Path | None
+    ground_truth: Path | None  # CSV of the true copies; None where the folder has none
+    query_edits: Path | None  # CSV of the edits that made each query; None where the folder has none
 
 
 def open_isc_folder(root: Path | str) -> IscFolder:

@@ -31,15 +31,10 @@ Result = TypeVar("Result")
 
 
 class ObjectState(NamedTuple):
-    """What a store says of a file.
+    """What a store says of a file."""
 
-    Attributes:
-        size: In bytes.
-        modified: Modification time in nanoseconds since 1970; 0 where the store does not know it.
-    """
-
-    size: int
-    modified: int
+    size: int  # in bytes
+    modified: int  # modification time in nanoseconds since 1970; 0 where the store does not know it
 
 
 def as_path(place: str | os.PathLike[str]) -> Path:

@@ -16,49 +16,30 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Place:
-    """Where a shard is worked on: this process, or a worker of an engine.
+    """Where a shard is worked on: this process, or a worker of an engine."""
 
-    Attributes:
-        advance: Called with the number of items done since the last call, for the progress shown.
-        report_absent: Called with the inputs of a shard that this place cannot find, before its result is written. An engine
-            raises here if another machine has them: a node without the images must not make vectors of unreadable images.
-        decoders: Processes that decode images ahead of the network; None for the number in the settings.
-        upcoming: The shard that comes next here, where the work looks ahead; None for the last one, and where it is not known.
-    """
-
-    advance: Callable[[int], None]
+    advance: Callable[[int], None]  # called with the number of items done since the last call, for the progress shown
+    # called with the inputs of a shard that this place cannot find, before its result is written. An engine raises here if
+    # another machine has them: a node without the images must not make vectors of unreadable images
     report_absent: Callable[[Sequence[Path]], None]
-    decoders: int | None = None
-    upcoming: Any = None
+    decoders: int | None = None  # processes that decode images ahead of the network; None for the number in the settings
+    upcoming: Any = None  # the shard that comes next here, where the work looks ahead; None for the last one or where unknown
 
 
 @dataclass(frozen=True)
 class ShardWork(Generic[State, Shard, Result]):
-    """What is done with every shard of something. Its functions must be picklable, and their results depend on the shard only.
+    """What is done with every shard of something. Its functions must be picklable, and their results depend on the shard only."""
 
-    Attributes:
-        name: What is being done, such as "embedding reference", for the line of progress.
-        unit: What is counted there, in the singular.
-        open: Returns what all shards need, such as a network; called once in every process.
-        work: Works on one shard. Files are written whole, with the same bytes each time: a shard may be worked on again.
-        size: Number of items in a shard.
-        inputs: Files that must be the same on every machine, such as checkpoints.
-        folder: Existing folder of the results, which every machine must see; None where results are returned only.
-        opened_as: Names what `open` returns, where further works open the same: a worker then keeps it.
-        uses_gpu: Whether a GPU speeds it up.
-        looks_ahead: Whether the work may begin to load the next shard, which its place names.
-    """
-
-    name: str
-    unit: str
-    open: Callable[[], State]
-    work: Callable[[State, Shard, Place], Result]
-    size: Callable[[Shard], int]
-    inputs: tuple[Path, ...] = ()
-    folder: Path | None = None
-    opened_as: str = ""
-    uses_gpu: bool = False
-    looks_ahead: bool = False
+    name: str  # what is being done, such as "embedding reference", for the line of progress
+    unit: str  # what is counted there, in the singular
+    open: Callable[[], State]  # returns what all shards need, such as a network; called once in every process
+    work: Callable[[State, Shard, Place], Result]  # on one shard; files are written whole: it may be done again
+    size: Callable[[Shard], int]  # number of items in a shard
+    inputs: tuple[Path, ...] = ()  # files that must be the same on every machine, such as checkpoints
+    folder: Path | None = None  # existing, of the results, seen by every machine; None where results are returned only
+    opened_as: str = ""  # names what `open` returns, where further works open the same: a worker then keeps it
+    uses_gpu: bool = False  # whether a GPU speeds it up
+    looks_ahead: bool = False  # whether the work may begin to load the next shard, which its place names
 
 
 def hold(state: State) -> State:

@@ -8,19 +8,12 @@ from image_copies.data.errors import UserError
 
 @dataclass(frozen=True)
 class TrainingSplit:
-    """Training image ids by role, each list in the same seeded order.
+    """Training image ids by role, each list in the same seeded order."""
 
-    Attributes:
-        classes: Images that are ArcFace classes; a stage with C classes uses the first C.
-        overlays: Images that are pasted into others.
-        references: Originals of the synthetic queries, which are searched for among these.
-        distractors: Images edited into synthetic queries that are copies of nothing.
-    """
-
-    classes: list[str]
-    overlays: list[str]
-    references: list[str]
-    distractors: list[str]
+    classes: list[str]  # of ArcFace; a stage with C classes uses the first C
+    overlays: list[str]  # pasted into others
+    references: list[str]  # originals of the synthetic queries, searched for among these
+    distractors: list[str]  # edited into synthetic queries that are copies of nothing
 
 
 def split_training(ids: list[str], seed: int, validation: float = 0.2, overlay: float = 0.05) -> TrainingSplit:

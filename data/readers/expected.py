@@ -10,12 +10,7 @@ from image_copies.data.labels import LabelledImages
 
 @dataclass(frozen=True)
 class TrainTest:
-    """A labelled data set in two parts; in metric learning their classes are disjoint.
-
-    Attributes:
-        train: Images for training.
-        test: Images for testing.
-    """
+    """A labelled data set in two parts; in metric learning their classes are disjoint."""
 
     train: LabelledImages
     test: LabelledImages
@@ -23,19 +18,12 @@ class TrainTest:
 
 @dataclass(frozen=True)
 class RetrievalSet:
-    """A retrieval benchmark.
-
-    Attributes:
-        images: N images, queries included.
-        queries: Rows of the queries in `images`, 0…n−1.
-        relevant: For each query, the rows of its correct answers.
-        ignored: For each query, the rows removed from its ranking before scoring, such as the query itself.
-    """
+    """A retrieval benchmark."""
 
     images: ImageSet
-    queries: list[int]
-    relevant: list[list[int]]
-    ignored: list[list[int]]
+    queries: list[int]  # rows of the queries in `images`, 0…n−1
+    relevant: list[list[int]]  # for each query, the rows of its correct answers
+    ignored: list[list[int]]  # for each query, the rows removed from its ranking before scoring, such as the query itself
 
 
 def require_names(root: Path, form: str, *names: str) -> None:

@@ -32,17 +32,11 @@ MEMORY_REMEDY = "Lower batch_size (of `embedding` in the recipe), image_size or 
 
 @dataclass(frozen=True)
 class EmbeddedBlock:
-    """Vectors of consecutive images.
-
-    Attributes:
-        first: Index of the block's first image.
-        vectors: float32 [m, d], unit length; zero where the image cannot be read.
-        unreadable: bool [m], whether the image cannot be read.
-    """
+    """Vectors of consecutive images."""
 
     first: int
-    vectors: NDArray[np.float32]
-    unreadable: NDArray[np.bool_]
+    vectors: NDArray[np.float32]  # float32 [m, d], unit length; zero where the image cannot be read
+    unreadable: NDArray[np.bool_]  # bool [m], whether the image cannot be read
 
 
 @dataclass(frozen=True)

@@ -34,17 +34,11 @@ Squares = Mapping[int, Tensor]  # size → uint8 [n, 3, size, size], the same im
 
 @dataclass(frozen=True)
 class Embedder:
-    """A network that is ready to embed, whatever file it was loaded from.
+    """A network that is ready to embed, whatever file it was loaded from."""
 
-    Attributes:
-        sizes: Input sizes in pixels.
-        dimensions: Dimension d of its vectors.
-        embed: Maps the images at each of `sizes` to unit vectors float32 [n, d].
-    """
-
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...]  # input sizes in pixels
     dimensions: int
-    embed: Callable[[Squares], NDArray[np.float32]]
+    embed: Callable[[Squares], NDArray[np.float32]]  # maps the images at each of `sizes` to unit vectors float32 [n, d]
 
 
 def load_embedder(checkpoint: Path, settings: EmbeddingSettings) -> Embedder:

@@ -19,19 +19,12 @@ DESCRIPTION, VECTORS = "description", "vectors"
 
 
 class OnnxDescription(Settings):
-    """The description in an ONNX file's metadata.
+    """The description in an ONNX file's metadata."""
 
-    Attributes:
-        sizes: Input sizes in pixels, one input for each.
-        dimensions: Dimension d of its vectors.
-        preprocessing: How an image becomes an input, in words.
-        notes: What the file was made from.
-    """
-
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...]  # input sizes in pixels, one input for each
     dimensions: int
-    preprocessing: str
-    notes: dict[str, Any]
+    preprocessing: str  # how an image becomes an input, in words
+    notes: dict[str, Any]  # what the file was made from
 
 
 def input_name(size: int) -> str:

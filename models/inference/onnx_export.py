@@ -34,15 +34,10 @@ Model = tuple[Checkpoint, EmbeddingSettings]
 
 @dataclass(frozen=True)
 class LinearMap:
-    """A fitted projection: (vectors [n, D] − mean) @ axes, then L2 normalisation.
+    """A fitted projection: (vectors [n, D] − mean) @ axes, then L2 normalisation."""
 
-    Attributes:
-        mean: [D] float32.
-        axes: [D, d] float32.
-    """
-
-    mean: NDArray[np.float32]
-    axes: NDArray[np.float32]
+    mean: NDArray[np.float32]  # [D]
+    axes: NDArray[np.float32]  # [D, d]
 
 
 class Exported(nn.Module):

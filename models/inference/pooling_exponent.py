@@ -24,34 +24,21 @@ ReadImages = Dataset[tuple[Tensor, bool]]  # item: (uint8 [3, size, size], wheth
 
 @dataclass(frozen=True)
 class LearningSettings:
-    """How p* is learnt by SGD, with the paper's values (MultiGrain).
-
-    Attributes:
-        batch_size: Images per step.
-        learning_rate: Initial learning rate, which decays as (1 − i / steps)^power over one epoch.
-        momentum: Momentum of SGD.
-        power: Exponent of the decay.
-    """
+    """How p* is learnt by SGD, with the paper's values (MultiGrain)."""
 
     batch_size: int = 4
-    learning_rate: float = 0.005
+    learning_rate: float = 0.005  # initial learning rate, which decays as (1 − i / steps)^power over one epoch
     momentum: float = 0.9
-    power: float = 0.9
+    power: float = 0.9  # exponent of the decay
 
 
 @dataclass(frozen=True)
 class LearntExponent:
-    """The result of learning p*; cross-entropies are means over the second half of the epoch.
+    """The result of learning p*; cross-entropies are means over the second half of the epoch."""
 
-    Attributes:
-        value: p*.
-        loss_before: Cross-entropy at the initial p.
-        loss: Cross-entropy at p while it was trained.
-    """
-
-    value: float
-    loss_before: float
-    loss: float
+    value: float  # p*
+    loss_before: float  # cross-entropy at the initial p
+    loss: float  # cross-entropy at p while it was trained
 
 
 def embed_at_exponents(

@@ -12,45 +12,26 @@ from image_copies.data.settings import Settings
 
 @dataclass(frozen=True)
 class Backbone:
-    """A network that makes features of RGB images [n, 3, h, w], and how it is used.
+    """A network that makes features of RGB images [n, 3, h, w], and how it is used."""
 
-    Attributes:
-        network: The network; checkpoints hold its weights under `backbone.`.
-        compute: Computes the features of images by the network: maps [n, c, h', w'], tokens [n, t, c] or vectors [n, c].
-        channels: c.
-        prefix_tokens: Number of class and register tokens, which come before those of the patches.
-        pooled: Whether the features are vectors, which are not pooled.
-        mean: Mean per colour channel that images are normalised with, for pixels in 0…1.
-        std: Standard deviation per colour channel.
-    """
-
-    network: nn.Module
-    compute: Callable[[nn.Module, Tensor], Tensor]
+    network: nn.Module  # the network; checkpoints hold its weights under `backbone.`
+    compute: Callable[[nn.Module, Tensor], Tensor]  # features of images: maps [n, c, h', w'], tokens [n, t, c] or vectors [n, c]
     channels: int
-    prefix_tokens: int = 0
-    pooled: bool = False
-    mean: tuple[float, ...] = (0.0, 0.0, 0.0)
+    prefix_tokens: int = 0  # number of class and register tokens, which come before those of the patches
+    pooled: bool = False  # whether the features are vectors, which are not pooled
+    mean: tuple[float, ...] = (0.0, 0.0, 0.0)  # of each colour channel, as `std`, for pixels in 0…1
     std: tuple[float, ...] = (1.0, 1.0, 1.0)
 
 
 class ImageDescriptor(nn.Module):
-    """Maps RGB images [n, 3, h, w], normalised as (pixels in 0…1 − mean) / std, to unit vectors [n, dimensions] float32.
+    """Maps RGB images [n, 3, h, w], normalised as (pixels in 0…1 − mean) / std, to unit vectors [n, dimensions] float32."""
 
-    Attributes:
-        settings: The settings it was built from; a checkpoint stores them.
-        dimensions: Dimension d of the vectors.
-        mean: Mean per colour channel, for pixels in 0…1.
-        std: Standard deviation per colour channel, for pixels in 0…1.
-        whitens: Whether the whitening, if there is one, is applied.
-        memory_format: Memory format of weights and images, as `arrange` was last called with.
-    """
-
-    settings: Settings
+    settings: Settings  # the settings it was built from; a checkpoint stores them
     dimensions: int
-    mean: tuple[float, ...] = (0.0, 0.0, 0.0)
+    mean: tuple[float, ...] = (0.0, 0.0, 0.0)  # of each colour channel, as `std`, for pixels in 0…1
     std: tuple[float, ...] = (1.0, 1.0, 1.0)
-    whitens: bool = True
-    memory_format: torch.memory_format = torch.channels_last
+    whitens: bool = True  # whether the whitening, if there is one, is applied
+    memory_format: torch.memory_format = torch.channels_last  # as `arrange` was last called with
 
     def arrange(self, memory_format: torch.memory_format) -> None:
         """Arrange the weights in a memory format, and from now on the images that reach the convolutions."""

@@ -32,17 +32,11 @@ About = TypeVar("About", DescriptorSettings, HandmadeSettings, JoinedSettings)
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A descriptor read from a file.
+    """A descriptor read from a file."""
 
-    Attributes:
-        descriptor: The network with its weights, on the CPU.
-        image_size: Input size in pixels that it was trained at.
-        notes: JSON values noted when it was saved, such as stage, loss and validation µAP.
-    """
-
-    descriptor: ImageDescriptor
-    image_size: int
-    notes: dict[str, Any]
+    descriptor: ImageDescriptor  # the network with its weights, on the CPU
+    image_size: int  # input size in pixels that it was trained at
+    notes: dict[str, Any]  # JSON values noted when it was saved, such as stage, loss and validation µAP
 
 
 class _Description(Settings, Generic[About]):

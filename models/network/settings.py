@@ -76,31 +76,19 @@ class HandmadeSettings(Settings):
 
 
 class MemberSettings(Settings):
-    """A member of a joined descriptor.
+    """A member of a joined descriptor."""
 
-    Attributes:
-        descriptor: Settings of the member itself, which may be joined again.
-        image_size: Its input size in pixels.
-        flips: Whether its vector is the mean over the image and its mirror image.
-    """
-
-    descriptor: "DescriptorSettings | HandmadeSettings | JoinedSettings"
+    descriptor: "DescriptorSettings | HandmadeSettings | JoinedSettings"  # which may be joined again
     image_size: int = Field(ge=MIN_IMAGE_SIZE, le=MAX_IMAGE_SIZE)
-    flips: bool = False
+    flips: bool = False  # whether its vector is the mean over the image and its mirror image
 
 
 class JoinedSettings(Settings):
-    """Several descriptors and a projection of their vectors, as one file (models/network/joined.py).
+    """Several descriptors and a projection of their vectors, as one file (models/network/joined.py)."""
 
-    Attributes:
-        members: The members, in the order in which their vectors are concatenated.
-        dimensions: Dimension of the projected vector.
-        background: Number of training images' vectors stored with it, for query normalisation.
-    """
-
-    members: tuple[MemberSettings, ...] = Field(min_length=1)
+    members: tuple[MemberSettings, ...] = Field(min_length=1)  # the members, in the order in which their vectors are concatenated
     dimensions: int = Field(ge=2)
-    background: int = Field(0, ge=0)
+    background: int = Field(0, ge=0)  # number of training images' vectors stored with it, for query normalisation
 
 
 MemberSettings.model_rebuild()  # a member may be a JoinedSettings

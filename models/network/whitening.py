@@ -15,15 +15,10 @@ ROUNDING_VARIANCE = 1e-12  # variance of unit vectors that rounding alone can ca
 
 @dataclass(frozen=True)
 class Whitening:
-    """The PCA whitening Φ(e) = S (e/‖e‖ − µ) (MultiGrain, section 3.4).
+    """The PCA whitening Φ(e) = S (e/‖e‖ − µ) (MultiGrain, section 3.4)."""
 
-    Attributes:
-        matrix: S [d, d].
-        mean: µ [d].
-    """
-
-    matrix: Tensor
-    mean: Tensor
+    matrix: Tensor  # S [d, d]
+    mean: Tensor  # µ [d]
 
     def __call__(self, embeddings: Tensor) -> Tensor:
         """Return Φ(e) [n, d] of embeddings [n, d]; the result is not of unit length."""

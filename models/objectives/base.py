@@ -9,28 +9,18 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class ObjectiveOutput:
-    """The result of an objective for one batch.
-
-    Attributes:
-        loss: Scalar to minimise, float32.
-        logs: Scalars to log, by name; each becomes a column of the learning curve.
-    """
+    """The result of an objective for one batch."""
 
     loss: Tensor
-    logs: dict[str, Tensor | float] = field(default_factory=dict)
+    logs: dict[str, Tensor | float] = field(default_factory=dict)  # scalars by name; each becomes a column of the learning curve
 
 
 @dataclass(frozen=True)
 class ClassMatrix:
-    """The part of a class matrix [C, d] that this process holds; drip training rebuilds it at the start of a stage.
+    """The part of a class matrix [C, d] that this process holds; drip training rebuilds it at the start of a stage."""
 
-    Attributes:
-        parameter: This process's prototypes [len(classes), d], of any norm.
-        classes: The consecutive class indices of its rows.
-    """
-
-    parameter: nn.Parameter
-    classes: range
+    parameter: nn.Parameter  # this process's prototypes [len(classes), d], of any norm
+    classes: range  # the consecutive class indices of its rows
 
     @torch.no_grad()
     def set_prototypes(self, classes: Tensor, prototypes: Tensor) -> None:
@@ -39,18 +29,13 @@ class ClassMatrix:
 
 
 class Objective(nn.Module):
-    """Maps a batch of embeddings to a loss; subclasses implement `compute_loss` and override the other methods where they differ.
+    """Maps a batch of embeddings to a loss; subclasses implement `compute_loss` and override what differs."""
 
-    Attributes:
-        takes_local_batch: What `forward` receives when several processes train. False: the gathered batch of all processes, the
-            same on each. True: this process's own part, and the objective communicates by itself.
-        measures: Whether the next batch computes figures that are only logged and make a GPU synchronise.
-        sparse_rows: Whether the gradient of a class matrix of which a step compares some rows is a sparse tensor of these rows.
-    """
-
+    # what `forward` receives when several processes train. False: the gathered batch of all processes, the same on each. True:
+    # this process's own part, and the objective communicates by itself
     takes_local_batch: bool = False
-    measures: bool = True
-    sparse_rows: bool = False
+    measures: bool = True  # whether the next batch computes figures that are only logged and make a GPU synchronise
+    sparse_rows: bool = False  # whether a class matrix of which a step compares some rows has a sparse gradient of these rows
 
     if TYPE_CHECKING:  # nn.Module's own call is untyped
 

@@ -22,17 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ClassRows:
-    """The class-dependent memory of an objective in one process.
+    """The class-dependent memory of an objective in one process."""
 
-    Attributes:
-        held: Number of rows of the class matrix or classifier [held, d] in this process, each with a gradient.
-        copied: Number of rows that each step copies in addition, each with a gradient.
-        compared: Number of classes whose logits [n, compared] exist at once.
-    """
-
-    held: int = 0
-    copied: int = 0
-    compared: int = 0
+    held: int = 0  # number of rows of the class matrix or classifier [held, d] in this process, each with a gradient
+    copied: int = 0  # number of rows that each step copies in addition, each with a gradient
+    compared: int = 0  # number of classes whose logits [n, compared] exist at once
 
 
 class ObjectiveSettings(Settings):

@@ -31,39 +31,22 @@ Validate = Callable[[Descriptor, int], float]
 
 @dataclass(frozen=True)
 class Training:
-    """What the stages of a training share.
-
-    Attributes:
-        settings: Settings of the model.
-        fabric: Processes, device and precision.
-        descriptor: The network that learns.
-        network: The same, as the processes train it.
-        classes: The images to learn from.
-        overlays: Images that edits paste into others.
-        class_of: Class of each image to learn from.
-        labelled: Whether the classes come from labels.
-        folder: Where the training keeps its files.
-        cache: Folder of resized images.
-        seed: Of everything that is drawn.
-        identity: What the training learns from and how.
-        workers: Processes that edit images.
-        validate: µAP of the descriptor at an image size, on the first process.
-    """
+    """What the stages of a training share."""
 
     settings: ModelSettings
     fabric: Fabric
     descriptor: Descriptor
-    network: Any
+    network: Any  # the same, as the processes train it
     classes: ImageSet
-    overlays: ImageSet
-    class_of: list[int]
-    labelled: bool
+    overlays: ImageSet  # images that edits paste into others
+    class_of: list[int]  # class of each image to learn from
+    labelled: bool  # whether the classes come from labels
     folder: Path
     cache: Path
-    seed: int
+    seed: int  # of everything that is drawn
     identity: Identity
-    workers: int
-    validate: Callable[[int], float | None]
+    workers: int  # processes that edit images
+    validate: Callable[[int], float | None]  # µAP of the descriptor at an image size, on the first process
 
 
 def begin_training(

@@ -17,39 +17,22 @@ BOARD_COLUMNS = ("loss", "learning_rate", "images_per_second", "classes", "valid
 
 @dataclass(frozen=True)
 class EpochRow:
-    """One epoch of the curve.
+    """One epoch of the curve."""
 
-    Attributes:
-        stage: Stage number, from 1; 0 for the weights that training starts from.
-        epoch: Epoch within the stage, from 1.
-        step: Optimiser steps so far, over all stages.
-        classes: Number of classes of the stage.
-        intensity: Intensity of the epoch's edits, 0…1.
-        image_size: Input size in pixels.
-        loss: Mean loss over the epoch's batches.
-        learning_rate: Learning rate of the descriptor at the end of the epoch.
-        images_per_second: Throughput of all processes together.
-        seconds: Seconds since the stage began.
-        logs: The objective's own figures, one column each.
-        validation: µAP on the synthetic queries; None if not measured.
-        ended_by: In the stage's last epoch "loss", "plateau", "epochs" or "minutes", or "start" in stage 0; otherwise "".
-        warning: What is wrong at the stage's end and what to try; empty where nothing is.
-    """
-
-    stage: int
-    epoch: int
-    step: int
+    stage: int  # stage number, from 1; 0 for the weights that training starts from
+    epoch: int  # epoch within the stage, from 1
+    step: int  # optimiser steps so far, over all stages
     classes: int
-    intensity: float
+    intensity: float  # intensity of the epoch's edits, 0…1
     image_size: int
     loss: float
-    learning_rate: float
-    images_per_second: float
-    seconds: float
-    logs: dict[str, float] = field(default_factory=dict)
-    validation: float | None = None
-    ended_by: str = ""
-    warning: str = ""
+    learning_rate: float  # learning rate of the descriptor at the end of the epoch
+    images_per_second: float  # throughput of all processes together
+    seconds: float  # seconds since the stage began
+    logs: dict[str, float] = field(default_factory=dict)  # the objective's own figures, one column each
+    validation: float | None = None  # µAP on the synthetic queries; None if not measured
+    ended_by: str = ""  # in the stage's last epoch "loss", "plateau", "epochs" or "minutes", or "start" in stage 0; otherwise ""
+    warning: str = ""  # what is wrong at the stage's end and what to try; empty where nothing is
 
     def columns(self) -> dict[str, Any]:
         """Return all values by column name."""

@@ -28,24 +28,11 @@ Figures = dict[str, Tensor | float]  # figures of one batch, by name
 
 @dataclass(frozen=True)
 class Learner:
-    """Everything that is trained in a stage, and its training step.
+    """Everything that is trained in a stage, and its training step."""
 
-    Attributes:
-        fabric: The processes that train together, their device and precision.
-        descriptor: The network itself.
-        network: The descriptor as Fabric wraps it: on its device, in its precision, data-parallel.
-        objective: The training objective.
-        optimizers: The optimisers as Fabric wraps them.
-        schedule: The learning-rate schedule of the stage.
-        clip_norm: Maximum norm of the gradient of all parameters together; None for no clipping.
-        turn: Whether each image is rotated by a random multiple of 90°.
-        mix: How batches are mixed; None for not at all.
-        average: The moving average of the weights; None for none.
-    """
-
-    fabric: Fabric
+    fabric: Fabric  # the processes that train together, their device and precision
     descriptor: Descriptor
-    network: Any
+    network: Any  # the descriptor as Fabric wraps it: on its device, in its precision, data-parallel
     objective: Objective
     optimizers: list[Any]
     schedule: EpochSchedule

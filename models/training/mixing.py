@@ -11,17 +11,11 @@ from image_copies.models.training.settings import MixSettings
 
 @dataclass(frozen=True)
 class Mixed:
-    """A mixed batch.
+    """A mixed batch."""
 
-    Attributes:
-        images: [n, 3, h, w].
-        partner: [n], which other image of the batch each also shows.
-        share: λ, how much is the image's own, 0…1; its class counts λ, its partner's 1 − λ.
-    """
-
-    images: Tensor
-    partner: Tensor
-    share: float
+    images: Tensor  # [n, 3, h, w]
+    partner: Tensor  # [n], which other image of the batch each also shows
+    share: float  # λ, how much is the image's own, 0…1; its class counts λ, its partner's 1 − λ
 
 
 def draw_share(settings: MixSettings) -> float | None:

@@ -46,38 +46,21 @@ CACHE_SHARE = {"pixels": 1.0, "jpeg": 0.1}  # of 3 · size² bytes per image in 
 
 @dataclass(frozen=True)
 class StagePlan:
-    """The needs of one stage: bytes in the memory of one process, seconds, and bytes of disk.
+    """The needs of one stage: bytes in the memory of one process, seconds, and bytes of disk."""
 
-    Attributes:
-        stage: Stage number, from 1.
-        classes: Number of classes.
-        image_size: Input size in pixels.
-        batch_size: Images per batch, over all processes.
-        matrix: Bytes of the class matrix or classifier and its gradient, and of the teacher's vectors that distillation compares
-            with; where relations alone are learnt, as if these had the model's dimensions.
-        optimizer: Bytes of the optimisers' state and of temporaries of a step.
-        network: Bytes of the network and its gradients.
-        activations: Bytes of the activations for a process's part of a batch, and of the logits that exist at once.
-        edit_seconds: Seconds for an epoch's edits with all workers; on a GPU they overlap with the network.
-        epoch_seconds: Seconds per epoch.
-        most_seconds: Maximum seconds of the whole stage.
-        disk: Bytes of the resized images.
-        state: Bytes of the training state while it is being replaced, and of the stage's checkpoint.
-    """
-
-    stage: int
+    stage: int  # stage number, from 1
     classes: int
     image_size: int
-    batch_size: int
-    matrix: int
-    optimizer: int
-    network: int
-    activations: int
-    edit_seconds: float
+    batch_size: int  # images per batch, over all processes
+    matrix: int  # bytes of the class matrix or classifier and its gradient, and of a teacher's vectors in the model's dimensions
+    optimizer: int  # bytes of the optimisers' state and of temporaries of a step
+    network: int  # bytes of the network and its gradients
+    activations: int  # bytes of the activations for a process's part of a batch, and of the logits that exist at once
+    edit_seconds: float  # seconds for an epoch's edits with all workers; on a GPU they overlap with the network
     epoch_seconds: float
-    most_seconds: float
+    most_seconds: float  # maximum seconds of the whole stage
     disk: int
-    state: int
+    state: int  # bytes of the training state while it is being replaced, and of the stage's checkpoint
 
     @property
     def memory(self) -> int:
@@ -87,17 +70,11 @@ class StagePlan:
 
 @dataclass(frozen=True)
 class Machine:
-    """The resources available to a training.
+    """The resources available to a training."""
 
-    Attributes:
-        device: The GPU's name, or "CPU".
-        memory: Free bytes of memory per process.
-        disk: Free bytes of disk.
-    """
-
-    device: str
-    memory: int
-    disk: int
+    device: str  # the GPU's name, or "CPU"
+    memory: int  # free bytes of memory per process
+    disk: int  # free bytes of disk
 
 
 def describe_machine(folder: Path, processes: int = 1) -> Machine:

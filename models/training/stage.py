@@ -36,31 +36,18 @@ LabelledBatches = Iterator[tuple[Tensor, Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class StageRun:
-    """What one stage runs with.
-
-    Attributes:
-        settings: Settings of the model.
-        stage: Settings of this stage.
-        learner: Network, objective and optimisers.
-        edited: The stage's edited images.
-        batches: This process's batches.
-        class_of: The class of each image, by row.
-        classes: Number of classes of the stage.
-        folder: The training's folder, where curve and state are written.
-        identity: What identifies the training in its state.
-        validate: Returns the descriptor's µAP on rank 0; None on other ranks or without validation.
-    """
+    """What one stage runs with."""
 
     settings: ModelSettings
     stage: StageSettings
     learner: Learner
     edited: EditedImages
-    batches: Batches
-    class_of: list[int]
+    batches: Batches  # this process's batches
+    class_of: list[int]  # the class of each image, by row
     classes: int
     folder: Path
     identity: Identity
-    validate: Callable[[], float | None]
+    validate: Callable[[], float | None]  # returns the descriptor's µAP on rank 0; None on other ranks or without validation
 
 
 class _Saver:

@@ -31,33 +31,20 @@ Identity = dict[str, Any]  # of JSON values
 
 @dataclass
 class Progress:
-    """The position of a training.
+    """The position of a training."""
 
-    Attributes:
-        stage: Index of the next or current stage, from 0.
-        epoch: Next or current epoch of the stage, from 0.
-        batch: Next batch of the epoch, from 0.
-        step: Optimiser steps done, over all stages.
-        seconds: Seconds spent in the stage.
-        images: Images that this process has seen in the stage.
-        sums: Sums of this epoch's figures so far, by name.
-        counts: Number of batches in each of these sums; figures without an entry are in every batch.
-        validated: Seconds into the stage at the last validation.
-        lowest_loss: Lowest mean loss of the stage's epochs.
-        epochs_since_lowest: Epochs since the loss last fell by at least 1 %.
-    """
-
-    stage: int = 0
-    epoch: int = 0
-    batch: int = 0
-    step: int = 0
-    seconds: float = 0.0
-    images: int = 0
-    sums: dict[str, float] = field(default_factory=dict)
+    stage: int = 0  # index of the next or current stage, from 0
+    epoch: int = 0  # next or current epoch of the stage, from 0
+    batch: int = 0  # next batch of the epoch, from 0
+    step: int = 0  # optimiser steps done, over all stages
+    seconds: float = 0.0  # seconds spent in the stage
+    images: int = 0  # images that this process has seen in the stage
+    sums: dict[str, float] = field(default_factory=dict)  # sums of this epoch's figures so far, by name
+    # batches in each of these sums; figures without an entry are in every batch
     counts: dict[str, int] = field(default_factory=dict)
-    validated: float = 0.0
+    validated: float = 0.0  # seconds into the stage at the last validation
     lowest_loss: float = float("inf")
-    epochs_since_lowest: int = 0
+    epochs_since_lowest: int = 0  # epochs since the loss last fell by at least 1 %
 
 
 def save_state(folder: Path, identity: Identity, progress: Progress, state: Mapping[str, Any], fabric: Fabric) -> None:
