@@ -17,19 +17,29 @@ from torch.multiprocessing.spawn import spawn
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.procedural.sample import write_pictures
 from image_copies.models.objectives.arcface import ArcFace
+from image_copies.models.objectives.arcface import _multiply as multiply
 from image_copies.models.training.learner import Learner
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.trainer import train_model
 
 
-def measure_nccl(device: torch.device, sizes: Sizes) -> Iterator[Row]:
+def measure_product(device: torch.device, sizes: Sizes, item: str) -> Iterator[Row]:
+    """Compare the class head's product of factors that are rounded to half precision with the same in float64."""
+    left, right = (torch.randn(shape, device=device) for shape in ((64, 256), (256, 4096)))
+    exact = left.bfloat16().double() @ right.bfloat16().double()
+    apart = float((multiply(left, right, torch.bfloat16) - exact).abs().max())
+    how = "torch.mm(out_dtype=float32)" if device.type == "cuda" else "a product in bf16, then converted"
+    yield Row(how, f"off by {apart:.1e}", "at most 1e-3 on a GPU", apart <= (1e-3 if device.type == "cuda" else 1), True)
+
+
+def measure_nccl(device: torch.device, sizes: Sizes, item: str) -> Iterator[Row]:
     """Compare loss and gradients of a class matrix that is distributed over processes with those of one process."""
     processes = torch.cuda.device_count() if device.type == "cuda" else 2
     with tempfile.TemporaryDirectory() as folder:
         spawn(_exchange, (processes, device.type, folder), processes)
         apart = max(float(path.read_text()) for path in Path(folder).glob("*.txt"))
     backend = f"NCCL {'.'.join(map(str, torch.cuda.nccl.version()))}" if device.type == "cuda" else "gloo"
-    alone = "; one GPU: started, reduced and gathered alone" if processes == 1 else ""
+    alone = "; with one GPU this shows that the library starts, and no exchange" if processes == 1 else ""
     figure = f"{processes} process(es), {backend}: off by {apart:.1e}{alone}"
     yield Row("shared class matrix against one process", figure, "at most 1e-5", apart <= 1e-5, True)
 
@@ -70,7 +80,7 @@ def _arcface(processes: int, device: torch.device) -> ArcFace:
     return ArcFace(16, 24 * processes + 1, margin=0.4, scale=16.0, chunk=64, negatives=None, seed=0).to(device)
 
 
-def measure_determinism(device: torch.device, sizes: Sizes) -> Iterator[Row]:
+def measure_determinism(device: torch.device, sizes: Sizes, item: str) -> Iterator[Row]:
     """Compare the checkpoints of two trainings, and of one that was stopped within an epoch and continued."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -12,7 +12,10 @@ class Sizes:
     """Sizes of all parts.
 
     Attributes:
-        models: Training steps by name: each model at its last stage in recipes/isc2021.yaml.
+        models: Training steps by name, short ones first: each model at its last stage in recipes/isc2021.yaml.
+        batched: Those of which the step is measured by batch size.
+        batches: These batch sizes.
+        compiler: What torch.compile has compile them.
         head: Training step in which the class head is measured.
         precision: Precision of training, as in a recipe.
         repeats: Number of timed steps.
@@ -29,6 +32,9 @@ class Sizes:
     """
 
     models: dict[str, StepSize]
+    batched: tuple[str, ...]
+    batches: tuple[int, ...]
+    compiler: str
     head: StepSize
     precision: str
     repeats: int
@@ -50,14 +56,17 @@ def _size(backbone: str, dimensions: int, classes: int, pixels: int) -> StepSize
 
 FULL = Sizes(
     models={
-        "v2l-512": _size("tf_efficientnetv2_l", 512, 980_000, 512),
-        "v2s-224": _size("tf_efficientnetv2_s", 384, 1_200_000, 224),
         "v2s-160": _size("tf_efficientnetv2_s", 384, 1_000_000, 160),
         "nfnet-384d": _size("eca_nfnet_l1", 384, 1_000_000, 160),
         "nfnet-256d": _size("eca_nfnet_l1", 256, 1_500_000, 160),
         "b5-256d": _size("tf_efficientnet_b5", 256, 1_500_000, 160),
         "b5-large": _size("tf_efficientnet_b5", 256, 1_800_000, 160),
+        "v2s-224": _size("tf_efficientnetv2_s", 384, 1_200_000, 224),
+        "v2l-512": _size("tf_efficientnetv2_l", 512, 980_000, 512),
     },
+    batched=("v2s-160", "b5-large"),
+    batches=(64, 256, 1024),
+    compiler="inductor",
     head=_size("tf_efficientnet_b5", 256, 1_800_000, 160),
     precision="bf16",
     repeats=15,
@@ -74,6 +83,9 @@ FULL = Sizes(
 )
 SMOKE = Sizes(
     models={"toy": StepSize("test_efficientnet", 300, 16, 4, 32, 128)},
+    batched=("toy",),
+    batches=(4, 8),
+    compiler="eager",
     head=StepSize("test_efficientnet", 300, 16, 4, 32, 128),
     precision="32",
     repeats=2,

@@ -1,12 +1,14 @@
-"""A training step of benchmarks/gpu.py, and the clock that waits for the device."""
+"""A training step of benchmarks/gpu.py."""
 
-import time
 from dataclasses import dataclass
 
 import torch
+from gpu_row import mark, seconds_between
+from torch import nn
 
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
+from image_copies.models.objectives.arcface import ArcFace
 from image_copies.models.objectives.settings import ArcFaceSettings
 from image_copies.models.training.clipping import clip_gradients, join_rows
 from image_copies.models.training.schedule import build_optimizers
@@ -37,24 +39,26 @@ class StepSize:
 
 
 class TrainingStep:
-    """A training step in bf16.
-
-    Attributes:
-        head_seconds: Seconds of the class head's forward and backward pass in the last step.
-    """
+    """A training step in bf16."""
 
     def __init__(self, device: torch.device, size: StepSize, class_kind: str) -> None:
         settings = DescriptorSettings(backbone=size.backbone, dimensions=size.dimensions)
-        self.device, self.head_seconds = device, 0.0
+        self.device = device
         self.descriptor = Descriptor(settings).to(device)
         negatives = SAMPLED if class_kind == "sparse_adam" else None
-        self.head = ArcFaceSettings(chunk=size.chunk, negatives=negatives).build(size.dimensions, size.classes, 0).to(device)
+        self.head = draw_head(ArcFaceSettings(chunk=size.chunk, negatives=negatives), size, device)
         self.head.sparse_rows = class_kind == "sparse_adam"
         optimizing = OptimizerSettings.model_validate({"class_kind": class_kind})
         self.optimizers = build_optimizers(self.descriptor, self.head, optimizing, fused=device.type == "cuda")
         self.images = torch.randn(size.batch, 3, size.image_size, size.image_size, device=device)
         self.labels = torch.randint(size.classes, (size.batch,), device=device)
+        self.head_began = self.head_ended = mark(device)
         self.arrange(torch.channels_last)
+
+    @property
+    def head_seconds(self) -> float:
+        """Seconds of the class head's forward and backward pass in the last step."""
+        return seconds_between(self.head_began, self.head_ended)
 
     def arrange(self, memory_format: torch.memory_format) -> None:
         """Arrange network and images in a memory format."""
@@ -62,38 +66,32 @@ class TrainingStep:
         self.images = self.images.contiguous(memory_format=memory_format)
 
     def compute_gradients(self) -> None:
-        with torch.autocast(self.device.type, torch.bfloat16):
-            embeddings = self.descriptor(self.images, raw=True)
-        leaf = embeddings.detach().requires_grad_()
-        started = self._read_clock()
-        with torch.autocast(self.device.type, torch.bfloat16):
-            loss = self.head(leaf, self.labels).loss
-        loss.backward()
-        self.head_seconds = self._read_clock() - started
-        embeddings.backward(leaf.grad)
-
-    def compute_first_gradients(self) -> None:
         """Compute gradients that are added to none, as those of a step are."""
         for optimizer in self.optimizers:
             optimizer.zero_grad()
-        self.compute_gradients()
+        with torch.autocast(self.device.type, torch.bfloat16):
+            embeddings = self.descriptor(self.images, raw=True)
+        leaf = embeddings.detach().requires_grad_()
+        self.head_began = mark(self.device)
+        with torch.autocast(self.device.type, torch.bfloat16):
+            loss = self.head(leaf, self.labels).loss
+        loss.backward()
+        self.head_ended = mark(self.device)
+        embeddings.backward(leaf.grad)
 
-    def run(self) -> float:
-        """Run one step; return its seconds."""
-        started = self._read_clock()
-        self.compute_first_gradients()
+    def run(self) -> None:
+        """Do one step."""
+        self.compute_gradients()
         join_rows(self.head.matrix, batches=1)
         clip_gradients([*self.descriptor.parameters(), *self.head.parameters()], 1.0)
         for optimizer in self.optimizers:
             optimizer.step()
-        return self._read_clock() - started
-
-    def _read_clock(self) -> float:
-        return read_clock(self.device)
 
 
-def read_clock(device: torch.device) -> float:
-    """Wait until the device has finished its work; return the time in seconds."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter()
+def draw_head(settings: ArcFaceSettings, size: StepSize, device: torch.device) -> ArcFace:
+    """Build an ArcFace of so many classes on the device, where its matrix is drawn in no time."""
+    head = settings.build(size.dimensions, 2, 0)
+    head.classes, head.rows = size.classes, range(size.classes)
+    drawn = torch.randn(size.classes, size.dimensions, device=device)
+    head.matrix = nn.Parameter(drawn.div_(drawn.norm(dim=1, keepdim=True)))
+    return head.to(device)

@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any, NoReturn
 
 import torch
-from gpu_step import read_clock
+from gpu_row import read_clock
 from pydantic import TypeAdapter
 from rich.console import Console
 from rich.table import Table

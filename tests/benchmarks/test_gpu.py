@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,18 +15,21 @@ def _on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
 
 
-QUICK, SLOW = ["head", "loader", "search", "neighbours"], ["nccl", "steps", "embed", "determinism"]
+QUICK, SLOW = (
+    ["product", "search"],
+    ["nccl", "neighbours", "decoding", "batches", "loader", "embed", "determinism", "head", "steps"],
+)
 
 
 @pytest.mark.parametrize("parts", [QUICK, pytest.param(SLOW, marks=pytest.mark.slow)])
-def test_every_part_runs_at_toy_sizes(parts: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_part_runs_at_toy_sizes(parts: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     import gpu
 
-    assert gpu.main(["--smoke", "--parts", *parts]) == 0
-    table = capsys.readouterr().out.split("TOY SIZES, no measurement")[1]
-    assert all(part in table for part in parts) and "failed" not in table
+    assert gpu.main(["--smoke", "--output", str(tmp_path), "--parts", *parts]) == 0
+    table = capfd.readouterr().out.split("TOY SIZES, no measurement")[1]
+    assert all(part in table for part in parts) and not any(word in table for word in ("failed", "left out", "ended"))
     verdicts = [line.rstrip() for line in table.splitlines() if line.rstrip().endswith(("pass │", "FAIL │"))]
-    assert len(verdicts) == (2 if parts == QUICK else 3)  # search and neighbours; exchange and two digests
+    assert len(verdicts) == (2 if parts == QUICK else 4)  # product and search; exchange, neighbours and two digests
     assert all(line.endswith("pass │") for line in verdicts)
 
 
@@ -40,21 +42,33 @@ def test_without_a_gpu_it_says_so_and_measures_nothing(capsys: pytest.CaptureFix
     assert "measures a GPU, but torch runs on the CPU (" in said.err and "--smoke" in said.err and not said.out
 
 
-def test_a_part_that_fails_has_a_row_and_the_others_run(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_part_that_fails_has_a_row_and_the_others_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    import gpu
+
+    nowhere = ["--data", str(tmp_path / "none"), "--run", str(tmp_path / "run")]
+    assert gpu.main(["--smoke", "--output", str(tmp_path / "out"), "--parts", "tiny", "product", *nowhere]) == 1
+    rows = gpu.read_table(tmp_path / "out" / "rows.jsonl", 0)
+    assert [(part, row.passed) for part, row in rows] == [("tiny", False), ("product", True)]
+    assert "CalledProcessError" in rows[0][1].figure and capfd.readouterr().out.count("FAIL") == 1
+
+
+def test_a_process_that_dies_has_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import gpu
+
+    monkeypatch.setattr(sys, "executable", "false")
+    assert gpu.main(["--smoke", "--output", str(tmp_path), "--parts", "product"]) == 1
+    ((_, row),) = gpu.read_table(tmp_path / "rows.jsonl", 0)
+    assert row.what == "failed" and row.figure == "exit status 1"
+
+
+def test_rows_outlast_a_call_whose_time_is_over(tmp_path: Path) -> None:
     import gpu
     from gpu_row import Row
 
-    def broken(*_: object) -> Iterator[Row]:
-        yield Row("first", "1 s")
-        raise RuntimeError("no kernel image is available")
-
-    monkeypatch.setitem(gpu.PARTS, "head", broken)
-    monkeypatch.setitem(gpu.PARTS, "search", lambda *_: iter([Row("slow", "9 s", "at most 5 s", False)]))
-    assert gpu.main(["--smoke", "--parts", "head", "search"]) == 1
-    table = capsys.readouterr().out
-    assert "no kernel image is available" in table and "9 s" in table and table.count("FAIL") == 1
+    rows = tmp_path / "rows.jsonl"
+    gpu.append_row(rows, "search", Row("of an earlier call", "1 s"))
+    assert gpu.main(["--smoke", "--output", str(tmp_path), "--seconds", "0.2", "--parts", "steps", "product"]) == 0
+    assert [row.what for _, row in gpu.read_table(rows, 0)] == ["of an earlier call", "toy ended", "left out"]
 
 
 def test_waits_are_those_that_torch_reports(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,15 +82,6 @@ def test_waits_are_those_that_torch_reports(monkeypatch: pytest.MonkeyPatch) -> 
             warnings.warn(text, UserWarning, stacklevel=1)
 
     assert _count_waits(step) == 2 and modes == ["warn", "default"]
-
-
-def test_a_part_that_takes_long_leaves_models_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    import gpu_steps
-    from gpu_sizes import SMOKE
-
-    monkeypatch.setattr(gpu_steps, "MAX_SECONDS", -1)
-    (row,) = gpu_steps.measure_steps(torch.device("cpu"), SMOKE)
-    assert row.what == "toy" and row.figure.startswith("left out")
 
 
 @pytest.mark.slow
@@ -99,7 +104,7 @@ sys.meta_path[sys.meta_path.index(PathFinder)] = Bare
 """
     )
     top = Path(__file__).parents[2]
-    command = [sys.executable, "benchmarks/gpu.py", "--smoke", "--parts", "steps", "determinism"]
+    command = [sys.executable, "benchmarks/gpu.py", "--smoke", "--output", str(tmp_path), "--parts", "steps", "determinism"]
     where = os.environ | {"PYTHONPATH": f"{tmp_path}:{top}"}
     done = subprocess.run(command, cwd=top, env=where, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0 and done.stdout.count("pass") == 2, done.stderr[-2000:]
