@@ -71,10 +71,7 @@ class _Saver:
 
 
 def run_stage(run: StageRun, progress: Progress) -> list[EpochRow]:
-    """Train from where `progress` stands, which is updated in place, until the stage ends.
-
-    Returns:
-        The curve's rows that are not written yet; the last one is that of the last epoch.
+    """Train from where `progress` stands, updated in place, to the stage's end; return the curve's rows not yet written.
 
     Raises:
         UserError: The loss or a weight becomes NaN or infinite, a process is lost, or the state cannot be written.
@@ -97,8 +94,7 @@ def run_stage(run: StageRun, progress: Progress) -> list[EpochRow]:
     while True:
         seconds_before, images_before = progress.seconds, progress.images
         _run_epoch(run, progress, stream, saver, pending)
-        batches = run.batches.batches_per_epoch()
-        means = {name: value / progress.counts.get(name, batches) for name, value in progress.sums.items()}
+        means = {name: value / progress.counts[name] for name, value in progress.sums.items()}
         run.learner.schedule.after_epoch(means["loss"])
         speed = (progress.images - images_before) * fabric.world_size / max(1e-9, progress.seconds - seconds_before)
         _next_epoch(progress, means["loss"])
@@ -153,8 +149,6 @@ def _add_figures(progress: Progress, waiting: list[Figures]) -> None:
     """Read the figures that steps left on the device, add them to the epoch's sums and empty `waiting`."""
     for figures in read_figures(waiting):
         for name, value in figures.items():
-            if name not in progress.counts and name in progress.sums:  # of a state saved before figures were counted
-                progress.counts[name] = progress.batch - len(waiting)
             progress.sums[name] = progress.sums.get(name, 0.0) + value
             progress.counts[name] = progress.counts.get(name, 0) + 1
     waiting.clear()

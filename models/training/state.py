@@ -40,8 +40,7 @@ class Progress:
     seconds: float = 0.0  # seconds spent in the stage
     images: int = 0  # images that this process has seen in the stage
     sums: dict[str, float] = field(default_factory=dict)  # sums of this epoch's figures so far, by name
-    # batches in each of these sums; figures without an entry are in every batch
-    counts: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)  # of the batches in each of these sums
     validated: float = 0.0  # seconds into the stage at the last validation
     lowest_loss: float = float("inf")
     epochs_since_lowest: int = 0  # epochs since the loss last fell by at least 1 %
