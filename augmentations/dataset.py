@@ -72,11 +72,7 @@ class EditedImages(Dataset[tuple[Tensor, int]]):
 
 
 def normalize_pixels(pixels: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
-    """Normalise pixels, RGB uint8 [n, 3, h, w]: (pixels / 255 − mean) / std, with mean and std for values in 0…1.
-
-    Returns:
-        float32 [n, 3, h, w] on the same device, in channels-last memory format.
-    """
+    """Normalise RGB uint8 [n, 3, h, w] to float32 in channels-last: (pixels / 255 − mean) / std, both for values in 0…1."""
     constants = (
         _normalizing_constants if torch.compiler.is_compiling() else _cached_constants
     )  # an export must see their creation

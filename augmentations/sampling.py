@@ -32,16 +32,8 @@ class GroupBatches(Sampler[list[Key]]):
     """Batch sampler of whole groups of keys.
 
     Each process takes whole groups of every batch, as evenly as possible, so that together they see the same batches as a single
-    process. The last, smaller batch of an epoch is dropped if it has too few groups for the processes.
-
-    Args:
-        groups_of: Returns the groups of an epoch, in order: int64 [groups, keys, 2], rows and repetitions.
-        groups: Number of groups in an epoch.
-        per_batch: Groups per batch, over all processes.
-        stream: The epochs, and this process's part.
-        unit: What a group is called.
-        least: Groups that each process needs of a batch.
-        whole: Drop an epoch's smaller last batch unless it is the only one.
+    process. The last, smaller batch of an epoch is dropped if it has too few groups for the processes, each of which needs
+    `least`, or, with `whole`, unless it is the only one. `groups` are those of an epoch, `unit` what one is called.
 
     Raises:
         UserError: a batch has too few groups for the processes.

@@ -81,11 +81,7 @@ def input_shapes(dataset: PreprocessedImages) -> list[tuple[int, int]]:
 
 
 def preprocess(pixels: NDArray[np.uint8], size: int, protocol: TestProtocol) -> NDArray[np.uint8]:
-    """Preprocess one image, RGB [h, w, 3], for testing, as `PreprocessedImages` does.
-
-    Returns:
-        uint8 [h', w', 3]; area interpolation where the image shrinks, bilinear where it grows.
-    """
+    """Preprocess an image, RGB [h, w, 3], as `PreprocessedImages` does, by areas where it shrinks, bilinearly where it grows."""
     if protocol == "square":
         return resize_square(pixels, size)
     height, width = pixels.shape[:2]

@@ -79,10 +79,7 @@ class Exported(nn.Module):
 def export_onnx(models: Sequence[Model], projection: LinearMap | None, notes: dict[str, Any], path: Path) -> float:
     """Write descriptors as one ONNX file with a dynamic batch size, and verify it against torch before it gets its name.
 
-    The models' vectors are concatenated and, if there is a projection, projected. Its description holds the notes, JSON values.
-
-    Returns:
-        The largest difference of a coordinate between the file and torch.
+    Its description holds the notes, JSON values. Returned is the largest difference of a coordinate between the file and torch.
 
     Raises:
         UserError: The network cannot be exported, or the difference exceeds MAX_DIFFERENCE.

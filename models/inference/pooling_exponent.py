@@ -44,11 +44,7 @@ class LearntExponent:
 def embed_at_exponents(
     descriptor: Descriptor, images: ReadImages, exponents: Sequence[float], batch_size: int = 64, workers: int = 0
 ) -> dict[float, NDArray[np.float32]]:
-    """Embed all images with GeM at several exponents; afterwards the descriptor is unchanged except for its evaluation mode.
-
-    Returns:
-        For each p, unit vectors float32 [n, d].
-    """
+    """Return unit vectors float32 [n, d] by exponent of GeM; the descriptor is unchanged except for its evaluation mode."""
     found: dict[float, list[Tensor]] = {exponent: [] for exponent in exponents}
     with descriptor.pooling.set_exponent_temporarily(), torch.no_grad():
         for features in _extract_features(descriptor, DataLoader(images, batch_size, num_workers=workers)):

@@ -51,13 +51,10 @@ def name_resnet(state: dict[str, Tensor]) -> str:
 
 
 def describe_vit(state: dict[str, Tensor]) -> tuple[dict[str, Any], int]:
-    """Arguments of timm.create_model for the ViT whose weights these are, in DINO's, DINOv2's or timm's layout.
+    """Return timm.create_model's arguments for a ViT of these weights (DINO's, DINOv2's, timm's), and its patches' side.
 
     Width, depth, patches, layer-scale and register tokens are read from the shapes; heads have HEAD_WIDTH channels, as in all of
     DINO's and DINOv2's.
-
-    Returns:
-        The arguments, and the side of the patches in pixels.
 
     Raises:
         ValueError: The weights are those of another kind of ViT.

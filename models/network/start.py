@@ -66,10 +66,7 @@ def without_prefixes(state: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def load_backbone(backbone: nn.Module, state: dict[str, Tensor], path: Path, share: float) -> list[str]:
-    """Load a backbone's weights by its own names or, of a ViT, by DINO's and DINOv2's; `path` is where they come from.
-
-    Returns:
-        The names of weights that the backbone has no place for.
+    """Load weights by the backbone's names or, of a ViT, by DINO's and DINOv2's; return the names that it has no place for.
 
     Raises:
         UserError: They are fewer than this share of the backbone's tensors.

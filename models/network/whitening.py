@@ -54,14 +54,7 @@ def fit_whitening(embeddings: Tensor) -> Whitening:
 def compute_folded_logits(embeddings: Tensor, whitening: Whitening, weight: Tensor, bias: Tensor) -> Tensor:
     """Compute a classifier's logits from whitened embeddings: ‖e‖ (⟨S^{−T} w, Φ(e)⟩ + ⟨w, µ⟩) + b (MultiGrain, section 3.4).
 
-    Args:
-        embeddings: Raw embeddings e [n, d].
-        whitening: Φ.
-        weight: w [c, d] of the classifier of raw embeddings.
-        bias: b [c].
-
-    Returns:
-        Logits [n, c], equal to those of the classifier on e.
+    They [n, c] equal those of the classifier, w [c, d] and b [c], on the raw embeddings e [n, d].
     """
     folded = torch.linalg.solve(whitening.matrix.T.double(), weight.T.double()).T
     inside = whitening(embeddings).double() @ folded.T + weight.double() @ whitening.mean.double()

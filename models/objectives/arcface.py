@@ -30,7 +30,7 @@ ROWS_PER_SEED = 65_536  # rows of the initial class matrix drawn with one genera
 
 
 class ArcFace(Objective):
-    """Cross-entropy over all classes with an additive angular margin (J. Deng et al., ArcFace, 2019).
+    """Cross-entropy over all classes with an additive angular margin.
 
     Each process passes its own embeddings and labels; the loss, the mean over the images of all processes, is the same on each.
     Its gradient for the embeddings is scaled for data parallelism (`models.distributed.gather_rows`); that for the process's own
@@ -41,14 +41,8 @@ class ArcFace(Objective):
     2021): an approximation without correction for the classes left out, so the loss is lower than the exact one. The logs then
     include share_of_classes, and only the rows drawn have a nonzero gradient.
 
-    Args:
-        dimensions: d; the matrix holds prototypes [classes of this process, d], of any norm.
-        classes: Number of classes C, over all processes.
-        margin: m in radians.
-        scale: Factor s of the logits.
-        chunk: Number of classes whose logits are computed at a time; on a GPU at least.
-        negatives: Fraction of the classes that each step compares with; None for all.
-        seed: Seed of the initial matrix and of the subsets.
+    `matrix` holds prototypes [classes of this process, d], of any norm. The arguments are those of `ArcFaceSettings`; classes are
+    counted over all processes.
     """
 
     takes_local_batch = True
@@ -88,10 +82,7 @@ class ArcFace(Objective):
         return ObjectiveOutput(loss, {"cosine_to_own_class": own.detach().mean(), **logs})
 
     def _sample(self, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Draw a subset of this process's rows that includes the batch's own; return it and the labels [n] as its rows.
-
-        A label of −1 stands for a class that another process holds.
-        """
+        """Draw rows of this process, with the batch's own; return them and the labels [n] as their numbers, −1 elsewhere."""
         steps = int(self.step) if self._steps is None else self._steps
         if self.training:
             self.step += 1

@@ -63,13 +63,9 @@ class Objective(nn.Module):
     def compute_loss(
         self, embeddings: Tensor, labels: Tensor, instances: Tensor, product_dtype: torch.dtype | None
     ) -> ObjectiveOutput:
-        """Compute the loss with autocast disabled; called by `forward`.
+        """Compute the loss with autocast disabled; called by `forward`, with float32 embeddings.
 
-        Args:
-            embeddings: [n, d] float32, of any norm.
-            labels: int64 [n], class indices.
-            instances: int64 [n], image indices.
-            product_dtype: Precision of the autocast around `forward`, which large matrix products may use; None without autocast.
+        Large products of matrices may use `product_dtype`, the precision of the autocast around `forward`; None without one.
 
         Raises:
             UserError: As for `forward`.

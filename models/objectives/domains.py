@@ -7,10 +7,7 @@ from image_copies.models.objectives.base import Objective, ObjectiveOutput
 
 
 def sum_over_domains(objective: Objective, embeddings: Tensor, labels: Tensor, instances: Tensor) -> ObjectiveOutput:
-    """Sum an objective over the domains' embeddings [domains, n, d / domains], all with the same labels and instances [n].
-
-    Returns:
-        The summed loss, with the logs of the first domain.
+    """Sum an objective over domains' embeddings [domains, n, d / domains] with equal labels and instances [n]; logs of the first.
 
     Raises:
         UserError: The batch does not contain what the objective compares.

@@ -15,14 +15,7 @@ class MarginLoss(Objective):
     D are distances of unit vectors. If several processes train, an anchor's negative comes from its own process's part of the
     batch (MultiGrain, section 4.1), and the mean is over the pairs of all processes. Each step draws its negatives with a
     generator derived from `seed` and the buffer `step`, so that a resumed training draws what an uninterrupted one would.
-
-    Args:
-        margin: α.
-        beta: Initial β.
-        beta_learning_rate: Learning rate of β.
-        cutoff: As for `negative_weights`.
-        farthest: As for `negative_weights`.
-        seed: Seed of the draws.
+    The arguments are those of `DistanceWeightedSettings`.
     """
 
     takes_local_batch = True
@@ -80,22 +73,12 @@ class MarginLoss(Objective):
 def negative_weights(
     distances: Tensor, others: Tensor, dimensions: int, *, cutoff: float | None, farthest: float | None
 ) -> Tensor:
-    """Return the sampling weights of negatives, ∝ min(τ, 1/q(D)) (MultiGrain, section 3; C.-Y. Wu et al., 2017).
+    """Return the sampling weights [n, n] of j as a negative of i, ∝ min(τ, 1/q(D)); the largest of each row is 1.
 
     q(z) ∝ z^(d−2) (1 − z²/4)^((d−3)/2) is the density of distances between random unit vectors of dimension d. It is evaluated in
     logarithms, because 1/q spans hundreds of orders of magnitude in high dimensions. As in the code of Wu et al., distances below
     `cutoff` count as `cutoff`, which gives the cap τ; none is drawn beyond `farthest`; and if all are beyond, all are equally
-    likely.
-
-    Args:
-        distances: D [n, n] of unit vectors, 0…2.
-        others: bool [n, n], whether j may be a negative of i.
-        dimensions: d.
-        cutoff: Distance in 0…2 below which all weights are equal; None for no such distance.
-        farthest: Distance in 0…2 beyond which none is drawn if the row has a nearer one; None for no limit.
-
-    Returns:
-        Weights [n, n] of j as a negative of i, 0 where j cannot be one; the largest of each row is 1.
+    likely. `distances` are D [n, n]; `others` bool [n, n] says whether j may be a negative of i, else the weight is 0.
     """
     z = distances.clamp(max(cutoff or 0.0, 1e-4), 2 - 1e-4)
     log_weights = -_log_density(z, dimensions)

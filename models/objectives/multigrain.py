@@ -75,10 +75,7 @@ class MultiGrain(Objective):
 def _compute_class_gradient_share(of_classes: Tensor, of_copies: Tensor, embeddings: Tensor) -> Tensor:
     """Compute ‖g_class‖ / (‖g_class‖ + ‖g_copies‖) of the weighted terms (MultiGrain, ICLR submission, figure C.1).
 
-    g is the gradient that a term sends back into the network, that of the embeddings; with several processes, of this one's.
-
-    Returns:
-        Scalar, 0…1; 0.5 where neither term has a gradient.
+    g is the gradient for the embeddings, of this process. The share is 0…1, and 0.5 where neither term has a gradient.
     """
     classes, copies = (torch.autograd.grad(term, embeddings, retain_graph=True)[0].norm() for term in (of_classes, of_copies))
     tiny = torch.finfo(embeddings.dtype).tiny

@@ -53,14 +53,7 @@ def triplet_loss(margin: float) -> nn.Module:
 
 
 class MultiSimilarityLoss(nn.Module):
-    """Multi-similarity loss (X. Wang et al., 2019).
-
-    Args:
-        alpha: α, the scale of positive pairs.
-        beta: β, the scale of negative pairs.
-        base: λ, the cosine from which both are measured.
-        mining: ε of the paper's pair mining; None for all pairs.
-    """
+    """Multi-similarity loss (X. Wang et al., 2019); the arguments are those of `MultiSimilaritySettings`."""
 
     def __init__(self, alpha: float, beta: float, base: float, mining: float | None) -> None:
         super().__init__()

@@ -39,13 +39,7 @@ class ObjectiveSettings(Settings):
     kind: str
 
     def build(self, dimensions: int, classes: int, seed: int) -> "Objective":
-        """Build the objective.
-
-        Args:
-            dimensions: Dimension d of its embeddings [n, d].
-            classes: Number of classes C.
-            seed: Seed of its initialisation and random draws.
-        """
+        """Build the objective, of embeddings [n, dimensions]; `seed` is that of its initialisation and random draws."""
         raise NotImplementedError
 
     @property
@@ -54,13 +48,7 @@ class ObjectiveSettings(Settings):
         return None
 
     def class_rows(self, classes: int, batch: int, processes: int) -> ClassRows:
-        """Return the memory of one process.
-
-        Args:
-            classes: Number of classes C.
-            batch: Images per batch, over all processes.
-            processes: Number of processes that train together.
-        """
+        """Return the memory of one process; `batch` counts the images of all processes."""
         return ClassRows()
 
 

@@ -7,10 +7,7 @@ from torch import Tensor
 def spread_out_penalty(rows: Tensor, labels: Tensor) -> Tensor:
     """Return M₁² + max(0, M₂ − 1/d): first and second moment of the products of rows [b, d] of different classes [b].
 
-    The formula assumes unit rows: those that are spread evenly over the sphere have M₁ = 0 and M₂ = 1/d.
-
-    Returns:
-        A scalar in float32; 0 for a batch of one class.
+    The formula assumes unit rows: those that are spread evenly over the sphere have M₁ = 0 and M₂ = 1/d. 0 for one class.
     """
     with torch.autocast(rows.device.type, enabled=False):
         different = labels[:, None] != labels[None]

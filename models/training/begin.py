@@ -60,12 +60,9 @@ def begin_training(
     labels: NDArray[np.int64] | None,
     name: str,
 ) -> tuple[Training, Progress, dict[str, Any]]:
-    """Build the network of a new training, or of one that is taken up again.
+    """Return what the stages share, where the training stands, and its saved state, {} of a new one.
 
     The arguments, among them labels [n], are those of `train_model`.
-
-    Returns:
-        What the stages share; where the training stands; and its saved state, {} of a new one.
 
     Raises:
         UserError: Too few classes, an image size that the backbone cannot take, a teacher that is missing or would be

@@ -75,13 +75,10 @@ def find_collapse(figures: dict[str, float]) -> str:
 def embed_classes(
     descriptor: Descriptor, squares: CachedImages, rows: list[int], class_of: list[int], image_size: int, batch_size: int
 ) -> Tensor:
-    """Embed clean images in evaluation mode and without whitening, which would spread what has collapsed.
+    """Return unit vectors [n, d] of clean images on the CPU, without whitening, which would spread what has collapsed.
 
     One image each is taken of at most IMAGES classes, from first to last, because images of one class are to be alike. The
     descriptor's mode does not change.
-
-    Returns:
-        Unit vectors [n, d] on the CPU.
     """
     firsts = list({class_of[row]: row for row in reversed(rows)}.values())[::-1]
     count = min(len(firsts), IMAGES)

@@ -27,13 +27,10 @@ def compute_centroids(
     precision: str,
     edited_per_class: int,
 ) -> tuple[Tensor, Tensor]:
-    """Compute class centroids (ISC2021 paper, 2.5.1) of the images `rows`, which have these classes.
+    """Return the distinct classes of the images `rows`, int64 [c], ascending, and their centroids, float32 [c, d].
 
     A centroid is the normalised mean over the class's images, each once clean and `edited_per_class` times edited. The
     descriptor's mode is restored.
-
-    Returns:
-        The distinct classes int64 [c], ascending, and their centroids float32 [c, d] of unit length.
     """
     device = next(descriptor.parameters()).device
     was_training = descriptor.training

@@ -41,10 +41,7 @@ def whiten_handmade(settings: HandmadeModelSettings, images: ImageSet, folder: P
 
 @torch.no_grad()
 def fit_handmade(settings: HandmadeSettings, images: ImageSet, workers: int | None) -> tuple[HandmadeDescriptor, int]:
-    """Whiten a descriptor made by hand: of n images that can be read it gets at most n − 1 dimensions.
-
-    Returns:
-        The descriptor, and how many of the images could be read.
+    """Return a whitened descriptor, of at most one dimension less than the images that can be read, and how many these are.
 
     Raises:
         UserError: Fewer than 3 images can be read.

@@ -107,10 +107,8 @@ class Learner:
         """Make one optimiser step from the accumulated gradients of `count` batches: pixels, classes and image rows of each.
 
         `check` is called with each loss and its image rows before backward; the only synchronisation with the device in a step,
-        unless the objective is also to `measure` figures that need one.
-
-        Returns:
-            The number of images of this process, and the figures of each batch, left on the device.
+        unless the objective is also to `measure` figures that need one. Returned are the number of images of this process, and
+        the figures of each batch, left on the device.
         """
         images, figures = 0, list[Figures]()
         self.objective.measures = measure

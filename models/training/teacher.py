@@ -53,14 +53,11 @@ def load_taught(training: Training, stage: StageSettings, progress: Progress) ->
 def load_teacher_vectors(
     teacher: Path, images: ImageSet, dimensions: int | None, folder: Path, workers: int | None, begun: bool = False
 ) -> Tensor:
-    """Load or compute the teacher's vectors of images, centred and normalised; without `dimensions` they may have any.
+    """Load or compute the teacher's vectors of images, float32 [n, d] of unit length, zero where one cannot be read.
 
     The mean is subtracted because prototypes with a common direction would drive the student away from it. Vectors of the same
     teacher and images that were computed before are read from `folder`, the student's. If its training has `begun` to learn from
-    them, no other teacher may take over.
-
-    Returns:
-        float32 [n, d], unit length; zero where an image cannot be read.
+    them, no other teacher may take over. Without `dimensions` they may have any.
 
     Raises:
         UserError: The file is missing, not a checkpoint or not the one that the training began with, or its vectors have another
@@ -87,11 +84,7 @@ def load_teacher_vectors(
 
 
 def compute_prototypes(vectors: Tensor, rows: list[int], labels: list[int]) -> tuple[Tensor, Tensor]:
-    """Compute class prototypes as means of vectors [n, d], of the images `rows`, which have these labels.
-
-    Returns:
-        The distinct classes int64 [c], ascending, and the unit mean [c, d] of their images' vectors; zero if none can be read.
-    """
+    """Return the distinct labels of `rows`, int64 [c], ascending, and the unit means [c, d] of their vectors [n, d]."""
     found, place = torch.unique(torch.tensor(labels), return_inverse=True)
     total = torch.zeros(len(found), vectors.shape[1]).index_add_(0, place, vectors[rows])
     return found, functional.normalize(total)
