@@ -72,30 +72,17 @@ class Normalizer:
 
 @dataclass(frozen=True)
 class Extractor:
-    """Networks and a projection that turn images into vectors, and the query normalisation.
+    """Networks and a projection that turn images into vectors, and the query normalisation."""
 
-    Attributes:
-        networks: The networks, whose vectors are concatenated.
-        settings: How images are loaded and batched.
-        project: Maps concatenated vectors [n, Σ d] to vectors [n, dimensions] float32 of unit length.
-        dimensions: Dimensions of the vectors.
-        identity: Digest of everything that a reference's vector depends on.
-        normalizer: Query normalisation; None for a descriptor without one.
-        calibrate: Returns the tail of unrelated pairs' distances, from the descriptor's file or from the data that it was trained
-            with; None where it is not known.
-        source: Opens the same extractor in another process; None if it cannot be opened there.
-        files: The files that it is opened from.
-    """
-
-    networks: list[Embedder]
+    networks: list[Embedder]  # their vectors are concatenated
     settings: EmbeddingSettings
-    project: Project
+    project: Project  # concatenated vectors [n, Σ d] to [n, dimensions] float32 of unit length
     dimensions: int
-    identity: str
+    identity: str  # digest of everything that a reference's vector depends on
     normalizer: Normalizer | None = None
-    calibrate: Callable[[], Tail | None] = lambda: None
-    source: "Callable[[], Extractor] | None" = None
-    files: tuple[Path, ...] = ()
+    calibrate: Callable[[], Tail | None] = lambda: None  # the tail of unrelated pairs' distances; None where it is not known
+    source: "Callable[[], Extractor] | None" = None  # opens the same extractor in another process, if it can be
+    files: tuple[Path, ...] = ()  # that it is opened from
 
     def extract(self, images: ImageSet) -> Iterator[EmbeddedBlock]:
         """Yield vectors [m, dimensions] of files block by block; rows of unreadable images are zero and flagged."""

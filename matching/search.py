@@ -43,24 +43,14 @@ class _Block:
 
 @dataclass
 class Search:
-    """One search: the store's Faiss index, the rule, and what is excluded.
-
-    Attributes:
-        store: The open index.
-        extractor: Embeds and normalises the queries.
-        rule: When a pair counts as a copy, and the maximum number of references per query.
-        exclusions: Pairs that are never, and pairs that are always reported.
-        candidates: Number of nearest references of each query to report whatever their score, for verification; 0 to follow the
-            rule.
-        exact: Compare every query with every reference, even in a large index.
-    """
+    """One search: the store's Faiss index, the rule, and what is excluded."""
 
     store: Store
     extractor: Extractor
     rule: Rule
     exclusions: Exclusions = field(default_factory=Exclusions)
-    candidates: int = 0
-    exact: bool = False
+    candidates: int = 0  # nearest references of each query to report whatever their score; 0 to follow the rule
+    exact: bool = False  # compare every query with every reference, even in a large index
 
     @cached_property
     def index(self) -> SearchIndex:

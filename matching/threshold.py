@@ -28,19 +28,12 @@ QUERIES_PER_BLOCK = 256  # queries compared with all references at once
 
 @dataclass(frozen=True)
 class Tail:
-    """The exponential tail of the squared distances of unrelated pairs (peaks over a threshold).
+    """The exponential tail of the squared distances of unrelated pairs (peaks over a threshold)."""
 
-    Attributes:
-        start: Squared distance below which the tail applies.
-        scale: Mean of `start` minus the squared distance, over the pairs below `start`.
-        share: Share of all pairs below `start`, 0…1.
-        pairs: Number of all unrelated pairs.
-    """
-
-    start: float
-    scale: float
-    share: float
-    pairs: int
+    start: float  # squared distance below which the tail applies
+    scale: float  # mean of `start` minus the squared distance, over the pairs below `start`
+    share: float  # of all pairs below `start`, 0…1
+    pairs: int  # number of all unrelated pairs
 
     def threshold(self, rate: float, references: int) -> float:
         """Return the squared distance below which a query that copies nothing finds a reference with probability `rate`.

@@ -31,29 +31,17 @@ Kind = Literal["reference", "training", "query"]
 
 @dataclass(frozen=True)
 class Explorer:
-    """What the page shows: an opened run, a folder or an index.
-
-    Attributes:
-        title: Title of the page.
-        extractor: Embeds and normalises a picture.
-        references: The vectors that are searched.
-        index: Exact search over the readable references; ids are rows of `references`.
-        tail: Calibration of the threshold; None where it failed.
-        uncalibrated: Why there is no `tail`; empty if there is one.
-        rate: Expected false alarms per query for which the threshold is set, between 0 and 1.
-        pictures: The images of each kind, as far as they exist.
-        others: Images that edits may paste; None for none.
-    """
+    """What the page shows: an opened run, a folder or an index."""
 
     title: str
     extractor: Extractor
-    references: Vectors
-    index: faiss.Index
+    references: Vectors  # those that are searched
+    index: faiss.Index  # exact, over the readable references; ids are rows of `references`
     tail: Tail | None
-    uncalibrated: str
-    rate: float
-    pictures: dict[Kind, ImageSet]
-    others: OverlaySource | None
+    uncalibrated: str  # why there is no tail; empty if there is one
+    rate: float  # expected false alarms per query that the threshold is set for, between 0 and 1
+    pictures: dict[Kind, ImageSet]  # as far as they exist
+    others: OverlaySource | None  # images that edits may paste
 
     def threshold(self) -> float | None:
         """Return the lowest score of a copy; None where it is not calibrated."""

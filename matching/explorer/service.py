@@ -35,11 +35,7 @@ MAX_VECTORS = 1000  # of one request
 
 
 class VectorQuestion(Settings):
-    """Vectors to search with.
-
-    Attributes:
-        vectors: As the extractor makes them, before query normalisation: [n][dimensions], n from 1 to MAX_VECTORS.
-    """
+    """Vectors [n][dimensions] to search with, as the extractor makes them, before query normalisation."""
 
     vectors: list[list[float]] = Field(min_length=1, max_length=MAX_VECTORS)
 

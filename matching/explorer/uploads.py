@@ -24,14 +24,11 @@ NO_PICTURE = "Send the image again: the explorer keeps only the most recent ones
 class Uploads:
     """The most recently used uploads, in memory only; threads may share it.
 
-    Attributes:
-        kept: Pixels, uint8 [h, w, 3], by name, the most recently used last. Names are SHA-256 digests of the bytes; the uploaded
-            file's own name is ignored.
-        changing: Guards `kept`.
+    Names are SHA-256 digests of the bytes; the uploaded file's own name is ignored.
     """
 
-    kept: OrderedDict[str, NDArray[np.uint8]] = field(default_factory=OrderedDict)
-    changing: threading.Lock = field(default_factory=threading.Lock)
+    kept: OrderedDict[str, NDArray[np.uint8]] = field(default_factory=OrderedDict)  # [h, w, 3], the most recently used last
+    changing: threading.Lock = field(default_factory=threading.Lock)  # guards `kept`
 
     def add(self, content: bytes) -> str:
         """Decode and cache a picture, and return its name.

@@ -22,22 +22,13 @@ Pairs = NDArray[np.void]  # of type PAIR
 
 @dataclass(frozen=True)
 class ComponentGrouping:
-    """The result of grouping.
+    """The result of grouping."""
 
-    Attributes:
-        groups: All groups, by their first member.
-        cuts: The highest-scoring pair of any two groups that it did not merge, highest score first.
-        hubs: Contents that match many others which do not match each other, the one with the most matches first; they are in no
-            group.
-        pairs: Number of different pairs that were considered.
-        dropped: Number of pairs that were not, because their component has more than MAX_COMPONENT_PAIRS.
-    """
-
-    groups: list[Group]
-    cuts: list[Cut[int]]
-    hubs: list[Hub]
-    pairs: int
-    dropped: int
+    groups: list[Group]  # by their first member
+    cuts: list[Cut[int]]  # the highest-scoring pair of any two groups that it did not merge, highest score first
+    hubs: list[Hub]  # in no group; the one with the most matches first
+    pairs: int  # different ones that were considered
+    dropped: int  # pairs that were not, because their component has more than MAX_COMPONENT_PAIRS
 
 
 def pack_pairs(first: NDArray[np.int64], second: NDArray[np.int64], score: NDArray[np.floating]) -> Pairs:

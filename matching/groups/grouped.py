@@ -35,21 +35,13 @@ class FileHub:
 
 @dataclass(frozen=True)
 class FileGroups:
-    """The result of grouping files.
+    """The result of grouping files."""
 
-    Attributes:
-        groups: All groups, largest first.
-        cuts: The links that merged nothing.
-        flat: Pictures without content: a single colour or a plain gradient.
-        hubs: Pictures that match many others which do not match each other.
-        dropped: Number of pairs that were not considered, because too many are connected with each other (`components.py`).
-    """
-
-    groups: list[FileGroup]
+    groups: list[FileGroup]  # largest first
     cuts: list[Cut[Path]]
-    flat: list[Path]
+    flat: list[Path]  # pictures without content: a single colour or a plain gradient
     hubs: list[FileHub] = field(default_factory=list)
-    dropped: int = 0
+    dropped: int = 0  # pairs that were not considered, because too many are connected with each other
 
 
 def group_files(

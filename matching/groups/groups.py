@@ -22,15 +22,11 @@ Matching = Callable[[Sequence[tuple[int, int]]], Sequence[bool]]  # which of the
 
 @dataclass(frozen=True, slots=True)
 class Link(Generic[T]):
-    """Two contents that match, by their numbers, or two files.
-
-    Attributes:
-        score: −‖q − r‖², at most 0.
-    """
+    """Two contents that match, by their numbers, or two files."""
 
     first: T
     second: T
-    score: float
+    score: float  # −‖q − r‖², at most 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +39,12 @@ class Group:
 
 @dataclass(frozen=True)
 class Cut(Generic[T]):
-    """The highest-scoring link between two groups that were not merged.
-
-    Attributes:
-        link: The matching pair.
-        matching: Number of pairs between the two groups that match; 0 with the reason "bound".
-        compared: Number of all pairs between the two groups.
-        reason: "ends": at most half of the pairs match; "bound": the merged group would be too large.
-    """
+    """The highest-scoring link between two groups that were not merged."""
 
     link: Link[T]
-    matching: int
-    compared: int
-    reason: Literal["ends", "bound"]
+    matching: int  # pairs between the two groups that match; 0 with the reason "bound"
+    compared: int  # all pairs between the two groups
+    reason: Literal["ends", "bound"]  # at most half of the pairs match; the merged group would be too large
 
 
 @dataclass(frozen=True)

@@ -24,23 +24,14 @@ def _is_neither(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class GroupSettings:
-    """How groups are made and planned.
-
-    Attributes:
-        keep: Which file of a group to keep.
-        folders: Folders in order of preference, for the rule "folder-order".
-        is_protected: Tells whether a file must not be touched.
-        is_reference: Tells whether a file stays because it is a reference.
-        bound: Maximum number of contents in a group.
-        hub_matches: Minimum number of matches of a hub, which belongs to no group (`matching/groups/hubs.py`).
-    """
+    """How groups are made and planned."""
 
     keep: KeepRule = "largest"
-    folders: Sequence[Path] = ()
-    is_protected: Callable[[Path], bool] = _is_neither
-    is_reference: Callable[[Path], bool] = _is_neither
-    bound: int = MAX_GROUP_SIZE
-    hub_matches: int = MIN_HUB_MATCHES
+    folders: Sequence[Path] = ()  # in order of preference, for the rule "folder-order"
+    is_protected: Callable[[Path], bool] = _is_neither  # must not be touched
+    is_reference: Callable[[Path], bool] = _is_neither  # stays because it is a reference
+    bound: int = MAX_GROUP_SIZE  # contents in a group at most
+    hub_matches: int = MIN_HUB_MATCHES  # of a hub at least
 
 
 @dataclass(frozen=True)

@@ -17,21 +17,13 @@ Word = Literal["copy", "not-a-copy", "undecided"]
 
 @dataclass(frozen=True)
 class Decision:
-    """A decision about one pair of contents.
+    """A decision about one pair of contents."""
 
-    Attributes:
-        first: SHA-256 of one picture's bytes.
-        second: SHA-256 of the other picture's bytes.
-        copy: Whether they are copies of each other.
-        decided: Local date and time of the decision, `YYYY-MM-DD HH:MM:SS`.
-        names: Paths of the two files at that time.
-    """
-
-    first: bytes
-    second: bytes
-    copy: bool
-    decided: str
-    names: tuple[Path, Path]
+    first: bytes  # SHA-256 of one picture's bytes
+    second: bytes  # of the other's
+    copy: bool  # whether they are copies of each other
+    decided: str  # local date and time, `YYYY-MM-DD HH:MM:SS`
+    names: tuple[Path, Path]  # paths of the two files at that time
 
     @property
     def pair(self) -> Pair:

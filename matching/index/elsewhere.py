@@ -17,21 +17,13 @@ Candidates = tuple[NDArray[np.float32], NDArray[np.int64]]  # squared distances 
 
 @dataclass(frozen=True)
 class SegmentSource:
-    """What another process opens a segment from.
+    """What another process opens a segment from."""
 
-    Attributes:
-        path: Its file; None for a segment that is in memory only.
-        codes: The file of its codes; None without.
-        gone: int64 [g], rows of the contents that have been removed, ascending.
-        vectors: float32 [n, d] of a segment that is in memory only; else None.
-        numbers: int64 [n], their content numbers; else None.
-    """
-
-    path: Path | None
-    codes: Path | None
-    gone: NDArray[np.int64]
-    vectors: NDArray[np.float32] | None = None
-    numbers: NDArray[np.int64] | None = None
+    path: Path | None  # None for a segment that is in memory only
+    codes: Path | None  # the file of its codes; None without
+    gone: NDArray[np.int64]  # rows of the contents that have been removed [g], ascending
+    vectors: NDArray[np.float32] | None = None  # [n, d] of a segment that is in memory only
+    numbers: NDArray[np.int64] | None = None  # content numbers [n], likewise
 
 
 def describe_segment(segment: Segment, codes: Codes | None) -> SegmentSource:
@@ -43,19 +35,12 @@ def describe_segment(segment: Segment, codes: Codes | None) -> SegmentSource:
 
 @dataclass(frozen=True)
 class Lookup:
-    """A block of queries to search in one segment.
+    """A block of queries to search in one segment."""
 
-    Attributes:
-        segment: Number of the segment.
-        queries: float32 [n, d].
-        count: Number of candidates k for each.
-        by_codes: Whether to search the segment's codes, if it has any.
-    """
-
-    segment: int
-    queries: NDArray[np.float32]
-    count: int
-    by_codes: bool
+    segment: int  # its number
+    queries: NDArray[np.float32]  # [n, d]
+    count: int  # candidates k for each
+    by_codes: bool  # whether to search the segment's codes, if it has any
 
     def __len__(self) -> int:
         return len(self.queries)

@@ -123,19 +123,12 @@ def embed_pictures(extractor: Extractor, images: ImageSet, name: str) -> Vectors
 
 @dataclass(frozen=True)
 class _Part:
-    """At most IMAGES_PER_COMMIT pictures, which enter the index together.
+    """At most IMAGES_PER_COMMIT pictures, which enter the index together."""
 
-    Attributes:
-        count: Number of pictures.
-        files: Digest of each picture to record, by its path.
-        first: Path of each content to embed, by its digest.
-        known: Contents that the index lacks, with vectors from an earlier search.
-    """
-
-    count: int
-    files: dict[Path, bytes]
-    first: dict[bytes, Path]
-    known: list[Content]
+    count: int  # of pictures
+    files: dict[Path, bytes]  # digest of each picture to record
+    first: dict[bytes, Path]  # path of each content to embed, by its digest
+    known: list[Content]  # contents that the index lacks, with vectors from an earlier search
 
 
 def _digest_parts(paths: Sequence[Path]) -> Iterable[dict[Path, bytes | None]]:

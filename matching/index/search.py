@@ -48,29 +48,18 @@ class Searchable(Protocol):
 
 @dataclass(frozen=True)
 class Nearest:
-    """The nearest contents of each query.
+    """The nearest contents of each query."""
 
-    Attributes:
-        contents: int64 [n, k], content numbers, nearest first.
-        distances: float64 [n, k], squared distances, ascending.
-    """
-
-    contents: NDArray[np.int64]
-    distances: NDArray[np.float64]
+    contents: NDArray[np.int64]  # content numbers [n, k], nearest first
+    distances: NDArray[np.float64]  # squared [n, k], ascending
 
 
 @dataclass(frozen=True)
 class SearchIndex:
-    """The searchable vectors of one state of a store.
+    """The searchable vectors of one state of a store."""
 
-    Attributes:
-        segments: The vectors, in the order of their content numbers.
-        codes: The codes of each segment; None for a segment that is searched exactly.
-        dimensions: Number d of dimensions of the vectors.
-    """
-
-    segments: Sequence[Segment]
-    codes: Sequence[Codes | None]
+    segments: Sequence[Segment]  # in the order of their content numbers
+    codes: Sequence[Codes | None]  # None for a segment that is searched exactly
     dimensions: int
 
     @property

@@ -29,25 +29,15 @@ FILE_NAME = re.compile(r"vectors-(\d+)-(\d+)-(\d+)-([0-9a-f]{16})\.faiss")
 
 @dataclass(frozen=True)
 class Segment:
-    """The vectors of a range of content numbers.
+    """The vectors of a range of content numbers."""
 
-    Attributes:
-        digest: First 16 hexadecimal digits of the file's SHA-256; empty for a segment that is in memory only.
-        after: Number before the range: all contents have higher numbers.
-        last: Last number of the range.
-        index: Faiss index of the vectors, with content numbers as ids.
-        numbers: int64 [n], numbers of the contents, ascending.
-        gone: int64 [g], rows 0…n − 1 of the contents that have been removed since, ascending.
-        path: Its file; None for a segment that is in memory only.
-    """
-
-    digest: str
-    after: int
-    last: int
-    index: faiss.Index
-    numbers: NDArray[np.int64]
-    gone: NDArray[np.int64]
-    path: Path | None = None
+    digest: str  # first 16 hexadecimal digits of the file's SHA-256; empty without a file
+    after: int  # all contents have higher numbers
+    last: int  # number of the range
+    index: faiss.Index  # of the vectors, with content numbers as ids
+    numbers: NDArray[np.int64]  # [n], ascending
+    gone: NDArray[np.int64]  # rows [g] of the contents that have been removed since, ascending
+    path: Path | None = None  # None for a segment that is in memory only
 
     @property
     def ntotal(self) -> int:

@@ -33,12 +33,7 @@ GONE_SECONDS = 10.0  # how long ended workers are waited for
 
 
 class Connection:
-    """A connection to a cluster, made when it is first needed.
-
-    Attributes:
-        address: "local", "auto" or the address of a cluster, host:port.
-        ray: The module; imported on `connect`.
-    """
+    """A connection to a cluster ("local", "auto" or host:port), made when it is first needed."""
 
     def __init__(self, address: str) -> None:
         self.address = address

@@ -25,11 +25,7 @@ _MAKERS = {
 
 @dataclass(frozen=True)
 class RunPaths:
-    """The files and folders of a run.
-
-    Attributes:
-        folder: The run folder itself; it need not exist.
-    """
+    """The files and folders of a run, whose folder need not exist."""
 
     folder: Path
 

@@ -22,17 +22,11 @@ DEFAULT_RECIPE = Path(__file__).parents[2] / "recipes" / "collection.yaml"
 
 @dataclass(frozen=True)
 class Run:
-    """A run, which every step works on.
+    """A run, which every step works on."""
 
-    Attributes:
-        folder: Folder of the run's results.
-        recipe: Its validated settings.
-        data: Its data set, a folder in the ISC2021 layout.
-    """
-
-    folder: Path
+    folder: Path  # of the results
     recipe: Recipe
-    data: Path
+    data: Path  # in the ISC2021 layout
 
     @cached_property
     def training_images(self) -> ImageSet:

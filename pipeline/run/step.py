@@ -19,25 +19,15 @@ from image_copies.pipeline.run.run import Run
 
 @dataclass(frozen=True)
 class Product:
-    """One result of a step, with its own manifest.
+    """One result of a step, with its own manifest."""
 
-    Attributes:
-        inputs: Returns by label the files, image sets or JSON values that it is made from; called only when the product is due.
-        outputs: Files that exist once it is made.
-        parameters: The settings that it depends on; JSON values or pydantic models.
-        work: Makes it.
-        name: Which of the step's products it is; empty for the only one.
-        unfinished: Folders of unfinished work, which --force removes first.
-        images: Returns the image sets among the inputs, by the same labels: later steps look at their folders, too.
-    """
-
-    inputs: Callable[[], Mapping[str, Any]]
-    outputs: list[Path]
-    parameters: Any
+    inputs: Callable[[], Mapping[str, Any]]  # files, image sets or JSON values by label; called only when it is due
+    outputs: list[Path]  # that exist once it is made
+    parameters: Any  # settings that it depends on: JSON values or pydantic models
     work: Callable[[], None]
-    name: str = ""
-    unfinished: Sequence[Path] = ()
-    images: Callable[[], Mapping[str, ImageSet]] = dict
+    name: str = ""  # which of the step's products; empty for the only one
+    unfinished: Sequence[Path] = ()  # folders of unfinished work, which --force removes first
+    images: Callable[[], Mapping[str, ImageSet]] = dict  # those among the inputs, at whose folders later steps look
 
 
 def _need_nothing(_: Run) -> list[Path]:
@@ -46,17 +36,11 @@ def _need_nothing(_: Run) -> list[Path]:
 
 @dataclass(frozen=True)
 class Step:
-    """One numbered step of the pipeline.
+    """One numbered step of the pipeline."""
 
-    Attributes:
-        name: Its number and verb, such as "03_ensemble"; the command is pipeline/<name>.py.
-        products: Returns what it makes in a run, in order.
-        needs: Returns the files of earlier steps that must exist before it starts.
-    """
-
-    name: str
-    products: Callable[[Run], list[Product]]
-    needs: Callable[[Run], list[Path]] = _need_nothing
+    name: str  # number and verb, such as "03_ensemble"; the command is pipeline/<name>.py
+    products: Callable[[Run], list[Product]]  # what it makes in a run, in order
+    needs: Callable[[Run], list[Path]] = _need_nothing  # files of earlier steps that must exist before it starts
 
     def label(self, product: Product) -> str:
         """Return a product's name in messages and manifests: the step's name and, after a space, the product's own."""

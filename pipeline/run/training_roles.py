@@ -16,22 +16,13 @@ from image_copies.pipeline.run.run import Run
 
 @dataclass(frozen=True)
 class TrainingRoles:
-    """The training images by role: disjoint, unless the recipe trains on all of them (`split.learn_all`).
+    """The training images by role: disjoint, unless the recipe trains on all of them (`split.learn_all`)."""
 
-    Attributes:
-        classes: Images that are trained on, in fixed order: a stage with C classes uses the first C. With `split.learn_all`
-            the images of the other roles follow.
-        labels: Class of each of these, int64 [n] of 0 … C − 1; None where every image is its own class.
-        overlays: Images that the edits paste into others.
-        references: Images that the copies among the synthetic queries are made from and searched in.
-        distractors: Images that the other synthetic queries are made from.
-    """
-
-    classes: ImageSet
-    labels: NDArray[np.int64] | None
-    overlays: ImageSet
-    references: ImageSet
-    distractors: ImageSet
+    classes: ImageSet  # trained on, in fixed order: a stage with C classes uses the first C
+    labels: NDArray[np.int64] | None  # [n] of 0 … C − 1; None where every image is its own class
+    overlays: ImageSet  # are pasted into others
+    references: ImageSet  # the copies among the synthetic queries are made from and searched in these
+    distractors: ImageSet  # the other synthetic queries are made from these
 
 
 def assign_training_roles(run: Run) -> TrainingRoles:

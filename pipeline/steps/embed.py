@@ -35,15 +35,10 @@ _LOADED: dict[Path, LoadedBatches] = {}  # of the shard that comes next, by its 
 
 @dataclass(frozen=True)
 class EmbeddingShard:
-    """Consecutive images that each network embeds into its own file.
-
-    Attributes:
-        images: The images.
-        outputs: The shard's vectors files, by the network's number; only those that are not there yet.
-    """
+    """Consecutive images that each network embeds into its own file."""
 
     images: ImageSet
-    outputs: dict[int, Path]
+    outputs: dict[int, Path]  # files that are not there yet, by the network's number
 
     @property
     def key(self) -> Path:
@@ -53,13 +48,7 @@ class EmbeddingShard:
 
 @dataclass(frozen=True)
 class Embedding:
-    """A vectors file to be made of a set of images.
-
-    Attributes:
-        checkpoint: The network.
-        settings: How it embeds.
-        output: The vectors file.
-    """
+    """A vectors file to be made of a set of images."""
 
     checkpoint: Path
     settings: EmbeddingSettings

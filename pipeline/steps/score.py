@@ -41,20 +41,12 @@ GREY_DIMENSIONS = 256
 
 @dataclass(frozen=True)
 class ScoredVariant:
-    """One row of the table of variants.
-
-    Attributes:
-        name: Name in the table.
-        scores: Its scores.
-        ranked: Its ranked pairs, best first.
-        interval: 95 % bootstrap interval of its µAP.
-        submitted: Whether it is the submission.
-    """
+    """One row of the table of variants."""
 
     name: str
     scores: Scores
-    ranked: RankedPairs
-    interval: Interval
+    ranked: RankedPairs  # best first
+    interval: Interval  # of its µAP
     submitted: bool = False
 
     def as_dict(self) -> dict[str, Any]:

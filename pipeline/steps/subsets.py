@@ -27,17 +27,11 @@ MAX_MODELS = 8  # 255 subsets
 
 @dataclass(frozen=True)
 class SubsetScores:
-    """One row of the table.
-
-    Attributes:
-        models: Names of the models.
-        plain: Scores without query normalisation.
-        normalized: Scores with the run's chosen normalisation.
-    """
+    """One row of the table."""
 
     models: tuple[str, ...]
-    plain: Scores
-    normalized: Scores
+    plain: Scores  # without query normalisation
+    normalized: Scores  # with the run's chosen one
 
 
 @search_on_gpu()

@@ -42,32 +42,20 @@ BATCH_SIZE = 64
 
 @dataclass(frozen=True)
 class View:
-    """How images are presented to the descriptor.
+    """How images are presented to the descriptor."""
 
-    Attributes:
-        descriptor: The network in evaluation mode, on its device.
-        size: Image size in pixels.
-        protocol: How an image is resized and cropped to that size.
-    """
-
-    descriptor: Descriptor
-    size: int
-    protocol: TestProtocol
+    descriptor: Descriptor  # in evaluation mode, on its device
+    size: int  # in pixels
+    protocol: TestProtocol  # how an image is resized and cropped to that size
 
 
 @dataclass(frozen=True)
 class Source:
-    """The files of an evaluation.
+    """The files of an evaluation."""
 
-    Attributes:
-        checkpoint: The network's file, which may have a classifier next to it.
-        root: The unpacked data set.
-        distractors: Folder of further images to search in; None for none.
-    """
-
-    checkpoint: Path
-    root: Path
-    distractors: Path | None
+    checkpoint: Path  # may have a classifier next to it
+    root: Path  # the unpacked data set
+    distractors: Path | None  # folder of further images to search in
 
 
 def evaluate_checkpoint(

@@ -31,24 +31,14 @@ SEARCH_IMAGES, SGD_IMAGES = 2_000, 50_000  # numbers of training images, as in t
 
 @dataclass(frozen=True)
 class ExponentSearch:
-    """How p* is chosen.
+    """How p* is chosen."""
 
-    Attributes:
-        method: "search": the candidate with the best IN-aug accuracy; "sgd": p is trained alone, with the checkpoint's
-            classifier.
-        exponents: Candidates, with "search".
-        images: Number of training images; None for 2,000 with "search" and 50,000 with "sgd".
-        learning_rate: Learning rate, with "sgd".
-        seed: Seed of the choice of images and of their edits.
-        workers: Processes that read images; None for one per core.
-    """
-
-    method: Literal["search", "sgd"] = "search"
-    exponents: tuple[float, ...] = tuple(float(p) for p in range(1, 11))
-    images: int | None = None
-    learning_rate: float = 0.005
-    seed: int = 0
-    workers: int | None = None
+    method: Literal["search", "sgd"] = "search"  # the best candidate in IN-aug accuracy, or p trained alone
+    exponents: tuple[float, ...] = tuple(float(p) for p in range(1, 11))  # candidates, with "search"
+    images: int | None = None  # None for SEARCH_IMAGES or SGD_IMAGES
+    learning_rate: float = 0.005  # with "sgd"
+    seed: int = 0  # of the choice of images and of their edits
+    workers: int | None = None  # None for one per core
 
 
 def choose_exponent(

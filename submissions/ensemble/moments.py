@@ -16,17 +16,11 @@ ROWS_PER_BLOCK = 4096  # converted to float64 at once
 
 @dataclass(frozen=True)
 class Moments:
-    """The sums of some vectors of D dimensions.
-
-    Attributes:
-        count: Number n of vectors.
-        total: float64 [D], their sum.
-        products: float64 [D, D], the sum of x xᵀ.
-    """
+    """The sums of some vectors of D dimensions."""
 
     count: int
-    total: NDArray[np.float64]
-    products: NDArray[np.float64]
+    total: NDArray[np.float64]  # [D], their sum
+    products: NDArray[np.float64]  # [D, D], the sum of x xᵀ
 
     def __add__(self, other: "Moments") -> "Moments":
         return Moments(self.count + other.count, self.total + other.total, self.products + other.products)

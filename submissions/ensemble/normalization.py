@@ -18,15 +18,10 @@ QUERIES_PER_BLOCK = 4096
 
 @dataclass(frozen=True)
 class Neighbours:
-    """The nearest training vectors of each query.
+    """The nearest training vectors of each query."""
 
-    Attributes:
-        cosines: float32 [n, k], cosine similarities, highest first.
-        rows: int64 [n, k], row numbers of the training vectors, in the same order.
-    """
-
-    cosines: NDArray[np.float32]
-    rows: NDArray[np.int64]
+    cosines: NDArray[np.float32]  # [n, k], highest first
+    rows: NDArray[np.int64]  # of the training vectors [n, k], in the same order
 
 
 def _move_away(
@@ -70,17 +65,12 @@ def _compute_direction(
 class Normalization:
     """A row of METHODS.
 
-    Attributes:
-        label: What tables and pages call it.
-        beta: The key of NormalizationSettings that lists its candidate β; None without β.
-        neighbours: The keys of NormalizationSettings that say how many neighbours it needs.
-        formula: From queries [n, d], training vectors [m, d], the neighbours found among these, β and the settings to normalised
-            queries [n, d].
+    The formula takes queries [n, d], training vectors [m, d], the neighbours found among these, β and the settings.
     """
 
-    label: str
-    beta: str | None
-    neighbours: tuple[str, ...]
+    label: str  # in tables and pages
+    beta: str | None  # key of NormalizationSettings that lists its candidates
+    neighbours: tuple[str, ...]  # keys that say how many it needs
     formula: Callable[[NDArray[np.float32], NDArray[np.float32], Neighbours, float, NormalizationSettings], NDArray[np.float32]]
 
 

@@ -20,17 +20,11 @@ EIGENVALUE_FLOOR = 1e-10  # share of the largest eigenvalue below which a direct
 
 @dataclass(frozen=True)
 class Projection:
-    """A fitted PCA with m = min(D, number of training vectors) axes.
+    """A fitted PCA with m = min(D, number of training vectors) axes."""
 
-    Attributes:
-        mean: float32 [D].
-        axes: float32 [m, D], principal axes as rows, largest variance first.
-        eigenvalues: float32 [m], of the training vectors' covariance matrix.
-    """
-
-    mean: NDArray[np.float32]
-    axes: NDArray[np.float32]
-    eigenvalues: NDArray[np.float32]
+    mean: NDArray[np.float32]  # [D]
+    axes: NDArray[np.float32]  # [m, D], principal axes as rows, largest variance first
+    eigenvalues: NDArray[np.float32]  # [m], of the training vectors' covariance matrix
 
     def apply(self, vectors: NDArray[np.float32], dimensions: int, eigen_power: float) -> NDArray[np.float32]:
         """Project vectors [n, D] to unit vectors [n, dimensions]: coordinates along the first axes × eigenvalue ** eigen_power.

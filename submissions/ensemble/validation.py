@@ -14,21 +14,13 @@ from image_copies.submissions.vectors.files import Vectors
 
 @dataclass(frozen=True)
 class ValidationVectors:
-    """PCA coordinates of the three sets; `weight` turns them into vectors of any eigenvalue power and any lower dimension.
+    """PCA coordinates of the three sets; `weight` turns them into vectors of any eigenvalue power and any lower dimension."""
 
-    Attributes:
-        name: How messages refer to the training images.
-        queries: Coordinates of the synthetic queries.
-        references: Coordinates of the training images in which the queries are searched.
-        training: float32 [n, d], coordinates of the readable training images that are not held out.
-        projection: The PCA, fitted on a sample of `training`.
-    """
-
-    name: str
-    queries: Vectors
-    references: Vectors
-    training: NDArray[np.float32]
-    projection: Projection
+    name: str  # how messages refer to the training images
+    queries: Vectors  # synthetic ones
+    references: Vectors  # training images in which the queries are searched
+    training: NDArray[np.float32]  # [n, d], readable training images that are not held out
+    projection: Projection  # fitted on a sample of `training`
 
     def weight(self, dimensions: int, eigen_power: float) -> tuple[Vectors, Vectors, NDArray[np.float32]]:
         """Return queries, references and training as unit vectors [n, dimensions], weighted by eigenvalue ** eigen_power."""

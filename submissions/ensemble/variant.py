@@ -13,21 +13,13 @@ from image_copies.submissions.settings import Method
 
 @dataclass(frozen=True)
 class Variant:
-    """One way from concatenated embeddings to submitted vectors.
+    """One way from concatenated embeddings to submitted vectors."""
 
-    Attributes:
-        dimensions: Number of PCA dimensions kept.
-        eigen_power: Exponent of the eigenvalue that each kept dimension is multiplied by; −0.5 whitens.
-        method: The query normalisation.
-        beta: Its strength β; 0 without normalisation.
-        weights: Factor of each model's vectors before they are concatenated; () if all are 1.
-    """
-
-    dimensions: int
-    eigen_power: float
+    dimensions: int  # of the PCA that are kept
+    eigen_power: float  # exponent of the eigenvalue that each kept dimension is multiplied by; −0.5 whitens
     method: Method
-    beta: float
-    weights: tuple[float, ...] = ()
+    beta: float  # strength β of the normalisation; 0 without one
+    weights: tuple[float, ...] = ()  # of the models' vectors before they are concatenated; () if all are 1
 
 
 def parse_variant(row: "pd.Series[Any]") -> Variant:

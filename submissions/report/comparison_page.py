@@ -38,42 +38,25 @@ MAX_CARDS = 48  # in each gallery
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two submissions.
-
-    Attributes:
-        name: Name in titles and legends.
-        scores: Its scores.
-        ranked: Its ranked pairs.
-        interval: 95 % interval of its µAP.
-    """
+    """One of the two submissions."""
 
     name: str
     scores: Scores
     ranked: RankedPairs
-    interval: Interval
+    interval: Interval  # of its µAP
 
 
 @dataclass(frozen=True)
 class ComparisonInputs:
-    """What the page shows.
-
-    Attributes:
-        first: The submission to compare with.
-        second: The submission to compare.
-        difference: µAP of the second minus µAP of the first, with its 95 % interval.
-        ground_truth: The true copies.
-        queries: Query images; empty to show no pictures.
-        references: Reference images; empty to show no pictures.
-        edits_file: CSV of the edits that made each query; None where they are not known.
-    """
+    """What the page shows."""
 
     first: Side
     second: Side
-    difference: Interval
+    difference: Interval  # µAP of the second minus µAP of the first
     ground_truth: GroundTruth
-    queries: ImageSet
-    references: ImageSet
-    edits_file: Path | None
+    queries: ImageSet  # empty to show no pictures
+    references: ImageSet  # likewise
+    edits_file: Path | None  # None where the edits are not known
 
 
 def write_comparison(inputs: ComparisonInputs, folder: Path) -> Path:

@@ -17,48 +17,29 @@ MAX_FOUND, MAX_MISSED, MAX_FALSE_ALARMS, MAX_SUGGESTED = 24, 48, 48, 96  # cards
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture of a card.
-
-    Attributes:
-        kind: The set of images it belongs to.
-        image_id: Its id in that set.
-        label: Its role in the card, such as "true reference".
-        note: A line below its id; empty for none.
-    """
+    """A picture of a card."""
 
     kind: Literal["query", "reference"]
     image_id: str
-    label: str
-    note: str = ""
+    label: str  # its role in the card, such as "true reference"
+    note: str = ""  # a line below its id
 
 
 @dataclass(frozen=True)
 class Card:
-    """Pictures side by side.
+    """Pictures side by side."""
 
-    Attributes:
-        pictures: The pictures from left to right.
-        text: Caption of the card.
-        edits: Names of the edits that made the query, separated by spaces; empty where they are not known.
-    """
-
-    pictures: tuple[Picture, ...]
-    text: str
-    edits: str = ""
+    pictures: tuple[Picture, ...]  # from left to right
+    text: str  # caption
+    edits: str = ""  # names of the edits that made the query, separated by spaces
 
 
 @dataclass(frozen=True)
 class Gallery:
-    """Cards under a title.
-
-    Attributes:
-        title: Title of the gallery.
-        text: Which pairs it shows, and in which order.
-        cards: The cards in that order.
-    """
+    """Cards under a title."""
 
     title: str
-    text: str
+    text: str  # which pairs it shows, and in which order
     cards: list[Card]
 
 

@@ -16,96 +16,54 @@ from image_copies.submissions.scoring.query_scores import QueryScores
 
 @dataclass(frozen=True)
 class Distribution:
-    """Scores of the queries before or after normalisation.
+    """Scores of the queries before or after normalisation."""
 
-    Attributes:
-        title: Title of the chart, such as "before normalisation".
-        scores: Scores of the queries.
-        threshold: Score at 90 % precision; None where precision never reaches 90 %.
-    """
-
-    title: str
+    title: str  # such as "before normalisation"
     scores: QueryScores
-    threshold: float | None
+    threshold: float | None  # score at 90 % precision; None where precision never reaches 90 %
 
 
 @dataclass(frozen=True)
 class StepDone:
-    """One product of a step, as its manifest records it.
+    """One product of a step, as its manifest records it."""
 
-    Attributes:
-        step: Name of the step or product.
-        seconds: Duration in seconds; None where it is not recorded.
-        code: Version of the code that made it.
-    """
-
-    step: str
-    seconds: float | None
-    code: str
+    step: str  # or product
+    seconds: float | None  # None where the duration is not recorded
+    code: str  # version that made it
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunInputs:
-    """What every report of a run shows.
-
-    Attributes:
-        title: Title of the page.
-        queries: Query images.
-        references: Reference images.
-        edits_file: CSV of the edits that made each query; None where they are not known.
-        recipe: Text of the recipe.
-        code: Version of the code that writes the report.
-        curves: Learning curve of each model by name, a row per epoch.
-        steps: What the run did, in order.
-        versions: Version of each relevant package by name.
-        notices: Sentences that limit how the scores can be repeated.
-        warnings: What is wrong with the run, and what to try.
-        synthetic: Rows of the table of the synthetic queries: kind, name and the columns of synthetic_columns.py: of all queries
-            and, where families of edits were left out of training, of both halves and of each of these families alone.
-    """
+    """What every report of a run shows."""
 
     title: str
     queries: ImageSet
     references: ImageSet
-    edits_file: Path | None
+    edits_file: Path | None  # None where the edits are not known
     recipe: str
-    code: str
-    curves: dict[str, pd.DataFrame] = field(default_factory=dict)
-    steps: list[StepDone] = field(default_factory=list)
-    versions: dict[str, str] = field(default_factory=dict)
-    notices: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    synthetic: list[dict[Hashable, Any]] = field(default_factory=list)
+    code: str  # version that writes the report
+    curves: dict[str, pd.DataFrame] = field(default_factory=dict)  # by model, a row per epoch
+    steps: list[StepDone] = field(default_factory=list)  # in order
+    versions: dict[str, str] = field(default_factory=dict)  # of packages
+    notices: list[str] = field(default_factory=list)  # what limits how the scores can be repeated
+    warnings: list[str] = field(default_factory=list)  # what is wrong with the run, and what to try
+    synthetic: list[dict[Hashable, Any]] = field(default_factory=list)  # kind, name and the columns of synthetic_columns.py
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportInputs(RunInputs):
-    """What the report of a scored run shows.
+    """What the report of a scored run shows."""
 
-    Attributes:
-        variants: Rows of the table, with the keys name, submitted, the fields of Scores and, optionally,
-            micro_average_precision_95.
-        scores: The submission's scores, by the names of the fields of Scores.
-        interval: 95 % interval of the submission's µAP.
-        ranked: The submission's ranked pairs.
-        ground_truth: The true copies.
-        distributions: Score distributions; the last is the submission's.
-    """
-
-    variants: list[dict[str, Any]]
-    scores: dict[str, float | int]
-    interval: Interval
+    variants: list[dict[str, Any]]  # name, submitted, the fields of Scores and perhaps micro_average_precision_95
+    scores: dict[str, float | int]  # of the submission, by the names of the fields of Scores
+    interval: Interval  # of the submission's µAP
     ranked: RankedPairs
     ground_truth: GroundTruth
-    distributions: list[Distribution] = field(default_factory=list)
+    distributions: list[Distribution] = field(default_factory=list)  # the last is the submission's
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnscoredInputs(RunInputs):
-    """What the report of a run without a ground truth shows.
+    """What the report of a run without a ground truth shows."""
 
-    Attributes:
-        pairs: Query id, reference id and score of the pairs that are most likely copies, best first.
-    """
-
-    pairs: list[tuple[str, str, float]]
+    pairs: list[tuple[str, str, float]]  # query id, reference id and score of the likeliest copies, best first

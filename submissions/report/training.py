@@ -14,27 +14,16 @@ STAGE_COLUMNS = ("classes", "intensity", "image_size")
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage of drip training, as a row of the report's table.
+    """A stage of drip training, as a row of the report's table; None for what the curve has not."""
 
-    Attributes:
-        stage: Number of the stage, from 1.
-        epochs: Number of epochs it took.
-        settings: Values of STAGE_COLUMNS by name, as far as the curve has them; image size in pixels.
-        loss: Last loss; None where the curve has none.
-        validation: Last validation µAP; None where the curve has none.
-        ended_by: Why the stage ended; empty where the curve does not say.
-        cosine: Mean cosine of different images' vectors at its end, −1…1; None where the curve has none.
-        rank: Effective rank of the vectors at its end; None where the curve has none.
-    """
-
-    stage: int
+    stage: int  # from 1
     epochs: int
-    settings: dict[str, float]
-    loss: float | None
-    validation: float | None
-    ended_by: str
-    cosine: float | None = None
-    rank: float | None = None
+    settings: dict[str, float]  # values of STAGE_COLUMNS by name
+    loss: float | None  # the last
+    validation: float | None  # the last µAP
+    ended_by: str  # empty where the curve does not say
+    cosine: float | None = None  # mean cosine of different images' vectors at its end, −1…1
+    rank: float | None = None  # effective rank of the vectors at its end
 
 
 def draw_training(name: str, curve: pd.DataFrame) -> Markup:

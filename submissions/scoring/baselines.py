@@ -21,15 +21,10 @@ Baseline = Callable[[NDArray[np.uint8]], NDArray[np.float32]]  # pixels [h, w, 3
 
 @dataclass(frozen=True)
 class Descriptors:
-    """Vectors of a baseline, in the order of the images.
+    """Vectors of a baseline, in the order of the images."""
 
-    Attributes:
-        vectors: float32 [n, d]; zero rows for unreadable images.
-        unreadable: bool [n], True for images that could not be decoded.
-    """
-
-    vectors: NDArray[np.float32]
-    unreadable: NDArray[np.bool_]
+    vectors: NDArray[np.float32]  # [n, d]; zero rows for unreadable images
+    unreadable: NDArray[np.bool_]  # [n]
 
 
 def compute_perceptual_hash(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:

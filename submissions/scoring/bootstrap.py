@@ -13,17 +13,11 @@ RESAMPLES = 1000
 
 @dataclass(frozen=True)
 class Interval:
-    """A figure with its 95 % bootstrap interval.
+    """A figure with its 95 % bootstrap interval."""
 
-    Attributes:
-        value: The figure on all queries.
-        low: 2.5th percentile of the resamples.
-        high: 97.5th percentile of the resamples.
-    """
-
-    value: float
-    low: float
-    high: float
+    value: float  # on all queries
+    low: float  # 2.5th percentile of the resamples
+    high: float  # 97.5th
 
 
 def micro_average_precision_interval(ranked: RankedPairs, truth: GroundTruth, seed: int = 0, draws: int = RESAMPLES) -> Interval:
@@ -51,17 +45,11 @@ def _draw_scores(ranked: RankedPairs, truth: GroundTruth, seed: int, draws: int)
 
 @dataclass(frozen=True)
 class _RankedQueries:
-    """A ranking reduced to what µAP needs.
+    """A ranking reduced to what µAP needs."""
 
-    Attributes:
-        rows: int64 [m], each ranked pair's query by its number in the ground truth.
-        true: bool [m], whether each ranked pair is a copy.
-        copies: int64 [queries], number of true pairs of each query.
-    """
-
-    rows: NDArray[np.int64]
-    true: NDArray[np.bool_]
-    copies: NDArray[np.int64]
+    rows: NDArray[np.int64]  # [m], each ranked pair's query by its number in the ground truth
+    true: NDArray[np.bool_]  # [m], whether each ranked pair is a copy
+    copies: NDArray[np.int64]  # true pairs of each query [queries]
 
     @classmethod
     def from_ranking(cls, ranked: RankedPairs, truth: GroundTruth) -> "_RankedQueries":

@@ -15,31 +15,17 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class RankedCopy:
-    """A true pair in a ranking.
+    """A true pair in a ranking."""
 
-    Attributes:
-        rank: Rank from 1; None where the pair is not ranked.
-        score: −‖q − r‖²; None where the pair is not ranked.
-        found: Whether the pair is found at 90 % precision.
-        share: The pair's contribution to µAP: precision at its rank over the number of true pairs.
-    """
-
-    rank: int | None
-    score: float | None
-    found: bool
-    share: float
+    rank: int | None  # from 1; None where the pair is not ranked
+    score: float | None  # −‖q − r‖²
+    found: bool  # at 90 % precision
+    share: float  # contribution to µAP: precision at its rank over the number of true pairs
 
 
 @dataclass(frozen=True)
 class Change:
-    """A true pair in two rankings.
-
-    Attributes:
-        query_id: Id of the query.
-        reference_id: Id of the reference.
-        first: The pair in the first ranking.
-        second: The pair in the second ranking.
-    """
+    """A true pair in two rankings."""
 
     query_id: str
     reference_id: str

@@ -19,24 +19,14 @@ PAIRS_PER_QUERY = 10  # the organisers keep 10 × (number of queries) pairs
 
 @dataclass(frozen=True)
 class Scores:
-    """The challenge's metrics, each 0…1, and what they were computed from.
-
-    Attributes:
-        micro_average_precision: µAP.
-        recall_at_precision_90: Highest recall at a precision of at least 90 %.
-        recall_at_rank_1: Share of the true pairs whose reference is nearer to the query than every wrong reference.
-        recall_at_rank_10: Share of the true pairs with fewer than ten wrong references at most as far from the query.
-        queries: Number of queries that the ground truth names.
-        references: Number of references searched.
-        true_pairs: Number of true pairs.
-    """
+    """The challenge's metrics, each 0…1, and what they were computed from."""
 
     micro_average_precision: float
-    recall_at_precision_90: float
-    recall_at_rank_1: float
-    recall_at_rank_10: float
-    queries: int
-    references: int
+    recall_at_precision_90: float  # highest recall at a precision of at least 90 %
+    recall_at_rank_1: float  # share of true pairs whose reference is nearer to the query than every wrong one
+    recall_at_rank_10: float  # share of true pairs with fewer than ten wrong references at most as far
+    queries: int  # that the ground truth names
+    references: int  # searched
     true_pairs: int
 
     def as_dict(self) -> dict[str, float | int]:
@@ -46,23 +36,14 @@ class Scores:
 
 @dataclass(frozen=True)
 class RankedPairs:
-    """The pairs that count, best first.
+    """The pairs that count, best first."""
 
-    Attributes:
-        query_ids: Query id of each pair, m of them.
-        reference_ids: Reference id of each pair.
-        distances: float64 [m], squared Euclidean distances.
-        true: bool [m], whether each pair is a copy.
-        precision: float64 [m], precision of the ranking down to each pair.
-        recall: float64 [m], recall of the ranking down to each pair.
-    """
-
-    query_ids: list[str]
-    reference_ids: list[str]
-    distances: NDArray[np.float64]
-    true: NDArray[np.bool_]
-    precision: NDArray[np.float64]
-    recall: NDArray[np.float64]
+    query_ids: list[str]  # [m]
+    reference_ids: list[str]  # [m]
+    distances: NDArray[np.float64]  # squared Euclidean [m]
+    true: NDArray[np.bool_]  # [m], whether each pair is a copy
+    precision: NDArray[np.float64]  # of the ranking down to each pair [m]
+    recall: NDArray[np.float64]  # of the ranking down to each pair [m]
 
 
 def evaluate(queries: Vectors, references: Vectors | StoredVectors, ground_truth: GroundTruth) -> tuple[Scores, RankedPairs]:

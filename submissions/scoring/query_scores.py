@@ -16,30 +16,19 @@ from image_copies.submissions.vectors.stored import StoredVectors
 
 @dataclass(frozen=True)
 class QueryScores:
-    """Scores −‖q − r‖²; unreadable queries and references are left out.
+    """Scores −‖q − r‖²; unreadable queries and references are left out."""
 
-    Attributes:
-        true: Score of every true pair (query id, reference id).
-        best_wrong: By query id, the id of the nearest reference that the query does not copy, and its score.
-    """
-
-    true: dict[tuple[str, str], float] = field(default_factory=dict)
-    best_wrong: dict[str, tuple[str, float]] = field(default_factory=dict)
+    true: dict[tuple[str, str], float] = field(default_factory=dict)  # by (query id, reference id)
+    best_wrong: dict[str, tuple[str, float]] = field(default_factory=dict)  # nearest reference that it does not copy
 
 
 @dataclass(frozen=True)
 class ScoreGroups:
-    """Scores −‖q − r‖² in three groups.
+    """Scores −‖q − r‖² in three groups."""
 
-    Attributes:
-        true_copies: float64 [k], scores of the true pairs.
-        best_wrong: float64 [n], score of the best wrong reference of each query that is a copy.
-        distractors: float64 [m], score of the best reference of each query that copies nothing.
-    """
-
-    true_copies: NDArray[np.float64]
-    best_wrong: NDArray[np.float64]
-    distractors: NDArray[np.float64]
+    true_copies: NDArray[np.float64]  # [k]
+    best_wrong: NDArray[np.float64]  # [n], of each query that is a copy
+    distractors: NDArray[np.float64]  # [m], best of each query that copies nothing
 
 
 def score_queries(queries: Vectors, references: Vectors | StoredVectors, truth: GroundTruth) -> QueryScores:

@@ -22,17 +22,11 @@ RELATIVE_ROUNDING = (
 
 @dataclass(frozen=True)
 class ScoredPairs:
-    """Pairs as row numbers, nearest first.
+    """Pairs as row numbers, nearest first."""
 
-    Attributes:
-        queries: int64 [m], row numbers of the queries.
-        references: int64 [m], row numbers of the references.
-        distances: float64 [m], squared Euclidean distances.
-    """
-
-    queries: NDArray[np.int64]
-    references: NDArray[np.int64]
-    distances: NDArray[np.float64]
+    queries: NDArray[np.int64]  # row numbers [m]
+    references: NDArray[np.int64]  # row numbers [m]
+    distances: NDArray[np.float64]  # squared Euclidean [m]
 
     def __len__(self) -> int:
         return len(self.distances)

@@ -16,21 +16,13 @@ ROWS_PER_BLOCK = 16_384
 
 @dataclass(frozen=True)
 class ConcatenatedVectors:
-    """Vectors files of the same images in the same order, one for each model.
+    """Vectors files of the same images in the same order, one for each model."""
 
-    Attributes:
-        paths: The files, in the order in which their vectors are concatenated.
-        ids: Image ids, n of them.
-        parts: Dimensions d of each file; `dimensions` is their sum.
-        unreadable: bool [n], True where at least one model could not read the image.
-        weights: Factor of each file's vectors.
-    """
-
-    paths: tuple[Path, ...]
-    ids: list[str]
-    parts: tuple[int, ...]
-    unreadable: NDArray[np.bool_]
-    weights: tuple[float, ...]
+    paths: tuple[Path, ...]  # in the order in which their vectors are concatenated
+    ids: list[str]  # n of them
+    parts: tuple[int, ...]  # dimensions d of each file
+    unreadable: NDArray[np.bool_]  # [n], True where at least one model could not read the image
+    weights: tuple[float, ...]  # factor of each file's vectors
 
     @property
     def dimensions(self) -> int:

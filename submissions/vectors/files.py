@@ -27,17 +27,11 @@ MAX_NORM = 1e15  # Euclidean norm; keeps squared distances (4e30 at most) far fr
 
 @dataclass(frozen=True)
 class Vectors:
-    """Vectors in memory.
+    """Vectors in memory."""
 
-    Attributes:
-        ids: Image ids, n of them.
-        vectors: float32 [n, d].
-        unreadable: bool [n], True for images that could not be decoded: their rows are zero and match nothing.
-    """
-
-    ids: list[str]
-    vectors: NDArray[np.float32]
-    unreadable: NDArray[np.bool_]
+    ids: list[str]  # n of them
+    vectors: NDArray[np.float32]  # [n, d]
+    unreadable: NDArray[np.bool_]  # [n], True for images that could not be decoded: their rows are zero and match nothing
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -67,17 +61,11 @@ class Vectors:
 
 @dataclass(frozen=True)
 class VectorsShape:
-    """What a vectors file holds, without its vectors.
+    """What a vectors file holds, without its vectors."""
 
-    Attributes:
-        ids: Image ids, n of them.
-        dimensions: Dimensions d of the vectors.
-        unreadable: bool [n], True for images that could not be decoded.
-    """
-
-    ids: list[str]
+    ids: list[str]  # n of them
     dimensions: int
-    unreadable: NDArray[np.bool_]
+    unreadable: NDArray[np.bool_]  # [n], True for images that could not be decoded
 
 
 def write_vectors(

@@ -14,15 +14,10 @@ MAX_SHARE = 0.1  # of the images: above it the vectors, not the images, are like
 
 @dataclass(frozen=True)
 class Repeated:
-    """Images whose vectors equal that of an earlier image.
+    """Images whose vectors equal that of an earlier image."""
 
-    Attributes:
-        rows: int64 [m], rows of these images, ascending.
-        firsts: int64 [m], the first row with the same vector.
-    """
-
-    rows: NDArray[np.int64]
-    firsts: NDArray[np.int64]
+    rows: NDArray[np.int64]  # of these images [m], ascending
+    firsts: NDArray[np.int64]  # the first row with the same vector [m]
 
 
 def find_repeated(hashes: NDArray[np.uint64]) -> Repeated:

@@ -28,15 +28,10 @@ class RowsShard(Protocol):
 
 @dataclass(frozen=True)
 class RowsInMemory:
-    """Rows that travel with the shard.
-
-    Attributes:
-        first: Number of the first row.
-        vectors: float32 [n, d].
-    """
+    """Rows that travel with the shard."""
 
     first: int
-    vectors: NDArray[np.float32]
+    vectors: NDArray[np.float32]  # [n, d]
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -48,19 +43,12 @@ class RowsInMemory:
 
 @dataclass(frozen=True)
 class RowsInFile:
-    """Rows of readable images that are read from a vectors file.
+    """Rows of readable images that are read from a vectors file."""
 
-    Attributes:
-        first: Number of the first row, among readable images.
-        path: The vectors file.
-        start: The first row of the file.
-        unreadable: bool [m], the flags of the file's m rows from there on.
-    """
-
-    first: int
+    first: int  # among readable images
     path: Path
-    start: int
-    unreadable: NDArray[np.bool_]
+    start: int  # first row of the file
+    unreadable: NDArray[np.bool_]  # [m], the flags of the file's m rows from there on
 
     def __len__(self) -> int:
         return int(np.count_nonzero(~self.unreadable))
@@ -78,15 +66,10 @@ class RowsInFile:
 
 @dataclass(frozen=True)
 class FileRows:
-    """The vectors of a file's readable images, which need not fit into memory.
-
-    Attributes:
-        path: The vectors file.
-        unreadable: bool [m], the flags of all rows of the file.
-    """
+    """The vectors of a file's readable images, which need not fit into memory."""
 
     path: Path
-    unreadable: NDArray[np.bool_]
+    unreadable: NDArray[np.bool_]  # [m], the flags of all rows of the file
 
     def __len__(self) -> int:
         return int(np.count_nonzero(~self.unreadable))

@@ -12,19 +12,12 @@ from image_copies.submissions.vectors.rows import DividedRows, FileRows
 
 @dataclass(frozen=True)
 class StoredVectors:
-    """What `Vectors` are in memory.
+    """What `Vectors` are in memory."""
 
-    Attributes:
-        ids: Image ids, n of them.
-        dimensions: Dimensions d.
-        unreadable: bool [n], True for images that could not be decoded: they match nothing.
-        rows: The vectors of readable images, in the order of the ids.
-    """
-
-    ids: list[str]
+    ids: list[str]  # n of them
     dimensions: int
-    unreadable: NDArray[np.bool_]
-    rows: DividedRows
+    unreadable: NDArray[np.bool_]  # [n], True for images that could not be decoded: they match nothing
+    rows: DividedRows  # of readable images, in the order of the ids
 
     def __len__(self) -> int:
         return len(self.ids)
