@@ -16,14 +16,10 @@ from image_copies.submissions.vectors.files import Vectors
 
 
 def make_rule(extractor: Extractor, threshold: float | None, rate: float, most: int, unrelated: Sequence[Path] = ()) -> Rule:
-    """Make the rule by which a pair counts as a copy.
+    """Make the rule by which a pair counts as a copy; without a threshold it is calibrated.
 
-    Args:
-        extractor: The network.
-        threshold: Lowest score of a copy; None to calibrate it.
-        rate: Expected false alarms per query that copies nothing, between 0 and 1.
-        most: Maximum number of references per query.
-        unrelated: Sources of pictures to calibrate on, not copies of each other; () for the network's own calibration.
+    `rate` is of expected false alarms per query that copies nothing, between 0 and 1. `unrelated` are sources of pictures to
+    calibrate on, not copies of each other; () for the network's own calibration.
 
     Raises:
         UserError: when calibration fails and no threshold is given.

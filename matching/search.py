@@ -92,14 +92,9 @@ class Search:
         return Found(self._collect_matches(pairs, len(paths), missing), known | digests)
 
     def near(self, vectors: NDArray[np.float32], digests: Sequence[bytes]) -> list[list[Match]]:
-        """Find the references that pictures copy, given their vectors instead of files.
+        """Find the references that pictures copy, best first, given vectors [n, d] before query normalisation, not files.
 
-        Args:
-            vectors: float32 [n, d], before query normalisation.
-            digests: SHA-256 of each picture's bytes; empty where they are not known.
-
-        Returns:
-            The matches of each vector, best first.
+        Digests are the SHA-256 of each picture's bytes; empty where they are not known.
         """
         query = Path("<picture>")
         (hits,) = self._find_hits([self.extractor.normalize(vectors)], [[lambda content: True] * len(vectors)])

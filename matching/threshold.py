@@ -38,37 +38,24 @@ class Tail:
     def threshold(self, rate: float, references: int) -> float:
         """Return the squared distance below which a query that copies nothing finds a reference with probability `rate`.
 
-        Args:
-            rate: Expected false alarms per query, between 0 and 1.
-            references: Number of references searched.
-
-        Returns:
-            Between 0 and `start`, beyond which the tail does not apply.
+        Between 0 and `start`, beyond which the tail does not apply; the rate is between 0 and 1.
         """
         wanted = rate / max(references, 1)
         return float(min(self.start, max(0.0, self.start - self.scale * math.log(self.share / wanted))))
 
     def false_alarms(self, distances: NDArray[np.float64], references: int) -> NDArray[np.float64]:
-        """Return the expected false alarms per query if all pairs at these squared distances or nearer counted as copies.
+        """Return the expected false alarms per query if all pairs at squared distances [m] or nearer counted as copies: [m].
 
-        Args:
-            distances: float64 [m], squared distances.
-            references: Number of references searched.
-
-        Returns:
-            float64 [m]; beyond `start` the value at `start`.
+        Beyond `start` it is the value at `start`.
         """
         nearer = np.maximum(self.start - distances, 0)
         return references * self.share * np.exp(-nearer / self.scale)
 
 
 def fit_tail(queries: NDArray[np.float32], references: NDArray[np.float32], own: NDArray[np.int64]) -> Tail:
-    """Fit the tail on all unrelated pairs of queries and references.
+    """Fit the tail on all unrelated pairs of queries [n, d] and references [m, d], or a sample of MAX_REFERENCES of them.
 
-    Args:
-        queries: float32 [n, d].
-        references: float32 [m, d]; a sample of MAX_REFERENCES is used if there are more.
-        own: int64 [n], row of the reference that each query is related to; −1 for none.
+    `own` [n] is the row of the reference that each query is related to; −1 for none.
 
     Raises:
         UserError: There are too few pairs.
@@ -92,12 +79,7 @@ def fit_tail(queries: NDArray[np.float32], references: NDArray[np.float32], own:
 
 
 def fit_tail_of_readable(queries: Vectors, references: Vectors, own: NDArray[np.int64]) -> Tail:
-    """Fit the tail on readable images only.
-
-    Args:
-        queries: The queries, n of them.
-        references: The references.
-        own: int64 [n], row of the reference that each query is related to; −1 for none.
+    """Fit the tail on readable images only; `own` [n] is as in `fit_tail`.
 
     Raises:
         UserError: when there are too few pairs.

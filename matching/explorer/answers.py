@@ -136,9 +136,7 @@ def answer(explorer: Explorer, picture: NDArray[np.uint8], edit: str | None, int
 def _normalization(explorer: Explorer, query: NDArray[np.float32], searched: NDArray[np.float32]) -> dict[str, Any] | None:
     """Describe the effect of query normalisation; None without it.
 
-    Returns:
-        Among others similarity (C, the mean cosine to the nearest training images), moved (‖q' − q‖), length (‖q'‖) and first
-        (the nearest reference before normalisation).
+    "similarity" is C, the mean cosine to the nearest training images, "moved" ‖q' − q‖, and "length" ‖q'‖.
     """
     normalizer = explorer.extractor.normalizer
     if normalizer is None or normalizer.variant.method == "none":

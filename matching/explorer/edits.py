@@ -36,12 +36,7 @@ def list_edits(others: OverlaySource | None) -> list[dict[str, Any]]:
 
 
 def grade_of(edit: Edit) -> Grade:
-    """Return what the slider changes.
-
-    Returns:
-        "intensity" if the edit's parameters depend on it; "draws", from the mildest to the strongest of RANKED_DRAWS draws,
-        if the intensity only affects the edit's probability; "none" for an edit without random parameters.
-    """
+    """Return what the slider changes: "intensity" if the edit's parameters depend on it, else which of its "draws", or "none"."""
 
     def draw_parameters(intensity: float, draw: int) -> tuple[EditFunction, Parameters]:
         return edit.draw(generator_for(SEED, draw, edit.name), intensity)

@@ -221,11 +221,7 @@ def make_service(service: SearchService) -> FastAPI:
 
 
 def _identify_file(index: Path) -> tuple[int, int]:
-    """Return what distinguishes the index's file from another of its name.
-
-    Raises:
-        UserError: when there is none.
-    """
+    """Return what distinguishes the index's file from another of its name."""
     try:
         state = (index / DATABASE).stat()
     except OSError as error:

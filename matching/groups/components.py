@@ -47,12 +47,8 @@ def group_pairs(
 ) -> ComponentGrouping:
     """Group the contents that pairs connect, as `group_copies` does with all of them at once.
 
-    Args:
-        pairs: PAIR [n], of two different contents each; of a pair that comes again, either way round, the highest score counts.
-        contents: Number of contents; those of the pairs are numbered from 0.
-        bound: Maximum number of contents in a group.
-        matching: Tells which other pairs match; None if only the listed ones do.
-        least_of_hub: Contents that a hub matches at least.
+    Pairs are PAIR [n], of two different contents each, numbered from 0; of a pair that comes again, either way round, the highest
+    score counts. Without `matching` only the listed pairs match.
     """
     kept, bounds = _sort_by_component(_keep_once(pairs, contents), contents)
     groups, cuts, hubs, dropped = list[Group](), list[Cut[int]](), list[Hub](), 0

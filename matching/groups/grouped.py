@@ -57,16 +57,8 @@ def group_files(
 ) -> FileGroups:
     """Group the files that the pairs connect, by the rule of `groups.py`; a content counts once, however many files have it.
 
-    Args:
-        pairs: The matches.
-        digests: SHA-256 of every file that was searched.
-        score_pairs: Returns the scores of other pairs of contents.
-        threshold: Lowest score of a copy.
-        flat: Files of pictures without content, which are grouped only with byte-identical files.
-        bound: Maximum number of contents in a group.
-        rejected: Pairs of digests that the user decided are not copies.
-        accepted: By digest, the digests that the user decided are its copies.
-        least_of_hub: Number of contents that a hub matches at least; it belongs to no group (`hubs.py`).
+    Flat pictures are grouped only with byte-identical files. Pairs of digests in `rejected` do not match, those in `accepted` do;
+    a group has at most `bound` contents.
     """
     called = accepted or {}
     flat = sorted(set(flat))

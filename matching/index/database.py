@@ -37,12 +37,9 @@ SCHEMA = (
 
 @contextmanager
 def open_database(folder: Path, identity: str, dimensions: int, replace: bool, new: bool) -> Iterator[sqlite3.Connection]:
-    """Open the database of an index, or make a new one.
+    """Open the database of an index, or make a new one; statements are committed at once, apart from transactions.
 
     Arguments and errors are those of `matching.index.store.open_store`, which is how others open an index.
-
-    Yields:
-        The connection; statements are committed at once, apart from transactions.
     """
     path = folder / DATABASE
     try:

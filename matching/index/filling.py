@@ -133,14 +133,10 @@ class _Part:
 
 def _digest_parts(paths: Sequence[Path]) -> Iterable[dict[Path, bytes | None]]:
     """Return the digests of IMAGES_PER_COMMIT files at a time; on an engine all of them, before it embeds any."""
-    work = ShardWork("reading files", "image", _open_nothing, _digest_shard, len)
+    work = ShardWork("reading files", "image", partial(hold, None), _digest_shard, len)
     parts = [paths[start : start + IMAGES_PER_COMMIT] for start in range(0, len(paths), IMAGES_PER_COMMIT)]
     digests = run_shards(work, parts, len(paths))
     return list(digests) if uses_engine() else digests
-
-
-def _open_nothing() -> None:
-    return None
 
 
 def _digest_shard(_: None, paths: Sequence[Path], place: Place) -> dict[Path, bytes | None]:

@@ -73,25 +73,15 @@ class SearchIndex:
         return all(codes is None for codes in self.codes)
 
     def search(self, x: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Return candidates for the k nearest contents of each query.
+        """Return candidates for the k ≥ 1 nearest contents of each query, float32 [n, d].
 
-        Args:
-            x: float32 [n, d], the queries.
-            k: Number of neighbours asked for, at least 1.
-
-        Returns:
-            Squared distances float32 [n, m] (approximate for segments with codes) and content numbers int64 [n, m], m ≥ k,
-            nearest first; infinity and −1 where there are fewer candidates.
+        Squared distances float32 [n, m] (approximate for segments with codes) and content numbers int64 [n, m], m ≥ k, nearest
+        first; infinity and −1 where there are fewer candidates.
         """
         return self.search_blocks([x], k)[0]
 
     def search_blocks(self, blocks: Sequence[NDArray[np.float32]], k: int) -> list[Candidates]:
-        """Return what `search` does for several blocks of queries, which an engine searches at once.
-
-        Args:
-            blocks: float32 [n, d], the queries; candidates do not depend on which other blocks there are.
-            k: Number of neighbours asked for, at least 1.
-        """
+        """Return what `search` does for several blocks of queries, which an engine searches at once."""
         spare = min(k + SPARE, self.ntotal)  # as float32 may rank the last ones otherwise on other processors
         if self.exact:
             return self._search_segments(blocks, spare, by_codes=False)
@@ -185,15 +175,7 @@ def open_search(store: Store, exact: bool = False) -> SearchIndex:
 
 
 def find_nearest(index: Searchable, queries: NDArray[np.float32], count: int) -> Nearest:
-    """Find the nearest contents of each query, with exact distances.
-
-    Args:
-        index: The index to search.
-        queries: float32 [n, d].
-        count: Number of neighbours per query.
-
-    Returns:
-        The nearest contents; k is `count`, or the number of contents in the index if that is smaller.
+    """Find the nearest contents of each query, float32 [n, d], with exact distances: `count`, or all of fewer.
 
     Raises:
         UserError: A query or a vector is not finite.
@@ -207,12 +189,7 @@ def find_nearest(index: Searchable, queries: NDArray[np.float32], count: int) ->
 
 
 def find_nearest_of_blocks(index: SearchIndex, blocks: Sequence[NDArray[np.float32]], count: int) -> list[Nearest]:
-    """Find what `find_nearest` does for several blocks of queries, which an engine searches at once.
-
-    Args:
-        index: The index to search.
-        blocks: float32 [n, d], the queries; what is found does not depend on which other blocks there are.
-        count: Number of neighbours per query.
+    """Find what `find_nearest` does for several blocks of queries [n, d], which an engine searches at once.
 
     Raises:
         UserError: A query or a vector is not finite.
@@ -232,11 +209,7 @@ def _find_nothing(queries: NDArray[np.float32]) -> Nearest:
 
 
 def _rank_candidates(index: Searchable, queries: NDArray[np.float32], candidates: NDArray[np.int64], depth: int) -> Nearest:
-    """Return the nearest candidates [n, m] of each query [n, d] by exact distances.
-
-    Raises:
-        UserError: A query or a vector is not finite.
-    """
+    """Return the nearest candidates [n, m] of each query [n, d] by exact distances."""
     found = [
         rank_exactly(
             partial(vectors_of, index),

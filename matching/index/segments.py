@@ -66,20 +66,11 @@ class Segment:
 def search_remaining(
     segment: Segment, index: faiss.Index, queries: NDArray[np.float32], count: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Search an index of a segment's vectors and skip removed contents.
+    """Search an index of a segment's vectors or of their codes, with rows as ids, for queries [n, d], and skip removed contents.
 
     More neighbours than needed are searched for and the removed ones dropped, which costs little; a Faiss selector would make
-    the search 15 times as slow.
-
-    Args:
-        segment: The segment, which has the content numbers and the removed rows.
-        index: Faiss index of the segment's vectors or of their codes, with rows as ids.
-        queries: float32 [n, d].
-        count: Number k of neighbours, at least 1.
-
-    Returns:
-        Squared distances float32 [n, k] as the index computes them and content numbers int64 [n, k]; infinity and −1 if nothing
-        more was found.
+    the search 15 times as slow. Returns squared distances float32 [n, k] as the index computes them and content numbers int64
+    [n, k]; infinity and −1 if nothing more was found.
     """
     held = len(segment.numbers)
     depth = min(count + min(MAX_SPARE_NEIGHBOURS, len(segment.gone)), held)

@@ -62,17 +62,9 @@ def digest_of(path: Path) -> bytes:
 
 @contextmanager
 def open_store(folder: Path, identity: str, dimensions: int, replace: bool = False, new: bool = True) -> Iterator[Store]:
-    """Open an index, or make a new one.
+    """Open an index, or make a new one, unless it must be there; `replace` empties one that was made with another extractor.
 
-    Args:
-        folder: The index folder.
-        identity: Digest of everything that determines the vectors (`Extractor.identity`).
-        dimensions: Number d of dimensions of the vectors.
-        replace: Empty the index if it was made with another extractor.
-        new: Create the index if there is none.
-
-    Yields:
-        The open index.
+    `identity` is a digest of everything that determines the vectors (`Extractor.identity`), of so many dimensions.
 
     Raises:
         UserError: The index cannot be used, is missing, or was made with another extractor; or the disk is full.

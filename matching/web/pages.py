@@ -32,14 +32,7 @@ def add_page(app: FastAPI, folder: Path) -> None:
 
 
 def send_picture(path: Path, long_side: int, decoding: threading.BoundedSemaphore, cached: str) -> Response:
-    """Answer with a picture as JPEG, or with status 404 and the reason where it cannot be decoded.
-
-    Args:
-        path: The picture.
-        long_side: Maximum length of its long side in pixels.
-        decoding: Limits how many pictures are decoded at once.
-        cached: The answer's Cache-Control.
-    """
+    """Answer with a picture as JPEG, or with status 404 and the reason where it cannot be decoded; `cached`: Cache-Control."""
     try:
         with decoding:
             small = jpeg(decode_rgb(path, short_side=long_side), long_side)

@@ -164,11 +164,7 @@ def _find_address(named: str) -> str:
 
 
 def _require_cluster(address: str) -> None:
-    """Check that somebody listens there and speaks HTTP/2, as a cluster does: Ray itself would try for minutes.
-
-    Raises:
-        UserError: when nobody answers, or something else does.
-    """
+    """Check that somebody listens there and speaks HTTP/2, as a cluster does: Ray itself would try for minutes."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_SECONDS) as connection:

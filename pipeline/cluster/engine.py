@@ -315,11 +315,7 @@ class RayEngine:
         )
 
     def _check_introduction(self, worker: _Worker, about: dict[str, Any]) -> None:
-        """Refuse a node with other code or packages.
-
-        Raises:
-            UserError: naming both.
-        """
+        """Refuse a node with other code or packages, with a message that names both."""
         worker.node, worker.node_id = about["node"], about["id"]
         if about["code"] != describe_code():
             raise UserError(
@@ -336,11 +332,7 @@ class RayEngine:
                 )
 
     def _check_inputs(self, worker: _Worker, digests: dict[str, str]) -> None:
-        """Refuse a node with other weights.
-
-        Raises:
-            UserError: naming both.
-        """
+        """Refuse a node with other weights, with a message that names both."""
         for path, digest in digests.items():
             if digest != self._expected[path]:
                 raise UserError(
@@ -349,11 +341,7 @@ class RayEngine:
                 )
 
     def _check_absent(self, worker: _Worker, paths: list[str]) -> None:
-        """Refuse a node that lacks inputs which this machine has.
-
-        Raises:
-            UserError: naming the node and the first one.
-        """
+        """Refuse a node that lacks inputs which this machine has."""
         here = [path for path in paths if as_path(path).exists()]
         if here:
             raise UserError(

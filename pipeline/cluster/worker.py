@@ -42,8 +42,7 @@ class Worker:
     def open(self, key: str, opener: Callable[[], Any], inputs: list[Path], folder: Path | None) -> Outcome:
         """Open what a work needs, unless the last work needed the same by its key; inputs must be the same on every machine.
 
-        Returns:
-            "done" and the digests of `inputs`; or another outcome.
+        The result is the digests of `inputs`.
         """
         from image_copies.data.remote import is_remote
         from image_copies.pipeline.cluster.identity import digest_inputs

@@ -31,10 +31,9 @@ def describe_state(inputs: Mapping[str, Any], parameters: Any) -> Manifest:
 
 
 def find_changes(before: Manifest, now: Manifest, outputs: list[Path]) -> list[str]:
-    """Describe what differs between a manifest and the current state; outputs must exist, at least as large as recorded.
+    """Describe in phrases what differs between a manifest and the current state; none if the product is up to date.
 
-    Returns:
-        A phrase for each difference; empty if the product is up to date.
+    Outputs must exist, at least as large as recorded.
     """
     if not before:
         return ["no manifest"]

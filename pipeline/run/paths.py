@@ -1,6 +1,5 @@
 """Paths of all files in a run folder; no other module spells their names."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from image_copies.data.layout import GROUND_TRUTH, QUERY, QUERY_RECORDS
@@ -23,66 +22,33 @@ _MAKERS = {
 }
 
 
-@dataclass(frozen=True)
 class RunPaths:
     """The files and folders of a run, whose folder need not exist."""
 
-    folder: Path
-
-    @property
-    def description(self) -> Path:
-        """Which data set the run works on, and at which scale (JSON)."""
-        return self.folder / "run.json"
-
-    @property
-    def recipe(self) -> Path:
-        """The run's own copy of its recipe (YAML)."""
-        return self.folder / "recipe.yaml"
-
-    @property
-    def manifests(self) -> Path:
-        """Folder of one manifest per product of a step."""
-        return self.folder / "manifests"
-
-    @property
-    def cache(self) -> Path:
-        """Folder of resized training images."""
-        return self.folder / "cache"
-
-    @property
-    def queries(self) -> Path:
-        """Folder of the synthetic query set."""
-        return self.folder / "queries"
-
-    @property
-    def query_images(self) -> Path:
-        """Folder of the synthetic queries' images."""
-        return self.queries / QUERY
-
-    @property
-    def query_ground_truth(self) -> Path:
-        """Ground truth of the synthetic queries (CSV)."""
-        return self.queries / GROUND_TRUTH
-
-    @property
-    def query_records(self) -> Path:
-        """The source image and the edits of each synthetic query (JSON lines)."""
-        return self.queries / QUERY_RECORDS
-
-    @property
-    def contact_sheets(self) -> Path:
-        """Folder of the edits' contact sheets."""
-        return self.folder / "contact_sheets"
-
-    @property
-    def contact_sheet_of_edits(self) -> Path:
-        """Contact sheet of every edit at three intensities (JPEG)."""
-        return self.contact_sheets / "edits.jpg"
-
-    @property
-    def contact_sheet_of_compositions(self) -> Path:
-        """Contact sheet of random compositions of edits at four intensities (JPEG)."""
-        return self.contact_sheets / "compositions.jpg"
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.description = folder / "run.json"  # which data set the run works on, and at which scale
+        self.recipe = folder / "recipe.yaml"  # the run's own copy
+        self.manifests = folder / "manifests"  # one for each product of a step
+        self.cache = folder / "cache"  # resized training images
+        self.queries = folder / "queries"  # the synthetic ones
+        self.query_images = self.queries / QUERY
+        self.query_ground_truth = self.queries / GROUND_TRUTH
+        self.query_records = self.queries / QUERY_RECORDS  # the source image and the edits of each, as JSON lines
+        self.contact_sheets = folder / "contact_sheets"  # of the edits
+        self.contact_sheet_of_edits = self.contact_sheets / "edits.jpg"  # every edit at three intensities
+        self.contact_sheet_of_compositions = self.contact_sheets / "compositions.jpg"  # random ones at four intensities
+        self.ensemble = folder / "ensemble"  # its vectors, projection and choice
+        self.projection = self.ensemble / "projection.h5"  # the fitted PCA
+        self.choice = self.ensemble / "choice.csv"  # all candidate variants, the chosen one first
+        self.synthetic_board = self.ensemble / "synthetic_board.csv"  # all on the synthetic queries
+        self.normalized_queries = folder / "normalized" / "query.h5"  # vectors after query normalisation
+        self.submission = folder / "submission.h5"
+        self.matches = folder / "matches.csv"  # of the matching track
+        self.scores = folder / "scores.json"  # of the submission and of every variant
+        self.details = folder / "details"  # the precision-recall curve and the tables of recall by edit
+        self.report = folder / "report"
+        self.report_page = self.report / "index.html"
 
     def model(self, name: str) -> Path:
         """Folder of one model's training: checkpoints, curve, state."""
@@ -100,64 +66,9 @@ class RunPaths:
         """One model's vectors of one of the SETS (HDF5)."""
         return self.folder / "embeddings" / model / f"{part}.h5"
 
-    @property
-    def ensemble(self) -> Path:
-        """Folder of the ensemble's vectors, projection and choice."""
-        return self.folder / "ensemble"
-
     def projected(self, part: str) -> Path:
         """The concatenated and projected vectors of one of the SETS (HDF5)."""
         return self.ensemble / f"{part}.h5"
-
-    @property
-    def projection(self) -> Path:
-        """The fitted PCA (HDF5)."""
-        return self.ensemble / "projection.h5"
-
-    @property
-    def choice(self) -> Path:
-        """Table of all candidate variants, the chosen one first (CSV)."""
-        return self.ensemble / "choice.csv"
-
-    @property
-    def synthetic_board(self) -> Path:
-        """Baselines, models and the chosen variant on the synthetic queries (CSV)."""
-        return self.ensemble / "synthetic_board.csv"
-
-    @property
-    def normalized_queries(self) -> Path:
-        """The queries' vectors after query normalisation (HDF5)."""
-        return self.folder / "normalized" / "query.h5"
-
-    @property
-    def submission(self) -> Path:
-        """The descriptor submission (HDF5)."""
-        return self.folder / "submission.h5"
-
-    @property
-    def matches(self) -> Path:
-        """The matching track's pairs (CSV)."""
-        return self.folder / "matches.csv"
-
-    @property
-    def scores(self) -> Path:
-        """Scores of the submission and of every variant (JSON)."""
-        return self.folder / "scores.json"
-
-    @property
-    def details(self) -> Path:
-        """Folder of the precision-recall curve and the tables of recall by edit."""
-        return self.folder / "details"
-
-    @property
-    def report(self) -> Path:
-        """Folder of the report."""
-        return self.folder / "report"
-
-    @property
-    def report_page(self) -> Path:
-        """The report's page (HTML)."""
-        return self.report / "index.html"
 
     def comparison(self, other: str) -> Path:
         """Folder of the page that compares this run with a run or file named `other`."""

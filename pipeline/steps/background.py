@@ -13,12 +13,9 @@ BACKGROUND_ID = "background/{}"  # no image has such an id: ids of a data set ar
 
 
 def write_background(checkpoint: Path, output: Path) -> list[str]:
-    """Write the background of a joined descriptor to a separate vectors file, to be joined with those of the training images.
+    """Write the background of a joined descriptor to a vectors file, to be joined with the training images'; return its ids.
 
     With a few hundred training images of one's own, PCA and query normalisation have thousands of vectors to go by.
-
-    Returns:
-        Their ids [m].
 
     Raises:
         UserError: The descriptor has no background, or the disk is full.

@@ -81,11 +81,7 @@ def open_joined(paths: RunPaths, models: Iterable[str], part: str) -> Concatenat
 
 
 def _require_same_dimensions(paths: RunPaths, models: list[str]) -> None:
-    """Check that all sets of each model have the dimensions of its training vectors.
-
-    Raises:
-        UserError: when they differ, so that they come from different checkpoints.
-    """
+    """Check that all sets of each model have the dimensions of its training vectors."""
     for model in models:
         training, *others = (paths.embeddings(model, name) for name in SETS)
         wanted = describe_vectors(training).dimensions

@@ -107,13 +107,9 @@ class _Kept:
         self.held = 0
 
     def add(self, least: Tensor, slack: tuple[Tensor, Tensor], first_query: int, first_reference: int) -> None:
-        """Add a block's pairs.
+        """Add a block's pairs, from these rows on, by lower bounds [n, m] of the squared distances.
 
-        Args:
-            least: Lower bounds [n, m] of the squared distances.
-            slack: What lifts them to upper bounds: a term for each query [n] and one for each reference [m].
-            first_query: Row of the block's first query.
-            first_reference: Row of the block's first reference.
+        `slack` lifts them to upper bounds: a term for each query [n] and one for each reference [m].
         """
         width = least.shape[1]
         if not self.bounded and least.numel() > self.count:  # no pair beyond this block's own nearest can be needed

@@ -86,11 +86,7 @@ def _describe_run(run: Run, data: IscFolder, notices: list[str], warnings: list[
 
 
 def read_steps(manifests: Path) -> tuple[list[StepDone], dict[str, str]]:
-    """Read the manifests of the steps before 06.
-
-    Returns:
-        The products in order, and the version of each package by name; several versions of a package are joined by "and".
-    """
+    """Read the products of the steps before 06 from their manifests, and the versions of each package, joined by "and"."""
     steps, used = [], {name: {number} for name, number in versions().items()}
     known = (
         manifests.iterdir() if manifests.is_dir() else ()

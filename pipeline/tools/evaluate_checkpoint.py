@@ -94,11 +94,7 @@ def evaluate_checkpoint(
 
 
 def embed_view(view: View, images: ImageSet, raw: bool = False) -> NDArray[np.float32]:
-    """Embed n images as unit vectors, or raw.
-
-    Returns:
-        float32 [n, d], in the order of the images; zero for unreadable ones, which are reported.
-    """
+    """Embed n images as unit vectors float32 [n, d], or raw; zero for unreadable ones, which are reported."""
     device = next(view.descriptor.parameters()).device
     dataset = PreprocessedImages(images, view.size, view.protocol)
     batches = SameShapeBatches(input_shapes(dataset), BATCH_SIZE)

@@ -69,11 +69,7 @@ def choose_exponent(
 
 
 def _refuse_tests(checkpoint: Path, images: ImageSet) -> None:
-    """Check that p* is not fitted on queries or references of the checkpoint's run, where it has one whose data are there.
-
-    Raises:
-        UserError: when it would be.
-    """
+    """Check that p* is not fitted on queries or references of the checkpoint's run, where it has one whose data are there."""
     try:
         run = run_of_checkpoint(checkpoint)
     except UserError:  # its data set was moved

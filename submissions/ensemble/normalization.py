@@ -137,13 +137,10 @@ def normalize_queries(
     beta: float,
     settings: NormalizationSettings,
 ) -> NDArray[np.float32]:
-    """Normalise queries, float32 [n, d] of unit length, by the formula of a row of METHODS. Zero rows stay zero.
+    """Normalise queries, float32 [n, d] of unit length, by the formula of a row of METHODS; the result need not have unit length.
 
     `neighbours` were found in `training`, float32 [m, d] of unit length; the settings say from how many of them C and the
-    direction are computed.
-
-    Returns:
-        float32 [n, d], which need not be unit vectors; `queries` itself for "none".
+    direction are computed. Zero rows stay zero; "none" returns `queries` itself.
 
     Raises:
         ValueError: when `neighbours` holds fewer than `count_neighbours_needed`.
@@ -159,10 +156,7 @@ def normalize_by_variant(
 ) -> NDArray[np.float32]:
     """Normalise queries [n, d] by the method and β of the chosen variant; training vectors are [m, d], all of unit length.
 
-    Of training vectors in a file, only the neighbours are read into memory.
-
-    Returns:
-        float32 [n, d]; `queries` itself if the variant does not normalise.
+    Of training vectors in a file, only the neighbours are read into memory. Without a method, `queries` itself is returned.
 
     Raises:
         UserError: when there are fewer training vectors than the method needs.
@@ -182,9 +176,6 @@ def subtract_negatives(
     x' = x − β · (mean of its nearest training vectors), scaled to unit length; zero rows stay zero. Vectors [n, d] and training
     vectors [m, d] are float32 of unit length.
 
-    Returns:
-        float32 [n, d], unit length.
-
     Raises:
         UserError: when there are fewer training vectors than `neighbours`.
     """
@@ -200,14 +191,11 @@ def subtract_negatives(
 def normalize_scores(
     queries: NDArray[np.float32], training: NDArray[np.float32], alpha: float = 1.0, neighbours: int = 3
 ) -> NDArray[np.float32]:
-    """Express plain score normalisation (Eq. 1 and 7) as one more coordinate; for comparison.
+    """Express plain score normalisation (Eq. 1 and 7) as one more coordinate, float32 [n, d + 1]; for comparison.
 
     Subtracting α × the mean cosine to the nearest training vectors from a query's scores adds a constant to its squared
     distances: the square of a coordinate that is 0 in all references (`append_zero`). Queries [n, d] and training vectors [m, d]
     are float32 of unit length.
-
-    Returns:
-        float32 [n, d + 1].
 
     Raises:
         UserError: when there are fewer training vectors than `neighbours`.

@@ -34,8 +34,6 @@ class Projection:
         Raises:
             UserError: when the vectors do not have D dimensions, or the PCA has fewer axes than `dimensions`.
         """
-        if vectors.shape[1] != len(self.mean):
-            raise UserError(f"the vectors have {vectors.shape[1]} dimensions, the projection was fitted on {len(self.mean)}.")
         return self.weight(self.coordinates(vectors, dimensions), eigen_power)
 
     def coordinates(self, vectors: NDArray[np.float32], dimensions: int) -> NDArray[np.float32]:

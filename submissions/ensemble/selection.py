@@ -36,14 +36,11 @@ def choose_variant(
     weights: tuple[float, ...] = (),
     left_out: GroundTruth | None = None,
 ) -> tuple[Variant, pd.DataFrame]:
-    """Choose the variant with the highest µAP on the synthetic queries; among equals the first in the order of the recipe.
+    """Choose the variant with the highest µAP on the synthetic queries; return it and a table of all candidates, best first.
 
-    With `left_out`, the ground truth of the queries that were made with families of edits that training leaves out,
-    `ground_truth` is that of the others, and the mean of both µAPs counts. The candidates have at least as many dimensions as the
-    largest one, and were concatenated with these model weights; () if all are 1.
-
-    Returns:
-        The best variant, and a table of all candidates with their µAP, best first.
+    Among equals it is the first in the order of the recipe. With `left_out`, the ground truth of the queries that were made with
+    families of edits that training leaves out, `ground_truth` is that of the others, and the mean of both µAPs counts. The
+    candidates have at least as many dimensions as the largest one, and were concatenated with these weights; () if all are 1.
 
     Raises:
         UserError: when there are too few training vectors, or the ground truth names unknown ids.
@@ -126,13 +123,10 @@ def find_only_candidate(
 def apply_normalizations(
     queries: NDArray[np.float32], training: NDArray[np.float32] | DividedRows, settings: NormalizationSettings
 ) -> list[tuple[Method, float, NDArray[np.float32]]]:
-    """Apply every candidate (method, β) of the settings; the neighbours are searched once.
+    """Return method, β and normalised queries [n, d] of every candidate of the settings; the neighbours are searched once.
 
     Queries [n, d] and training vectors [m, d] are float32 of unit length; of those in a file only the neighbours are read into
     memory. A method that needs more than m neighbours is skipped if there are other methods.
-
-    Returns:
-        Method, β and normalised queries [n, d] of each candidate.
 
     Raises:
         UserError: when no method can be applied because there are too few training vectors.

@@ -53,13 +53,10 @@ def write_pairs(path: Path, pairs: Sequence[tuple[str, str, float]]) -> int:
 
 
 def evaluate_matches(path: Path, truth: GroundTruth) -> tuple[Scores, RankedPairs]:
-    """Score a matching-track file.
+    """Score a matching-track file; the scores' `references` counts the different references of the file.
 
     Queries that the ground truth does not name are ignored; a repeated pair counts once, with its highest score; among equal
     scores, false pairs rank first.
-
-    Returns:
-        The scores, whose `references` counts the different references of the file, and the ranked pairs.
 
     Raises:
         UserError: when the file is missing or unreadable, has other columns, a score that is not a finite number, or more than
@@ -96,11 +93,7 @@ def evaluate_matches(path: Path, truth: GroundTruth) -> tuple[Scores, RankedPair
 
 
 def _check_ids(path: Path, table: pd.DataFrame, truth: GroundTruth) -> None:
-    """Check that a file with rows can belong to this ground truth: it may lack pairs, but not every id.
-
-    Raises:
-        UserError: when none of its queries, or none of its references, is named by the ground truth.
-    """
+    """Check that a file with rows can belong to this ground truth: it may lack pairs, but not every id."""
     references = {reference for _, reference in truth.pairs}
     for kind, found, named in (
         ("queries", table["query_id"], set(truth.query_ids)),

@@ -98,10 +98,9 @@ class _SubmittedRows:
 
 
 def find_submission_problems(path: Path, query_ids: list[str] | None = None, reference_ids: list[str] | None = None) -> list[str]:
-    """List everything in a submission that the platform would reject; without ids, those that it must have are not known.
+    """List everything in a submission that the platform would reject, a line for each; empty if the file is valid.
 
-    Returns:
-        A line for each problem, with what was found and what was expected; empty if the file is valid.
+    Without ids, those that it must have are not known.
     """
     if not path.is_file():
         return ["there is no such file"]

@@ -28,10 +28,9 @@ class Descriptors:
 
 
 def compute_perceptual_hash(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Return the 64-bit DCT hash of a picture, uint8 [h, w, 3].
+    """Return the 64-bit DCT hash of a picture, uint8 [h, w, 3], as float32 [64] of ±1/8, of unit length.
 
-    Returns:
-        float32 [64] of ±1/8: unit length, and the squared distance of two hashes is their Hamming distance / 16.
+    The squared distance of two hashes is their Hamming distance / 16.
     """
     import imagehash  # here: a run without baselines needs neither it nor its wavelets
 

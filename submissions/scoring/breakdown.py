@@ -15,10 +15,7 @@ CURVE_COLUMNS = ["rank", "squared_distance", "true", "precision", "recall"]
 
 
 def read_edits(path: Path) -> dict[str, list[str]]:
-    """Read a CSV with the columns `query_id,edits`, the edits separated by spaces.
-
-    Returns:
-        The names of the edits of each query, by query id.
+    """Read the names of each query's edits from a CSV with the columns `query_id,edits`, the edits separated by spaces.
 
     Raises:
         UserError: when the file is missing, cannot be read as CSV or has other columns.
@@ -36,24 +33,14 @@ def read_edits(path: Path) -> dict[str, list[str]]:
 
 
 def tabulate_recall_by_edit(ranked: RankedPairs, truth: GroundTruth, edits: dict[str, list[str]]) -> pd.DataFrame:
-    """Tabulate recall by edit, from the names of the edits of each query by its id.
-
-    Returns:
-        Columns edit, copies (true pairs made with it) and recall (share of them found at 90 % precision over all queries),
-        most frequent edit first.
-    """
+    """Tabulate recall at 90 % precision by edit: edit, copies (true pairs made with it) and recall, most frequent edit first."""
     found = find_pairs_at_90(ranked)
     rows = [(edit, (query, reference) in found) for query, reference in truth.pairs for edit in sorted(set(edits.get(query, [])))]
     return _tabulate(rows, "edit").sort_values(["copies", "edit"], ascending=[False, True], ignore_index=True)
 
 
 def tabulate_recall_by_number(ranked: RankedPairs, truth: GroundTruth, edits: dict[str, list[str]]) -> pd.DataFrame:
-    """Tabulate recall by the number of edits, from the names of the edits of each query by its id.
-
-    Returns:
-        Columns edits (their number), copies (true pairs with that many) and recall (share of them found at 90 % precision over
-        all queries), fewest edits first.
-    """
+    """Tabulate recall at 90 % precision by the number of edits: edits, copies (pairs with so many) and recall, fewest first."""
     found = find_pairs_at_90(ranked)
     rows = [(len(edits.get(query, [])), (query, reference) in found) for query, reference in truth.pairs]
     return _tabulate(rows, "edits").sort_values("edits", ignore_index=True)

@@ -69,11 +69,9 @@ def list_new_false_alarms(first: RankedPairs, second: RankedPairs) -> list[int]:
 def compare_recall_by_edit(
     first: RankedPairs, second: RankedPairs, truth: GroundTruth, edits: dict[str, list[str]]
 ) -> pd.DataFrame:
-    """Tabulate recall by edit in two rankings of the same queries.
+    """Tabulate recall at 90 % precision by edit in two rankings of the same queries: edit, copies, first and second.
 
-    Returns:
-        Columns edit, copies, first and second (recall at 90 % precision in each ranking), ordered by the absolute change in the
-        number of copies found, greatest first.
+    The order is that of the absolute change in the number of copies found, greatest first.
     """
     before, after = (tabulate_recall_by_edit(ranked, truth, edits) for ranked in (first, second))
     table = before.rename(columns={"recall": "first"}).assign(

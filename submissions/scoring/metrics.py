@@ -47,10 +47,9 @@ class RankedPairs:
 
 
 def evaluate(queries: Vectors, references: Vectors | StoredVectors, ground_truth: GroundTruth) -> tuple[Scores, RankedPairs]:
-    """Score vectors against a ground truth; only queries that it names count, and each of them needs a vector.
+    """Score vectors against a ground truth, and rank 10 × the number of queries pairs overall.
 
-    Returns:
-        The scores, and the ranked pairs: 10 × the number of queries overall.
+    Only queries that the ground truth names count, and each of them needs a vector.
 
     Raises:
         UserError: when the ground truth names unknown ids.

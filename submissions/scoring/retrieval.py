@@ -26,9 +26,6 @@ def recall_at(vectors: Floats, labels: Labels, ks: Sequence[int] = (1, 2, 4, 8))
 
     Images that are alone in their class count as failed queries, as in the usual protocol. Vectors are [n, d], labels int64 [n].
 
-    Returns:
-        Recall by K.
-
     Raises:
         UserError: when there are fewer than two images, K is below 1, the numbers of labels and vectors differ, or every image
             is alone in its class.
@@ -180,9 +177,6 @@ def mean_singular_value(vectors: Floats) -> tuple[float, float, float]:
 
     There are k = min(b, d) singular values; s = L = √b / k when all vectors are equal, s = U = √(b / k) when they spread evenly.
     Zero vectors have no direction and are left out.
-
-    Returns:
-        (s, L, U).
 
     Raises:
         UserError: when every vector is zero.

@@ -19,31 +19,15 @@ class SearchBackend(Protocol):
     """Searches elsewhere, for example on a GPU; each method returns None where its memory does not suffice."""
 
     def candidates(self, queries: NDArray[np.float32], references: NDArray[np.float32], count: int) -> tuple[Rows, Rows] | None:
-        """Find all pairs that may be among the `count` nearest, or tie with the last of them.
+        """Find the `count` nearest pairs of queries [n, d] and references [m, d], all that tie with the last, and perhaps more.
 
-        Args:
-            queries: float32 [n, d].
-            references: float32 [m, d].
-            count: 1 … n · m.
-
-        Returns:
-            Row numbers of the queries and of the references, int64 [k] each with k ≥ count; each pair once, in any order.
+        Row numbers of the queries and of the references, int64 [k] each; each pair once, in any order.
         """
 
     def nearest(
         self, queries: NDArray[np.float32], references: NDArray[np.float32], count: int, metric: Metric
     ) -> tuple[NDArray[np.float32], Rows] | None:
-        """Find each query's nearest references.
-
-        Args:
-            queries: float32 [n, d].
-            references: float32 [m, d].
-            count: Number of neighbours k, 1…m.
-            metric: "cosine" or "distance", as in `search_block`.
-
-        Returns:
-            As `search_block`; None if the memory does not suffice.
-        """
+        """Find the `count` ≤ m references [m, d] nearest to each query [n, d]; metric and result are those of `search_block`."""
 
 
 _handed_in: list[SearchBackend] = []
@@ -60,11 +44,7 @@ def use_backend(backend: SearchBackend) -> Iterator[None]:
 
 
 def find_candidates(queries: NDArray[np.float32], references: NDArray[np.float32], count: int) -> tuple[Rows, Rows] | None:
-    """Find all pairs that may be among the `count` nearest, with the backend in use; queries [n, d], references [m, d].
-
-    Returns:
-        As `SearchBackend.candidates`; None without a backend, or if its memory does not suffice.
-    """
+    """Find what `SearchBackend.candidates` does, for queries [n, d] and references [m, d], with the backend in use, or None."""
     return _handed_in[-1].candidates(queries, references, count) if _handed_in else None
 
 
@@ -74,11 +54,8 @@ def search_block(
     """Find the `count` references [m, d] nearest to each query [n, d], with the backend in use or with Faiss.
 
     Faiss searches on the GPU of this process if its build can, unless a backend has found the GPU's memory too small; where its
-    own memory there does not suffice, it searches on the CPU. The metric "cosine" is the inner product (the cosine of unit
-    vectors), highest first; "distance" the squared Euclidean distance, lowest first.
-
-    Returns:
-        Inner products or squared distances, float32 [n, k], and row numbers of the references, int64 [n, k].
+    own memory there does not suffice, it searches on the CPU. Returned are inner products ("cosine", of unit vectors), highest
+    first, or squared Euclidean distances ("distance"), lowest first, float32 [n, k], and row numbers of the references [n, k].
     """
     queries, references = np.ascontiguousarray(queries), np.ascontiguousarray(references)
     kind = faiss.METRIC_INNER_PRODUCT if metric == "cosine" else faiss.METRIC_L2

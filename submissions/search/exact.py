@@ -77,11 +77,7 @@ def compute_exact_distances(
     query_rows: NDArray[np.int64],
     reference_rows: NDArray[np.int64],
 ) -> NDArray[np.float64]:
-    """Compute the squared distances of k pairs of queries [n, d] and references [m, d], by rows, as Σ (q − r)² in float64.
-
-    Returns:
-        float64 [k].
-    """
+    """Compute the squared distances [k] of pairs of queries [n, d] and references [m, d], by rows, as Σ (q − r)² in float64."""
     distances = np.empty(len(query_rows))
     for start in range(0, len(query_rows), PAIRS_PER_BLOCK):
         part = slice(start, start + PAIRS_PER_BLOCK)
@@ -99,10 +95,8 @@ def rank_exactly(
     """Find the `count` nearest of each query's candidates by exact distances; of equal ones, those that come first.
 
     `look_up` returns the vectors float32 [k, d] with these numbers [k]. Queries are float32 [n, d], candidates int64 [n, m],
-    numbers of references; −1 for none.
-
-    Returns:
-        Squared distances float64 and numbers int64, both [n, k]; infinity and −1 where there are too few candidates.
+    numbers of references; −1 for none. Squared distances float64 and numbers int64 are [n, k]; infinity and −1 where there are
+    too few candidates.
     """
     rows, columns = np.nonzero(candidates >= 0)
     unique, places = np.unique(candidates[rows, columns], return_inverse=True)

@@ -10,10 +10,7 @@ from image_copies.data.files import digest_file, whole_file
 
 
 def write_index(index: faiss.Index, folder: Path, name: str) -> str:
-    """Write a Faiss index as `<name>-<digest>.faiss`.
-
-    Returns:
-        The digest: the first 16 hexadecimal digits of the file's SHA-256.
+    """Write a Faiss index as `<name>-<digest>.faiss`; the digest, which is returned, is 16 hexadecimal digits of its SHA-256.
 
     Raises:
         UserError: The disk is full.

@@ -22,10 +22,7 @@ def search_nearest(
     """Find each query's `count` nearest references, of queries [n, d] and references [m, d], float32, in memory or in files.
 
     Candidates come from float32 products (`submissions.search.backend`), shard by shard; their values are computed again in
-    float64, and equal ones are ordered by row. The metric is as in `search_block`.
-
-    Returns:
-        Inner products, highest first, or squared distances, lowest first, float32 [n, k]; and row numbers int64 [n, k].
+    float64, and equal ones are ordered by row. Metric and result are those of `search_block`.
     """
     search = partial(_search_shard, count, metric)
     near: Nearest | None = None

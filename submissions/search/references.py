@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.data.shards import Place, ShardWork, hold, run_shards, uses_engine
-from image_copies.submissions.vectors.rows import DividedRows, RowsShard, count_rows, divide_rows
+from image_copies.submissions.vectors.rows import DividedRows, RowsShard, divide_rows
 
 REFERENCES_PER_SHARD = 50_000
 PAIRS_WORTH_SENDING = 2**28  # a second of one core; with fewer, an engine would cost more than it saves
@@ -32,7 +32,7 @@ def search_references(
         unit="reference",
         open=partial(hold, np.ascontiguousarray(queries)),
         work=search,
-        size=count_rows,
+        size=len,
         uses_gpu=True,
     )
     few = len(queries) * len(references) < PAIRS_WORTH_SENDING

@@ -105,10 +105,7 @@ class ConcatenatedVectors:
         return np.array([where[image_id] for image_id in ids], dtype=np.int64)
 
     def sample(self, count: int, seed: int = 0, among: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
-        """Draw at most `count` rows of readable images without replacement, of all rows or those of `among` int64 [k].
-
-        Returns:
-            float32 [m, Σ d] with m ≤ count, in the order of the files.
+        """Draw at most `count` rows [m, Σ d] of readable images without replacement, of all or of `among` [k], in order.
 
         Raises:
             UserError: when a file is damaged or holds invalid vectors (see `iterate_vectors`).

@@ -21,11 +21,7 @@ HDF5_ERRORS = (OSError, KeyError, RuntimeError, ValueError, TypeError, OverflowE
 
 
 def describe_dataset_problem(file: h5py.File, name: str) -> str | None:
-    """Say why a data set cannot be read from this file alone in bounded memory.
-
-    Returns:
-        A predicate such as "is missing" to follow the data set's name in a message; None where the data set can be read.
-    """
+    """Say why a data set cannot be read from this file alone in bounded memory, such as "is missing"; None where it can be."""
     try:
         link = file.get(name, getlink=True)
         if link is None:

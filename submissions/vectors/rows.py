@@ -117,8 +117,3 @@ def take_rows(vectors: NDArray[np.float32] | DividedRows, chosen: NDArray[np.int
         if begin < end:
             parts.append(shard.load()[chosen[begin:end] - shard.first])
     return np.concatenate(parts) if parts else np.zeros((0, 0), np.float32)
-
-
-def count_rows(shard: RowsShard) -> int:
-    """Return the number of rows of a shard."""
-    return len(shard)

@@ -18,7 +18,7 @@ SPELLED_IN = {"pipeline/run/paths.py", "data/layout.py", "models/training/files.
 
 def run_file_names() -> set[str]:
     """Names of the files that belong to run folders alone."""
-    found = [getattr(PATHS, name) for name, value in vars(RunPaths).items() if isinstance(value, property)]
+    found = list(vars(PATHS).values())
     found += [PATHS.curve("model"), PATHS.checkpoint("model", 1)]
     return {path.name for path in found if path.suffix} - OTHERS_TOO
 
