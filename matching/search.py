@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from image_copies.data.shards import uses_engine
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.filling import IMAGES_PER_COMMIT, embed_queries
-from image_copies.matching.index.search import SearchIndex, content_numbers, find_nearest_of_blocks, open_search, vectors_of
+from image_copies.matching.index.search import SearchIndex, find_nearest_of_blocks, open_search, vectors_of
 from image_copies.matching.index.store import (
     Store,
     contents_of,
@@ -109,7 +109,7 @@ class Search:
         best: dict[tuple[Path, Path], Match] = {}
 
         def choose() -> Iterator[_Block]:
-            for part in _split_into_blocks(content_numbers(self.index).tolist()):
+            for part in _split_into_blocks(self.index.numbers().tolist()):
                 chosen = [(number, path) for number in part for path in self._representatives(number)]
                 if not chosen:
                     continue  # removed by another process meanwhile

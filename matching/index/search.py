@@ -228,11 +228,6 @@ def _rank_candidates(index: Searchable, queries: NDArray[np.float32], candidates
     return Nearest(numbers, distances)
 
 
-def content_numbers(index: SearchIndex) -> NDArray[np.int64]:
-    """Return all content numbers [n] of the index, in order."""
-    return index.numbers()
-
-
 def vectors_of(index: Searchable, contents: NDArray[np.int64]) -> NDArray[np.float32]:
     """Return the vectors float32 [n, d] of the contents with these numbers [n]."""
     return index.reconstruct_batch(contents)  # type: ignore[no-any-return]  # Faiss's are untyped

@@ -7,7 +7,7 @@ foreign file is ignored, and its range is written again from the database.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -215,7 +215,7 @@ def _write_segments(store: Store, after: int, until: int | None) -> list[Segment
 def _load_segment(store: Store, after: int, most: int, until: int | None = None) -> Segment:
     """Load the first `most` contents numbered from `after` + 1 to `until` into memory; None for no end."""
     index = faiss.IndexIDMap(faiss.IndexFlatL2(store.dimensions))
-    for numbers, vectors in _take_first(stored_vectors(store, after, until), most):
+    for numbers, vectors in stored_vectors(store, after, until, most):
         index.add_with_ids(vectors, numbers)
     held = _read_numbers(index)
     return Segment("", after, int(held[-1]) if len(held) else after, index, held, np.zeros(0, np.int64))
@@ -225,13 +225,3 @@ def _read_numbers(index: Any) -> NDArray[np.int64]:
     """Return the ids of a Faiss IndexIDMap, int64 [n]."""
     numbers: NDArray[np.int64] = faiss.vector_to_array(index.id_map)
     return numbers
-
-
-def _take_first(
-    blocks: Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]], most: int
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-    for numbers, vectors in blocks:
-        yield numbers[:most], vectors[:most]
-        most -= len(numbers)
-        if most <= 0:
-            return

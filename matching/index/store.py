@@ -205,18 +205,20 @@ def unreadable_files(store: Store) -> list[Path]:
 
 
 def stored_vectors(
-    store: Store, after: int = -1, until: int | None = None
+    store: Store, after: int = -1, until: int | None = None, most: int = -1
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
     """Yield blocks of content numbers [m] and vectors [m, d] of readable contents, in order, above `after` and up to `until`.
+
+    `most` is how many at most; −1 for all.
 
     Raises:
         UserError: A vector is damaged; the message names its first file.
     """
     find = (
         "SELECT content, vector, checksum FROM contents "
-        "WHERE content > ? AND content <= ? AND vector IS NOT NULL ORDER BY content"
+        "WHERE content > ? AND content <= ? AND vector IS NOT NULL ORDER BY content LIMIT ?"
     )
-    rows = store.database.execute(find, (after, MAX_CONTENT_NUMBER if until is None else until))
+    rows = store.database.execute(find, (after, MAX_CONTENT_NUMBER if until is None else until, most))
     while block := rows.fetchmany(ROWS_PER_READ):
         for number, vector, checksum in block:
             if len(vector) != 4 * store.dimensions or checksum not in (None, compute_checksum(vector)):

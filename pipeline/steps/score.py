@@ -29,7 +29,7 @@ from image_copies.submissions.ensemble.variant import read_choice
 from image_copies.submissions.formats.matching_track import evaluate_matches, read_matches
 from image_copies.submissions.formats.submission import describe_oddities, open_submission
 from image_copies.submissions.report.gallery import MAX_SUGGESTED
-from image_copies.submissions.scoring.baselines import Descriptors, compute_perceptual_hash, describe_grey_pixels, describe_images
+from image_copies.submissions.scoring.baselines import compute_perceptual_hash, describe_grey_pixels, describe_images
 from image_copies.submissions.scoring.bootstrap import Interval, micro_average_precision_interval
 from image_copies.submissions.scoring.breakdown import read_edits, tabulate_recall_by_edit, tabulate_recall_by_number, write_curve
 from image_copies.submissions.scoring.metrics import RankedPairs, Scores, evaluate
@@ -189,20 +189,14 @@ def write_details(folder: Path, ranked: RankedPairs, truth: GroundTruth, edits_f
 
 def score_baselines(data: IscFolder, truth: GroundTruth) -> list[ScoredVariant]:
     """Score the 64-bit perceptual hash, and 24 × 24 grey pixels whitened on the training images."""
-    hashes = [_to_vectors(part.ids, describe_images(part, compute_perceptual_hash)) for part in (data.query, data.reference)]
+    hashes = [describe_images(part, compute_perceptual_hash) for part in (data.query, data.reference)]
     rows = [_score_variant("baseline: 64-bit perceptual hash", hashes[0], hashes[1], truth)]
-    training, *parts = (
-        _to_vectors(part.ids, describe_images(part, describe_grey_pixels)) for part in (data.training, data.query, data.reference)
-    )
+    training, *parts = (describe_images(part, describe_grey_pixels) for part in (data.training, data.query, data.reference))
     require_training_only(data.training.ids, {"query": data.query.ids, "reference": data.reference.ids})
     projection = fit_projection(training.readable())
     dimensions = min(GREY_DIMENSIONS, len(projection.axes))
     white = [Vectors(part.ids, projection.apply(part.vectors, dimensions, -0.5), part.unreadable) for part in parts]
     return [*rows, _score_variant("baseline: whitened grey pixels", white[0], white[1], truth)]
-
-
-def _to_vectors(ids: list[str], described: Descriptors) -> Vectors:
-    return Vectors(ids, described.vectors, described.unreadable)
 
 
 def _score_models(run: Run, truth: GroundTruth) -> list[ScoredVariant]:

@@ -9,12 +9,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from image_copies.data.errors import prefix_errors
 from image_copies.data.files import whole_file
-from image_copies.data.images import ImageSet, find_images
-from image_copies.models.inference.embed import embed_images
+from image_copies.data.images import find_images
 from image_copies.models.inference.settings import EmbeddingSettings, HandmadeModelSettings
 from image_copies.models.network.checkpoint import Checkpoint
 from image_copies.models.network.handmade import IMAGE_SIZE
@@ -26,6 +24,7 @@ from image_copies.pipeline.steps.ensemble import open_joined, project_candidates
 from image_copies.pipeline.steps.gpu_search import search_on_gpu
 from image_copies.pipeline.steps.run_warnings import BASELINE, ENSEMBLE, MODEL, SUBMITTED, find_warnings
 from image_copies.pipeline.steps.synthetic_truths import family_truths, synthetic_truths
+from image_copies.pipeline.steps.validate import embed_in_memory
 from image_copies.submissions.ensemble.normalization import METHODS, with_betas
 from image_copies.submissions.ensemble.selection import (
     apply_normalizations,
@@ -84,13 +83,9 @@ def _embed_baseline(run: Run, roles: TrainingRoles, kind: HandmadeKind) -> tuple
     images = roles.classes.select(roles.classes.ids[:MOST_IMAGES])
     settings = EmbeddingSettings(workers=run.recipe.embedding.workers)
     descriptor, _ = fit_handmade(HandmadeSettings(kind=kind, dimensions=DIMENSIONS), images, settings.workers)
-
-    def embed(part: ImageSet) -> Vectors:
-        blocks = list(embed_images(Checkpoint(descriptor, IMAGE_SIZE, {}), part, settings))
-        vectors: NDArray[np.float32] = np.concatenate([block.vectors for block in blocks])
-        return Vectors(part.ids, vectors, np.concatenate([block.unreadable for block in blocks]))
-
-    return embed(find_images(run.paths.query_images)), embed(roles.references)
+    checkpoint = Checkpoint(descriptor, IMAGE_SIZE, {})
+    queries = embed_in_memory(settings, checkpoint, find_images(run.paths.query_images))
+    return queries, embed_in_memory(settings, checkpoint, roles.references)
 
 
 def _variants(run: Run, roles: TrainingRoles) -> Iterator[tuple[str, str, Vectors, Vectors]]:

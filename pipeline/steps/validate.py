@@ -28,14 +28,15 @@ def score_on_synthetic_queries(
         UserError: when the synthetic queries are missing or their ground truth cannot be read.
     """
     checkpoint = Checkpoint(descriptor, image_size, {})
-    found = _embed(settings, checkpoint, find_images(run.paths.query_images))
-    references = _embed(settings, checkpoint, roles.references)
+    found = embed_in_memory(settings, checkpoint, find_images(run.paths.query_images))
+    references = embed_in_memory(settings, checkpoint, roles.references)
     descriptor.train()
     scores, _ = evaluate(found, references, read_ground_truth(run.paths.query_ground_truth))
     return scores.micro_average_precision
 
 
-def _embed(settings: EmbeddingSettings, checkpoint: Checkpoint, images: ImageSet) -> Vectors:
+def embed_in_memory(settings: EmbeddingSettings, checkpoint: Checkpoint, images: ImageSet) -> Vectors:
+    """Embed images without a file."""
     blocks = list(embed_images(checkpoint, images, settings))
     return Vectors(
         images.ids, np.concatenate([block.vectors for block in blocks]), np.concatenate([block.unreadable for block in blocks])

@@ -20,24 +20,16 @@ MAX_ROWS = 500_000
 def write_matches(path: Path, queries: Vectors, references: Vectors | StoredVectors, per_query: int = 10) -> int:
     """Write the nearest pairs overall with the score −‖q − r‖²: `per_query` × the number of queries, at most MAX_ROWS.
 
-    Returns:
-        The number of rows written.
+    The number of rows is returned.
 
     Raises:
         UserError: when the disk is full.
     """
     count = min(MAX_ROWS, per_query * len(queries))
     pairs = search_readable(queries, references, count)
-    table = pd.DataFrame(
-        {
-            "query_id": [queries.ids[row] for row in pairs.queries[:count]],
-            "reference_id": [references.ids[row] for row in pairs.references[:count]],
-            "score": -pairs.distances[:count],
-        }
-    )
-    with whole_file(path) as temporary:
-        table.to_csv(temporary, index=False)
-    return len(table)
+    columns = (part[:count].tolist() for part in (pairs.queries, pairs.references, -pairs.distances))
+    found = [(queries.ids[query], references.ids[reference], score) for query, reference, score in zip(*columns, strict=True)]
+    return write_pairs(path, found)
 
 
 def write_pairs(path: Path, pairs: Sequence[tuple[str, str, float]]) -> int:

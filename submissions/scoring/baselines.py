@@ -1,7 +1,6 @@
 """Baseline descriptors without learning, which a trained model must beat on the same images."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -14,17 +13,10 @@ from image_copies.data.cores import map_on_cores
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError
 from image_copies.data.images import ImageSet
+from image_copies.submissions.vectors.files import Vectors
 
 GREY_SIDE = 24  # pixels
 Baseline = Callable[[NDArray[np.uint8]], NDArray[np.float32]]  # pixels [h, w, 3] to a vector [d]
-
-
-@dataclass(frozen=True)
-class Descriptors:
-    """Vectors of a baseline, in the order of the images."""
-
-    vectors: NDArray[np.float32]  # [n, d]; zero rows for unreadable images
-    unreadable: NDArray[np.bool_]  # [n]
 
 
 def compute_perceptual_hash(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
@@ -49,7 +41,7 @@ def describe_grey_pixels(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
     return values / max(float(np.linalg.norm(values)), 1e-6)
 
 
-def describe_images(images: ImageSet, baseline: Baseline, workers: int | None = None) -> Descriptors:
+def describe_images(images: ImageSet, baseline: Baseline, workers: int | None = None) -> Vectors:
     """Apply a baseline, which must be picklable, to every image.
 
     Images are decoded with a short side of at least 64 pixels, if they have as many. `workers` are processes; None for one per
@@ -58,7 +50,7 @@ def describe_images(images: ImageSet, baseline: Baseline, workers: int | None = 
     rows = list(map_on_cores(partial(_describe_image, baseline), images.paths, workers, chunk=32))
     dimensions = next((len(row) for row in rows if row is not None), 1)
     vectors = np.stack([np.zeros(dimensions, np.float32) if row is None else row for row in rows])
-    return Descriptors(vectors, np.array([row is None for row in rows]))
+    return Vectors(images.ids, vectors, np.array([row is None for row in rows]))
 
 
 def _describe_image(baseline: Baseline, path: Path) -> NDArray[np.float32] | None:

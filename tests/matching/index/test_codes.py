@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from image_copies.data.errors import UserError
 from image_copies.data.shards import use_engine
 from image_copies.matching.index import codes, segments
-from image_copies.matching.index.search import content_numbers, find_nearest, find_nearest_of_blocks, open_search, vectors_of
+from image_copies.matching.index.search import find_nearest, find_nearest_of_blocks, open_search, vectors_of
 from image_copies.matching.index.store import Content, Store, add_files, open_store, remove_files
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
 from image_copies.submissions.search.index_files import open_intact_index, write_index
@@ -61,7 +61,7 @@ def test_approximate_search_finds_what_exact_search_does_with_exact_distances(st
     assert np.array_equal(found.contents[:, 0], true.contents[:, 0])
     distances = ((vectors_of(exact, found.contents.ravel()).astype(np.float64) - np.repeat(QUERIES, 10, axis=0)) ** 2).sum(axis=1)
     assert np.allclose(found.distances.ravel(), distances, atol=1e-12)
-    assert np.array_equal(vectors_of(exact, content_numbers(exact)), VECTORS)
+    assert np.array_equal(vectors_of(exact, exact.numbers()), VECTORS)
 
 
 def test_exact_search_in_several_files_is_that_of_all_distances(store: Store) -> None:
@@ -103,12 +103,12 @@ def test_what_is_added_or_removed_rewrites_no_other_file(store: Store) -> None:
     assert names(store, "quantizer-*") == quantizer
     found = find_nearest(index, VECTORS[30:31], 3)  # its own is gone; added again as content COUNT + 30
     assert found.contents[0, 0] == COUNT + 31 and found.distances[0, 0] == 0
-    assert not set(range(1, 41)) & set(content_numbers(index).tolist())
+    assert not set(range(1, 41)) & set(index.numbers().tolist())
     remove_files(store, [Path(f"/a/{row}.jpg") for row in range(1100, 1300)])
     before = names(store, "vectors-*")
     assert open_search(store).ntotal == COUNT - 140
     assert len(before - names(store, "vectors-*")) == 1
-    assert set(content_numbers(open_search(store)).tolist()) == set(range(41, COUNT + 101)) - set(range(1101, 1301))
+    assert set(open_search(store).numbers().tolist()) == set(range(41, COUNT + 101)) - set(range(1101, 1301))
 
 
 @pytest.mark.parametrize("pattern", ["vectors-*", "codes-*", "quantizer-*"])
