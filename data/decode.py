@@ -24,7 +24,7 @@ MAX_SCANNED_PIXELS = 3_000_000_000  # of a progressive JPEG, over its scans: eac
 def decode_rgb(
     source: Path | bytes, short_side: int | None = None, decoded: dict[tuple[int, int], NDArray[np.uint8]] | None = None
 ) -> NDArray[np.uint8]:
-    """Decode to RGB: EXIF orientation applied, transparency composited on white, 16-bit channels scaled to 8.
+    """Decode to RGB uint8 [h, w, 3]: EXIF orientation applied, transparency composited on white, 16-bit channels scaled to 8.
 
     Args:
         source: A file, a member of an archive (`archive.zip/name/inside.jpg`), or the encoded bytes of an image.
@@ -32,9 +32,6 @@ def decode_rgb(
             above this. The result is not resized further.
         decoded: What was decoded of the same source before, by the width and height that the decoder gave; the result is one of
             these where the scale is the same, and joins them. None to keep nothing.
-
-    Returns:
-        uint8 [h, w, 3].
 
     Raises:
         ImageError: the file is missing, empty, larger than `MAX_FILE_BYTES`, not an image or damaged, or the image has more than

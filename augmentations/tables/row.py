@@ -16,23 +16,14 @@ Probability = Callable[[float], float]  # intensity 0…1 → probability 0…1
 
 @dataclass(frozen=True)
 class Edit:
-    """One row of an edit table.
+    """One row of an edit table."""
 
-    Attributes:
-        name: Name of the row, unique in its table; written to records and to `query_edits.csv`.
-        function: The edit function that the row applies.
-        probability: Maps the intensity to the probability of the edit.
-        parameters: Draws the function's parameters at an intensity, except the image to paste.
-        alternative: Another function with its parameters, applied instead with probability 0.5; None for none.
-        not_after: Names of rows after which this one is not applied.
-    """
-
-    name: str
+    name: str  # unique in its table; written to records and to `query_edits.csv`
     function: EditFunction
     probability: Probability
-    parameters: DrawParameters
-    alternative: tuple[EditFunction, DrawParameters] | None = None
-    not_after: tuple[str, ...] = ()
+    parameters: DrawParameters  # except the image to paste
+    alternative: tuple[EditFunction, DrawParameters] | None = None  # applied instead with probability 0.5
+    not_after: tuple[str, ...] = ()  # names of rows after which this one is not applied
 
     @property
     def functions(self) -> tuple[EditFunction, ...]:

@@ -46,12 +46,6 @@ def contrastive_loss(positive_margin: float, negative_margin: float, violating: 
     return loss
 
 
-def triplet_loss(margin: float) -> nn.Module:
-    """Return the triplet loss: mean over the triplets that violate the margin, a distance in 0…2."""
-    loss: nn.Module = losses.TripletMarginLoss(margin)
-    return loss
-
-
 class MultiSimilarityLoss(nn.Module):
     """Multi-similarity loss (X. Wang et al., 2019); the arguments are those of `MultiSimilaritySettings`."""
 
@@ -64,12 +58,6 @@ class MultiSimilarityLoss(nn.Module):
         """Compute the scalar loss of vectors [n, d] with labels [n]; 0 with zero gradient if mining keeps no pair."""
         loss: Tensor = self.loss(vectors, labels, None if self.miner is None else self.miner(vectors, labels))
         return loss
-
-
-def angular_loss(angle: float) -> nn.Module:
-    """Return the angular loss (SVMax, equations A3 and A4); α = `angle` in degrees, 0…90."""
-    loss: nn.Module = losses.AngularLoss(angle)
-    return loss
 
 
 class NPairLoss(nn.Module):

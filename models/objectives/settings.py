@@ -145,9 +145,11 @@ class TripletSettings(PairwiseSettings):
 
     def build(self, dimensions: int, classes: int, seed: int) -> "PairObjective":
         """Build the objective; see `ObjectiveSettings.build`."""
-        from image_copies.models.objectives.pairs import PairObjective, triplet_loss
+        from pytorch_metric_learning.losses import TripletMarginLoss
 
-        return PairObjective(triplet_loss(self.margin))
+        from image_copies.models.objectives.pairs import PairObjective
+
+        return PairObjective(TripletMarginLoss(self.margin))
 
 
 class MultiSimilaritySettings(PairwiseSettings):
@@ -224,9 +226,11 @@ class AngularSettings(PairwiseSettings):
 
     def build(self, dimensions: int, classes: int, seed: int) -> "PairObjective":
         """Build the objective; see `ObjectiveSettings.build`."""
-        from image_copies.models.objectives.pairs import PairObjective, angular_loss
+        from pytorch_metric_learning.losses import AngularLoss
 
-        return PairObjective(angular_loss(self.angle))
+        from image_copies.models.objectives.pairs import PairObjective
+
+        return PairObjective(AngularLoss(self.angle))
 
 
 class DistanceWeightedSettings(ObjectiveSettings):

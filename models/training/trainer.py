@@ -82,16 +82,13 @@ def train_model(
         settings: Settings of the model.
         classes: The images to learn from.
         overlays: Images that edits paste into others.
-        folder: Where the training keeps its files.
+        folder: Where the training keeps its files; the path of the last stage's checkpoint there is returned.
         cache: Folder of resized images, which trainings share.
         seed: Of everything that is drawn.
         validate: Scores the descriptor at an image size, at each stage's end.
         labels: [len(classes)], the class of each image, 0 … C − 1; without them every image is its own class.
         name: Models of other names, and the stages of one, begin with other weights and see other edits of an image.
         embedding: How the trained model will embed: a whitening is learnt at its size and exponent. Without it the model's own.
-
-    Returns:
-        The path of the last stage's checkpoint.
 
     Raises:
         UserError: Too few images, a state that cannot be read, a loss that is NaN or infinite, a lost process, or a full disk.
