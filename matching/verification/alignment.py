@@ -22,6 +22,7 @@ FIRST_REACH, LAST_REACH = 6, 3  # pixels within which blocks are searched
 MAX_FIT_ERROR = 1.0  # pixels
 MIN_BLOCKS = 4  # displaced blocks from which a map is fitted
 HOMOGRAPHY_BLOCKS = 12  # displaced blocks from which a homography is fitted, where an affine map does not do
+ENOUGH_BLOCKS = 40  # displaced blocks that determine a map well
 AFFINE_MEDIAN = 0.9  # median correlation from which it does
 HOMOGRAPHY_GAIN = 0.01  # of the median correlation, by which a homography must be better than an affine map
 OTHER_CHANNELS_BELOW = 0.7  # median correlation below which colour channels are compared, too
@@ -170,7 +171,7 @@ def _blur(picture: Grey, deviation: float) -> Grey:
 
 def _refine(aligned: Aligned, reach: int) -> Aligned:
     """Lay the pictures by a map fitted to their blocks' displacements, if they agree better then."""
-    chosen = aligned.blocks.textured
+    chosen = _thin_out(aligned.blocks.textured)
     moved = find_displacements(aligned.fixed_details, aligned.warped_details, chosen, reach)
     found = ~np.isnan(moved[..., 0])
     centres = block_centres((chosen.shape[0], chosen.shape[1]))[found]
@@ -188,6 +189,13 @@ def _refine(aligned: Aligned, reach: int) -> Aligned:
         if step is not None and abs(step[2, 2]) > 1e-9:
             best = _pick(best, _lay(aligned.fixed, aligned.moving, step @ aligned.homography, aligned.blurs), HOMOGRAPHY_GAIN)
     return best
+
+
+def _thin_out(chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return every other block of every other row, where enough are chosen: their neighbours overlap them by half."""
+    thinned = np.zeros_like(chosen)
+    thinned[::2, ::2] = chosen[::2, ::2]
+    return thinned if thinned.sum() >= ENOUGH_BLOCKS else chosen
 
 
 def _pick(one: Aligned, other: Aligned, gain: float) -> Aligned:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 BLOCK, STRIDE = 32, 16  # pixels
-COARSE = 5.0  # pixels: structure wider than this is removed, so that light and shade do not count as agreement
+COARSE = 13  # pixels: structure wider than this is removed, so that light and shade do not count as agreement
 MIN_TEXTURE = 3.0  # grey levels: standard deviation of a block that shows something
 FULL = 0.999  # share of a block that both pictures must cover
 MIN_PEAK = 0.7  # correlation from which a displaced block counts as found
@@ -51,7 +51,8 @@ class BlockAgreement:
 
 def keep_details(grey: Grey) -> Grey:
     """Return a picture [h, w] without its coarse structure."""
-    return grey - np.asarray(cv2.GaussianBlur(grey, (0, 0), COARSE))
+    coarse = cv2.blur(cv2.blur(grey, (COARSE, COARSE)), (COARSE, COARSE))  # almost a Gaussian, in a fraction of its time
+    return grey - np.asarray(coarse, np.float32)
 
 
 def block_means(values: Grey) -> Grid:
