@@ -18,6 +18,7 @@ from image_copies.data.names import text_of
 from image_copies.data.remote import as_path
 from image_copies.matching.threshold import Tail
 from image_copies.matching.verification.geometry import Box, Change, Evidence
+from image_copies.matching.verification.judgement import Judgement, Kind
 
 ESCAPED_BYTE = re.compile(rb"\\x([0-9a-f]{2})")  # a byte of a name that is not UTF-8
 
@@ -38,12 +39,17 @@ def _parse_change(text: str) -> Change:
     return get_args(Change)[get_args(Change).index(text)]  # type: ignore[no-any-return]  # one of the literals
 
 
+def _parse_kind(text: str) -> Kind:
+    return get_args(Kind)[get_args(Kind).index(text)]  # type: ignore[no-any-return]  # one of the literals
+
+
 def _parse_region(text: str) -> Box:
     left, top, right, bottom = map(float, text.split())
     return left, top, right, bottom
 
 
-# The columns of matches.csv, also values of JSON lines and pages: the fields of Match and Evidence, and how their cells are read.
+# The columns of matches.csv, also values of JSON lines and pages: the fields of Match, Evidence and Judgement (its kind is the
+# class), and how their cells are read.
 # A new one is a field and a row here; WORDS may give it words other than its name.
 MATCH_CELLS: dict[str, Callable[[str], Any]] = {
     "query": _parse_path,
@@ -57,6 +63,7 @@ EVIDENCE_CELLS: dict[str, Callable[[str], Any]] = {
     "query_region": _parse_region,
     "reference_region": _parse_region,
 }
+JUDGEMENT_CELLS: dict[str, Callable[[str], Any]] = {"class": _parse_kind, "reason": str, "certainty": int}
 WORDS = {"score": "score {:.3f}", "expected_false_alarms": "false alarms {:.1g}", "inliers": "{} features agree", "change": "{}"}
 PICTURED = {"query", "reference", "query_region", "reference_region"}  # shown as pictures and frames
 
@@ -71,6 +78,7 @@ class Match:
         score: −‖q − r‖².
         expected_false_alarms: Expected false alarms per query at this score; None where they are not calibrated.
         evidence: What the two pictures share; None if they were not verified or too few features agree.
+        judgement: What the pair is, by its pixels; None where nobody looked.
     """
 
     query: Path
@@ -78,6 +86,7 @@ class Match:
     score: float
     expected_false_alarms: float | None
     evidence: Evidence | None = None
+    judgement: Judgement | None = None
 
 
 @dataclass(frozen=True)
@@ -192,7 +201,11 @@ def rank_by_evidence(pairs: Iterable[Match], evidence: Iterable[Evidence | None]
 
 def match_values(match: Match) -> dict[str, Any]:
     """Return what is known of a match by name, as matches.csv, JSON lines and the pages have it."""
-    return {name: getattr(match, name) for name in MATCH_CELLS} | (evidence_values(match.evidence) if match.evidence else {})
+    return (
+        {name: getattr(match, name) for name in MATCH_CELLS}
+        | (evidence_values(match.evidence) if match.evidence else {})
+        | (judgement_values(match.judgement) if match.judgement else {})
+    )
 
 
 def evidence_values(evidence: Evidence) -> dict[str, Any]:
@@ -200,14 +213,29 @@ def evidence_values(evidence: Evidence) -> dict[str, Any]:
     return {name: getattr(evidence, name) for name in EVIDENCE_CELLS}
 
 
+def judgement_values(judgement: Judgement) -> dict[str, Any]:
+    """Return what a pair is by name, as `match_values` does."""
+    return {"class": judgement.kind, "reason": judgement.reason, "certainty": judgement.certainty}
+
+
+def describe_judgement(judgement: Judgement) -> str:
+    """Return what a pair is in words, such as "certain (98 of 100): the pixels agree"."""
+    return f"{judgement.kind} ({judgement.certainty} of 100): {judgement.reason}"
+
+
 def describe_match(match: Match) -> str:
-    """Return what is known of a match in words, but for its files and for the regions, which pages show as pictures."""
-    values = {name: value for name, value in match_values(match).items() if name not in PICTURED and value not in (None, "")}
-    return ", ".join(WORDS.get(name, f"{name.replace('_', ' ')} {{}}").format(value) for name, value in values.items())
+    """Return what is known of a match in words, but for its files and for the regions, which pages show as pictures.
+
+    Of a pair that was judged its class is given, not its score: that means nothing to most people, and is in matches.csv.
+    """
+    hidden = PICTURED | ({*JUDGEMENT_CELLS, "score", "expected_false_alarms"} if match.judgement else set())
+    values = {name: value for name, value in match_values(match).items() if name not in hidden and value not in (None, "")}
+    known = [WORDS.get(name, f"{name.replace('_', ' ')} {{}}").format(value) for name, value in values.items()]
+    return "; ".join(([describe_judgement(match.judgement)] if match.judgement else []) + [", ".join(known)] * bool(known))
 
 
 def write_matches_csv(path: Path, matches: Matches) -> None:
-    """Write the matches as CSV, best first: query, reference, score and expected false alarms; if verified, the evidence too.
+    """Write the matches as CSV, best first: query, reference, score, expected false alarms, what features say, and the class.
 
     Regions are written as `left top right bottom`, shares 0…1 of the picture's width and height. A pair without evidence has 0
     inliers.
@@ -215,7 +243,7 @@ def write_matches_csv(path: Path, matches: Matches) -> None:
     Raises:
         UserError: The disk is full.
     """
-    columns = [*MATCH_CELLS, *(EVIDENCE_CELLS if matches.verified else ())]
+    columns = [*MATCH_CELLS, *(EVIDENCE_CELLS if matches.verified else ()), *JUDGEMENT_CELLS]
     found = [{"inliers": 0} | match_values(match) for match in matches.pairs]
     rows = [[_format_cell(values.get(name, "")) for name in columns] for values in found]
     with whole_file(path) as temporary:
@@ -248,7 +276,11 @@ def _parse_match(line: dict[str, str]) -> Match:
     evidence = None
     if int(line.get("inliers") or 0):
         evidence = Evidence(**{name: parse(line[name]) for name, parse in EVIDENCE_CELLS.items()})
-    return Match(**{name: parse(line[name]) for name, parse in MATCH_CELLS.items()}, evidence=evidence)
+    judgement = None
+    if line.get("class"):
+        kind, reason, certainty = (parse(line[name]) for name, parse in JUDGEMENT_CELLS.items())
+        judgement = Judgement(kind, reason, certainty)
+    return Match(**{name: parse(line[name]) for name, parse in MATCH_CELLS.items()}, evidence=evidence, judgement=judgement)
 
 
 def describe_count(matches: Matches) -> str:

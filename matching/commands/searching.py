@@ -33,6 +33,7 @@ from image_copies.matching.results.gallery import write_matches_page
 from image_copies.matching.results.leakage import report_folders, report_leakage
 from image_copies.matching.results.report import report_unreadable, write_results, write_track
 from image_copies.matching.search import PairScores, Search
+from image_copies.matching.verification.pairs import KnownPair, PairJudge, verify_pairs
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,8 @@ def _find_and_group(
         if settings.track is not None:
             write_track(settings.track, found.candidates or found.matches.pairs, output)
         facts = read_facts(sorted({path for match in found.matches.pairs for path in (match.query, match.reference)}))
-        found = replace(found, matches=replace(found.matches, pairs=drop_flat(found.matches.pairs, facts)))
+        judge = PairJudge()
+        found = _judge_pairs(replace(found, matches=replace(found.matches, pairs=drop_flat(found.matches.pairs, facts))), judge)
         if not found.matches.decided:
             return found, None
         sources = settings.sources
@@ -155,7 +157,7 @@ def _find_and_group(
             is_protected=make_protection_check(sources.protected),
             is_reference=_make_reference_check(settings, pictures),
         )
-        return found, make_groups(found, facts, PairScores(store, extractor).scores, exclusions, grouping)
+        return found, make_groups(found, facts, PairScores(store, extractor).scores, judge, exclusions, grouping)
 
 
 def _make_reference_check(settings: SearchSettings, pictures: Pictures) -> Callable[[Path], bool]:
@@ -176,13 +178,29 @@ def _fill_own_index(store: Store, extractor: Extractor, sources: Sources, pictur
 
 def _verify_pairs(found: Found, rule: Rule) -> Found:
     """Verify the pairs by local features; confirmed pairs are copies, whatever their score."""
-    # imported here: nothing else needs OpenCV's features
-    from image_copies.matching.verification.pairs import verify_pairs
-
     pairs = found.matches.pairs
     looked_at = rank_by_evidence(pairs, verify_pairs([(match.query, match.reference) for match in pairs]))
     copies = rule.select_verified(looked_at, found.matches.threshold)
     return Found(replace(found.matches, pairs=copies, verified=True), found.digests, looked_at)
+
+
+def _judge_pairs(found: Found, judge: PairJudge) -> Found:
+    """Say of every pair what it is, by its pixels."""
+    digests, threshold = found.digests, found.matches.threshold
+    pairs = [
+        KnownPair(
+            match.query,
+            match.reference,
+            match.query in digests and digests.get(match.query) == digests.get(match.reference),
+            threshold is not None and match.score >= threshold,
+            match.evidence,
+        )
+        for match in found.matches.pairs
+    ]
+    judged = [
+        replace(match, judgement=judgement) for match, judgement in zip(found.matches.pairs, judge.judge_all(pairs), strict=True)
+    ]
+    return replace(found, matches=replace(found.matches, pairs=judged))
 
 
 def _report_shares(settings: SearchSettings, found: Found, output: Output) -> None:

@@ -17,11 +17,16 @@ from image_copies.matching.files.companions import is_raw
 from image_copies.matching.files.facts import Facts, facts_values
 from image_copies.matching.files.integrity import is_intact
 from image_copies.matching.files.keeping import REFERENCE, KeepRule, choose_kept
+from image_copies.matching.verification.judgement import Judgement, Kind
 
-Action = Literal["keep", "remove", "leave"]
+Action = Literal["keep", "remove", "review", "leave"]
 PairScore = Callable[[Path, Path], float | None]
+Called = Callable[["PlanRow", "PlanRow"], bool | None]
+PairJudgement = Callable[[Path, Path], Judgement]
+REMOVED: tuple[Kind, ...] = ("same file", "certain")  # classes of pairs of which one file goes; a person looks at all others
+CALLED_COPY = Judgement("certain", "called a copy of the kept file", 100)
 COLUMNS = [
-    *("group", "action", "file", "kept", "reason", "score", "width", "height", "bytes", "format"),
+    *("group", "action", "file", "kept", "reason", "score", "class", "certainty", "width", "height", "bytes", "format"),
     *("taken", "exif_entries", "modified_ns", "sharpness", "frames", "companions", "protected", "reference", "sha256"),
 ]
 
@@ -32,7 +37,7 @@ class PlanRow:
 
     Attributes:
         group: Number of the group, from 1.
-        action: "keep", "remove" (what `--apply` acts on) or "leave".
+        action: "keep", "remove" (what `--apply` acts on), "review" (what a person is to look at) or "leave".
         file: Absolute path of the file.
         kept: Absolute path of the file that is kept instead; for a kept file, its own path.
         reason: Reason for the action, in words.
@@ -41,6 +46,7 @@ class PlanRow:
         protected: Whether the file must never be touched.
         sha256: Hexadecimal SHA-256 of the file's bytes when it was searched.
         reference: Whether the file was searched as a reference, of which copies are removed, and which stays itself.
+        judgement: What the pair of file and kept file is; None where that decides nothing.
     """
 
     group: int
@@ -53,6 +59,7 @@ class PlanRow:
     protected: bool
     sha256: str
     reference: bool = False
+    judgement: Judgement | None = None
 
 
 def plan_group(
@@ -63,12 +70,14 @@ def plan_group(
     folders: Sequence[Path],
     is_protected: Callable[[Path], bool],
     pair_score: PairScore,
+    pair_judgement: PairJudgement,
     is_reference: Callable[[Path], bool] = lambda path: False,
+    called: Called = lambda one, other: None,
 ) -> list[PlanRow]:
-    """Plan one group: the kept file first, then those that may be removed, then those that are left.
+    """Plan one group: the kept file first, then those that may be removed, those to be looked at, and those that are left.
 
-    A file may be removed only if it matches the kept file by itself, is no link, lies in no archive and is neither protected nor
-    a reference. Where there are references, one of them is kept.
+    A file may be removed only if it certainly is a copy of the kept file itself, is no link, lies in no archive and is neither
+    protected nor a reference. Where there are references, one of them is kept.
     """
     references = {facts.path for facts in members if is_reference(facts.path)}
     differ = len({digests[facts.path] for facts in members}) > 1
@@ -80,7 +89,7 @@ def plan_group(
         )
         for facts in members
     ]
-    return plan_around(rows, kept.path, why, pair_score)
+    return plan_around(rows, kept.path, why, pair_score, pair_judgement, called)
 
 
 def plan_around(
@@ -88,21 +97,27 @@ def plan_around(
     kept: Path,
     why: str,
     pair_score: PairScore,
-    called: Callable[[PlanRow, PlanRow], bool | None] = lambda one, other: None,
+    pair_judgement: PairJudgement,
+    called: Called = lambda one, other: None,
 ) -> list[PlanRow]:
     """Plan a group again around the file to keep, for the reason `why`.
 
-    `pair_score` returns the score of two files that match by themselves, None where they do not; `called` whether a person has
-    called the pictures of two rows copies, None where nothing has been said.
+    `pair_score` returns the score of two files that match by themselves, None where they do not; `pair_judgement` what they are,
+    asked only where that decides; `called` whether a person has called the pictures of two rows copies, None where nothing has
+    been said.
     """
     center = next(row for row in rows if row.file == kept)
     going: dict[Path, Path] = {}  # companions of the files that are removed
-    planned = [replace(center, action="keep", kept=kept, reason=why, score=None)]
+    planned = [replace(center, action="keep", kept=kept, reason=why, score=None, judgement=None)]
     for row in rows:
         if row.file != kept:
-            score = pair_score(kept, row.file)
-            action, reason = _decide_action(row, center, score, called(row, center))
-            planned.append(replace(row, action=action, kept=kept, reason=reason, score=score))
+            score, called_copy = pair_score(kept, row.file), called(row, center)
+            decision, judgement = _find_obstacle(row, center, score, called_copy), None
+            if decision is None:
+                judgement = _judge_row(row, center, called_copy, pair_judgement)
+                decision = _decide_action(judgement)
+            action, reason = decision
+            planned.append(replace(row, action=action, kept=kept, reason=reason, score=score, judgement=judgement))
             going |= dict.fromkeys(list_companions(planned[-1]), row.file)
     planned = [
         replace(row, reason=f"goes with {text_of(going[row.file])}") if row.action == "leave" and row.file in going else row
@@ -116,7 +131,8 @@ def list_companions(row: PlanRow) -> list[Path]:
     return [row.file.with_name(name) for name in row.facts.companions] if row.action == "remove" and row.facts else []
 
 
-def _decide_action(row: PlanRow, kept: PlanRow, score: float | None, called: bool | None) -> tuple[Action, str]:
+def _find_obstacle(row: PlanRow, kept: PlanRow, score: float | None, called: bool | None) -> tuple[Action, str] | None:
+    """Return the action for a file that stays, whatever it looks like, and the reason; None for another one."""
     facts, center = row.facts, kept.facts
     if row.protected:
         return "keep", "protected"
@@ -140,7 +156,19 @@ def _decide_action(row: PlanRow, kept: PlanRow, score: float | None, called: boo
         return "leave", "a RAW file, of which only the same bytes are a copy"
     if facts.frames > center.frames:
         return "leave", f"has {facts.frames} frames or pages, the kept file {center.frames}"
-    return "remove", "the same bytes as the kept file" if row.sha256 == kept.sha256 else "a copy of the kept file"
+    return None
+
+
+def _judge_row(row: PlanRow, kept: PlanRow, called: bool | None, pair_judgement: PairJudgement) -> Judgement:
+    if row.sha256 == kept.sha256:
+        return Judgement("same file", "the same bytes as the kept file", 100)
+    return CALLED_COPY if called else pair_judgement(kept.file, row.file)
+
+
+def _decide_action(judgement: Judgement) -> tuple[Action, str]:
+    if judgement.kind in REMOVED:
+        return "remove", judgement.reason
+    return "review", f"{judgement.kind}: {judgement.reason}"
 
 
 def write_plan(path: Path, rows: Iterable[PlanRow]) -> None:
@@ -152,6 +180,8 @@ def _plan_values(row: PlanRow) -> dict[str, object]:
     known = {name: getattr(row, name) for name in ("group", "action", "file", "kept", "reason", "sha256")}
     shown = {"score": "" if row.score is None else f"{row.score:.6g}", "protected": "yes" if row.protected else ""}
     shown |= {"reference": "yes" if row.reference else ""}
+    if row.judgement is not None:
+        shown |= {"class": row.judgement.kind, "certainty": str(row.judgement.certainty)}
     return known | shown | (facts_values(row.facts) if row.facts else {})
 
 
@@ -176,6 +206,11 @@ def read_plan(path: Path) -> list[PlanRow]:
     missing = [name for name in ("group", "action", "file", "kept", "protected", "sha256") if name not in columns]
     if missing:
         raise UserError(f"{path} has no column {missing[0]!r}: it is not a plan of match.py. Search again.")
+    if "class" not in columns:
+        raise UserError(
+            f"{path} has no column 'class': it was made by a version that removed what is not certainly a copy. Make a new one: "
+            f"python pipeline/match.py --queries DIR --output {path.parent}"
+        )
     rows = [_parse_row(path, number, line) for number, line in enumerate(lines, 2)]
     _check_rows(path, rows)
     return rows
@@ -184,7 +219,7 @@ def read_plan(path: Path) -> list[PlanRow]:
 def _parse_row(path: Path, number: int, line: dict[str, str]) -> PlanRow:
     action = line["action"]
     if action not in get_args(Action):
-        raise UserError(f"{path}, line {number}: the action {action!r} is none of keep, remove, leave.")
+        raise UserError(f"{path}, line {number}: the action {action!r} is none of keep, remove, review, leave.")
     file, kept = as_path(line["file"] or ""), as_path(line["kept"] or "")
     if is_remote(file) or is_remote(kept):
         raise UserError(
@@ -196,15 +231,29 @@ def _parse_row(path: Path, number: int, line: dict[str, str]) -> PlanRow:
     try:
         group = int(line["group"])
         score = float(line["score"]) if line.get("score") else None
+        judgement = _parse_judgement(line)
         valid = len(bytes.fromhex(line["sha256"] or "")) == 32
     except (ValueError, TypeError):  # TypeError: a cell that the line lacks
-        valid, group, score = False, 0, None
+        valid, group, score, judgement = False, 0, None, None
     if not valid:
-        raise UserError(f"{path}, line {number}: group, score and sha256 are not as match.py writes them. Search again.")
+        raise UserError(
+            f"{path}, line {number}: group, score, class, certainty and sha256 are not as match.py writes them. Search again."
+        )
     protected, reference = line["protected"] == "yes", line.get("reference") == "yes"
     facts, reason = _parse_facts(file, line), line.get("reason") or ""
     # mypy does not narrow a str to the values of Action that were checked above
-    return PlanRow(group, action, file, kept, reason, score, facts, protected, line["sha256"], reference)  # type: ignore[arg-type]
+    return PlanRow(
+        *(group, action, file, kept, reason, score, facts, protected, line["sha256"], reference, judgement)  # type: ignore[arg-type]
+    )
+
+
+def _parse_judgement(line: dict[str, str]) -> Judgement | None:
+    """What the line says of the pair; raises ValueError or TypeError where that is malformed."""
+    if not line["class"]:
+        return None
+    kind: Kind = get_args(Kind)[get_args(Kind).index(line["class"])]
+    reason = (line.get("reason") or "").removeprefix(f"{kind}: ")
+    return Judgement(kind, reason, int(line["certainty"]))
 
 
 def _parse_facts(file: Path, line: dict[str, str]) -> Facts | None:

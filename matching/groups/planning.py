@@ -14,6 +14,8 @@ from image_copies.matching.groups.grouped import FileGroups, PairScorer, group_f
 from image_copies.matching.groups.groups import MAX_GROUP_SIZE
 from image_copies.matching.groups.hubs import MIN_HUB_MATCHES
 from image_copies.matching.matches import Exclusions, Found, Match
+from image_copies.matching.verification.judgement import Judgement
+from image_copies.matching.verification.pairs import KnownPair, PairJudge
 
 READER_THREADS = 2
 
@@ -65,7 +67,12 @@ def drop_flat(pairs: Sequence[Match], facts: dict[Path, Facts]) -> list[Match]:
 
 
 def make_groups(
-    found: Found, facts: dict[Path, Facts], score_pairs: PairScorer, exclusions: Exclusions, settings: GroupSettings
+    found: Found,
+    facts: dict[Path, Facts],
+    score_pairs: PairScorer,
+    judge: PairJudge,
+    exclusions: Exclusions,
+    settings: GroupSettings,
 ) -> Grouped:
     """Group what was found and plan each group; facts that have been read already are not read again."""
     threshold = found.matches.threshold if found.matches.threshold is not None else 0.0
@@ -78,6 +85,7 @@ def make_groups(
     )
     facts = facts | read_facts([path for group in grouped.groups for path in group.files if path not in facts])
     listed = {(match.query, match.reference): match.score for match in found.matches.pairs}
+    judged = {frozenset((m.query, m.reference)): m.judgement for m in found.matches.pairs if m.judgement is not None}
 
     def pair_score(one: Path, other: Path) -> float | None:
         if exclusions.same_folder(one, other):
@@ -88,6 +96,13 @@ def make_groups(
         pair = found.digests[one], found.digests[other]
         score = float(score_pairs([pair])[0])
         return score if score >= threshold and frozenset(pair) not in exclusions.rejected else None
+
+    def pair_judgement(one: Path, other: Path) -> Judgement:
+        return judged.get(frozenset((one, other))) or judge.judge(KnownPair(other, one))
+
+    def called(one: PlanRow, other: PlanRow) -> bool | None:
+        accepted = exclusions.accepted.get(bytes.fromhex(one.sha256), frozenset())
+        return True if bytes.fromhex(other.sha256) in accepted else None
 
     rows = [
         row
@@ -100,7 +115,9 @@ def make_groups(
             settings.folders,
             settings.is_protected,
             pair_score,
+            pair_judgement,
             settings.is_reference,
+            called,
         )
     ]
     return Grouped(grouped, rows)

@@ -99,6 +99,7 @@ def _write_grouped(folder: Path, grouped: Grouped, output: Output) -> None:
         weakest = group.weakest.score if group.weakest else 0.0
         output.record("group", {"group": number, "files": group.files, "keep": kept, "weakest_score": weakest})
     removed = [row for row in grouped.rows if row.action == "remove"]
+    reviewed = sum(row.action == "review" for row in grouped.rows)
     freed = sum(row.facts.size for row in removed if row.facts is not None)
     files = sum(len(group.files) for group in grouped.groups.groups)
     output.say(
@@ -124,6 +125,7 @@ def _write_grouped(folder: Path, grouped: Grouped, output: Output) -> None:
     output.say(
         f"plan: {folder / PLAN} would remove {len(removed)} files ({freed / 2**20:.1f} MiB)"
         + (f" and {belonging} that belong to them" if belonging else "")
+        + (f", and leaves {reviewed} to be looked at" if reviewed else "")
         + "; nothing has been touched. "
         "Carry it out with --apply move|hardlink|symlink|delete-to-trash"
     )

@@ -8,6 +8,8 @@ from image_copies.data.errors import UserError
 from image_copies.matching.files.plan import PlanRow, plan_around, read_plan, write_plan
 from image_copies.matching.index.decisions import Pair, Word
 from image_copies.matching.results.folder import MATCHES, PLAN, hold_results_folder
+from image_copies.matching.verification.judgement import Judgement
+from image_copies.matching.verification.pairs import KnownPair, PairJudge
 
 CHANGED = "The search has been done again, or the plan was edited. Load the page again to see it."
 
@@ -20,14 +22,17 @@ class ReviewedPlan:
         folder: The folder of the results.
         groups: The rows of each group, by its number.
         scores: Scores of the listed pairs, by their two files.
+        judgements: What the listed pairs are, by their two files.
         state: The state of the folder's files when they were read or last written here.
     """
 
     folder: Path
     groups: dict[int, list[PlanRow]]
     scores: Mapping[frozenset[Path], float]
+    judgements: Mapping[frozenset[Path], Judgement]
     state: str
     _group_of: dict[Path, int] = field(default_factory=dict)
+    _judge: PairJudge = field(default_factory=PairJudge)
 
     def __post_init__(self) -> None:
         self._group_of = {row.file: group for group, rows in self.groups.items() for row in rows}
@@ -106,7 +111,10 @@ class ReviewedPlan:
                 return 0.0
             return self.scores.get(frozenset((one, other)), before.get(other))
 
-        return plan_around(rows, kept, why, score, called)
+        def judge(one: Path, other: Path) -> Judgement:
+            return self.judgements.get(frozenset((one, other))) or self._judge.judge(KnownPair(other, one))
+
+        return plan_around(rows, kept, why, score, judge, called)
 
     def _write(self, group: int, rows: list[PlanRow]) -> None:
         if rows == self.groups[group]:

@@ -279,7 +279,8 @@ def open_results(folder: Path, index: Path | None = None) -> Results:
     numbers = {path: number for number, path in enumerate(files)}
     pairs = {(numbers[match.query], numbers[match.reference]): match for match in matches}
     scores = {frozenset((match.query, match.reference)): match.score for match in reversed(matches)}  # the best one of each pair
-    plan = ReviewedPlan(folder, groups, scores, state)
+    judged = {frozenset((match.query, match.reference)): match.judgement for match in matches if match.judgement is not None}
+    plan = ReviewedPlan(folder, groups, scores, judged, state)
     return Results(folder, notes, state, files, pairs, known | planned, plan, Decisions(place))
 
 

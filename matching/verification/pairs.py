@@ -1,64 +1,169 @@
-"""A second look at the nearest pairs: do they show the same thing in the same arrangement, and where?"""
+"""A second look at pairs of files: do they show the same thing in the same arrangement, and are they copies of each other?"""
 
 import os
 import threading
 from collections import OrderedDict, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import cv2
+import numpy as np
 from tqdm import tqdm
 
-from image_copies.data.decode import decode_rgb
-from image_copies.data.errors import ImageError
+from image_copies.data.archives import read_bytes
+from image_copies.data.decode import MAX_FILE_BYTES, decode_rgb
+from image_copies.data.errors import ImageError, UserError
+from image_copies.data.process import usable_cores
+from image_copies.matching.verification import alignment
 from image_copies.matching.verification.features import MAX_SIDE, Features, local_features
 from image_copies.matching.verification.geometry import Evidence, Views, verify
+from image_copies.matching.verification.judgement import Clues, Judgement, judge
+from image_copies.matching.verification.registration import Picture, prepare_picture, register
+from image_copies.matching.verification.shots import Shot, read_shot
 
-MAX_CACHED_PICTURES = 4000  # whose features are kept, 0.08 MB each
+MAX_CACHED_FEATURES = 4000  # pictures whose features are kept, 0.08 MB each
+MAX_CACHED_PICTURES = 400  # pictures whose pixels are kept, too, 0.6 MB each
 THREADS = min(2, os.cpu_count() or 1)
+T = TypeVar("T")
 
 
 @dataclass
-class FeatureCache:
-    """Features of the pictures that were looked at last.
+class LastUsed(Generic[T]):
+    """What was made of the files that were looked at last.
 
     Attributes:
-        size: Maximum number of pictures.
+        make: Makes it of a file; raises ImageError for one that cannot be read.
+        size: Maximum number of files.
     """
 
-    size: int = MAX_CACHED_PICTURES
-    _features: OrderedDict[Path, Features | None] = field(default_factory=OrderedDict)
+    make: Callable[[Path], T]
+    size: int
+    _made: OrderedDict[Path, T | None] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def of(self, path: Path) -> Features | None:
-        """Return the features of a picture; None where it cannot be read."""
+    def of(self, path: Path) -> T | None:
+        """Return what is made of a file; None where it cannot be read."""
         with self._lock:
-            if path in self._features:
-                self._features.move_to_end(path)
-                return self._features[path]
+            if path in self._made:
+                self._made.move_to_end(path)
+                return self._made[path]
         try:
-            found = local_features(decode_rgb(path, short_side=MAX_SIDE // 2))
+            made = self.make(path)
         except ImageError:
-            found = None
+            made = None
         with self._lock:
-            self._features[path] = found
-            while len(self._features) > self.size:
-                self._features.popitem(last=False)
+            self._made[path] = made
+            while len(self._made) > self.size:
+                self._made.popitem(last=False)
+        return made
+
+
+def _find_features(path: Path) -> Features:
+    return local_features(decode_rgb(path, short_side=MAX_SIDE // 2))
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A picture that is to be judged, and when and by which camera it was taken."""
+
+    picture: Picture
+    shot: Shot
+
+
+@dataclass(frozen=True)
+class KnownPair:
+    """Two files and what is known of them before their pixels are compared.
+
+    Attributes:
+        query: One file.
+        reference: The other.
+        same_bytes: Whether they hold the same bytes.
+        described: Whether the descriptor's score is that of a copy.
+        evidence: What their features share, if they were verified.
+    """
+
+    query: Path
+    reference: Path
+    same_bytes: bool = False
+    described: bool = True
+    evidence: Evidence | None = None
+
+
+class PairJudge:
+    """Judges pairs of files; pictures that were judged last are not read again."""
+
+    def __init__(self) -> None:
+        self._seen = LastUsed(see, MAX_CACHED_PICTURES)
+
+    def judge(self, pair: KnownPair) -> Judgement:
+        """Return the class of a pair; of files that cannot be read, by what is known of them."""
+        if pair.same_bytes:
+            return judge(Clues(same_bytes=True))
+        query, reference = self._seen.of(pair.query), self._seen.of(pair.reference)
+        if query is None or reference is None:
+            return judge(Clues(described=pair.described))
+        return compare_seen(query, reference, pair)
+
+    def judge_all(self, pairs: Sequence[KnownPair]) -> list[Judgement]:
+        """Return the class of each pair, on all cores."""
+        cv2.setNumThreads(1)  # the threads below share the cores
+        with (
+            ThreadPoolExecutor(usable_cores()) as pool,
+            tqdm(total=len(pairs), desc="comparing pixels", unit="pair", leave=False) as bar,
+        ):
+            found = []
+            for judgement in pool.map(self.judge, pairs):
+                found.append(judgement)
+                bar.update()
         return found
+
+
+def see(source: Path | bytes) -> Seen:
+    """Read a picture to be judged.
+
+    Raises:
+        ImageError: it cannot be read.
+    """
+    try:
+        content = source if isinstance(source, bytes) else read_bytes(source, MAX_FILE_BYTES + 1)
+    except (OSError, UserError) as error:
+        raise ImageError(source if isinstance(source, Path) else Path("<bytes>"), f"cannot be read ({error})") from error
+    return Seen(prepare_picture(decode_rgb(content, short_side=alignment.MAX_SIDE)), read_shot(content))
+
+
+def compare_seen(query: Seen, reference: Seen, pair: KnownPair) -> Judgement:
+    """Return the class of two pictures, with what is known of their files."""
+    reduced = np.array_equal(query.picture.pixels, reference.picture.pixels)
+    return judge(
+        Clues(
+            same_pixels=reduced and _have_same_pixels(pair),
+            described=pair.described,
+            registration=register(query.picture, reference.picture, pair.evidence),
+            shots=(query.shot, reference.shot),
+        )
+    )
+
+
+def _have_same_pixels(pair: KnownPair) -> bool:
+    try:
+        return np.array_equal(decode_rgb(pair.query), decode_rgb(pair.reference))
+    except ImageError:
+        return False
 
 
 def verify_two(first: Path, second: Path) -> Evidence | None:
     """Look at two pictures; None where nothing confirms that one copies the other."""
-    features = FeatureCache()
+    features = LastUsed(_find_features, MAX_CACHED_FEATURES)
     one, other = features.of(first), features.of(second)
     return verify(one, other) if one is not None and other is not None else None
 
 
 def verify_pairs(pairs: Sequence[tuple[Path, Path]]) -> list[Evidence | None]:
     """Look at pairs of a query and a reference; None for each where nothing confirms that one copies the other."""
-    features = FeatureCache()
+    features = LastUsed(_find_features, MAX_CACHED_FEATURES)
     by_query: dict[Path, list[int]] = defaultdict(list)
     for row, (query, _) in enumerate(pairs):
         by_query[query].append(row)

@@ -17,6 +17,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from image_copies.data.errors import UserError
+from image_copies.data.procedural.pictures import draw_picture
 from image_copies.data.procedural.sample import write_pictures
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.files.plan import read_plan
@@ -70,6 +71,32 @@ def test_groups_and_the_plan_say_what_to_keep_and_why(album: Path, checkpoint: P
     page = Path("matches/gallery/index.html").read_text()
     assert "Group 1:" in page and "smaller.png" in page and "Pictures that show nothing" in page
     assert read_tree(album) == before
+
+
+def test_of_a_burst_nothing_is_removed_but_an_edited_copy_of_a_shot(
+    own_desk: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three shots from one place, in which a thing moves; the descriptor calls them all copies."""
+    monkeypatch.chdir(own_desk)
+    scene, thing = (draw_picture(np.random.default_rng(seed), 480) for seed in (2, 3))
+    rng, side = np.random.default_rng(0), min(scene.shape[:2]) // 3
+    for number in range(3):
+        seen = scene.copy()
+        seen[20:, 20 + 12 * number :][:side, :side] = thing[:side, :side]
+        shot = Image.fromarray(np.clip(seen + rng.normal(0, 2, seen.shape), 0, 255).astype(np.uint8))
+        Path("album").mkdir(exist_ok=True)
+        shot.save(f"album/shot{number}.jpg", quality=92)
+    shot.resize((shot.width * 3 // 4, shot.height * 3 // 4)).save("album/smaller of 2.jpg", quality=80)
+    assert run_match(checkpoint, "--threshold", "-4", "--queries", "album") == 0
+    actions = {row.file.name: row.action for row in read_plan(Path("matches/plan.csv"))}
+    assert len(actions) == 4 and sorted(actions.values()).count("keep") == 1
+    assert {name for name, action in actions.items() if action == "remove"} <= {"smaller of 2.jpg"}
+    classes = {
+        frozenset((Path(one).name, Path(other).name)): kind
+        for one, other, kind in pd.read_csv("matches/matches.csv")[["query", "reference", "class"]].itertuples(index=False)
+    }
+    assert classes[frozenset(("shot2.jpg", "smaller of 2.jpg"))] == "certain"
+    assert {kind for pair, kind in classes.items() if "smaller of 2.jpg" not in pair} == {"same scene"}
 
 
 @pytest.mark.parametrize("way", ["move", "hardlink", "symlink", "delete-to-trash"])

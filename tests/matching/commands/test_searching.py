@@ -121,7 +121,8 @@ def test_the_command_writes_csv_and_gallery(
     options = ["--checkpoint", checkpoint, "--queries", "queries", "--references", "references", "--threshold", "-0.05"]
     run_match(*options)
     table = pd.read_csv(pictures / "matches" / "matches.csv")
-    assert list(table.columns) == ["query", "reference", "score", "expected_false_alarms"]
+    assert list(table.columns) == ["query", "reference", "score", "expected_false_alarms", "class", "reason", "certainty"]
+    assert set(table["class"]) <= {"same file", "certain", "likely", "same scene"} and table["class"].iloc[0] == "same file"
     assert np.all(np.diff(table["score"]) <= 0) and table["score"].iloc[0] == 0
     origin = json.loads((pictures / "matches" / "search.json").read_text())["made_from"]
     assert set(origin) == {"descriptor", "pictures", "code", "versions"} and origin["pictures"][0] > 0

@@ -11,6 +11,9 @@ from PIL import Image
 
 from image_copies.matching.files.facts import Facts, picture_facts
 from image_copies.matching.files.plan import PlanRow, list_companions, plan_group, read_plan, write_plan
+from image_copies.matching.verification.judgement import Judgement
+
+CERTAIN = Judgement("certain", "the pixels agree", 98)
 
 
 def draw(side: int, seed: int = 0) -> Image.Image:
@@ -22,7 +25,7 @@ def plan(folder: Path, members: Sequence[Facts] = ()) -> dict[str, PlanRow]:
     """The plan for files that all match each other, those of the folder unless they are named, as it is read from its file."""
     members = members or [picture_facts(path) for path in sorted(folder.iterdir()) if path.suffix != ".csv"]
     digests = {facts.path: hashlib.sha256(facts.path.read_bytes()).digest() for facts in members}
-    rows = plan_group(1, members, digests, "largest", [], lambda path: False, lambda one, other: -0.1)
+    rows = plan_group(1, members, digests, "largest", [], lambda path: False, lambda *pair: -0.1, lambda *pair: CERTAIN)
     write_plan(folder / "plan.csv", rows)
     return {row.file.name: row for row in read_plan(folder / "plan.csv")}
 

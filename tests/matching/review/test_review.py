@@ -101,7 +101,8 @@ def test_the_page_is_shown_what_the_search_found(client: TestClient, results: Pa
     ]
     assert shown["groups"] == [[1, 4], [2, 2]] and shown["threshold"] == -0.5
     pair = pair_of(client, at["small.png"], at["large.png"])  # the other way round
-    assert pair["values"] == {"score": -0.01, "expected_false_alarms": 0, "inliers": 23, "change": "mirrored"}
+    judged = {"class": "certain", "reason": "the pixels agree", "certainty": 98}
+    assert pair["values"] == {"score": -0.01, "expected_false_alarms": 0, "inliers": 23, "change": "mirrored"} | judged
     assert pair["regions"] == [[0.1, 0.1, 0.9, 0.9], [0.0, 0.25, 0.5, 1.0]]
     assert pair["suggestion"]["file"] == at["large.png"] and "320 × 240" in pair["suggestion"]["reason"]
     assert [file["width"] for file in pair["files"]] == [160, 320] and pair["files"][0]["format"] == "PNG"
@@ -130,7 +131,7 @@ def test_decisions_reach_the_index_and_the_plan_and_are_taken_back(client: TestC
     assert decided(results) == [] and (results / PLAN).read_bytes() == plan
     assert planned(results)["half.png"] == ("leave", "does not match the kept file by itself")
     assert say(client, at["half.png"], large, "copy").status_code == 200
-    assert planned(results)["half.png"] == ("remove", "a copy of the kept file")
+    assert planned(results)["half.png"] == ("remove", "called a copy of the kept file")
     (line,) = client.get("/api/decisions").json()["decisions"]
     assert line["copy"] is True and set(line["files"]) == {at["half.png"], large}
     assert client.post("/api/decisions/forget", json={"sha256": line["sha256"]}).json() == {"found": True}
