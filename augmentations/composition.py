@@ -12,6 +12,7 @@ from image_copies.augmentations.tables.beyond_paper import EXTRA_TABLE
 from image_copies.augmentations.tables.classification import AUTO_AUGMENT, IDEAL_CROP_AND_FLIP, MULTIGRAIN_FULL
 from image_copies.augmentations.tables.further import FURTHER_TABLE
 from image_copies.augmentations.tables.isc2021 import QUERY_TABLE, REFERENCE_TABLE
+from image_copies.augmentations.tables.many import MANY_TABLE
 from image_copies.augmentations.tables.row import Edit
 from image_copies.data.errors import UserError
 
@@ -19,6 +20,7 @@ Record = list[dict[str, Any]]
 TABLES: dict[str, Sequence[Edit]] = {
     "query": QUERY_TABLE,
     "broad": (*QUERY_TABLE, *EXTRA_TABLE, *FURTHER_TABLE),
+    "many": (*QUERY_TABLE, *EXTRA_TABLE, *FURTHER_TABLE, *MANY_TABLE),
     "reference": REFERENCE_TABLE,
     "multigrain_full": MULTIGRAIN_FULL,
     "crop_and_flip": IDEAL_CROP_AND_FLIP,
@@ -53,9 +55,9 @@ class Edited:
 def list_edits(settings: AugmentationSettings) -> Sequence[Edit]:
     """Return the rows of the tables that the settings select, in the order of application."""
     if settings.only is not None:
-        return tuple(row for row in TABLES["broad"] if row.family in settings.only)
+        return tuple(row for row in TABLES["many"] if row.family in settings.only)
     rows = TABLES[settings.family]
-    rows = (*rows, *EXTRA_TABLE) if settings.extra and settings.family != "broad" else rows
+    rows = (*rows, *EXTRA_TABLE) if settings.extra and settings.family not in ("broad", "many") else rows
     return rows if settings.without is None else tuple(row for row in rows if row.family not in settings.without)
 
 

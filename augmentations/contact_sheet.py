@@ -48,7 +48,7 @@ def draw_contact_sheets(
     if not chosen:
         raise UserError(f"no contact sheet: none of {len(images)} images can be read, the first is {images.paths[0]}.")
     other_images = _Material(_first_readable(overlays, MAX_OVERLAYS))
-    edits = [edit for edit in TABLES["broad"] if other_images.ids or not edit.needs_overlay]
+    edits = [edit for edit in TABLES["many"] if other_images.ids or not edit.needs_overlay]
     cells = []
     for number, edit in enumerate(edits):
         image = chosen[number % len(chosen)]

@@ -6,11 +6,12 @@ from pydantic import Field
 
 from image_copies.data.settings import Settings
 
-Table = Literal["query", "broad", "reference", "multigrain_full", "autoaugment", "crop_and_flip", "none"]
+Table = Literal["query", "broad", "many", "reference", "multigrain_full", "autoaugment", "crop_and_flip", "none"]
 # What an edit does, whatever table it stands in; each edit function names its own (augmentations/edits/registry.py).
 EditFamily = Literal[
     "geometry", "crop", "flip", "frame", "paste", "text", "colour", "channels", "quality", "policy", "warp", "art", "noise",
-    "cover",
+    "cover", "tone", "tint", "drawing", "printing", "tiles", "glitch", "swirl", "blend", "cutout", "weather", "screen", "paper",
+    "bubble", "optics",
 ]  # fmt: skip
 
 
@@ -19,16 +20,17 @@ class AugmentationSettings(Settings):
 
     Attributes:
         family: The table: "query" (the ISC2021 paper's), "broad" (that, the edits beyond it and those of
-            augmentations/tables/further.py), "reference" (JPEG quality 40-100 and flip), "multigrain_full" (flip, resized
-            crop, colour jitter, PCA lighting), "autoaugment" (flip, resized crop, AutoAugment's ImageNet policy),
-            "crop_and_flip" (IDEAL: a random crop of 224 of 256 pixels per side, flip) or "none".
+            augmentations/tables/further.py), "many" (these and those of augmentations/tables/many.py), "reference" (JPEG
+            quality 40-100 and flip), "multigrain_full" (flip, resized crop, colour jitter, PCA lighting), "autoaugment" (flip,
+            resized crop, AutoAugment's ImageNet policy), "crop_and_flip" (IDEAL: a random crop of 224 of 256 pixels per side,
+            flip) or "none".
         intensity: I of the ISC2021 paper's table, 0…1.
         extra: Whether edits beyond the paper's table are drawn, too: severe crops, hiding inside unrelated images, borders,
             moiré, watermarks and others.
         probabilities: Probabilities at intensity 1 by edit name, which replace the tables' own and change with the intensity as
             those do; 0 disables an edit. None for the tables' own.
         without: Families of edits that are not drawn; None for all of the table.
-        only: The only families that are drawn from, of the table "broad" whatever `family` and `extra` say; None for all.
+        only: The only families that are drawn from, of the table "many" whatever `family` and `extra` say; None for all.
     """
 
     family: Table = "query"

@@ -39,11 +39,11 @@ def edit(family: EditFamily) -> Callable[[AnyEdit], AnyEdit]:
     return register
 
 
-def pasting_edit(parameter: str) -> Callable[[AnyEdit], AnyEdit]:
+def pasting_edit(parameter: str, family: EditFamily = "paste") -> Callable[[AnyEdit], AnyEdit]:
     """Register an edit that pastes another image; records contain that image's id under `parameter`."""
 
     def register(function: AnyEdit) -> AnyEdit:
         OTHER_IMAGE[function.__name__] = parameter
-        return edit("paste")(function)
+        return edit(family)(function)
 
     return register

@@ -14,7 +14,7 @@ from image_copies.data.errors import UserError
 from image_copies.data.loader import resize_square, shrink
 
 COMPOSITION = "composition"
-EDITS: dict[str, Edit] = {edit.name: edit for edit in TABLES["broad"]}
+EDITS: dict[str, Edit] = {edit.name: edit for edit in TABLES["many"]}
 SEED = 0
 RANKED_DRAWS = 9  # random draws that are sorted by strength, for edits whose parameters do not depend on the intensity
 COMPARED_SIDE = 48  # side in pixels of the squares to which images are reduced before their change is measured

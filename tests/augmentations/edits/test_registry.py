@@ -25,6 +25,11 @@ NAMES = {
     "pca_lighting", "perspective", "photo_filter", "pixelization", "resized_crop", "rotate", "rotate_whole", "scale",
     "sharpen", "shift_channels", "shuffle_pixels", "sticker", "swap_channels", "vflip", "watermark",
     "grain", "halftone", "hide_boxes", "lens", "motion_blur", "scribble", "shear", "sketch", "solarize", "wave",
+    "break_blocks", "confetti", "creases", "crumple", "crystals", "cut_round", "defocus", "dither", "double_exposure", "duotone",
+    "engrave", "equalize", "fade_into", "film_strip", "fog", "frosted_glass", "glow", "in_document", "ink", "mirror_part",
+    "on_phone", "outline", "paint", "photocopy", "photographed_print", "posterize", "rain", "relief", "repeat", "ripple",
+    "scan_lines", "screen_pixels", "shadow", "shift_strips", "shuffle_tiles", "snow", "space_tiles", "speech_bubbles",
+    "split_tone", "spots", "stains", "swirl", "tear_edges", "tear_rows", "tone_curve", "turn_hue", "two_tones", "zoom_blur",
 }  # fmt: skip
 
 
@@ -53,13 +58,15 @@ def test_the_registered_names_are_those_in_existing_records() -> None:
         "overlay_onto_image": "background",
         "collage": "overlay",
         "sticker": "overlay",
+        "double_exposure": "other",
+        "fade_into": "other",
     }
 
 
 def test_each_family_has_edits_and_a_row_has_one_family() -> None:
     assert set(FAMILY_OF) == set(FUNCTIONS) and set(FAMILY_OF.values()) == set(get_args(EditFamily))
     assert all({FAMILY_OF[function.__name__] for function in row.functions} == {row.family} for row in ROWS.values())
-    assert {FAMILY_OF[name] for name in OTHER_IMAGE} == {"paste"}
+    assert {FAMILY_OF[name] for name in OTHER_IMAGE} == {"paste", "blend"}
 
 
 def test_every_function_is_in_a_table() -> None:
@@ -67,7 +74,8 @@ def test_every_function_is_in_a_table() -> None:
 
 
 def test_rows_say_whether_they_paste() -> None:
-    assert {row.name for row in ROWS.values() if row.needs_overlay} == {"overlay_image", "sticker", "collage", "hide_inside"}
+    pasting = {"overlay_image", "sticker", "collage", "hide_inside", "double_exposure", "fade_into"}
+    assert {row.name for row in ROWS.values() if row.needs_overlay} == pasting
 
 
 def test_an_entry_of_a_record_can_be_replayed() -> None:
