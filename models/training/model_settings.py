@@ -104,7 +104,7 @@ class ModelSettings(Settings):
     def edits_of(self, stage: StageSettings) -> AugmentationSettings:
         """Return the settings of a stage's edits."""
         return AugmentationSettings(
-            family=self.edits,
+            family=stage.edits or self.edits,
             intensity=stage.intensity,
             extra=self.extra_edits,
             probabilities=stage.edit_probabilities,

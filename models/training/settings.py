@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from image_copies.augmentations.settings import Table
 from image_copies.data.settings import Settings
 from image_copies.models.network.settings import MAX_IMAGE_SIZE, MIN_IMAGE_SIZE
 
@@ -130,6 +131,7 @@ class StageSettings(Settings):
         centroid_edits: Number of edited images that, besides the clean one, are averaged for each row of the class matrix.
         class_rows: Rows of the class matrix: "centroids" of the backbone's own vectors, which are then trained (drip training),
             or the "teacher"'s vectors, which stay fixed.
+        edits: Table of this stage's edits; None for the model's.
         edit_probabilities: Probabilities at intensity 1 by edit name, which replace the tables' own; 0 disables an edit. None for
             the tables' own.
     """
@@ -148,4 +150,5 @@ class StageSettings(Settings):
     last_learning_rate_factor: float | None = Field(None, gt=0)
     centroid_edits: int = Field(4, ge=0)
     class_rows: Literal["centroids", "teacher"] = "centroids"
+    edits: Table | None = None
     edit_probabilities: dict[str, Annotated[float, Field(ge=0, le=1)]] | None = None

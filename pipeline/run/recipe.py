@@ -44,11 +44,14 @@ class SplitSettings(Settings):
         overlay: Share reserved for pasting into other images, between 0 and 1.
         learn_all: Whether the images of the other roles are trained on, too, as in the papers of MultiGrain, SVMax and IDEAL.
             Scores on the synthetic queries are then those of training images, and edits may paste one class into another.
+        exclude: File with the ids of training images that are not used at all, one a line, such as those that show what is
+            searched for in a test; None to use all.
     """
 
     validation: float = Field(0.2, gt=0, lt=1)
     overlay: float = Field(0.05, gt=0, lt=1)
     learn_all: bool = False
+    exclude: Path | None = None
 
     @model_validator(mode="after")
     def _something_is_left_to_learn(self) -> "SplitSettings":

@@ -30,12 +30,31 @@ class Run:
 
     @cached_property
     def training_images(self) -> ImageSet:
-        """The data set's training images, listed once per command.
+        """The data set's training images, listed once per command, without those that the recipe excludes.
 
         Raises:
-            UserError: when the folder is missing or empty, or two files have the same id.
+            UserError: when the folder is missing or empty, two files have the same id, or what is excluded is not known.
         """
-        return find_images(self.data / TRAINING)
+        return self.without_excluded(find_images(self.data / TRAINING))
+
+    def without_excluded(self, training: ImageSet) -> ImageSet:
+        """Return training images less those that the recipe excludes.
+
+        Raises:
+            UserError: when the list of the excluded is missing, or names one that is not among them.
+        """
+        file = self.recipe.split.exclude
+        if file is None:
+            return training
+        if not file.is_file():
+            raise UserError(f"split.exclude: {file} is missing. Give a text file of ids of training images, one a line.")
+        excluded = set(file.read_text(encoding="utf-8").split())
+        if unknown := sorted(excluded.difference(training.ids)):
+            raise UserError(
+                f"split.exclude: {file} names {unknown[0]!r}, which is no training image; an id is a file's name without suffix. "
+                "Remove the line, or correct it."
+            )
+        return training.select([image_id for image_id in training.ids if image_id not in excluded])
 
     @property
     def paths(self) -> RunPaths:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet, find_images
-from image_copies.data.layout import TRAINING_LABELS, IscFolder, open_isc_folder
+from image_copies.data.layout import TRAINING, TRAINING_LABELS, IscFolder, open_isc_folder
 from image_copies.data.split import split_training
 from image_copies.pipeline.run.run import Run
 
@@ -39,7 +39,7 @@ def assign_training_roles(run: Run) -> TrainingRoles:
     learnt = split.classes + (others if recipe.split.learn_all else [])
     return TrainingRoles(
         classes=_join_sets(training.select(learnt), extra),
-        labels=_read_labels(run, training, learnt, extra),
+        labels=_read_labels(run, learnt, extra),
         overlays=training.select(split.overlays),
         references=training.select(split.references),
         distractors=training.select(split.distractors),
@@ -59,14 +59,14 @@ def find_images_to_embed(run: Run) -> dict[str, ImageSet]:
     """
     folder: IscFolder = open_isc_folder(run.data)
     return {
-        "training": folder.training,
+        "training": run.without_excluded(folder.training),
         "reference": folder.reference,
         "query": folder.query,
         "synthetic": find_images(run.paths.query_images),
     }
 
 
-def _read_labels(run: Run, training: ImageSet, classes: list[str], extra: list[ImageSet]) -> NDArray[np.int64] | None:
+def _read_labels(run: Run, classes: list[str], extra: list[ImageSet]) -> NDArray[np.int64] | None:
     """Read the class of each trained image, 0 … C − 1, from the data set's training_labels.csv; None where there is none."""
     path = run.data / TRAINING_LABELS
     if not path.is_file():
@@ -78,7 +78,7 @@ def _read_labels(run: Run, training: ImageSet, classes: list[str], extra: list[I
     # imported here: an up-to-date step must return at once
     from image_copies.data.labels import read_labels
 
-    labelled = read_labels(path, training)
+    labelled = read_labels(path, find_images(run.data / TRAINING))  # those that the recipe excludes have labels, too
     label_of = dict(zip(labelled.images.ids, labelled.labels.tolist(), strict=True))
     return np.unique([label_of[image_id] for image_id in classes], return_inverse=True)[1].astype(np.int64)
 

@@ -387,6 +387,14 @@ def test_each_stage_draws_edits_with_its_own_probabilities(
     assert drawn["48"] == {"hflip"} and len(drawn["32"]) > 2
 
 
+def test_a_later_stage_draws_from_its_own_table() -> None:
+    first, last = SETTINGS.stages[1], SETTINGS.stages[2].model_copy(update={"edits": "many"})
+    without = SETTINGS.model_copy(update={"extra_edits": True, "without_edits": ("paper", "frame")})
+    families = [{row.family for row in list_edits(without.edits_of(stage))} for stage in (first, last)]
+    assert "crop" in families[0] < families[1] and "weather" in families[1] - families[0]
+    assert families[1].isdisjoint({"paper", "frame"})
+
+
 def test_an_unknown_edit_of_a_later_stage_is_refused_before_training(images: ImageSet, tmp_path: Path) -> None:
     last = SETTINGS.stages[2].model_copy(update={"edit_probabilities": {"colage": 0.5}})
     with pytest.raises(UserError, match="'colage', which is not an edit"):

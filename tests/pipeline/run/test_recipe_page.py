@@ -15,6 +15,7 @@ WITHOUT_A_RECIPE = {
     "compile": "docs/training.md, The same seed",
     "decode_on": "docs/gpu.md",
     "distillation": "docs/training.md, A teacher",
+    "exclude": "docs/training.md, Choices that do not flatter",
     "koleo": "SSCD's objective",
     "memory": "the challenge winner's objective",
     "mix": "SSCD's objective",

@@ -3,9 +3,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from image_copies.data.layout import TRAINING
+from image_copies.data.errors import UserError
+from image_copies.data.layout import QUERY, REFERENCE, TRAINING
 from image_copies.pipeline.run.run import Run, open_run
-from image_copies.pipeline.run.training_roles import assign_training_roles
+from image_copies.pipeline.run.training_roles import assign_training_roles, find_images_to_embed
 from image_copies.pipeline.steps.definitions import AUGMENT, ENSEMBLE
 
 RECIPES = Path(__file__).parents[3] / "recipes"
@@ -51,3 +52,24 @@ def test_runs_made_before_the_key_are_not_stale(tmp_path: Path) -> None:
     run = opened(tmp_path, RECIPES / "svmax.yaml", "every")
     for step in (AUGMENT, ENSEMBLE):
         assert step.products(run)[0].parameters["split"] == {"validation": 0.2, "overlay": 0.05}
+
+
+def test_excluded_images_have_no_role_and_are_not_embedded(tmp_path: Path) -> None:
+    write_training_images(tmp_path / "data")
+    for name in (QUERY, REFERENCE):
+        (tmp_path / "data" / name).mkdir()
+        (tmp_path / "data" / name / f"{name[0]}.jpg").touch()
+    listed = tmp_path / "overlaps.txt"
+    recipe = (RECIPES / "svmax.yaml").read_text()
+    (tmp_path / "less.yaml").write_text(recipe.replace("learn_all: true", f"learn_all: true, exclude: {listed}"))
+    run = opened(tmp_path, tmp_path / "less.yaml", "less")
+    with pytest.raises(UserError, match=r"overlaps\.txt is missing"):
+        assign_training_roles(run)
+    listed.write_text("T000003\nT99\n")
+    with pytest.raises(UserError, match="names 'T99', which is no training image"):
+        assign_training_roles(run)
+    listed.write_text("T000003\nT000058\n")
+    run.paths.query_images.mkdir(parents=True)
+    (run.paths.query_images / "Q0.jpg").touch()
+    kept = {f"T{number:06d}" for number in range(60)} - {"T000003", "T000058"}
+    assert set(assign_training_roles(run).classes.ids) == set(find_images_to_embed(run)["training"].ids) == kept
