@@ -47,8 +47,8 @@ def _coin(rng: np.random.Generator) -> bool:
 
 
 def _strength(rng: np.random.Generator, intensity: float) -> float:
-    """How much of the image an edit replaces: up to everything."""
-    return min(1.0, intensity * float(rng.uniform(0.4, 1.2)))
+    """How much of the image an edit replaces: from intensity 0.5 on now and then everything, at 1 in every second draw."""
+    return min(1.0, 2 * intensity * float(rng.random()))
 
 
 def _draw_curve(rng: np.random.Generator, intensity: float) -> Parameters:
