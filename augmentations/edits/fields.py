@@ -24,7 +24,8 @@ def blend_in(image: Image, colour: list[int] | Image, cover: Field) -> Image:
 
 def scale_length(pixels: float, image: Image, least: float = 1.0) -> float:
     """Return a length that is `pixels` where the image's short side is TUNED_SIDE, at least `least` pixels."""
-    return max(least, pixels * min(image.shape[:2]) / TUNED_SIDE)
+    short: int = min(image.shape[:2])
+    return max(least, pixels * short / TUNED_SIDE)
 
 
 def grey_of(image: Image) -> Image:

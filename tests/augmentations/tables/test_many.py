@@ -51,7 +51,7 @@ def test_three_strengths_leave_less_and_less_room_for_the_picture(edit: Edit) ->
 @pytest.mark.parametrize("edit", MANY_TABLE, ids=lambda edit: edit.name)
 @pytest.mark.parametrize("shape", [(96, 64), (8, 9)])
 def test_results_can_be_repeated_and_the_picture_is_not_changed(edit: Edit, shape: tuple[int, int]) -> None:
-    image = np.ascontiguousarray(cv2.resize(PICTURE, shape[::-1]))
+    image = np.asarray(cv2.resize(PICTURE, shape[::-1]), np.uint8)
     before = image.copy()
     for number in range(10):
         first, second = (apply(edit, number, 1.0, image) for _ in range(2))
