@@ -30,6 +30,23 @@ def plan(folder: Path, members: Sequence[Facts] = ()) -> dict[str, PlanRow]:
     return {row.file.name: row for row in read_plan(folder / "plan.csv")}
 
 
+def test_a_file_goes_only_for_one_that_it_is_certainly_a_copy_of_itself(tmp_path: Path) -> None:
+    """C certainly is a copy of B, and B of A, but C not of A: that B goes for A takes nobody's copy from C."""
+    for name, side in (("a.png", 96), ("b.png", 64), ("c.png", 48), ("d.png", 32)):
+        draw(side).save(tmp_path / name)
+    members = [picture_facts(tmp_path / f"{name}.png") for name in "abcd"]
+    digests = {facts.path: hashlib.sha256(facts.path.read_bytes()).digest() for facts in members}
+    certain = {frozenset("ab"), frozenset("bc"), frozenset("cd"), frozenset("bd")}
+
+    def judge(one: Path, other: Path) -> Judgement:
+        return CERTAIN if frozenset((one.stem, other.stem)) in certain else Judgement("likely", "the pixels agree in part", 70)
+
+    rows = plan_group(1, members, digests, "largest", [], lambda path: False, lambda *pair: -0.1, judge)
+    assert {row.file.stem: row.action for row in rows} == {"a": "keep", "b": "remove", "c": "review", "d": "review"}
+    assert all(row.kept == tmp_path / "a.png" for row in rows)
+    assert all(frozenset((row.file.stem, row.kept.stem)) in certain for row in rows if row.action == "remove")
+
+
 @pytest.mark.parametrize("name", ["pages.tif", "frames.gif", "frames.png", "frames.webp"])
 def test_what_has_more_frames_or_pages_stays(tmp_path: Path, name: str) -> None:
     """A TIFF of three pages was removed for a PNG of its first."""
