@@ -1,6 +1,6 @@
 """The choice of the picture of a group to keep, with the reason."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -45,6 +45,11 @@ def choose_kept(
     if ordered[0].path in references:
         return ordered[0], REFERENCE
     return ordered[0], _explain_choice(ordered, rule, folders)
+
+
+def order_by_size(members: Iterable[Facts]) -> list[Facts]:
+    """Return files in the order of the rule "largest"."""
+    return sorted(members, key=lambda facts: (_make_size_key(facts), facts.path))
 
 
 def _explain_choice(ordered: list[Facts], rule: KeepRule, folders: Sequence[Path]) -> str:

@@ -16,7 +16,8 @@ from image_copies.data.tables import write_table
 from image_copies.matching.files.companions import is_raw
 from image_copies.matching.files.facts import Facts, facts_values
 from image_copies.matching.files.integrity import is_intact
-from image_copies.matching.files.keeping import REFERENCE, KeepRule, choose_kept
+from image_copies.matching.files.keeping import REFERENCE, KeepRule, choose_kept, order_by_size
+from image_copies.matching.files.originals import LEAST_EDITED, Comparing, choose_least_edited, find_advantage
 from image_copies.matching.verification.judgement import Judgement, Kind
 
 Action = Literal["keep", "remove", "review", "leave"]
@@ -73,15 +74,29 @@ def plan_group(
     pair_judgement: PairJudgement,
     is_reference: Callable[[Path], bool] = lambda path: False,
     called: Called = lambda one, other: None,
+    compare: Comparing | None = None,
 ) -> list[PlanRow]:
     """Plan one group: the kept file first, then those that may be removed, those to be looked at, and those that are left.
 
     A file may be removed only if it certainly is a copy of the kept file itself, is no link, lies in no archive and is neither
-    protected nor a reference. Where there are references, one of them is kept.
+    protected nor a reference. Where there are references, one of them is kept. With `compare`, the rule "largest" keeps the
+    least edited of the largest file and its certain copies.
     """
     references = {facts.path for facts in members if is_reference(facts.path)}
     differ = len({digests[facts.path] for facts in members}) > 1
     kept, why = choose_kept(members, rule, folders, references, is_intact if differ else lambda path: True)
+    compare = compare if rule == "largest" and kept.path not in references else None
+    if compare is not None:
+        copies = (
+            facts
+            for facts in order_by_size(members)
+            if _can_replace(facts, kept)
+            and digests[facts.path] != digests[kept.path]
+            and pair_score(kept.path, facts.path) is not None
+            and pair_judgement(kept.path, facts.path).kind == "certain"
+            and is_intact(facts.path)
+        )
+        kept, why = choose_least_edited(kept, copies, compare) or (kept, why)
     rows = [
         PlanRow(
             *(group, "leave", facts.path, kept.path, "", None, facts, is_protected(facts.path), digests[facts.path].hex()),
@@ -89,7 +104,12 @@ def plan_group(
         )
         for facts in members
     ]
-    return plan_around(rows, kept.path, why, pair_score, pair_judgement, called)
+    return plan_around(rows, kept.path, why, pair_score, pair_judgement, called, compare)
+
+
+def _can_replace(facts: Facts, kept: Facts) -> bool:
+    """Whether a file could be kept instead of another one, if that was edited."""
+    return not (facts.linked or facts.archived or is_raw(facts.path)) and facts.width > 0 and facts.frames >= kept.frames
 
 
 def plan_around(
@@ -99,12 +119,13 @@ def plan_around(
     pair_score: PairScore,
     pair_judgement: PairJudgement,
     called: Called = lambda one, other: None,
+    compare: Comparing | None = None,
 ) -> list[PlanRow]:
     """Plan a group again around the file to keep, for the reason `why`.
 
     `pair_score` returns the score of two files that match by themselves, None where they do not; `pair_judgement` what they are,
     asked only where that decides; `called` whether a person has called the pictures of two rows copies, None where nothing has
-    been said.
+    been said. With `compare`, a person is to look at certain copies that have something that the kept file lacks.
     """
     center = next(row for row in rows if row.file == kept)
     going: dict[Path, Path] = {}  # companions of the files that are removed
@@ -115,7 +136,9 @@ def plan_around(
             decision, judgement = _find_obstacle(row, center, score, called_copy), None
             if decision is None:
                 judgement = _judge_row(row, center, called_copy, pair_judgement)
-                decision = _decide_action(judgement)
+                doubt = _find_doubt(row, center, why, compare) if judgement.kind == "certain" and not called_copy else ""
+                judgement = replace(judgement, reason=f"{judgement.reason}, but {doubt}") if doubt else judgement
+                decision = _decide_action(judgement, doubt)
             action, reason = decision
             planned.append(replace(row, action=action, kept=kept, reason=reason, score=score, judgement=judgement))
             going |= dict.fromkeys(list_companions(planned[-1]), row.file)
@@ -165,8 +188,17 @@ def _judge_row(row: PlanRow, kept: PlanRow, called: bool | None, pair_judgement:
     return CALLED_COPY if called else pair_judgement(kept.file, row.file)
 
 
-def _decide_action(judgement: Judgement) -> tuple[Action, str]:
-    if judgement.kind in REMOVED:
+def _find_doubt(row: PlanRow, kept: PlanRow, why: str, compare: Comparing | None) -> str:
+    """Return why a person is to look at a certain copy before it goes, in words; empty for no reason."""
+    if compare is None or row.facts is None or kept.facts is None:
+        return ""
+    if why.startswith(LEAST_EDITED) and order_by_size([row.facts, kept.facts])[0] is row.facts:
+        return "it is the larger file"
+    return find_advantage(kept.facts, row.facts, compare)
+
+
+def _decide_action(judgement: Judgement, doubt: str) -> tuple[Action, str]:
+    if judgement.kind in REMOVED and not doubt:
         return "remove", judgement.reason
     return "review", f"{judgement.kind}: {judgement.reason}"
 

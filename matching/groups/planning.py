@@ -9,6 +9,7 @@ from tqdm import tqdm
 
 from image_copies.matching.files.facts import Facts, picture_facts
 from image_copies.matching.files.keeping import KeepRule
+from image_copies.matching.files.originals import EditComparer
 from image_copies.matching.files.plan import PlanRow, plan_group
 from image_copies.matching.groups.grouped import FileGroups, PairScorer, group_files
 from image_copies.matching.groups.groups import MAX_GROUP_SIZE
@@ -104,6 +105,7 @@ def make_groups(
         accepted = exclusions.accepted.get(bytes.fromhex(one.sha256), frozenset())
         return True if bytes.fromhex(other.sha256) in accepted else None
 
+    compare = EditComparer(judge).compare
     rows = [
         row
         for number, group in enumerate(grouped.groups, 1)
@@ -118,6 +120,7 @@ def make_groups(
             pair_judgement,
             settings.is_reference,
             called,
+            compare,
         )
     ]
     return Grouped(grouped, rows)

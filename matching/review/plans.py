@@ -5,12 +5,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from image_copies.data.errors import UserError
+from image_copies.matching.files.originals import EditComparer
 from image_copies.matching.files.plan import PlanRow, plan_around, read_plan, write_plan
 from image_copies.matching.index.decisions import Pair, Word
 from image_copies.matching.results.folder import MATCHES, PLAN, hold_results_folder
 from image_copies.matching.verification.judgement import Judgement
 from image_copies.matching.verification.pairs import KnownPair, PairJudge
 
+BY_HAND = "chosen by hand"  # the reason to keep a file
 CHANGED = "The search has been done again, or the plan was edited. Load the page again to see it."
 
 
@@ -24,6 +26,7 @@ class ReviewedPlan:
         scores: Scores of the listed pairs, by their two files.
         judgements: What the listed pairs are, by their two files.
         state: The state of the folder's files when they were read or last written here.
+        by_size: Whether the largest files were kept: then a person is to look at copies that were edited less than those.
     """
 
     folder: Path
@@ -31,10 +34,12 @@ class ReviewedPlan:
     scores: Mapping[frozenset[Path], float]
     judgements: Mapping[frozenset[Path], Judgement]
     state: str
+    by_size: bool = True
     _group_of: dict[Path, int] = field(default_factory=dict)
     _judge: PairJudge = field(default_factory=PairJudge)
 
     def __post_init__(self) -> None:
+        self._comparer = EditComparer(self._judge)
         self._group_of = {row.file: group for group, rows in self.groups.items() for row in rows}
 
     @property
@@ -68,7 +73,7 @@ class ReviewedPlan:
             raise UserError("The file is not in this group.")
         if row.facts is None or row.facts.linked or row.facts.archived or not row.facts.width:
             raise UserError("A link, a file inside an archive or one that cannot be read is not kept instead of another.")
-        self._write(group, self._plan_around(group, file, "chosen by hand", words))
+        self._write(group, self._plan_around(group, file, BY_HAND, words))
 
     def follow(self, group: int, files: tuple[Path, Path], words: Mapping[Pair, Word]) -> None:
         """Let the plan for one pair follow what is decided now; only the row of the file beside the kept one changes.
@@ -114,7 +119,8 @@ class ReviewedPlan:
         def judge(one: Path, other: Path) -> Judgement:
             return self.judgements.get(frozenset((one, other))) or self._judge.judge(KnownPair(other, one))
 
-        return plan_around(rows, kept, why, score, judge, called)
+        weighed = self.by_size and why != BY_HAND and not by_file[kept].reference
+        return plan_around(rows, kept, why, score, judge, called, self._comparer.compare if weighed else None)
 
     def _write(self, group: int, rows: list[PlanRow]) -> None:
         if rows == self.groups[group]:

@@ -280,7 +280,7 @@ def open_results(folder: Path, index: Path | None = None) -> Results:
     pairs = {(numbers[match.query], numbers[match.reference]): match for match in matches}
     scores = {frozenset((match.query, match.reference)): match.score for match in reversed(matches)}  # the best one of each pair
     judged = {frozenset((match.query, match.reference)): match.judgement for match in matches if match.judgement is not None}
-    plan = ReviewedPlan(folder, groups, scores, judged, state)
+    plan = ReviewedPlan(folder, groups, scores, judged, state, notes.keep == "largest")
     return Results(folder, notes, state, files, pairs, known | planned, plan, Decisions(place))
 
 

@@ -48,6 +48,7 @@ class Aligned:
         blocks: Agreement of the blocks after that.
         fixed_details: Details [h, w] of `fixed` after that.
         warped_details: Details [h, w] of `warped` after that.
+        swapped: Whether the frame is the query's, not the reference's.
     """
 
     fixed: Grey
@@ -59,6 +60,11 @@ class Aligned:
     blocks: BlockAgreement
     fixed_details: Grey
     warped_details: Grey
+    swapped: bool = False
+
+    def blurred(self) -> tuple[Grey, Grey]:
+        """Return both pictures in the frame [h, w], blurred to look alike."""
+        return _blur(self.fixed, self.blurs[0]), _blur(self.warped, self.blurs[1])
 
 
 def reduce_picture(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -106,7 +112,7 @@ def align(query: NDArray[np.uint8], reference: NDArray[np.uint8], homography: Ho
     aligned = _refine(_match_blur(_lay(_to_grey(fixed), sign * _to_grey(moving), rough)), FIRST_REACH)
     if aligned.blocks.median < OTHER_CHANNELS_BELOW:
         aligned = _try_channels(aligned, fixed, sign * moving.astype(np.float32))
-    return _refine(_match_blur(_refine(aligned, LAST_REACH)), LAST_REACH)
+    return replace(_refine(_match_blur(_refine(aligned, LAST_REACH)), LAST_REACH), swapped=scale > 1)
 
 
 def warp(picture: Grey, homography: Homography, shape: tuple[int, ...]) -> Grey:

@@ -18,6 +18,7 @@ from image_copies.data.decode import MAX_FILE_BYTES, decode_rgb
 from image_copies.data.errors import ImageError, UserError
 from image_copies.data.process import usable_cores
 from image_copies.matching.verification import alignment
+from image_copies.matching.verification.edits import Comparison, compare_edits
 from image_copies.matching.verification.features import MAX_SIDE, Features, local_features
 from image_copies.matching.verification.geometry import Evidence, Views, verify
 from image_copies.matching.verification.judgement import Clues, Judgement, judge
@@ -97,6 +98,7 @@ class PairJudge:
 
     def __init__(self) -> None:
         self._seen = LastUsed(see, MAX_CACHED_PICTURES)
+        self._edits: dict[tuple[Path, Path], Comparison] = {}  # of the certain pairs
 
     def judge(self, pair: KnownPair) -> Judgement:
         """Return the class of a pair; of files that cannot be read, by what is known of them."""
@@ -105,7 +107,18 @@ class PairJudge:
         query, reference = self._seen.of(pair.query), self._seen.of(pair.reference)
         if query is None or reference is None:
             return judge(Clues(described=pair.described))
-        return compare_seen(query, reference, pair)
+        judgement, edits = _compare_seen(query, reference, pair)
+        if edits is not None:
+            self._edits[pair.query, pair.reference] = edits
+        return judgement
+
+    def compare_edits(self, one: Path, other: Path) -> Comparison | None:
+        """Return which of two files was edited; None where they are not certainly copies, or show the same pixels."""
+        known = self._edits.get((one, other)), self._edits.get((other, one))
+        if known == (None, None):
+            self.judge(KnownPair(one, other))
+            return self._edits.get((one, other))
+        return known[0] or (known[1].turned() if known[1] else None)
 
     def judge_all(self, pairs: Sequence[KnownPair]) -> list[Judgement]:
         """Return the class of each pair, on all cores."""
@@ -136,15 +149,25 @@ def see(source: Path | bytes) -> Seen:
 
 def compare_seen(query: Seen, reference: Seen, pair: KnownPair) -> Judgement:
     """Return the class of two pictures, with what is known of their files."""
-    reduced = np.array_equal(query.picture.pixels, reference.picture.pixels)
-    return judge(
+    return _compare_seen(query, reference, pair)[0]
+
+
+def _compare_seen(query: Seen, reference: Seen, pair: KnownPair) -> tuple[Judgement, Comparison | None]:
+    """Return the class of two pictures and, if one certainly is a copy of the other, which of them was edited."""
+    first, second = query.picture, reference.picture
+    reduced = np.array_equal(first.pixels, second.pixels)
+    registration = register(first, second, pair.evidence)
+    judgement = judge(
         Clues(
             same_pixels=reduced and _have_same_pixels(pair),
             described=pair.described,
-            registration=register(query.picture, reference.picture, pair.evidence),
+            registration=registration,
             shots=(query.shot, reference.shot),
         )
     )
+    if registration is None or judgement.kind != "certain":
+        return judgement, None
+    return judgement, compare_edits(registration.aligned, first.pixels.shape, second.pixels.shape)
 
 
 def _have_same_pixels(pair: KnownPair) -> bool:

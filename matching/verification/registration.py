@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.matching.verification.agreement import Agreement, measure_agreement
-from image_copies.matching.verification.alignment import Homography, align, reduce_picture, scale_points
+from image_copies.matching.verification.alignment import Aligned, Homography, align, reduce_picture, scale_points
 from image_copies.matching.verification.features import Features, local_features
 from image_copies.matching.verification.geometry import Evidence, Views, verify
 
@@ -58,10 +58,12 @@ class Registration:
     Attributes:
         inliers: Number of features that agree on the map; 0 where the whole frames were laid on each other.
         agreement: What their pixels say.
+        aligned: The two in one frame.
     """
 
     inliers: int
     agreement: Agreement
+    aligned: Aligned
 
 
 def prepare_picture(pixels: NDArray[np.uint8]) -> Picture:
@@ -85,7 +87,7 @@ def register(query: Picture, reference: Picture, evidence: Evidence | None = Non
         aligned = align(query.pixels, reference.pixels, homography, negative)
         if aligned is None:
             continue
-        found = Registration(inliers, measure_agreement(aligned))
+        found = Registration(inliers, measure_agreement(aligned), aligned)
         if best is None or found.agreement.median > best.agreement.median:
             best = found
         if best.agreement.median >= SURE_MEDIAN:

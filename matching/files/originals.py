@@ -1,0 +1,85 @@
+"""Which of the files that are certainly copies of each other was edited least: the largest one need not be the original."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from image_copies.data.decode import decode_rgb
+from image_copies.data.errors import ImageError
+from image_copies.data.names import text_of
+from image_copies.matching.files.facts import Facts
+from image_copies.matching.verification.detail import compare_detail
+from image_copies.matching.verification.edits import Comparison
+from image_copies.matching.verification.pairs import PairJudge
+
+Comparing = Callable[[Facts, Facts], Comparison | None]
+LEAST_EDITED = "least edited"  # begins the reason to keep a file that is not the largest one
+MAX_COMPARED = 8  # files that are compared with the largest one
+MIN_DENSITY = 0.5  # pixels per length of a file that is kept instead, of those of the largest one
+MAX_DENSITY = 1.1  # pixels per length up to which a file shows no more than the kept one
+
+
+class EditComparer:
+    """Compares files that are certainly copies of each other."""
+
+    def __init__(self, judge: PairJudge) -> None:
+        self._judge = judge
+        self._known: dict[tuple[Path, Path], Comparison | None] = {}
+
+    def compare(self, one: Facts, other: Facts) -> Comparison | None:
+        """Return which of two files was edited; None where that cannot be seen."""
+        pair = one.path, other.path
+        if pair not in self._known:
+            found = self._judge.compare_edits(*pair)
+            self._known[pair] = None if found is None else _compare_pixels(found, one, other)
+        return self._known[pair]
+
+
+def choose_least_edited(largest: Facts, others: Iterable[Facts], compare: Comparing) -> tuple[Facts, str] | None:
+    """Choose the file to keep instead of the largest one, and give the reason; None where the largest one is to be kept.
+
+    Args:
+        largest: The file with the most pixels.
+        others: Files that are certainly copies of it, the largest first.
+        compare: Compares two of them.
+    """
+    kept, why = largest, ""
+    for _, other in zip(range(MAX_COMPARED), others, strict=False):
+        found = compare(kept, other)
+        if found is None or not found.query.changes or found.reference.changes or found.reference.cropped:
+            continue
+        if found.reference.density < MIN_DENSITY and not found.query.enlarged:
+            continue
+        size = f"{kept.width} × {kept.height}"
+        kept, why = other, f"{LEAST_EDITED}: {text_of(kept.path)}, {size}, {' and '.join(found.query.changes)}"
+    return (kept, why) if why else None
+
+
+def find_advantage(kept: Facts, file: Facts, compare: Comparing) -> str:
+    """Return what a file has that the kept one, certainly a copy of it, lacks, in words; empty for nothing."""
+    found = compare(kept, file)
+    if found is None:
+        return ""
+    own = [change for change in found.query.changes if change not in found.reference.changes]
+    if own:
+        return f"the kept file {' and '.join(own)}"
+    if found.query.cropped:
+        return "it shows more than the kept file"
+    if found.reference.density > MAX_DENSITY and not found.reference.changes:
+        return "it shows more detail than the kept file"
+    return ""
+
+
+def _compare_pixels(found: Comparison, one: Facts, other: Facts) -> Comparison:
+    """Add what only the files' own pixels show, if they can be read."""
+    if not (one.width and other.width):
+        return found
+    dated = [bool(facts.taken) for facts in (one, other)]
+    try:
+        return compare_detail(
+            found,
+            ((one.width, one.height), (other.width, other.height)),
+            lambda: (decode_rgb(one.path), decode_rgb(other.path)),
+            (dated[0] and not dated[1], dated[1] and not dated[0]),
+        )
+    except ImageError:
+        return found

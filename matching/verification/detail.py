@@ -1,0 +1,121 @@
+"""Whether a copy that has more pixels than another also shows more, or was enlarged or stretched from it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from image_copies.matching.verification.alignment import Homography, find_covered, invert, map_points, warp
+from image_copies.matching.verification.blocks import BLOCK, Grey, block_means
+from image_copies.matching.verification.edits import Comparison, from_shares
+
+Pixels = NDArray[np.uint8]
+MIN_DENSITY = 1.15  # pixels per length, of those of the other picture, from which detail is measured
+DETAIL_GAIN = (
+    0.25  # by which detail must grow with the density: that of sharp originals grows by 0.5, that of enlarged copies hardly
+)
+MAX_ANISOTROPY = 1.04  # ratio of the densities along two directions up to which the aspect ratio is the same
+CAMERA_SHAPES, SHAPE_TOLERANCE = (4 / 3, 3 / 2, 16 / 9), 0.01  # aspect ratios of cameras
+MEASURED_SIDE = 2048  # pixels of the part in the middle in which detail is measured
+MIN_DETAIL = 2.0  # grey levels of the second difference in a block that shows something
+MIN_BLOCKS = 4  # blocks that must show something
+SECOND_DIFFERENCES = (np.array([[-1, 2, -1]], np.float32), np.array([[-1], [2], [-1]], np.float32))  # along x and y
+
+
+def compare_detail(
+    comparison: Comparison,
+    sizes: tuple[tuple[int, int], tuple[int, int]],
+    read: Callable[[], tuple[Pixels, Pixels]],
+    trusted: tuple[bool, bool] = (False, False),
+) -> Comparison:
+    """Add to the comparison of two copies which of them was enlarged or stretched, and which has more pixels for the same part.
+
+    Args:
+        comparison: What is known of the two.
+        sizes: Widths and heights in pixels of query and reference.
+        read: Returns the pixels [h, w, 3] of both; called only where detail must be measured.
+        trusted: Which of the two cannot have been enlarged or stretched, whatever its pixels say.
+    """
+    query, reference = sizes
+    to_reference = from_shares(reference[::-1]) @ comparison.homography @ invert(from_shares(query[::-1]))
+    densities = _measure_densities(to_reference, query), _measure_densities(invert(to_reference), reference)
+    enlarged = [[False, False], [False, False]]  # of query and reference, along x and y
+    doubted = [max(density) >= MIN_DENSITY and not trust for density, trust in zip(densities, trusted, strict=True)]
+    if any(doubted):
+        pixels = read()
+        for own, homography in enumerate((to_reference, invert(to_reference))):
+            if doubted[own]:
+                gains = _measure_gains(pixels[own], pixels[1 - own], homography)
+                enlarged[own] = [
+                    d >= MIN_DENSITY and g < 1 + DETAIL_GAIN * (d - 1) for d, g in zip(densities[own], gains, strict=True)
+                ]
+    stretched = [False, False]
+    if _measure_anisotropy(to_reference, query) > MAX_ANISOTROPY:
+        stretched = [any(axes) for axes in enlarged]
+        if not any(stretched) and not (comparison.query.partial or comparison.reference.partial):
+            usual = [_has_camera_shape(size) for size in sizes]
+            stretched = [not usual[own] and usual[1 - own] and not trusted[own] for own in (0, 1)]
+    density = float(np.sqrt(densities[0][0] * densities[0][1]))
+    return replace(
+        comparison,
+        query=replace(comparison.query, enlarged=all(enlarged[0]), stretched=stretched[0], density=density),
+        reference=replace(comparison.reference, enlarged=all(enlarged[1]), stretched=stretched[1], density=1 / density),
+    )
+
+
+def _measure_densities(homography: Homography, size: tuple[int, int]) -> tuple[float, float]:
+    """Return how many pixels a picture has along its x and y for a length of one pixel of the other, in its middle."""
+    x, y = _find_steps(homography, size)
+    return float(1 / np.linalg.norm(x)), float(1 / np.linalg.norm(y))
+
+
+def _measure_anisotropy(homography: Homography, size: tuple[int, int]) -> float:
+    """Return the ratio of the largest to the smallest scale of a map in the middle of a picture."""
+    most, least = np.linalg.svd(np.stack(_find_steps(homography, size)), compute_uv=False)
+    return float(most / max(least, 1e-9))
+
+
+def _find_steps(homography: Homography, size: tuple[int, int]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return what a step of a pixel along x and along y becomes in the middle of a picture."""
+    middle = np.array(size, np.float64) / 2
+    start, x, y = map_points(homography, np.stack([middle, middle + (1, 0), middle + (0, 1)]))
+    return x - start, y - start
+
+
+def _measure_gains(picture: Pixels, other: Pixels, homography: Homography) -> tuple[float, float]:
+    """Return how much more detail a picture has along x and y than the other one, enlarged to its size; infinite if unknown.
+
+    Args:
+        picture: uint8 [h, w, 3].
+        other: uint8 [h, w, 3].
+        homography: From the picture's pixels to the other's [3, 3].
+    """
+    top, left = (max(0, (side - MEASURED_SIDE) // 2) for side in picture.shape[:2])
+    own = _to_grey(picture[top : top + MEASURED_SIDE, left : left + MEASURED_SIDE])
+    if min(own.shape) < BLOCK:
+        return float("inf"), float("inf")
+    back = invert(homography @ np.array([[1, 0, left], [0, 1, top], [0, 0, 1]], np.float64))
+    enlarged = warp(_to_grey(other), back, own.shape)
+    covered = block_means(find_covered(other.shape, back, own.shape)) > 0.999
+    gains = []
+    for difference in SECOND_DIFFERENCES:
+        one, two = (_measure_blocks(grey, difference) for grey in (own, enlarged))
+        shown = covered & (np.maximum(one, two) > MIN_DETAIL)
+        gains.append(float(np.median(one[shown] / np.maximum(two[shown], 0.5))) if shown.sum() >= MIN_BLOCKS else float("inf"))
+    return gains[0], gains[1]
+
+
+def _measure_blocks(grey: Grey, difference: Grey) -> Grey:
+    """Return the size of the second differences in each block."""
+    return np.sqrt(block_means(np.asarray(cv2.filter2D(grey, cv2.CV_32F, difference) ** 2, np.float32)))
+
+
+def _to_grey(pixels: Pixels) -> Grey:
+    return np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), np.float32)
+
+
+def _has_camera_shape(size: tuple[int, int]) -> bool:
+    shape = max(size) / max(1, min(size))
+    return any(abs(shape / usual - 1) <= SHAPE_TOLERANCE for usual in CAMERA_SHAPES)

@@ -1,0 +1,217 @@
+"""Which of two copies was edited: what was laid over it or added around it, and what is missing from it.
+
+What is laid over a picture or added around it ends in an edge that the other picture does not have: along the outline of what
+differs, and along the frame of the other picture, the edited one has the stronger edges.
+"""
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from image_copies.matching.verification.alignment import Aligned, Homography, invert, scale_points
+from image_copies.matching.verification.blocks import Grey
+
+LEVELS = 32  # steps of grey in which the tones of two pictures are compared
+MIN_LEVEL_SHARE = 0.002  # share of the pixels that a step must have, for its tone to be known
+MIN_DIFFERENCE = 24.0  # grey levels by which a pixel differs
+USUAL_DIFFERENCES = 6.0  # and multiples of the usual difference
+MIN_COVERED, MAX_COVERED = 0.004, 0.4  # share of the pixels that something laid over a copy covers
+CLOSED, MIN_PART = 7, 12  # pixels of gaps in what differs that are closed, and of its smallest parts, squared
+STRONGER_EDGES = 1.25  # factor by which the edges of one picture are stronger along the outline
+MIN_MARGIN = 0.01  # share of a side that one picture shows beyond the other
+STRIP = 12  # pixels on either side of the other picture's frame that are looked at
+SEAM_REACH = 2  # pixels by which the frame may be misplaced
+MIN_SEAM, SEAM_CONTRAST = 10.0, 1.5  # grey levels of a step along the frame, and how far it exceeds the steps next to it
+MIN_SEAM_SHARE = 0.7  # share of a side along which there is a step
+MAX_UNIFORM, MIN_UNIFORM = 6.0, 0.9  # grey levels within which that share of a border lies
+MIN_TONE, MIN_OTHER_TONE = 6.0, 0.5  # grey levels by which that share of what lies next to it differs
+FULL = 0.95  # share of a side beyond which the other picture shows something
+
+
+@dataclass(frozen=True)
+class Edits:
+    """What is seen of one of two copies beside the other.
+
+    Attributes:
+        covered: Something is laid over it, such as a caption or a sticker.
+        framed: Something is added around it, such as a border or a bar.
+        cropped: The other one shows more.
+        enlarged: It has more pixels, and no more detail.
+        stretched: Its aspect ratio was changed.
+        density: Pixels per length, of those of the other one.
+    """
+
+    covered: bool = False
+    framed: bool = False
+    cropped: bool = False
+    enlarged: bool = False
+    stretched: bool = False
+    density: float = 1.0
+
+    @property
+    def partial(self) -> bool:
+        """Whether it shows more or less than the other one."""
+        return self.framed or self.cropped
+
+    @property
+    def changes(self) -> list[str]:
+        """What was done to it, in words, but for what only took from it."""
+        known = {
+            "has something laid over it": self.covered,
+            "has something added around it": self.framed,
+            "was enlarged": self.enlarged,
+            "was stretched": self.stretched,
+        }
+        return [words for words, done in known.items() if done]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What two copies look like beside each other.
+
+    Attributes:
+        query: What is seen of the query.
+        reference: What is seen of the reference.
+        homography: From the query's pixels to the reference's, as shares 0…1 of width and height [3, 3].
+    """
+
+    query: Edits
+    reference: Edits
+    homography: Homography
+
+    def turned(self) -> "Comparison":
+        """Return the same with query and reference exchanged."""
+        return Comparison(self.reference, self.query, invert(self.homography))
+
+
+def compare_edits(aligned: Aligned, query: tuple[int, ...], reference: tuple[int, ...]) -> Comparison:
+    """Compare two copies that were laid on each other.
+
+    Args:
+        aligned: The two in one frame.
+        query: Height and width of the query when it was aligned.
+        reference: Height and width of the reference when it was aligned.
+    """
+    shapes = (query, reference) if aligned.swapped else (reference, query)  # of the frame, and of the other one
+    to_frame = aligned.homography @ scale_points(aligned.moving.shape[1] / shapes[1][1], aligned.moving.shape[0] / shapes[1][0])
+    shares = invert(from_shares(shapes[0])) @ to_frame @ from_shares(shapes[1])
+    fixed_covered, moving_covered = _find_covered_side(aligned)
+    fixed_framed, moving_cropped = _look_beyond(aligned.fixed, aligned.moving.shape, aligned.homography)
+    moving_framed, fixed_cropped = _look_beyond(aligned.moving, aligned.fixed.shape, invert(aligned.homography))
+    fixed = Edits(fixed_covered, fixed_framed, fixed_cropped)
+    moving = Edits(moving_covered, moving_framed, moving_cropped)
+    return Comparison(moving, fixed, shares) if not aligned.swapped else Comparison(fixed, moving, invert(shares))
+
+
+def from_shares(shape: tuple[int, ...]) -> Homography:
+    """Return the map from shares of a frame [h, w] to its pixels."""
+    height, width = shape[:2]
+    return np.array([[width, 0, -0.5], [0, height, -0.5], [0, 0, 1]], np.float64)
+
+
+def _find_covered_side(aligned: Aligned) -> tuple[bool, bool]:
+    """Return whether something is laid over the picture that gives the frame, and over the other one."""
+    fixed, warped = aligned.blurred()
+    inside = cv2.erode(aligned.covered, np.ones((7, 7), np.uint8)) > 0.5
+    if not inside.any():
+        return False, False
+    # tones that a change of contrast has cut off are not unlike each other: a difference shows whichever is matched
+    differing = _find_differing(fixed, _match_tones(warped, fixed, inside), inside)
+    differing = _open(differing & _find_differing(_match_tones(fixed, warped, inside), warped, inside))
+    if not MIN_COVERED * inside.sum() < differing.sum() < MAX_COVERED * inside.sum():
+        return False, False
+    outline = _find_outline(differing)
+    if not outline.any():
+        return False, False
+    band = np.ones((5, 5), np.uint8)
+    own, other = (_compare_edges(picture, outline, inside & ~differing, band) for picture in (fixed, warped))
+    return bool(own > STRONGER_EDGES * other), bool(other > STRONGER_EDGES * own)
+
+
+def _compare_edges(picture: Grey, outline: NDArray[np.bool_], elsewhere: NDArray[np.bool_], band: NDArray[np.uint8]) -> float:
+    """Return how much stronger the edges along an outline are than elsewhere."""
+    edges = cv2.dilate(np.hypot(cv2.Sobel(picture, cv2.CV_32F, 1, 0), cv2.Sobel(picture, cv2.CV_32F, 0, 1)), band)
+    return float(edges[outline].mean() / max(edges[elsewhere].mean(), 1.0))
+
+
+def _find_outline(differing: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return the outer edge of what differs, without that of its holes."""
+    parts, _ = cv2.findContours(differing.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
+    drawn = np.zeros(differing.shape, np.uint8)
+    cv2.drawContours(drawn, [part for part in parts if cv2.contourArea(part) >= MIN_PART], -1, 1)
+    return drawn.astype(bool)
+
+
+def _match_tones(picture: Grey, model: Grey, inside: NDArray[np.bool_]) -> Grey:
+    """Return a picture with the tones that the model has at the same places, as after a change of brightness or contrast."""
+    low, high = float(picture[inside].min()), float(picture[inside].max())
+    steps = np.clip((picture[inside] - low) / max(high - low, 1.0) * LEVELS, 0, LEVELS - 1).astype(int)
+    known = [step for step in range(LEVELS) if (steps == step).sum() > MIN_LEVEL_SHARE * len(steps)]
+    centres = [low + (step + 0.5) / LEVELS * (high - low) for step in known]
+    tones = [float(np.median(model[inside][steps == step])) for step in known]
+    if len(known) < 2:
+        return picture
+    return np.interp(picture, centres, tones).astype(np.float32)
+
+
+def _find_differing(one: Grey, other: Grey, inside: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return where two pictures differ by more than pictures displaced by a pixel do."""
+    around = np.ones((3, 3), np.uint8)
+    least = np.maximum(one - cv2.dilate(other, around), cv2.erode(other, around) - one)
+    most = np.maximum(other - cv2.dilate(one, around), cv2.erode(one, around) - other)
+    difference = np.maximum(least, most)
+    usual = float(np.median(np.abs(one - other)[inside]))
+    found: NDArray[np.bool_] = (difference > max(MIN_DIFFERENCE, USUAL_DIFFERENCES * usual)) & inside
+    return found
+
+
+def _open(differing: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return what differs without its gaps, and without what is thinner than two pixels."""
+    closed = cv2.morphologyEx(differing.astype(np.uint8), cv2.MORPH_CLOSE, np.ones((CLOSED, CLOSED), np.uint8))
+    return cv2.morphologyEx(closed, cv2.MORPH_OPEN, np.ones((2, 2), np.uint8)).astype(bool)
+
+
+def _look_beyond(picture: Grey, other: tuple[int, ...], homography: Homography) -> tuple[bool, bool]:
+    """Look at what a picture shows beyond the frame of another one.
+
+    Args:
+        picture: Grey values [h, w].
+        other: Height and width of the other one.
+        homography: From the other's pixels to the picture's [3, 3].
+
+    Returns:
+        Whether that was added around the picture, and whether the other one was cropped.
+    """
+    height, width = other[:2]
+    to_other = np.array([[1, 0, STRIP], [0, 1, STRIP], [0, 0, 1]], np.float64) @ invert(homography)
+    size = width + 2 * STRIP, height + 2 * STRIP
+    seen = np.asarray(cv2.warpPerspective(picture, to_other, size, borderMode=cv2.BORDER_REPLICATE), np.float32)
+    shown = np.asarray(cv2.warpPerspective(np.ones_like(picture), to_other, size, flags=cv2.INTER_NEAREST), np.float32)
+    added = []
+    for axis, flipped in ((1, False), (1, True), (0, False), (0, True)):  # left, right, top, bottom
+        side, there = (_cut_side(each, axis, flipped) for each in (seen, shown))
+        margin = max(SEAM_REACH + 1, round(MIN_MARGIN * other[axis]))
+        if there[:, STRIP - min(margin, STRIP)].mean() >= FULL:
+            added.append(_is_added(side))
+    framed = 2 * sum(added) > len(added)
+    return framed, bool(added) and (not framed or len(added) == 1)  # one side alone may end at an edge of the scene
+
+
+def _cut_side(picture: Grey, axis: int, flipped: bool) -> Grey:
+    """Return the strip along a side of a picture [h, w] as [rows, 3 · STRIP], from the outside to the inside."""
+    turned = picture if axis else picture.T
+    return np.ascontiguousarray((turned[:, ::-1] if flipped else turned)[STRIP:-STRIP, : 3 * STRIP])
+
+
+def _is_added(side: Grey) -> bool:
+    """Whether what a picture [rows, 3 · STRIP] shows in the first STRIP columns was added to what it shows in the others."""
+    outside = side[:, SEAM_REACH : STRIP - SEAM_REACH]
+    uniform = np.abs(outside - np.median(outside)) < MAX_UNIFORM
+    other_tone = np.abs(side[:, STRIP + SEAM_REACH] - np.median(outside)) > MIN_TONE
+    if uniform.mean() > MIN_UNIFORM and other_tone.mean() > MIN_OTHER_TONE:
+        return True
+    steps = cv2.dilate(np.abs(side[:, 2:] - side[:, :-2]), np.ones((1, 2 * SEAM_REACH + 1), np.uint8))
+    usual = steps[:, STRIP + 2 * SEAM_REACH + 2 : -SEAM_REACH].mean(axis=1)
+    return bool((steps[:, STRIP - 2] > np.maximum(MIN_SEAM, SEAM_CONTRAST * usual)).mean() > MIN_SEAM_SHARE)

@@ -1,0 +1,133 @@
+"""The kept file of certain copies is the one that was edited least, not the one with the most pixels."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import ExifTags, Image, ImageDraw, ImageFont, ImageOps
+
+from image_copies.data.procedural.pictures import draw_picture
+from image_copies.matching.files.facts import picture_facts
+from image_copies.matching.files.keeping import KeepRule
+from image_copies.matching.files.originals import EditComparer
+from image_copies.matching.files.plan import PlanRow, plan_group
+from image_copies.matching.verification.pairs import KnownPair, PairJudge
+
+
+def draw(seed: int = 3) -> Image.Image:
+    """A picture of 480 × 360 with detail at every scale."""
+    pixels = np.asarray(
+        Image.fromarray(draw_picture(np.random.default_rng(seed), 640)).resize((480, 360), Image.Resampling.LANCZOS)
+    )
+    noise = np.random.default_rng(seed).normal(0, 6, pixels.shape)
+    return Image.fromarray(np.clip(pixels + noise, 0, 255).astype(np.uint8))
+
+
+def scale(picture: Image.Image, x: float, y: float) -> Image.Image:
+    return picture.resize((round(picture.width * x), round(picture.height * y)), Image.Resampling.BICUBIC)
+
+
+def write(picture: Image.Image) -> Image.Image:
+    shown = picture.copy()
+    font = ImageFont.load_default(40)
+    ImageDraw.Draw(shown).text((40, 290), "ALL OF US 1998", (255, 255, 255), font, stroke_width=3, stroke_fill=(0, 0, 0))
+    return shown
+
+
+def cover(picture: Image.Image) -> Image.Image:
+    shown = picture.copy()
+    ImageDraw.Draw(shown).ellipse((180, 120, 260, 200), (255, 220, 0), (0, 0, 0), 2)
+    return shown
+
+
+def plan(folder: Path, rule: KeepRule = "largest") -> dict[str, PlanRow]:
+    """The plan for pictures of a folder that are one group."""
+    members = [picture_facts(path) for path in sorted(folder.iterdir())]
+    digests = {facts.path: hashlib.sha256(facts.path.read_bytes()).digest() for facts in members}
+    judge = PairJudge()
+    rows = plan_group(
+        *(1, members, digests, rule, [], lambda path: False, lambda *pair: -0.1),
+        lambda one, other: judge.judge(KnownPair(other, one)),
+        compare=EditComparer(judge).compare,
+    )
+    return {row.file.stem: row for row in rows}
+
+
+@pytest.mark.parametrize(
+    ("edit", "reason"),
+    [
+        (write, "has something laid over it"),
+        (cover, "has something laid over it"),
+        (lambda picture: ImageOps.expand(picture, 24, "white"), "has something added around it"),
+        (lambda picture: ImageOps.expand(picture, (0, 45, 0, 45), "black"), "has something added around it"),
+        (lambda picture: scale(picture, 1.5, 1.5), "was enlarged"),
+        (lambda picture: scale(picture, 1.3, 1.0), "was stretched"),
+        (lambda picture: scale(picture, 1.0, 4 / 3), "was stretched"),
+        (
+            lambda picture: scale(ImageOps.expand(picture, 24, "white"), 1.4, 1.4),
+            "has something added around it and was enlarged",
+        ),
+    ],
+)
+def test_an_edited_copy_is_not_kept_for_its_size(tmp_path: Path, edit: Callable[[Image.Image], Image.Image], reason: str) -> None:
+    original = draw()
+    original.save(tmp_path / "original.jpg", quality=85)
+    edit(original).save(tmp_path / "edited.jpg", quality=97)
+    scale(original, 0.75, 0.75).save(tmp_path / "small.jpg", quality=85)
+    assert picture_facts(tmp_path / "edited.jpg").size > picture_facts(tmp_path / "original.jpg").size
+    rows = plan(tmp_path)
+    size = "{0.width} × {0.height}".format(Image.open(tmp_path / "edited.jpg"))
+    assert (rows["original"].action, rows["original"].reason) == (
+        "keep",
+        f"least edited: {tmp_path / 'edited.jpg'}, {size}, {reason}",
+    )
+    assert rows["edited"].action == "review" and rows["edited"].reason.endswith(", but it is the larger file")
+    assert rows["small"].action == "remove" and rows["small"].kept == tmp_path / "original.jpg"
+    assert "least edited" not in str([row.reason for row in plan(tmp_path, "oldest").values()])  # as asked for, whatever it is
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda picture: scale(picture, 0.6, 0.6),
+        lambda picture: picture.crop((40, 30, 480, 360)),
+        lambda picture: picture.rotate(90, expand=True),
+        lambda picture: ImageOps.mirror(picture),
+        lambda picture: ImageOps.grayscale(picture).convert("RGB"),
+        lambda picture: scale(write(picture), 0.8, 0.8),
+        lambda picture: scale(ImageOps.expand(picture, 24, "white"), 0.7, 0.7),
+        lambda picture: scale(picture, 0.7, 0.9),
+    ],
+)
+def test_an_edited_copy_of_a_larger_original_goes(tmp_path: Path, edit: Callable[[Image.Image], Image.Image]) -> None:
+    original = draw()
+    original.save(tmp_path / "original.jpg", quality=92)
+    edit(original).save(tmp_path / "edited.jpg", quality=80)
+    rows = plan(tmp_path)
+    assert rows["original"].action == "keep" and not rows["original"].reason.startswith("least edited")
+    assert rows["edited"].action == "remove"
+
+
+def test_what_shows_more_than_the_kept_file_is_looked_at(tmp_path: Path) -> None:
+    """The larger file has a caption; the other one shows what is below, but was cropped."""
+    original = draw()
+    scale(write(original), 1.0, 1.0).save(tmp_path / "written.jpg", quality=95)
+    original.crop((60, 40, 480, 360)).save(tmp_path / "cropped.jpg", quality=90)
+    rows = plan(tmp_path)
+    assert rows["written"].action == "keep" and rows["cropped"].action == "review"
+    assert rows["cropped"].reason.endswith(", but the kept file has something laid over it")
+
+
+def test_a_camera_file_is_not_called_enlarged(tmp_path: Path) -> None:
+    """It is soft at its own size, as those of telephones are, and says when it was taken."""
+    exif = Image.Exif()
+    exif.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.DateTimeOriginal] = "2024:05:04 12:00:00"
+    soft, small = scale(draw(), 2, 2), draw()
+    soft.save(tmp_path / "camera.jpg", quality=92, exif=exif)
+    small.save(tmp_path / "small.jpg", quality=92)
+    rows = plan(tmp_path)
+    assert (rows["camera"].action, rows["small"].action) == ("keep", "remove")
+    soft.save(tmp_path / "camera.jpg", quality=92)
+    assert plan(tmp_path)["small"].reason.endswith("camera.jpg, 960 × 720, was enlarged")
