@@ -56,7 +56,7 @@ def smooth_noise(image: Image, cells: int, rng: np.random.Generator) -> Field:
     return np.asarray(cv2.resize(coarse, image.shape[1::-1], interpolation=cv2.INTER_CUBIC), np.float32)
 
 
-def displace(image: Image, x: Field, y: Field) -> Image:
+def displace(image: Image, x: NDArray[np.floating], y: NDArray[np.floating]) -> Image:
     """Return the image's colours at the places x and y [h, w] in pixels; beyond its edges, its mirror image's."""
     return as_uint8(
         cv2.remap(image, x.astype(np.float32), y.astype(np.float32), cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101)

@@ -4,8 +4,8 @@ import math
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
+from image_copies.augmentations.edits.fields import displace
 from image_copies.augmentations.edits.registry import Image, edit
 from image_copies.data.pixels import as_uint8
 
@@ -133,7 +133,7 @@ def lens(image: Image, strength: float) -> Image:
     height, width = image.shape[:2]
     y, x = np.meshgrid(np.linspace(-1, 1, height), np.linspace(-1, 1, width), indexing="ij")
     factor = (1 + strength * (x * x + y * y)) / (1 + max(0.0, 2 * strength))  # so that no corner comes from outside
-    return _remap(image, (x * factor + 1) / 2 * (width - 1), (y * factor + 1) / 2 * (height - 1))
+    return displace(image, (x * factor + 1) / 2 * (width - 1), (y * factor + 1) / 2 * (height - 1))
 
 
 @edit("warp")
@@ -143,8 +143,8 @@ def wave(image: Image, amplitude: float, periods: float, upright: bool) -> Image
     y, x = np.meshgrid(np.arange(height, dtype=np.float64), np.arange(width, dtype=np.float64), indexing="ij")
     reach = amplitude * min(height, width)
     if upright:
-        return _remap(image, x, y + reach * np.sin(2 * np.pi * periods * x / width))
-    return _remap(image, x + reach * np.sin(2 * np.pi * periods * y / height), y)
+        return displace(image, x, y + reach * np.sin(2 * np.pi * periods * x / width))
+    return displace(image, x + reach * np.sin(2 * np.pi * periods * y / height), y)
 
 
 @edit("warp")
@@ -155,12 +155,6 @@ def shear(image: Image, share: float) -> Image:
     matrix = np.array([[1, lean / height, -max(0.0, lean)], [0, 1, 0]])
     size = max(MIN_SIDE_PIXELS, width - math.ceil(abs(lean))), height
     return as_uint8(cv2.warpAffine(image, matrix, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101))
-
-
-def _remap(image: Image, x: NDArray[np.float64], y: NDArray[np.float64]) -> Image:
-    """The image's colours at the places x and y [h, w] in pixels; beyond its edges, its mirror image's."""
-    places = x.astype(np.float32), y.astype(np.float32)
-    return as_uint8(cv2.remap(image, *places, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101))
 
 
 def _span(start: float, end: float, length: int) -> tuple[int, int]:
