@@ -1,4 +1,4 @@
-"""The benchmarks of ablation, families left out and quality: what is changed, and the tables and picture of kept results."""
+"""The benchmarks of ablation, left-out and unseen families, and quality: what is changed, tables and picture of kept results."""
 
 import shutil
 from pathlib import Path
@@ -8,6 +8,7 @@ import pytest
 
 from image_copies.data.ground_truth import GroundTruth
 from image_copies.models.training.model_settings import ModelSettings
+from image_copies.pipeline.run.recipe import read_recipe
 from image_copies.submissions.vectors.files import Vectors
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -66,3 +67,12 @@ def test_scores_and_recall_by_edit(tmp_path: Path) -> None:
     assert cells == [["any", "flip", "crop"], ["2", "1", "2"], ["0.50", "1.00", "0.50"], ["0.50", "1.00", "0.50"]]
     scores = quality.make_score_table("set", {"raw": queries}, references, truth)
     assert next(iter(scores.columns[4].cells)) == "0.500"
+
+
+def test_families_that_choices_look_at_are_not_reported_as_unseen() -> None:
+    import unseen
+
+    recipe = read_recipe(BENCHMARKS.parent / "recipes" / "many-edits.yaml")
+    assert recipe.queries.left_out == ("glitch", "bubble", "swirl")
+    assert unseen.list_unseen(recipe) == ["tiles", "cutout", "optics"]
+    assert unseen.list_unseen(read_recipe(BENCHMARKS.parent / "recipes" / "shipped.yaml")) == []
