@@ -44,9 +44,8 @@ def _without_network(options: argparse.Namespace, output: Output) -> int | None:
     if options.undo:
         return applying.take_back(options.output, output)
     if options.apply is not None:
-        return applying.carry_out(
-            *(options.output, options.plan, options.index, options.apply, options.to, options.protect, output)
-        )
+        guarded = [*options.protect, *options.read_only]
+        return applying.carry_out(*(options.output, options.plan, options.index, options.apply, options.to, guarded, output))
     if options.decisions:
         deciding.list_decisions(deciding.find_index(options.index, options.output), output)
         return 0
@@ -62,13 +61,17 @@ def _with_network(options: argparse.Namespace, output: Output) -> int:
     from image_copies.matching.calibration import make_rule
     from image_copies.matching.commands import comparing, searching
     from image_copies.matching.commands.sources import Sources, find_pictures
+    from image_copies.matching.files.keeping import read_rules
     from image_copies.matching.groups.planning import GroupSettings
     from image_copies.pipeline.run.provenance import describe_origin
     from image_copies.pipeline.tools.run_extractor import open_extractor
 
     if options.pictures and (verdict := comparing.compare_bytes(options.pictures[0], options.pictures[1])):
         return comparing.report(verdict, options.pictures[0], options.pictures[1], output)
-    sources = Sources(options.queries or options.leakage, options.references, options.protect, options.add, options.no_self)
+    sources = Sources(
+        *(options.queries or options.leakage, options.references, options.protect, options.add, options.no_self),
+        read_only=options.read_only,
+    )
     pictures = find_pictures(sources, options.output, output)
     searching.check_index(options.index, pictures.added is not None, output)
     extractor = open_extractor(options.run, options.data, options.checkpoint, options.onnx)
@@ -86,12 +89,13 @@ def _with_network(options: argparse.Namespace, output: Output) -> int:
         folder=options.output,
         index=options.index,
         removed=options.remove,
-        grouping=GroupSettings(options.keep, bound=options.group_size, hub_matches=options.hub_matches),
+        grouping=GroupSettings(*read_rules(options.keep), bound=options.group_size, hub_matches=options.hub_matches),
         verified=options.verify,
         track=options.matching_track,
         sets=options.leakage,
         exact=options.exact,
         removes_references=options.remove_references,
+        stacks=options.stack,
         made_by=describe_origin(),
     )
     searching.search(extractor, settings, pictures, output)

@@ -6,15 +6,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from image_copies.data.errors import UserError
+from image_copies.data.files import is_there
 from image_copies.data.locks import hold_lock_file
 from image_copies.matching.commands.deciding import read_rejected_pairs
-from image_copies.matching.commands.paths import make_protection_check
+from image_copies.matching.commands.paths import make_protection_check, refuse_within
 from image_copies.matching.files.acting import Outcome, apply_plan, undo
 from image_copies.matching.files.journal import Journal, Way
 from image_copies.matching.files.plan import read_plan
 from image_copies.matching.files.room import Room, measure_room
 from image_copies.matching.output import Output
-from image_copies.matching.results.folder import MOVED, PLAN
+from image_copies.matching.results.folder import MOVED, PLAN, SEARCH, read_notes
 
 JOURNAL = "journal.jsonl"
 MAX_PRINTED_FILES = 20  # files left alone that are listed one by one
@@ -49,7 +50,9 @@ def carry_out(
             another process is carrying out a plan.
     """
     rows, rejected = read_plan(plan or folder / PLAN), read_rejected_pairs(folder, plan, index)
-    is_protected = make_protection_check(protected)
+    guarded = [*protected, *_find_read_only(folder, plan)]
+    is_protected = make_protection_check(guarded)
+    refuse_within(moved_to or folder / MOVED, guarded, "--to")
     with hold_lock_file(_lock(), BUSY_MESSAGE):
         place = (moved_to or folder / MOVED).resolve()
         _check_room(measure_room(rows, way, place), output)
@@ -83,6 +86,12 @@ def take_back(folder: Path, output: Output) -> int:
     else:
         output.say(f"nothing to undo: all that {folder / JOURNAL} records has been taken back, or was never done")
     return 1 if outcome.left else 0
+
+
+def _find_read_only(folder: Path, plan: Path | None) -> list[Path]:
+    """Return the folders that were read-only when the plan was made, but for those that are gone."""
+    places = [place for place in (folder, plan.parent if plan else folder) if (place / SEARCH).exists()]
+    return [Path(name) for place in places for name in read_notes(place).read_only if is_there(Path(name))]
 
 
 def _check_room(rooms: Iterable[Room], output: Output) -> None:

@@ -36,10 +36,24 @@ def make_protection_check(sources: Sequence[Path]) -> Callable[[Path], bool]:
     """
     guarded = indexed_sources(sources)
     if missing := [path for path in guarded if not is_there(path)]:
-        raise UserError(f"--protect {missing[0]}: there is no such file or folder. Name what must never be touched.")
+        raise UserError(
+            f"--protect or --read-only {missing[0]}: there is no such file or folder. Name what must never be touched."
+        )
 
     def is_protected(path: Path) -> bool:
         real = indexed_path(path)  # a plan that a person wrote may lead there through a link
         return any(place == real or place in real.parents for place in guarded)
 
     return is_protected
+
+
+def refuse_within(folder: Path, read_only: Sequence[Path], option: str) -> None:
+    """Refuse to write into a folder in which nothing is to be changed.
+
+    Raises:
+        UserError: the folder is one of `read_only`, or below one of them.
+    """
+    real = indexed_path(folder)
+    for place in map(indexed_path, read_only):
+        if place == real or place in real.parents:
+            raise UserError(f"{option} {folder} is in {place}, which is read-only. Name a folder elsewhere.")

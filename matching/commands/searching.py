@@ -11,7 +11,7 @@ from typing import Any
 from image_copies.data.discovery import Discovered
 from image_copies.data.errors import UserError
 from image_copies.data.names import text_of
-from image_copies.matching.commands.paths import indexed_path, indexed_sources, make_protection_check
+from image_copies.matching.commands.paths import indexed_path, indexed_sources, make_protection_check, refuse_within
 from image_copies.matching.commands.sources import Pictures, Sources
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.groups.planning import Grouped, GroupSettings, drop_flat, make_groups, read_facts
@@ -51,6 +51,7 @@ class SearchSettings:
         track: A CSV file in the form of the matching track to write as well; None for none.
         sets: Folders to report leakage between, from the one that may lose pictures to the one that may not.
         exact: Compare every query with every reference, even in a large index.
+        stacks: Write the groups as stacks for a gallery, and no plan.
         removes_references: Let the plan remove references, too, as if they were queries.
         made_by: What made the results, such as versions, to be written with them.
     """
@@ -66,6 +67,7 @@ class SearchSettings:
     sets: Sequence[Path] = ()
     exact: bool = False
     removes_references: bool = False
+    stacks: bool = False
     made_by: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -106,13 +108,16 @@ def search(extractor: Extractor, settings: SearchSettings, pictures: Pictures, o
         UserError: The index is damaged or was made with another network, another process is writing the results, or the disk is
             full.
     """
+    refuse_within(settings.folder, settings.sources.read_only, "--output")
     with hold_results_folder(settings.folder):
         found, grouped = _find_and_group(extractor, settings, pictures, output)
-        write_results(settings.folder, found.matches, grouped, settings.rule, output)
+        write_results(settings.folder, found.matches, grouped, settings.rule, output, settings.stacks)
         known = None if settings.index is None else os.path.abspath(settings.index)  # noqa: PTH100 - its name, wherever it leads
         involved = hashlib.sha256(b"".join(sorted(found.digests.values()))).hexdigest()
         origin = {"descriptor": extractor.identity, "pictures": [len(found.digests), involved], **settings.made_by}
-        write_notes(settings.folder, SearchNotes(known, settings.grouping.keep, found.matches.threshold, origin))
+        grouping, read_only = settings.grouping, [str(indexed_path(path)) for path in settings.sources.read_only]
+        notes = SearchNotes(known, grouping.keep, found.matches.threshold, origin, grouping.preferred, read_only)
+        write_notes(settings.folder, notes)
         if found.matches.decided and settings.within:
             _report_shares(settings, found, output)
     if found.matches.pairs:
@@ -154,7 +159,7 @@ def _find_and_group(
         grouping = replace(
             settings.grouping,
             folders=indexed_sources([*sources.queries, *sources.references]),
-            is_protected=make_protection_check(sources.protected),
+            is_protected=make_protection_check([*sources.protected, *sources.read_only]),
             is_reference=_make_reference_check(settings, pictures),
         )
         return found, make_groups(found, facts, PairScores(store, extractor).scores, judge, exclusions, grouping)

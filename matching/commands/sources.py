@@ -20,6 +20,7 @@ class Sources:
         protected: Pictures that are searched too and never touched.
         added: Pictures to add to a kept index.
         no_self: Report no pairs within one source.
+        read_only: Folders in which nothing is changed, nor planned to be; they are searched only if they are sources, too.
     """
 
     queries: Sequence[Path]
@@ -27,6 +28,7 @@ class Sources:
     protected: Sequence[Path] = ()
     added: Sequence[Path] = ()
     no_self: bool = False
+    read_only: Sequence[Path] = ()
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,8 @@ def apply_plan(
         try:
             if row.protected or is_protected(row.file):
                 raise LeftAloneError("protected")
+            if way == "hardlink" and is_protected(row.kept):
+                raise LeftAloneError(f"a hard link to {row.kept}, which is protected, would let changes reach it")
             if held := [file for file in pending if file != row.file and (is_protected(file) or file in kept_digests)]:
                 raise LeftAloneError(f"{held[0]}, which belongs to it, is protected or kept")
             if linked := [links[file] for file in pending if file in links]:

@@ -2,15 +2,44 @@
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+from image_copies.data.errors import UserError
 from image_copies.data.names import text_of
 from image_copies.matching.files.facts import Facts
 
 REFERENCE = "a reference"  # the reason to keep one
 KeepRule = Literal["largest", "oldest", "folder-order"]
-KEEP_RULES: tuple[KeepRule, ...] = ("largest", "oldest", "folder-order")
+KEEP_RULES: tuple[KeepRule, ...] = get_args(KeepRule)
+PATH = "path:"  # begins a rule by path
+
+
+def read_rules(words: Sequence[str]) -> tuple[KeepRule, tuple[str, ...]]:
+    """Return the rule and the patterns of paths that come before it: `path:originals/* path:*.png oldest`.
+
+    Raises:
+        UserError: a word is no rule, or two rules are not by path.
+    """
+    patterns = tuple(word.removeprefix(PATH) for word in words if word.startswith(PATH))
+    rules = [word for word in words if not word.startswith(PATH)]
+    if wrong := [rule for rule in rules if rule not in KEEP_RULES] + [f"{PATH}{pattern}" for pattern in patterns if not pattern]:
+        raise UserError(f"--keep {wrong[0]}: give {', '.join(KEEP_RULES)} or {PATH}PATTERN, such as '{PATH}originals/*'.")
+    if len(rules) > 1:
+        raise UserError(f"--keep {' '.join(rules)}: give one of them; any number of {PATH}PATTERN may come before it.")
+    rule: KeepRule = KEEP_RULES[KEEP_RULES.index(rules[0])] if rules else "largest"
+    return rule, patterns
+
+
+def find_pattern(path: Path, patterns: Sequence[str]) -> int:
+    """Return the number of the first pattern that a path matches; that of patterns if it matches none.
+
+    A pattern is one of a shell, but `*` matches slashes, too; unless it begins with a slash, it may begin at any folder.
+    """
+    whole = path.as_posix()
+    matches = (fnmatchcase(whole, pattern if pattern.startswith("/") else f"*/{pattern}") for pattern in patterns)
+    return next((number for number, matching in enumerate(matches) if matching), len(patterns))
 
 
 def choose_kept(
@@ -19,6 +48,7 @@ def choose_kept(
     folders: Sequence[Path] = (),
     references: Collection[Path] = (),
     is_sound: Callable[[Path], bool] = lambda path: True,
+    preferred: Sequence[str] = (),
 ) -> tuple[Facts, str]:
     """Choose the picture to keep and give the reason in words.
 
@@ -32,6 +62,7 @@ def choose_kept(
         folders: Folders in order of preference, for "folder-order".
         references: Files that come before the others, whatever the rule.
         is_sound: Whether a file can be decoded whole; asked until one can.
+        preferred: Patterns of paths; files of the first one that any file matches come before the others, whatever the rule.
     """
     real = [facts for facts in members if not facts.linked and not facts.archived] or list(members)
     orders: dict[KeepRule, Callable[[Facts], Any]] = {
@@ -39,11 +70,17 @@ def choose_kept(
         "oldest": lambda facts: (_get_date(facts), _make_size_key(facts)),
         "folder-order": lambda facts: (_find_place(facts.path, folders), _make_size_key(facts)),
     }
-    ordered = sorted(real, key=lambda facts: (facts.path not in references, orders[rule](facts), facts.path))
+
+    def make_key(facts: Facts) -> Any:
+        return facts.path not in references, find_pattern(facts.path, preferred), orders[rule](facts), facts.path
+
+    ordered = sorted(real, key=make_key)
     if len(ordered) > 1 and (sound := next((facts for facts in ordered if is_sound(facts.path)), ordered[0])) != ordered[0]:
         return sound, f"{text_of(ordered[0].path)}, which comes before it, is damaged"
     if ordered[0].path in references:
         return ordered[0], REFERENCE
+    if (place := find_pattern(ordered[0].path, preferred)) < len(preferred):
+        return ordered[0], f"its path matches {preferred[place]}"
     return ordered[0], _explain_choice(ordered, rule, folders)
 
 

@@ -16,7 +16,7 @@ from image_copies.data.tables import write_table
 from image_copies.matching.files.companions import is_raw
 from image_copies.matching.files.facts import Facts, facts_values
 from image_copies.matching.files.integrity import is_intact
-from image_copies.matching.files.keeping import REFERENCE, KeepRule, choose_kept, order_by_size
+from image_copies.matching.files.keeping import REFERENCE, KeepRule, choose_kept, find_pattern, order_by_size
 from image_copies.matching.files.originals import LEAST_EDITED, Comparing, choose_least_edited, find_advantage
 from image_copies.matching.verification.judgement import Judgement, Kind
 
@@ -75,6 +75,7 @@ def plan_group(
     is_reference: Callable[[Path], bool] = lambda path: False,
     called: Called = lambda one, other: None,
     compare: Comparing | None = None,
+    preferred: Sequence[str] = (),
 ) -> list[PlanRow]:
     """Plan one group: the kept file first, then those that may be removed, those to be looked at, and those that are left.
 
@@ -84,8 +85,9 @@ def plan_group(
     """
     references = {facts.path for facts in members if is_reference(facts.path)}
     differ = len({digests[facts.path] for facts in members}) > 1
-    kept, why = choose_kept(members, rule, folders, references, is_intact if differ else lambda path: True)
-    compare = compare if rule == "largest" and kept.path not in references else None
+    kept, why = choose_kept(members, rule, folders, references, is_intact if differ else lambda path: True, preferred)
+    chosen = kept.path in references or find_pattern(kept.path, preferred) < len(preferred)
+    compare = compare if rule == "largest" and not chosen else None
     if compare is not None:
         copies = (
             facts

@@ -30,6 +30,7 @@ class GroupSettings:
     """How groups are made and planned."""
 
     keep: KeepRule = "largest"
+    preferred: Sequence[str] = ()  # patterns of paths of files to keep before others
     folders: Sequence[Path] = ()  # in order of preference, for the rule "folder-order"
     is_protected: Callable[[Path], bool] = _is_neither  # must not be touched
     is_reference: Callable[[Path], bool] = _is_neither  # stays because it is a reference
@@ -121,6 +122,7 @@ def make_groups(
             settings.is_reference,
             called,
             compare,
+            settings.preferred,
         )
     ]
     return Grouped(grouped, rows)

@@ -1,6 +1,7 @@
 """The folder that match.py writes its results into: who may write there, and what the search was."""
 
 import json
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from image_copies.data.locks import hold_lock_file
 from image_copies.matching.files.keeping import KEEP_RULES, KeepRule
 
 MATCHES, GROUPS, CUTS, HUBS, PLAN = "matches.csv", "groups.csv", "cuts.csv", "hubs.csv", "plan.csv"
+STACKS, STACK_LIST = "stacks.csv", "stacks.json"
 SEARCH = "search.json"
 OWN_INDEX, MOVED = "index", "moved"
 GALLERY, LEAKAGE_GALLERY = "gallery", "leakage"
@@ -26,6 +28,8 @@ class SearchNotes:
         index: absolute path of the index that was searched, where decisions are kept; None for the one in the results' folder.
         keep: by which rule the plan chose the files to keep.
         threshold: the lowest score of a copy; None where nothing decided it.
+        preferred: patterns of paths of files that it chose before others.
+        read_only: absolute paths of folders in which nothing is to be changed.
         made_from: fingerprints of the descriptor and of the pictures involved, and versions.
     """
 
@@ -33,6 +37,8 @@ class SearchNotes:
     keep: KeepRule = "largest"
     threshold: float | None = None
     made_from: dict[str, Any] | None = None
+    preferred: Sequence[str] = ()
+    read_only: Sequence[str] = ()
 
     def index_in(self, folder: Path) -> Path:
         """Return the index of the results in this folder."""
@@ -68,6 +74,7 @@ def read_notes(folder: Path) -> SearchNotes:
     try:
         notes = SearchNotes(**json.loads(path.read_text(encoding="utf-8")))
         valid = notes.keep in KEEP_RULES and isinstance(notes.index, (str, type(None)))
+        valid = valid and all(isinstance(word, str) for word in [*notes.preferred, *notes.read_only])
     except FileNotFoundError as error:
         raise UserError(f"{path}: there are no results of a search. Search first: match.py --queries DIR writes them.") from error
     except (OSError, ValueError, TypeError) as error:

@@ -1,29 +1,35 @@
 """What a search reports: messages, JSON lines, CSV files and the gallery."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from image_copies.data.names import line_of, text_of
 from image_copies.data.unreadable import list_unreadable
-from image_copies.matching.files.plan import list_companions, write_plan
+from image_copies.matching.files.plan import PlanRow, list_companions, write_plan
 from image_copies.matching.groups.components import MAX_COMPONENT_PAIRS
 from image_copies.matching.groups.planning import Grouped
 from image_copies.matching.matches import Match, Matches, Rule, describe_count, match_values, write_matches_csv
 from image_copies.matching.output import Output
-from image_copies.matching.results.folder import CUTS, GALLERY, GROUPS, HUBS, MATCHES, PLAN, UNREADABLE
+from image_copies.matching.results.folder import CUTS, GALLERY, GROUPS, HUBS, MATCHES, PLAN, STACK_LIST, STACKS, UNREADABLE
 from image_copies.matching.results.gallery import write_matches_page
-from image_copies.matching.results.tables import write_cuts_csv, write_groups_csv, write_hubs_csv
+from image_copies.matching.results.tables import write_cuts_csv, write_groups_csv, write_hubs_csv, write_stacks
 from image_copies.submissions.formats.matching_track import write_pairs
 
 
-def write_results(folder: Path, matches: Matches, grouped: Grouped | None, rule: Rule, output: Output) -> None:
+def write_results(
+    folder: Path, matches: Matches, grouped: Grouped | None, rule: Rule, output: Output, stacks: bool = False
+) -> None:
     """Write the pairs, the groups and the gallery, and say what they hold.
 
-    Without groups, because nothing decides what is a copy, an older plan is removed.
+    Without groups, because nothing decides what is a copy, an older plan is removed; so it is with `stacks`, which are written
+    for a gallery instead of a plan.
 
     Raises:
         UserError: The disk is full.
     """
+    if grouped is not None and stacks:
+        grouped = replace(grouped, rows=[_leave(row) for row in grouped.rows])
     write_matches_csv(folder / MATCHES, matches)
     page = write_matches_page(
         folder / GALLERY, matches, rule, grouped.groups if grouped else None, grouped.rows if grouped else []
@@ -41,11 +47,15 @@ def write_results(folder: Path, matches: Matches, grouped: Grouped | None, rule:
     report_unreadable(matches.unreadable, folder / UNREADABLE, output)
     for match in matches.pairs:
         output.record("match", match_values(match))
+    for name in (PLAN, STACKS, STACK_LIST, *((GROUPS, CUTS, HUBS) if grouped is None else ())):
+        (folder / name).unlink(missing_ok=True)  # of an earlier search: --apply must not carry that out
     if grouped is not None:
         _write_grouped(folder, grouped, output)
-    else:
-        for name in (GROUPS, CUTS, HUBS, PLAN):
-            (folder / name).unlink(missing_ok=True)  # of an earlier search: --apply must not carry that out
+        if stacks:
+            write_stacks(folder / STACKS, folder / STACK_LIST, grouped.rows)
+            output.say(f"stacks: {folder / STACK_LIST} and {folder / STACKS}; no plan was written, and no file is to be removed")
+        else:
+            _write_plan(folder, grouped.rows, output)
     output.say(f"matches: {folder / MATCHES}\ngallery: {page}")
 
 
@@ -88,19 +98,19 @@ def _describe_decision(matches: Matches, rule: Rule) -> str:
     return f"of at least {matches.threshold:.3f} ({rule.rate:g} false alarms per query to be expected)"
 
 
+def _leave(row: PlanRow) -> PlanRow:
+    return replace(row, action="leave") if row.action in ("remove", "review") else row
+
+
 def _write_grouped(folder: Path, grouped: Grouped, output: Output) -> None:
-    """Write groups.csv, cuts.csv, hubs.csv and plan.csv, and say what they hold."""
+    """Write groups.csv, cuts.csv and hubs.csv, and say what they hold."""
     write_groups_csv(folder / GROUPS, grouped.groups.groups, grouped.rows)
     write_cuts_csv(folder / CUTS, grouped.groups.cuts)
-    write_plan(folder / PLAN, grouped.rows)
     write_hubs_csv(folder / HUBS, grouped.groups.hubs)
     for number, group in enumerate(grouped.groups.groups, 1):
         kept = next(row.file for row in grouped.rows if row.group == number)
         weakest = group.weakest.score if group.weakest else 0.0
         output.record("group", {"group": number, "files": group.files, "keep": kept, "weakest_score": weakest})
-    removed = [row for row in grouped.rows if row.action == "remove"]
-    reviewed = sum(row.action == "review" for row in grouped.rows)
-    freed = sum(row.facts.size for row in removed if row.facts is not None)
     files = sum(len(group.files) for group in grouped.groups.groups)
     output.say(
         f"{len(grouped.groups.groups)} groups of {files} files: {folder / GROUPS}"
@@ -121,6 +131,14 @@ def _write_grouped(folder: Path, grouped: Grouped, output: Output) -> None:
             f"pictures that match many others which do not match each other, kept apart: {folder / HUBS} ({len(hubs)}); "
             f"{text_of(hubs[0].files[0])} matches {hubs[0].matches}"
         )
+
+
+def _write_plan(folder: Path, rows: Sequence[PlanRow], output: Output) -> None:
+    """Write plan.csv, and say what it would do."""
+    write_plan(folder / PLAN, rows)
+    removed = [row for row in rows if row.action == "remove"]
+    reviewed = sum(row.action == "review" for row in rows)
+    freed = sum(row.facts.size for row in removed if row.facts is not None)
     belonging = sum(len(list_companions(row)) for row in removed)
     output.say(
         f"plan: {folder / PLAN} would remove {len(removed)} files ({freed / 2**20:.1f} MiB)"

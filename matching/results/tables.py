@@ -1,8 +1,10 @@
-"""The tables of groups that a search writes: groups.csv, cuts.csv and hubs.csv."""
+"""The tables of groups that a search writes: groups.csv, cuts.csv, hubs.csv, and stacks for galleries."""
 
+import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from image_copies.data.files import whole_file
 from image_copies.data.tables import write_table
 from image_copies.matching.files.facts import facts_values
 from image_copies.matching.files.plan import PlanRow
@@ -48,3 +50,31 @@ def write_hubs_csv(path: Path, hubs: Iterable[FileHub]) -> None:
     """
     rows = ([file, hub.matches, f"{hub.related:.4f}"] for hub in hubs for file in hub.files)
     write_table(path, ["file", "matches", "related_share"], rows)
+
+
+def write_stacks(table: Path, listed: Path, rows: Iterable[PlanRow]) -> None:
+    """Write the groups for a gallery that shows a stack of pictures as one: the file on top, and those below.
+
+    Args:
+        table: CSV with a line for each file: `stack,file,primary,class,certainty`; class and certainty as a copy of the primary.
+        listed: JSON: a list of `{"primary": file, "files": [all files, the primary first]}`.
+        rows: The rows of all groups.
+
+    Raises:
+        UserError: the disk is full.
+    """
+    stacks: dict[int, list[PlanRow]] = {}
+    for row in rows:
+        stacks.setdefault(row.group, []).append(row)
+
+    def cells(row: PlanRow) -> list[object]:
+        judged = [row.judgement.kind, row.judgement.certainty] if row.judgement else ["", ""]
+        return [row.group, row.file, row.kept, *judged]
+
+    write_table(
+        table, ["stack", "file", "primary", "class", "certainty"], (cells(row) for rows in stacks.values() for row in rows)
+    )
+    ordered = [sorted(rows, key=lambda row: row.file != row.kept) for rows in stacks.values()]
+    lists = [{"primary": str(rows[0].file), "files": [str(row.file) for row in rows]} for rows in ordered]
+    with whole_file(listed) as temporary:
+        temporary.write_text(json.dumps(lists, indent=1) + "\n", encoding="utf-8")

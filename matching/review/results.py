@@ -12,7 +12,7 @@ from typing import Any
 from image_copies.data.errors import UserError
 from image_copies.data.names import text_of
 from image_copies.matching.files.facts import Facts, picture_facts
-from image_copies.matching.files.keeping import choose_kept
+from image_copies.matching.files.keeping import choose_kept, find_pattern
 from image_copies.matching.files.plan import PlanRow
 from image_copies.matching.index.database import DATABASE
 from image_copies.matching.index.decisions import Decisions, Word, word_of
@@ -204,7 +204,7 @@ class Results:
         """Which of the two to keep by the search's rule, and why; nothing where one cannot be read."""
         if not all(fact.width for fact in facts) or self.notes.keep == "folder-order":
             return None
-        kept, why = choose_kept(facts, self.notes.keep)
+        kept, why = choose_kept(facts, self.notes.keep, preferred=self.notes.preferred)
         return {"file": self._numbers[kept.path], "reason": why}
 
     def _facts_of(self, path: Path) -> Facts:
@@ -280,7 +280,11 @@ def open_results(folder: Path, index: Path | None = None) -> Results:
     pairs = {(numbers[match.query], numbers[match.reference]): match for match in matches}
     scores = {frozenset((match.query, match.reference)): match.score for match in reversed(matches)}  # the best one of each pair
     judged = {frozenset((match.query, match.reference)): match.judgement for match in matches if match.judgement is not None}
-    plan = ReviewedPlan(folder, groups, scores, judged, state, notes.keep == "largest")
+
+    def by_size(path: Path) -> bool:
+        return notes.keep == "largest" and find_pattern(path, notes.preferred) == len(notes.preferred)
+
+    plan = ReviewedPlan(folder, groups, scores, judged, state, by_size)
     return Results(folder, notes, state, files, pairs, known | planned, plan, Decisions(place))
 
 

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from image_copies.data.errors import UserError
-from image_copies.matching.files.keeping import KEEP_RULES
+from image_copies.matching.files.keeping import KEEP_RULES, read_rules
 from image_copies.matching.groups.hubs import MIN_HUB_MATCHES
 from image_copies.pipeline.cluster.options import add_ray_options
 from image_copies.pipeline.run.cli import add_data_option, named_path, named_place
@@ -39,6 +39,9 @@ def _add_sources(options: argparse._ArgumentGroup) -> None:
         "--references", type=named_place, nargs="+", metavar=SOURCE, default=[], help="pictures that may have been copied"
     )
     options.add_argument("--protect", type=named_place, nargs="+", metavar=SOURCE, default=[], help="searched, but never touched")
+    options.add_argument(
+        "--read-only", type=named_path, nargs="+", metavar="DIR", default=[], help="folders in which nothing is ever changed"
+    )
     options.add_argument(
         "--leakage", type=named_place, nargs="+", metavar="SET", default=[], help="copies within and across train, val, test, …"
     )
@@ -87,7 +90,17 @@ def _add_model(options: argparse._ArgumentGroup) -> None:
 
 
 def _add_groups(options: argparse._ArgumentGroup) -> None:
-    options.add_argument("--keep", choices=KEEP_RULES, default="largest", help="which file of a group to keep; default largest")
+    options.add_argument(
+        "--keep",
+        nargs="+",
+        default=["largest"],
+        metavar="RULE",
+        help=f"which file of a group to keep: {', '.join(KEEP_RULES)}; default largest. path:PATTERN before it, such as "
+        "'path:originals/*': files whose path matches come first",
+    )
+    options.add_argument(
+        "--stack", action="store_true", help="write the groups as stacks.json and stacks.csv, for a gallery; plan no removal"
+    )
     options.add_argument(
         "--remove-references", action="store_true", help="let the plan remove references, too; without it they stay"
     )
@@ -151,6 +164,7 @@ def check(options: argparse.Namespace) -> None:
         raise UserError(f"--most {options.most}: give at least 1.")
     if options.verify < 0:
         raise UserError(f"--verify {options.verify}: give the number of references to confirm for each query, such as 10.")
+    read_rules(options.keep)
     if options.group_size < 2:
         raise UserError(f"--group-size {options.group_size}: give at least 2.")
     if options.hub_matches < 2:

@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -20,7 +21,7 @@ from image_copies.data.errors import UserError
 from image_copies.data.procedural.pictures import draw_picture
 from image_copies.data.procedural.sample import write_pictures
 from image_copies.matching.extractor import Extractor
-from image_copies.matching.files.plan import read_plan
+from image_copies.matching.files.plan import read_plan, write_plan
 from image_copies.matching.groups import planning
 from image_copies.matching.groups.grouped import FileGroups, group_files
 from image_copies.matching.index import codes, filling
@@ -111,6 +112,72 @@ def test_a_plan_is_applied_and_undone_by_the_command(album: Path, checkpoint: Pa
     assert main(["--undo"]) == 0 and read_tree(album) == before
 
 
+def test_files_whose_path_matches_are_kept_before_larger_ones(album: Path, checkpoint: Path) -> None:
+    run_match(checkpoint, "--queries", "album", "--keep", "path:nowhere/*", "path:b/*.png", "path:b/*", "oldest")
+    rows = {row.file.name: row for row in read_plan(Path("matches/plan.csv"))}
+    assert (rows["smaller.png"].action, rows["smaller.png"].reason) == ("keep", "its path matches b/*.png")
+    assert rows["R000000.jpg"].kept == rows["smaller.png"].file and rows["R000000.jpg"].action == "remove"
+    assert (rows["same.jpg"].action, rows["same.jpg"].reason) == ("keep", "its path matches b/*")
+    run_match(checkpoint, "--queries", "album", "--keep", f"path:{album}/a/*", "--output", "others")
+    assert {row.file.parent.name for row in read_plan(Path("others/plan.csv")) if row.action == "keep"} >= {"a"}
+    for words, message in ((["biggest"], "--keep biggest: give largest, oldest"), (["largest", "oldest"], "give one of them")):
+        with pytest.raises(UserError, match=message):
+            run_match(checkpoint, "--queries", "album", "--keep", *words)
+
+
+def test_nothing_in_a_read_only_folder_is_planned_moved_or_changed(album: Path, checkpoint: Path) -> None:
+    before = read_tree(album)
+    run_match(checkpoint, "--queries", "album", "--keep", "path:a/*")
+    assert {row.file.name for row in read_plan(Path("matches/plan.csv")) if row.action == "remove"} >= {"same.jpg", "smaller.png"}
+    assert main(["--apply", "move", "--read-only", "album/b"]) == 1 and read_tree(album) == before
+    run_match(checkpoint, "--queries", "album", "--keep", "path:a/*", "--read-only", "album/b")
+    rows = {row.file.name: row for row in read_plan(Path("matches/plan.csv"))}
+    assert {name: rows[name].action for name in ("same.jpg", "smaller.png")} == {"same.jpg": "keep", "smaller.png": "keep"}
+    assert main(["--apply", "move"]) == 0 and read_tree(album) == before
+    with pytest.raises(UserError, match=r"--output album/b/matches is in .*album/b, which is read-only"):
+        run_match(checkpoint, "--queries", "album", "--read-only", "album/b", "--output", "album/b/matches")
+    with pytest.raises(UserError, match=r"--read-only .*album/none: there is no such file or folder"):
+        run_match(checkpoint, "--queries", "album", "--read-only", "album/none")
+
+
+def test_a_plan_remembers_what_was_read_only(album: Path, checkpoint: Path) -> None:
+    """A person made `remove` of the lines, and does not name the folder again."""
+    run_match(checkpoint, "--queries", "album", "--keep", "path:a/*", "--read-only", "album/b")
+    rows = [
+        replace(row, action="remove" if row.file.parent.name == "b" else row.action, protected=False)
+        for row in read_plan(Path("matches/plan.csv"))
+    ]
+    write_plan(Path("matches/plan.csv"), rows)
+    before = read_tree(album)
+    assert main(["--apply", "delete-to-trash"]) == 1 and read_tree(album) == before
+    with pytest.raises(UserError, match=r"--to album/b/moved is in .* read-only"):
+        main(["--apply", "move", "--to", "album/b/moved"])
+    turned = [replace(row, action="remove", kept=album / "b" / "same.jpg") for row in rows if row.file.name == "R000001.jpg"]
+    kept = [replace(row, action="keep", kept=row.file) for row in rows if row.file.name == "same.jpg"]
+    write_plan(Path("matches/plan.csv"), [*kept, *turned])
+    assert main(["--apply", "hardlink"]) == 1 and read_tree(album) == before  # a change of the link would be one of the file
+    assert main(["--apply", "symlink"]) == 0 and (album / "a" / "R000001.jpg").is_symlink()
+
+
+def test_stacks_are_listed_and_nothing_is_planned(album: Path, checkpoint: Path) -> None:
+    before = read_tree(album)
+    run_match(checkpoint, "--queries", "album")
+    run_match(checkpoint, "--queries", "album", "--stack")
+    assert not Path("matches/plan.csv").exists() and read_tree(album) == before
+    assert set(pd.read_csv("matches/groups.csv")["suggestion"]) == {"keep", "leave"}
+    stacks = json.loads(Path("matches/stacks.json").read_text())
+    assert [str(album / "a" / "R000001.jpg"), str(album / "b" / "same.jpg")] in [sorted(stack["files"]) for stack in stacks]
+    assert all(stack["primary"] == stack["files"][0] for stack in stacks)
+    table = pd.read_csv("matches/stacks.csv")
+    assert list(table.columns) == ["stack", "file", "primary", "class", "certainty"]
+    assert [sorted(part["file"]) for _, part in table.groupby("stack")] == [sorted(stack["files"]) for stack in stacks]
+    assert set(table.loc[table["file"] != table["primary"], "class"]) >= {"same file"}
+    with pytest.raises(UserError, match="there is no plan"):
+        main(["--apply", "move"])
+    run_match(checkpoint, "--queries", "album")
+    assert not Path("matches/stacks.json").exists() and Path("matches/plan.csv").exists()
+
+
 def test_room_on_another_disk_is_looked_at_before_a_file_is_touched(
     album: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -158,7 +225,7 @@ def test_what_a_list_names_is_protected_in_the_plan_and_when_it_is_carried_out(a
     plan = pd.read_csv("matches/plan.csv")
     assert set(plan.loc[plan["file"].str.contains("/album/b/"), "protected"]) == {"yes"}
     run_match(checkpoint, "--queries", "album")
-    with pytest.raises(UserError, match=r"--protect .*/NONE: there is no such file or folder"):
+    with pytest.raises(UserError, match=r"--protect or --read-only .*/NONE: there is no such file or folder"):
         main(["--apply", "move", "--protect", "album/b", "NONE"])
     assert read_tree(album) == before
     assert main(["--apply", "move", "--protect", "@mine.txt"]) == 1
