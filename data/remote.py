@@ -11,6 +11,7 @@ AWS_ENDPOINT_URL and so on, ~/.aws, or what the machine has been given.
 import io
 import os
 import re
+import shutil
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
@@ -188,8 +189,32 @@ class RemotePath(PosixPath):
         """Return the text of a file; errors as in `read_bytes`."""
         return self.read_bytes().decode(encoding or "utf-8", errors or "strict")
 
+    def unlink(self, missing_ok: bool = False) -> None:
+        """Remove a file.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            StorageError: it cannot be removed.
+        """
+        files, name = open_store_of(self)
+        try:
+            with explain_failures(self):
+                files.rm_file(name)
+        except FileNotFoundError:
+            if not missing_ok:
+                raise
+
     def mkdir(self, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
         """Do nothing: folders are the names of their files."""
+
+    def iterdir(self) -> Iterator["RemotePath"]:  # type: ignore[override]
+        """Yield what is directly below a folder.
+
+        Raises:
+            StorageError: the store cannot be asked.
+        """
+        names = {below.relative_to(self).parts[0] for below in self.list_files()}
+        yield from (self / name for name in sorted(names))
 
     def list_files(self) -> list["RemotePath"]:
         """Return all files below a folder, with sizes and times, ordered by name.
@@ -254,6 +279,23 @@ class _Explained(io.RawIOBase):
     def close(self) -> None:
         self._file.close()
         super().close()
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder with everything below it; nothing where there is none.
+
+    Raises:
+        StorageError: the store cannot be written to.
+        OSError: a local folder cannot be removed.
+    """
+    if not isinstance(folder, RemotePath):
+        if folder.exists():
+            shutil.rmtree(folder)
+        return
+    files, name = open_store_of(folder)
+    with explain_failures(folder, "written to"):
+        if files.exists(name):
+            files.rm(name, recursive=True)
 
 
 def map_files(work: Callable[[Path], Result], paths: Sequence[Path]) -> Iterator[Result]:

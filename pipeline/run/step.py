@@ -1,7 +1,6 @@
 """Steps and their products; a product is made unless its manifest shows that nothing has changed."""
 
 import os
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
@@ -12,6 +11,7 @@ from typing import Any
 from image_copies.data.images import ImageSet
 from image_copies.data.locks import hold_folder
 from image_copies.data.process import is_first_process, print_once
+from image_copies.data.remote import remove_folder
 from image_copies.pipeline.run.manifest import describe_state, find_changes, measure_sizes, read_manifest, write_manifest
 from image_copies.pipeline.run.provenance import code_version, count_threads, versions
 from image_copies.pipeline.run.run import Run
@@ -75,7 +75,7 @@ def make_product(run: Run, step: Step, product: Product, force: bool = False) ->
         if force and is_first_process():
             for folder in product.unfinished:
                 with suppress(OSError):
-                    shutil.rmtree(folder)
+                    remove_folder(folder)
         start = time.monotonic()
         product.work()
         seconds = round(time.monotonic() - start, 1)

@@ -4,7 +4,6 @@ Without a ground truth, write a report that says so and suggests copies, and no 
 """
 
 import json
-import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from image_copies.data.errors import prefix_errors
 from image_copies.data.files import digest_file, write_text
 from image_copies.data.ground_truth import GroundTruth, read_ground_truth
 from image_copies.data.layout import IscFolder, open_isc_folder
+from image_copies.data.remote import remove_folder
 from image_copies.pipeline.run.manifest import read_manifest
 from image_copies.pipeline.run.provenance import describe_origin, fingerprint_images
 from image_copies.pipeline.run.run import Run
@@ -105,8 +105,7 @@ def report_unscored(run: Run) -> None:
         UserError: when a file of an earlier step cannot be read, or the disk is full.
     """
     run.paths.scores.unlink(missing_ok=True)
-    if run.paths.details.exists():
-        shutil.rmtree(run.paths.details)
+    remove_folder(run.paths.details)
     warnings = collect_warnings(run) + describe_oddities(*open_submission(run.paths.submission))
     write_unscored_run_report(run, open_isc_folder(run.data), _find_best_pairs(run), collect_notices(run), warnings)
 

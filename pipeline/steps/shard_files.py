@@ -1,6 +1,5 @@
 """Vectors files that are made in shards: each shard is a separate vectors file, and all of them are joined at the end."""
 
-import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.data.errors import StorageError, UserError
+from image_copies.data.remote import remove_folder
 from image_copies.submissions.vectors.files import describe_vectors, iterate_vectors, write_vectors
 
 
@@ -40,5 +40,5 @@ def join_shards(output: Path, ids: list[str], shards: Sequence[Path]) -> NDArray
     unreadable = np.concatenate([describe_vectors(shard).unreadable for shard in shards])
     blocks: Iterable[NDArray[np.float32]] = (block for shard in shards for block in iterate_vectors(shard))
     write_vectors(output, ids, blocks, unreadable)
-    shutil.rmtree(shards[0].parent)
+    remove_folder(shards[0].parent)
     return unreadable

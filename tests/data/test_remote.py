@@ -20,8 +20,7 @@ from image_copies.data.files import read_json, whole_file, write_text
 from image_copies.data.images import find_images
 from image_copies.data.layout import open_isc_folder
 from image_copies.data.loader import CleanImages
-from image_copies.data.remote import READERS, RemotePath, as_path, is_remote, map_files
-from image_copies.data.stores import open_store_of
+from image_copies.data.remote import READERS, RemotePath, as_path, is_remote, map_files, remove_folder
 from image_copies.data.tables import read_table
 from image_copies.data.unreadable import list_unreadable
 from tests.sending import send
@@ -63,11 +62,13 @@ def test_a_url_stays_one_through_everything_that_is_done_with_paths() -> None:
 
 
 def test_a_file_system_in_memory_is_read_and_written_like_a_folder() -> None:
-    folder = RemotePath("memory://here/run")
+    folder = as_path("memory://here/run")
     write_text(folder / "a.json", '{"a": 1}')
     assert read_json(folder / "a.json") == {"a": 1}
-    assert folder.list_files() == [folder / "a.json"]
+    assert list(folder.iterdir()) == [folder / "a.json"]
     assert (folder / "a.json").read_text() == '{"a": 1}'
+    remove_folder(folder)
+    assert not folder.exists()
 
 
 def test_a_listing_tells_sizes_and_times_and_leaves_nothing_to_ask(object_store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,8 +214,7 @@ def test_a_network_that_is_gone_is_no_unreadable_picture(
 
 def test_a_picture_that_vanishes_is_listed_as_one_that_cannot_be_read(object_store: Any) -> None:
     path = find_images(object_store.make_bucket("vanished", {"a.png": picture(1)})).paths[0]
-    store, name = open_store_of(path)
-    store.rm_file(name)
+    path.unlink()
     with pytest.raises(ImageError, match=r"s3://vanished/a.png: cannot be read \(no such file\)"):
         decode_rgb(path)
 
