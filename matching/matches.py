@@ -12,6 +12,7 @@ from typing import Any, get_args
 
 import pandas as pd
 
+from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
 from image_copies.data.files import whole_file
 from image_copies.data.names import text_of
@@ -260,9 +261,9 @@ def read_matches_csv(path: Path, most: int | None = None) -> list[Match]:
         with path.open(encoding="utf-8", newline="") as file:
             return [_parse_match(line) for line in islice(csv.DictReader(file), most)]
     except FileNotFoundError as error:
-        raise UserError(f"{path}: there are no matches. Search first: match.py --queries DIR writes them.") from error
+        raise UserError(f"{path}: there are no matches. Search first: {name_command('match')} DIR writes them.") from error
     except (OSError, UnicodeDecodeError, csv.Error, KeyError, ValueError, TypeError) as error:
-        raise UserError(f"{path} is not as match.py writes it ({error!r}). Search again to replace it.") from error
+        raise UserError(f"{path} is not as a search writes it ({error!r}). Search again to replace it.") from error
 
 
 def _format_cell(value: Any) -> Any:

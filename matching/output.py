@@ -22,7 +22,8 @@ class Output:
     def say(self, message: str) -> None:
         """Print a message for a person."""
         if not self.quiet:
-            print(message, file=sys.stderr if self.json else sys.stdout, flush=True)
+            with _without_bars():
+                print(message, file=sys.stderr if self.json else sys.stdout, flush=True)
 
     def silence(self) -> AbstractContextManager[object]:
         """Let no other messages and progress bars be shown either, where no messages are wanted."""
@@ -31,7 +32,14 @@ class Output:
     def record(self, kind: str, values: Mapping[str, Any]) -> None:
         """Print one result as a JSON line, where JSON is asked for."""
         if self.json:
-            print(json.dumps({"type": kind} | {name: _plain(value) for name, value in values.items()}), flush=True)
+            with _without_bars():
+                print(json.dumps({"type": kind} | {name: _plain(value) for name, value in values.items()}), flush=True)
+
+
+def _without_bars() -> AbstractContextManager[object]:
+    """Take the progress bars off the terminal while something is printed; without tqdm there are none."""
+    tqdm = sys.modules.get("tqdm")
+    return nullcontext() if tqdm is None else tqdm.tqdm.external_write_mode()
 
 
 def _plain(value: Any) -> Any:

@@ -1,7 +1,7 @@
 """Searching a stored index: which references queries copy, or which pictures of the index are copies of each other."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -99,6 +99,15 @@ class Search:
         query = Path("<picture>")
         (hits,) = self._find_hits([self.extractor.normalize(vectors)], [[lambda content: True] * len(vectors)])
         return [self._make_matches(query, digest, found)[: self.wanted] for digest, found in zip(digests, hits, strict=True)]
+
+    def nearest(self, path: Path, digest: bytes) -> Match | None:
+        """Return the reference nearest to a picture that was searched, whatever its score; None where there is none."""
+        vector = vectors_by_digest(self.store, [digest]).get(digest)
+        if vector is None or not self.index.ntotal:
+            return None
+        one = replace(self, candidates=1)
+        (hits,) = one._find_hits([self.extractor.normalize(vector[None])], [[self._make_filter(path, digest)]])
+        return next(iter(one._make_matches(path, digest, hits[0])), None)
 
     def within(self) -> Found:
         """Find the pictures of the index that are copies of each other; each pair once, with the higher of its two scores.

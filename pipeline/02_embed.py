@@ -3,6 +3,11 @@
 With --ray, the images are distributed over the workers of a Ray cluster, with a bit-identical result.
 """
 
+import argparse
+import sys
+from collections.abc import Sequence
+
+from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.cluster.options import add_ray_options, use_ray
@@ -10,9 +15,9 @@ from image_copies.pipeline.run.cli import make_step_parser, named_path, named_pl
 from image_copies.pipeline.steps.definitions import EMBED, run_step
 
 
-def main() -> None:
-    """Parse the command line and do the step."""
-    parser = make_step_parser(__doc__)
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parser = make_step_parser(__doc__, name_command("02_embed"))
     parser.add_argument(
         "--checkpoint",
         type=named_path,
@@ -25,8 +30,17 @@ def main() -> None:
         "--workers", type=int, metavar="N", help="with --images: processes that decode images; one per core if not given"
     )
     add_ray_options(parser)
-    options = parser.parse_args()
-    with report_errors(), use_ray(options.ray, options.ray_gpu):
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what the command line says and return the exit code.
+
+    Raises:
+        UserError: when options do not go together, or the work fails for a reason that the user can fix.
+    """
+    options = make_parser().parse_args(arguments)
+    with use_ray(options.ray, options.ray_gpu):
         if options.workers is not None and (options.images is None or options.workers < 0):
             raise UserError(
                 f"--workers {options.workers}: give 0 or more, together with --images; a run takes its workers from its recipe "
@@ -43,7 +57,9 @@ def main() -> None:
             from image_copies.pipeline.steps.embed import embed_folder
 
             embed_folder(options.checkpoint or SHIPPED, options.images, options.output, workers=options.workers)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    with report_errors():
+        sys.exit(main())

@@ -6,7 +6,10 @@ With --ray, the references are searched by the workers of a Ray cluster, with a 
 """
 
 import argparse
+import sys
+from collections.abc import Sequence
 
+from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
 from image_copies.pipeline.cluster.options import add_ray_options, use_ray
 from image_copies.pipeline.run.cli import make_step_parser, named_path, open_chosen_run, report_errors
@@ -17,7 +20,7 @@ from image_copies.pipeline.steps.definitions import SCORE, has_ground_truth, run
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    parser = make_step_parser(__doc__)
+    parser = make_step_parser(__doc__, name_command("06_score"))
     parser.add_argument(
         "--submission", type=named_path, metavar="FILE", help="score this submission (.h5) or matching-track file (.csv)"
     )
@@ -117,8 +120,19 @@ def score_run(run: Run, force: bool) -> None:
     print(f"\nsubmission: {run.paths.submission}\nscores:     {run.paths.scores}\nreport:     {run.paths.report_page}")
 
 
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what the command line says and return the exit code.
+
+    Raises:
+        UserError: when options do not go together, or the work fails for a reason that the user can fix.
+    """
+    options = make_parser().parse_args(arguments)
+    with use_ray(options.ray, options.ray_gpu):
+        check(options)
+        score(options)
+    return 0
+
+
 if __name__ == "__main__":
-    arguments = make_parser().parse_args()
-    with report_errors(), use_ray(arguments.ray, arguments.ray_gpu):
-        check(arguments)
-        score(arguments)
+    with report_errors():
+        sys.exit(main())

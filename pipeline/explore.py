@@ -9,8 +9,11 @@ explore.py --serve --index DIR search an index (match.py --index) over HTTP, for
 """
 
 import argparse
+import sys
+from collections.abc import Sequence
 from functools import partial
 
+from image_copies.data.commands import describe_command, name_command
 from image_copies.data.errors import UserError
 from image_copies.pipeline.run.cli import add_data_option, named_path, report_errors
 
@@ -19,7 +22,9 @@ REFERENCES_PER_ANSWER = 10
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        prog=name_command("explore"), description=describe_command(__doc__), formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     source = options.add_mutually_exclusive_group()
     source.add_argument("--references", type=named_path, metavar="DIR", help="search these pictures, without a run")
     source.add_argument("--run", type=named_path, metavar="DIR", help="run folder; without it the latest run under runs/")
@@ -45,7 +50,9 @@ def check(options: argparse.Namespace) -> None:
     """
     network = options.checkpoint is not None or options.onnx is not None
     if options.serve and options.index is None:
-        raise UserError("--serve searches an index: give one with --index DIR (match.py --index DIR --add DIR makes it).")
+        raise UserError(
+            f"--serve searches an index: give one with --index DIR ({name_command('match')} --index DIR --add DIR makes it)."
+        )
     if options.serve and options.matches is not None:
         raise UserError("--serve answers programs, --matches shows a page to a person: one of the two.")
     if options.references is not None and options.index is not None:
@@ -62,15 +69,20 @@ def check(options: argparse.Namespace) -> None:
         raise UserError(f"--false-alarms {options.false_alarms}: give a rate per query between 0 and 1, such as 0.001.")
 
 
-def main(options: argparse.Namespace) -> None:
-    """Do what the command line says."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what the command line says until Ctrl-C, and return the exit code.
+
+    Raises:
+        UserError: when options do not go together, or the work fails for a reason that the user can fix.
+    """
+    options = make_parser().parse_args(arguments)
     check(options)
     # imported here: --help must answer at once, and a review needs no network
     if options.matches is not None:
         from image_copies.matching.review.serving import review
 
         review(options.matches, options.index, options.port)
-        return
+        return 0
     from image_copies.matching.calibration import make_rule
     from image_copies.matching.explorer.answers import open_index_explorer
     from image_copies.matching.explorer.serving import explore, serve
@@ -79,15 +91,16 @@ def main(options: argparse.Namespace) -> None:
 
     if options.index is None:
         explore(partial(open_explorer, options.run, options.data, options.references, options.false_alarms), options.port)
-        return
+        return 0
     extractor = open_extractor(options.run, options.data, options.checkpoint, options.onnx)
     rule = make_rule(extractor, options.threshold, options.false_alarms, REFERENCES_PER_ANSWER)
     if options.serve:
         serve(options.index, extractor, rule, options.port)
     else:
         explore(partial(open_index_explorer, options.index, extractor, rule), options.port)
+    return 0
 
 
 if __name__ == "__main__":
     with report_errors():
-        main(make_parser().parse_args())
+        sys.exit(main())

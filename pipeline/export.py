@@ -10,8 +10,11 @@ contains some of them, and the calibrated threshold.
 """
 
 import argparse
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+from image_copies.data.commands import describe_command, name_command
 from image_copies.data.errors import UserError
 from image_copies.pipeline.run.cli import add_data_option, named_path, report_errors
 from image_copies.pipeline.run.run import open_existing_run
@@ -19,7 +22,9 @@ from image_copies.pipeline.run.run import open_existing_run
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        prog=name_command("export"), description=describe_command(__doc__), formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     source = options.add_mutually_exclusive_group()
     source.add_argument("--run", type=named_path, metavar="DIR", help="run folder; without it the latest run under runs/")
     source.add_argument("--checkpoint", type=named_path, metavar="FILE", help="a .safetensors checkpoint instead of a run")
@@ -30,17 +35,27 @@ def make_parser() -> argparse.ArgumentParser:
     return options
 
 
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what the command line says and return the exit code.
+
+    Raises:
+        UserError: when options do not go together, or the work fails for a reason that the user can fix.
+    """
+    options = make_parser().parse_args(arguments)
+    # imported here: --help must answer at once
+    if options.output.suffix == ".safetensors":
+        from image_copies.pipeline.tools.export_checkpoint import export_joined
+
+        if options.checkpoint is not None:
+            raise UserError("--checkpoint is already a checkpoint: give --output FILE.onnx, or a run to export.")
+        export_joined(open_existing_run(options.run, options.data), options.output)
+    else:
+        from image_copies.pipeline.tools.export_onnx import export
+
+        export(options.output, options.checkpoint, options.run, options.data)
+    return 0
+
+
 if __name__ == "__main__":
-    arguments = make_parser().parse_args()
     with report_errors():
-        # imported here: --help must answer at once
-        if arguments.output.suffix == ".safetensors":
-            from image_copies.pipeline.tools.export_checkpoint import export_joined
-
-            if arguments.checkpoint is not None:
-                raise UserError("--checkpoint is already a checkpoint: give --output FILE.onnx, or a run to export.")
-            export_joined(open_existing_run(arguments.run, arguments.data), arguments.output)
-        else:
-            from image_copies.pipeline.tools.export_onnx import export
-
-            export(arguments.output, arguments.checkpoint, arguments.run, arguments.data)
+        sys.exit(main())

@@ -1,7 +1,8 @@
 """Find copies of pictures in folders, group them, and remove them if you wish.
 
+match.py DIR …                              copies within the folders; as --queries DIR …
+match.py --queries DIR --references DIR …   copies of the references alone.
 match.py A.jpg B.jpg                        are they copies? Exit code 0: yes, 1: no, 2: error.
-match.py --queries DIR …                    copies within the folders; with --references DIR …, only copies of those.
 match.py --apply move|hardlink|symlink|delete-to-trash   carry out the plan that a search wrote; --undo takes it back.
 match.py --leakage train val test           which pictures the sets share, and cleaned lists of files.
 match.py A.jpg B.jpg --decide not-a-copy    your judgement, which overrides later searches; --decisions lists them.
@@ -17,7 +18,7 @@ from collections.abc import Sequence
 from image_copies.matching.output import Output
 from image_copies.pipeline.cluster.options import use_ray
 from image_copies.pipeline.run.cli import report_errors
-from image_copies.pipeline.tools.match_options import check, make_parser
+from image_copies.pipeline.tools.match_options import check, make_parser, search_folders
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,6 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         UserError: when options do not go together, or the work fails for a reason that the user can fix.
     """
     options = make_parser(__doc__).parse_args(arguments)
+    search_folders(options)
     check(options)
     output = Output(options.json, options.quiet)
     done = _without_network(options, output)

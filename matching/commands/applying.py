@@ -19,7 +19,7 @@ from image_copies.matching.results.folder import MOVED, PLAN, SEARCH, read_notes
 
 JOURNAL = "journal.jsonl"
 MAX_PRINTED_FILES = 20  # files left alone that are listed one by one
-BUSY_MESSAGE = "another match.py is carrying out or undoing a plan. Wait for it: two could each remove what the other keeps."
+BUSY_MESSAGE = "another process is carrying out or undoing a plan. Wait for it: two could each remove what the other keeps."
 
 
 def carry_out(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from image_copies.data.commands import name_command
 from image_copies.data.discovery import Discovered
 from image_copies.data.errors import UserError
 from image_copies.data.names import text_of
@@ -19,7 +20,7 @@ from image_copies.matching.index.database import DATABASE
 from image_copies.matching.index.decisions import read_decisions
 from image_copies.matching.index.filling import Added, add_pictures, forget_missing
 from image_copies.matching.index.store import Store, forget_queries, open_store, remove_files, unreadable_files
-from image_copies.matching.matches import Exclusions, Found, Rule, rank_by_evidence
+from image_copies.matching.matches import Exclusions, Found, Rule, match_values, rank_by_evidence
 from image_copies.matching.output import Output
 from image_copies.matching.results.folder import (
     LEAKAGE_GALLERY,
@@ -88,7 +89,7 @@ def check_index(index: Path | None, adds: bool, output: Output) -> None:
     if adds and database.is_file() and not database.stat().st_size:
         output.say(f"{database} is empty, as a killed or damaged one is: a new index is made")
     if not adds and not database.exists():
-        raise UserError(f"{index} holds no index. Make it with: python pipeline/match.py --index {index} --add DIR")
+        raise UserError(f"{index} holds no index. Make it with: {name_command('match')} --index {index} --add DIR")
 
 
 def change_index(extractor: Extractor, index: Path, added: Discovered | None, removed: Sequence[Path], output: Output) -> None:
@@ -122,7 +123,7 @@ def search(extractor: Extractor, settings: SearchSettings, pictures: Pictures, o
             _report_shares(settings, found, output)
     if found.matches.pairs:
         folder = shlex.quote(text_of(settings.folder))
-        output.say(f"decide pairs and choose what to keep: python pipeline/explore.py --matches {folder}")
+        output.say(f"decide pairs and choose what to keep: {name_command('explore')} --matches {folder}")
     return len(found.matches.pairs)
 
 
@@ -144,6 +145,8 @@ def _find_and_group(
         exclusions = _make_exclusions(store, settings.sources)
         lookup = Search(store, extractor, settings.rule, exclusions, settings.verified, settings.exact)
         found = lookup.within() if settings.within else lookup.queries(pictures.queries.paths)
+        if not settings.within and len(pictures.queries.paths) == 1:
+            _say_nearest(lookup, pictures.queries.paths[0], found, output)
         if own:
             forget_queries(store, found.digests.values())
         if settings.verified:
@@ -163,6 +166,15 @@ def _find_and_group(
             is_reference=_make_reference_check(settings, pictures),
         )
         return found, make_groups(found, facts, PairScores(store, extractor).scores, judge, exclusions, grouping)
+
+
+def _say_nearest(lookup: Search, query: Path, found: Found, output: Output) -> None:
+    """Say which reference is nearest to the only query, also where it is no copy."""
+    nearest = lookup.nearest(query, found.digests[query]) if query in found.digests else None
+    if nearest is not None:
+        needed = "" if lookup.threshold is None else f" (at least {lookup.threshold:.3f} for a copy)"
+        output.say(f"nearest: {text_of(nearest.reference)}, score {nearest.score:.3f}{needed}")
+        output.record("nearest", match_values(nearest))
 
 
 def _make_reference_check(settings: SearchSettings, pictures: Pictures) -> Callable[[Path], bool]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from image_copies.augmentations.composition import OverlaySource
 from image_copies.augmentations.query_set import FileOverlays
+from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
 from image_copies.data.names import text_of
@@ -61,7 +62,7 @@ def open_index_explorer(folder: Path, extractor: Extractor, rule: Rule) -> Explo
         UserError: there is no index in the folder, or it was made with another extractor.
     """
     if not (folder / DATABASE).is_file():
-        raise UserError(f"{folder} holds no index. Make it with: python pipeline/match.py --index {folder} --add DIR")
+        raise UserError(f"{folder} holds no index. Make it with: {name_command('match')} --index {folder} --add DIR")
     with open_store(folder, extractor.identity, extractor.dimensions, new=False) as store:
         blocks = list(stored_vectors(store))
         paths = [files_of_content(store, number)[0] for numbers, _ in blocks for number in numbers.tolist()]

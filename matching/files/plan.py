@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from image_copies.data.archives import find_archive
+from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
 from image_copies.data.files import is_link, is_there, open_regular
 from image_copies.data.names import text_of
@@ -234,16 +235,16 @@ def read_plan(path: Path) -> list[PlanRow]:
             lines = list(reader)
             columns = reader.fieldnames or []
     except FileNotFoundError as error:
-        raise UserError(f"{path}: there is no plan. Search first: match.py --queries DIR --keep largest writes one.") from error
+        raise UserError(f"{path}: there is no plan. Search first: {name_command('match')} DIR writes one.") from error
     except (OSError, csv.Error) as error:
         raise UserError(f"{path} is not a plan that can be read ({error}).") from error
     missing = [name for name in ("group", "action", "file", "kept", "protected", "sha256") if name not in columns]
     if missing:
-        raise UserError(f"{path} has no column {missing[0]!r}: it is not a plan of match.py. Search again.")
+        raise UserError(f"{path} has no column {missing[0]!r}: it is no plan. Search again.")
     if "class" not in columns:
         raise UserError(
             f"{path} has no column 'class': it was made by a version that removed what is not certainly a copy. Make a new one: "
-            f"python pipeline/match.py --queries DIR --output {path.parent}"
+            f"{name_command('match')} --queries DIR --output {path.parent}"
         )
     rows = [_parse_row(path, number, line) for number, line in enumerate(lines, 2)]
     _check_rows(path, rows)
@@ -271,7 +272,7 @@ def _parse_row(path: Path, number: int, line: dict[str, str]) -> PlanRow:
         valid, group, score, judgement = False, 0, None, None
     if not valid:
         raise UserError(
-            f"{path}, line {number}: group, score, class, certainty and sha256 are not as match.py writes them. Search again."
+            f"{path}, line {number}: group, score, class, certainty and sha256 are not as a search writes them. Search again."
         )
     protected, reference = line["protected"] == "yes", line.get("reference") == "yes"
     facts, reason = _parse_facts(file, line), line.get("reason") or ""

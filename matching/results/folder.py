@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
 from image_copies.data.files import whole_file
 from image_copies.data.locks import hold_lock_file
@@ -49,13 +50,13 @@ def hold_results_folder(folder: Path) -> AbstractContextManager[None]:
     """Lock the folder of the results against other processes.
 
     Raises:
-        UserError: another match.py is writing into it, or it is a file.
+        UserError: another search is writing into it, or it is a file.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
         raise UserError(f"--output {folder} is a file. Name a folder.") from error
-    return hold_lock_file(folder / ".lock", f"another match.py is writing into {folder}. Wait for it, or name another --output.")
+    return hold_lock_file(folder / ".lock", f"another search is writing into {folder}. Wait for it, or name another --output.")
 
 
 def write_notes(folder: Path, notes: SearchNotes) -> None:
@@ -76,9 +77,11 @@ def read_notes(folder: Path) -> SearchNotes:
         valid = notes.keep in KEEP_RULES and isinstance(notes.index, (str, type(None)))
         valid = valid and all(isinstance(word, str) for word in [*notes.preferred, *notes.read_only])
     except FileNotFoundError as error:
-        raise UserError(f"{path}: there are no results of a search. Search first: match.py --queries DIR writes them.") from error
+        raise UserError(
+            f"{path}: there are no results of a search. Search first: {name_command('match')} DIR writes them."
+        ) from error
     except (OSError, ValueError, TypeError) as error:
-        raise UserError(f"{path} cannot be read ({error}). Search again: match.py writes it.") from error
+        raise UserError(f"{path} cannot be read ({error}). Search again.") from error
     if not valid or not isinstance(notes.threshold, (float, int, type(None))):
-        raise UserError(f"{path} does not hold the values that match.py writes. Search again: match.py replaces it.")
+        raise UserError(f"{path} does not hold the values that a search writes. Search again.")
     return notes

@@ -111,6 +111,8 @@ def _write_grouped(folder: Path, grouped: Grouped, output: Output) -> None:
         kept = next(row.file for row in grouped.rows if row.group == number)
         weakest = group.weakest.score if group.weakest else 0.0
         output.record("group", {"group": number, "files": group.files, "keep": kept, "weakest_score": weakest})
+    if not (grouped.groups.groups or grouped.groups.cuts or grouped.groups.hubs or grouped.groups.flat):
+        return
     files = sum(len(group.files) for group in grouped.groups.groups)
     output.say(
         f"{len(grouped.groups.groups)} groups of {files} files: {folder / GROUPS}"

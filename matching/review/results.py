@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
 from image_copies.data.names import text_of
 from image_copies.matching.files.facts import Facts, picture_facts
@@ -82,7 +83,7 @@ class Results:
             "same_bytes": len(self.matches) - len(pairs),
             "bounded": len(self.matches) >= MAX_SHOWN_PAIRS,
             "groups": [[group, len(rows)] for group, rows in groups.items()],
-            "apply": f"python pipeline/match.py --apply move --output {shlex.quote(text_of(self.folder))}",
+            "apply": f"{name_command('match')} --apply move --output {shlex.quote(text_of(self.folder))}",
             "remove": sum(row.action == "remove" for rows in groups.values() for row in rows),
         }
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
+from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
 from image_copies.data.settings import Settings
 from image_copies.models.inference.embedders import Embedder, Squares
@@ -44,7 +45,7 @@ def open_onnx(path: Path) -> Embedder:
     from onnx.external_data_helper import _get_all_tensors, uses_external_data
 
     if not path.is_file():
-        raise UserError(f"{path}: no such ONNX file. Write one with: python pipeline/export.py --run DIR --output {path}")
+        raise UserError(f"{path}: no such ONNX file. Write one with: {name_command('export')} --run DIR --output {path}")
     here = onnxruntime.get_available_providers()
     providers = [name for name in ("CUDAExecutionProvider", "CPUExecutionProvider") if name in here]
     options = onnxruntime.SessionOptions()

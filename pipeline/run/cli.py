@@ -1,7 +1,6 @@
 """Shared parts of the command line: the options of every step, and errors reported as one message with an exit code."""
 
 import argparse
-import io
 import os
 import signal
 import sys
@@ -11,21 +10,18 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from image_copies.data.errors import UserError
 from image_copies.data.files import is_disk_full, is_read_only
 from image_copies.data.remote import as_path, is_remote
-from image_copies.pipeline.run.run import Run, open_run
+from image_copies.pipeline.run.streams import prepare_streams
+
+if TYPE_CHECKING:
+    from image_copies.pipeline.run.run import Run
 
 
-def print_anything() -> None:
-    """Print characters that the terminal's encoding lacks, and undecodable bytes of file names, as escapes."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-
-
-print_anything()  # before the first --help: every command imports this module
+prepare_streams()  # before the first --help: every command imports this module
 
 
 def named_path(text: str) -> Path:
@@ -70,9 +66,9 @@ def named_run(text: str) -> Path:
     return path
 
 
-def make_step_parser(description: str | None) -> argparse.ArgumentParser:
-    """Return a parser with the options that every step has."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+def make_step_parser(description: str | None, program: str | None = None) -> argparse.ArgumentParser:
+    """Return a parser with the options that every step has; `program` is the command's name, if not that of its file."""
+    parser = argparse.ArgumentParser(program, description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--run", type=named_run, metavar="DIR", help="run folder; default: the latest under runs/")
     parser.add_argument("--recipe", type=named_path, metavar="FILE", help="recipe of a new run, or a changed recipe for this run")
     parser.add_argument("--data", type=named_place, metavar="DIR", help="data set of a new run, in the ISC2021 layout; or s3://…")
@@ -86,12 +82,14 @@ def make_step_parser(description: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def open_chosen_run(options: argparse.Namespace) -> Run:
+def open_chosen_run(options: argparse.Namespace) -> "Run":
     """Open the run that the options of `make_step_parser` name, creating it if it is new.
 
     Raises:
         UserError: when there is no such run, data set or recipe, or the recipe is invalid (see `open_run`).
     """
+    from image_copies.pipeline.run.run import open_run  # imported here: --help must answer at once
+
     return open_run(options.run, options.recipe, options.data, options.scale)
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
 from image_copies.data.files import is_folder, read_json, write_text
 from image_copies.data.images import ImageSet, find_images
@@ -77,7 +78,7 @@ class Run:
         """
         if not path.exists():
             step = self.paths.maker(path)
-            command = f"python pipeline/{step}.py --run {self.folder}"
+            command = f"{name_command(step)} --run {self.folder}"
             raise UserError(f"{path} is missing: step {step} has not been done in {self.folder}. Run: {command}")
         return path
 

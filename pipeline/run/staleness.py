@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
 from image_copies.data.locks import SESSION_VARIABLE
@@ -31,7 +32,7 @@ def report_stale(run: Run, steps: Sequence[Step]) -> None:
             others = f" and {len(found) - 1} more" if len(found) > 1 else ""
             print_once(
                 f"step {step.name} is stale ({found[0]}{others}): its earlier results are used. "
-                f"Repeat it: python pipeline/{step.name}.py --run {run.folder}"
+                f"Repeat it: {name_command(step.name)} --run {run.folder}"
             )
 
 

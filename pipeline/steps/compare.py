@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
 from image_copies.data.files import read_json
 from image_copies.data.ground_truth import read_ground_truth
@@ -62,7 +63,7 @@ def _find_submission(path: Path) -> Path:
         return path
     submission = RunPaths(path).submission
     if not submission.is_file():
-        raise UserError(f"{path} has no {submission.name}. Finish the run: python pipeline/05_submit.py --run {path}")
+        raise UserError(f"{path} has no {submission.name}. Finish the run: {name_command('05_submit')} --run {path}")
     return submission
 
 

@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError, prefix_errors
 from image_copies.data.shards import Place, ShardWork, hold, run_shards
 from image_copies.pipeline.run.manifest import fingerprint
@@ -90,7 +91,7 @@ def _require_same_dimensions(paths: RunPaths, models: list[str]) -> None:
             if found != wanted:
                 raise UserError(
                     f"{path} has {found} dimensions, but {training} has {wanted}: they come from different checkpoints. Delete "
-                    f"both and embed again: python pipeline/02_embed.py --run {paths.folder}"
+                    f"both and embed again: {name_command('02_embed')} --run {paths.folder}"
                 )
 
 

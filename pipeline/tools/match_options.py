@@ -4,7 +4,10 @@ import argparse
 import os
 from pathlib import Path
 
+from image_copies.data.archives import is_archive
+from image_copies.data.commands import describe_command, name_command
 from image_copies.data.errors import UserError
+from image_copies.data.files import is_folder
 from image_copies.matching.files.keeping import KEEP_RULES, read_rules
 from image_copies.matching.groups.hubs import MIN_HUB_MATCHES
 from image_copies.pipeline.cluster.options import add_ray_options
@@ -16,8 +19,14 @@ SOURCE = "SOURCE"  # metavariable of the help
 
 def make_parser(description: str | None) -> argparse.ArgumentParser:
     """Return the parser of match.py's command line."""
-    options = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("pictures", type=named_place, nargs="*", metavar="PICTURE", help="two files: are they copies?")
+    options = argparse.ArgumentParser(
+        prog=name_command("match"),
+        description=describe_command(description),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    options.add_argument(
+        "pictures", type=named_place, nargs="*", metavar="PICTURE", help="two files: are they copies? Or folders: --queries"
+    )
     _add_sources(
         options.add_argument_group(
             "pictures (a SOURCE is a folder, a tar or zip archive, a file or @list.txt, here or at s3://…)"
@@ -122,6 +131,23 @@ def _add_groups(options: argparse._ArgumentGroup) -> None:
     options.add_argument("--undo", action="store_true", help="undo what --apply did")
 
 
+def search_folders(options: argparse.Namespace) -> None:
+    """Search the sources that are given without an option, as with --queries, unless they are two pictures to compare.
+
+    A single picture is searched for where references are named.
+    """
+    given = options.pictures
+    if options.decide is not None or (len(given) == 2 and not any(map(_holds_pictures, given))):
+        return
+    if len(given) > 1 or options.references or options.index is not None or any(map(_holds_pictures, given)):
+        options.queries, options.pictures = [*given, *options.queries], []
+
+
+def _holds_pictures(source: Path) -> bool:
+    """Whether a source is a folder, an archive or a list, not a picture."""
+    return os.fspath(source).startswith("@") or is_archive(source) or is_folder(source)
+
+
 def check(options: argparse.Namespace) -> None:
     """Reject options that cannot be combined, and values out of range.
 
@@ -137,7 +163,7 @@ def check(options: argparse.Namespace) -> None:
     if options.decide is not None and len(options.pictures) != 2:
         raise UserError(
             f"--decide {options.decide} needs two pictures, got {len(options.pictures)}: "
-            f"match.py A.jpg B.jpg --decide {options.decide}."
+            f"{name_command('match')} A.jpg B.jpg --decide {options.decide}"
         )
     if options.decisions or options.decide is not None:
         return
@@ -149,8 +175,8 @@ def check(options: argparse.Namespace) -> None:
         raise UserError("--add and --remove change an index: give it with --index DIR.")
     elif not options.queries and not options.leakage and not changes:
         raise UserError(
-            "nothing to do: give two pictures, or the pictures to search with --queries DIR, or change an index with --index DIR "
-            "and --add or --remove."
+            "nothing to do: give folders to search, or two pictures to compare, or change an index with --index DIR and --add or "
+            "--remove."
         )
     if options.references and options.index is not None:
         raise UserError("--references cannot be combined with --index: add the folder to the index with --index DIR --add DIR.")
@@ -173,7 +199,7 @@ def check(options: argparse.Namespace) -> None:
 
 def _check_two(options: argparse.Namespace, other_work: bool) -> None:
     if len(options.pictures) != 2:
-        raise UserError(f"got {len(options.pictures)} pictures; give two to compare, or search folders with --queries DIR.")
+        raise UserError("got one picture: give a second one to compare it with, or search for it with --references or --index.")
     if other_work or options.queries or options.references or options.index is not None:
         raise UserError("two pictures are compared without --queries, --references, --index, --apply and --undo: omit these.")
 

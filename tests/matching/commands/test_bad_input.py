@@ -102,7 +102,7 @@ def test_of_two_plans_at_once_the_second_waits_for_the_first(album: Path, checkp
     search(checkpoint, "--queries", "album")
     with hold_lock_file(applying._lock(), "busy"):
         for arguments in (["--apply", "move"], ["--undo"]):
-            with pytest.raises(UserError, match=r"another match\.py is carrying out or undoing a plan"):
+            with pytest.raises(UserError, match=r"another process is carrying out or undoing a plan"):
                 main(arguments)
         assert read_tree(album) == before
     command = [sys.executable, str(TOP / "pipeline" / "match.py"), "--apply", "move"]

@@ -200,7 +200,7 @@ def test_vectors_that_are_not_finite_never_reach_the_index(
 def test_two_do_not_write_into_one_folder(pictures: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(pictures)
     arguments = ["--checkpoint", checkpoint, "--queries", "queries", "--threshold", "-0.05"]
-    with hold_results_folder(Path("matches")), pytest.raises(UserError, match=r"another match\.py is writing into matches"):
+    with hold_results_folder(Path("matches")), pytest.raises(UserError, match=r"another search is writing into matches"):
         run_match(*arguments)
     run_match(*arguments)
 
@@ -251,8 +251,8 @@ def test_what_ships_is_used_where_no_run_is_named(pictures: Path, checkpoint: Pa
     ("arguments", "message"),
     [
         (["--add", "x"], "give it with --index"),
-        ([], "with --queries DIR"),
-        (["a.jpg"], "give two to compare"),
+        ([], "give folders to search"),
+        (["a.jpg"], "give a second one to compare"),
         (["--queries", "q", "--false-alarms", "2"], "between 0 and 1"),
         (["--queries", "q", "--threshold", "0.5"], "at most 0"),
         (["--queries", "q", "--threshold", "nan"], "at most 0"),

@@ -30,7 +30,7 @@ from image_copies.matching.explorer.uploads import MAX_PICTURES, Uploads
 from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.matching.web import guard
 from image_copies.matching.web.listener import open_listener
-from image_copies.pipeline.explore import main, make_parser
+from image_copies.pipeline.explore import main
 from image_copies.pipeline.run.recipe import read_recipe
 from image_copies.pipeline.run.run import Run
 from image_copies.pipeline.tools.export_checkpoint import export_joined
@@ -372,7 +372,7 @@ def test_wrong_options_give_one_message(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=message):
-        main(make_parser().parse_args(["--port", "0", "--false-alarms", str(false_alarms)]))
+        main(["--port", "0", "--false-alarms", str(false_alarms)])
 
 
 def test_any_folder_can_be_explored_without_a_run(run: Run, tmp_path: Path) -> None:

@@ -236,7 +236,7 @@ def test_a_search_that_is_done_again_is_seen(client: TestClient, results: Path) 
     at, token = numbers(results), overview(client)["token"]
     kept = {"token": token, "group": 1, "file": at["small.png"]}
     with hold_results_folder(results):
-        assert "another match.py is writing" in client.post("/api/kept", json=kept).json()["message"]
+        assert "another search is writing" in client.post("/api/kept", json=kept).json()["message"]
     write_search(results, open_results(results).files)
     plan = (results / PLAN).read_bytes()
     assert "done again" in client.post("/api/kept", json=kept).json()["message"] and (results / PLAN).read_bytes() == plan
@@ -300,14 +300,14 @@ def test_results_that_cannot_be_reviewed_are_refused(results: Path) -> None:
     with pytest.raises(UserError, match="there are no results of a search"):
         open_results(results.parent)
     (results / SEARCH).write_text('{"keep": "any"}')
-    with pytest.raises(UserError, match=r"does not hold the values that match\.py writes"):
+    with pytest.raises(UserError, match=r"does not hold the values that a search writes"):
         open_results(results)
     (results / SEARCH).unlink()
     with pytest.raises(UserError, match=r"search\.json: there are no results of a search"):
         open_results(results)
     write_notes(results, SearchNotes(threshold=-0.5))
     (results / "matches.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(UserError, match=r"matches\.csv is not as match\.py writes it"):
+    with pytest.raises(UserError, match=r"matches\.csv is not as a search writes it"):
         open_results(results)
     (results / "matches.csv").unlink()
     with pytest.raises(UserError, match="there are no matches"):

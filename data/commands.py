@@ -1,0 +1,35 @@
+"""How the user called this program, so that messages name commands in the same form."""
+
+import re
+import sys
+from pathlib import Path
+
+PROGRAM = "image-copies"
+TASKS = {"match": "match", "explore": "explore", "export": "export", "02_embed": "embed", "06_score": "score"}  # of each script
+MODULES = "image_copies.pipeline."
+
+
+def name_command(script: str) -> str:
+    """Return the command of a script of pipeline/, such as "match" or "05_submit", in the form in which this program was called.
+
+    It is `image-copies match`, `python -m image_copies.pipeline.match`, or `python pipeline/match.py` with the folder as typed.
+    """
+    called = Path(sys.argv[0])
+    if _is_program():
+        return f"{PROGRAM} {TASKS[script]}" if script in TASKS else f"python -m {MODULES}{script}"
+    if any(argument.startswith(MODULES) for argument in sys.orig_argv[1:3]):  # python -m
+        return f"python -m {MODULES}{script}"
+    folder = called.parent if called.suffix == ".py" and called.absolute().parent.name == "pipeline" else Path("pipeline")
+    return f"python {folder / script}.py"
+
+
+def describe_command(description: str | None) -> str | None:
+    """Return a script's description with `image-copies match` for match.py, if that is how the user called it."""
+    if description is None or not _is_program():
+        return description
+    scripts = re.compile(rf"\b({'|'.join(TASKS)})\.py\b")
+    return scripts.sub(lambda found: name_command(found[1]), description)
+
+
+def _is_program() -> bool:
+    return Path(sys.argv[0]).stem == PROGRAM

@@ -1,0 +1,139 @@
+"""The command image-copies: what it takes, how it names commands in messages, and how little it says and imports."""
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from image_copies.data.commands import TASKS as TASKS_OF_SCRIPTS
+from image_copies.data.commands import name_command
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.pipeline import command
+from image_copies.pipeline.command import TASKS, main
+from image_copies.pipeline.tools.match_options import check, make_parser, search_folders
+
+TOP = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in, in which image-copies was typed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["/somewhere/bin/image-copies"])
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def album(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("command") / "album"
+    list(write_pictures(folder, "R", 4, seed=1, workers=1))
+    with Image.open(folder / "R000002.jpg") as image:
+        image.resize((image.width // 2, image.height // 2)).save(folder / "small.jpg")
+    return folder
+
+
+def call(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the command with streams that are no terminals."""
+    line = [sys.executable, "-m", "image_copies.pipeline.command", *map(str, arguments)]
+    return subprocess.run(line, cwd=folder, capture_output=True, text=True, env={"PYTHONPATH": str(TOP), "HF_HUB_OFFLINE": "1"})
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("review", "matches/search.json: there are no results of a search. Search first: image-copies match DIR writes them."),
+        ("review found", "found/search.json: there are no results"),
+        ("serve", "give one with --index DIR (image-copies match --index DIR --add DIR makes it)."),
+        ("explore --index kept", "Make it with: image-copies match --index kept --add DIR"),
+        ("embed --images .", "--images and --output must be given together"),
+        ("score --submission a.h5", "--submission and --ground-truth must be given together"),
+        ("export --checkpoint a.safetensors --output b.safetensors", "--checkpoint is already a checkpoint"),
+        ("mach", "mach is neither a task nor a file or folder. Did you mean: image-copies match"),
+        ("one.jpg", "got one picture: give a second one to compare it with"),
+    ],
+)
+def test_each_task_does_what_its_script_does(line: str, message: str, typed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        code = main(line.split())
+    except SystemExit as end:
+        code = int(end.code or 0)
+    assert code == 2 and message in capsys.readouterr().err
+
+
+def test_undo_without_anything_to_undo(typed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["undo"])
+    assert "nothing to undo" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_help_names_the_task_as_it_is_typed(task: str, typed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main([task, "--help"])
+    shown = capsys.readouterr().out
+    script = TASKS[task][0]
+    assert end.value.code == 0 and shown.startswith(f"usage: image-copies {TASKS_OF_SCRIPTS[script]} ")
+    assert f"{script}.py" not in shown and task in (command.__doc__ or "")
+
+
+def test_the_examples_of_the_help_are_valid(tmp_path: Path) -> None:
+    examples = (command.__doc__ or "").partition("Five examples:\n")[2].partition("\n\n")[0].splitlines()
+    assert len(examples) == 5 and all(line.split()[0] == "image-copies" for line in examples)
+    for _, *words in map(shlex.split, examples):
+        if words[0] not in TASKS or words[0] == "match":
+            options = make_parser(None).parse_args(
+                [word.replace("~/Pictures", str(tmp_path)) for word in words if word != "match"]
+            )
+            search_folders(options)
+            check(options)
+
+
+def test_help_imports_nothing_slow() -> None:
+    program = "import sys, image_copies.pipeline.command as c; c.main(['--help']); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=TOP, capture_output=True, text=True, check=True)
+    assert not {"numpy", "cv2", "torch", "pydantic"} & set(done.stdout.split())
+
+
+PROGRAM, MODULE = ("image-copies {}", "python -m image_copies.pipeline.{}")
+
+
+@pytest.mark.parametrize(
+    ("called", "words", "match", "step"),
+    [
+        ("/usr/bin/image-copies", [], PROGRAM, MODULE),
+        ("pipeline/match.py", [], "python pipeline/{}.py", "python pipeline/{}.py"),
+        ("../x/pipeline/explore.py", [], "python ../x/pipeline/{}.py", "python ../x/pipeline/{}.py"),
+        ("/x/match.py", ["-m", "image_copies.pipeline.match"], MODULE, MODULE),
+        ("/usr/bin/pytest", ["-m", "pytest"], "python pipeline/{}.py", "python pipeline/{}.py"),
+    ],
+)
+def test_messages_name_the_command_as_it_was_called(
+    called: str, words: list[str], match: str, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", [called])
+    monkeypatch.setattr(sys, "orig_argv", ["python", *words])
+    assert (name_command("match"), name_command("05_submit")) == (match.format("match"), step.format("05_submit"))
+
+
+def test_folders_are_searched_and_nothing_but_words_is_shown(album: Path, tmp_path: Path) -> None:
+    done = call(album, folder=tmp_path)
+    assert done.returncode == 0 and "1 groups of 2 files" in done.stdout
+    assert not done.stderr, "bars are for terminals"
+    done = call(album, "--quiet", folder=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_one_query_is_answered_with_the_nearest(album: Path, tmp_path: Path) -> None:
+    query = tmp_path / "query.jpg"
+    with Image.open(album / "small.jpg") as image:
+        image.crop((8, 8, image.width - 8, image.height - 8)).save(query)
+    done = call(query, "--references", album, "--threshold", "-0.0001", folder=tmp_path)
+    nearest = next(line for line in done.stdout.splitlines() if line.startswith("nearest: "))
+    assert done.returncode == 0 and "album/small.jpg, score -" in nearest and nearest.endswith("(at least -0.000 for a copy)")
+    assert "groups" not in done.stdout
+    done = call(query, "--references", album, "--threshold", "-0.0001", "--json", folder=tmp_path)
+    (record,) = (record for line in done.stdout.splitlines() if (record := json.loads(line))["type"] == "nearest")
+    assert record["reference"].endswith("small.jpg") and -1 < record["score"] < -0.0001
