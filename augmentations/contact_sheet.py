@@ -16,8 +16,8 @@ from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError, UserError
 from image_copies.data.files import whole_file
 from image_copies.data.images import ImageSet
-from image_copies.data.loader import resize_square, shrink
 from image_copies.data.pixels import as_uint8
+from image_copies.data.squares import resize_square, shrink
 
 CELL_SIDE, LABEL_HEIGHT = 144, 16  # pixels
 MAX_OVERLAYS = 64  # maximum number of images that are pasted from

@@ -13,7 +13,7 @@ from image_copies.augmentations.composition import draw_record, replay
 from image_copies.augmentations.randomness import generator_for
 from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.cache import CachedImages
-from image_copies.data.loader import resize_square
+from image_copies.data.squares import resize_square
 
 Key = tuple[int, int, int]  # epoch, row, repetition
 MAX_REPETITIONS_PER_PASS = 1_000_000  # more than any pass has of one image; later passes count on from there

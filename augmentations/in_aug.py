@@ -16,7 +16,7 @@ from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError, UserError
 from image_copies.data.images import ImageSet
 from image_copies.data.labels import LabelledImages
-from image_copies.data.loader import resize_square, shrink
+from image_copies.data.squares import resize_square, shrink
 
 COPY_EDITS = AugmentationSettings(family="multigrain_full")
 

@@ -22,7 +22,7 @@ from image_copies.data.files import whole_folder
 from image_copies.data.ground_truth import write_ground_truth
 from image_copies.data.images import ImageSet
 from image_copies.data.layout import GROUND_TRUTH, QUERY, QUERY_EDITS, QUERY_RECORDS
-from image_copies.data.loader import shrink
+from image_copies.data.squares import shrink
 
 Task = tuple[
     str, str, Path, tuple[AugmentationSettings, ...]

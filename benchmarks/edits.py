@@ -33,8 +33,8 @@ from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.cache import cache_images
 from image_copies.data.decode import decode_rgb
 from image_copies.data.images import ImageSet, find_images
-from image_copies.data.loader import resize_square
 from image_copies.data.procedural.pictures import draw_picture
+from image_copies.data.squares import resize_square
 
 SIZE, WORKING, AUGLY_SIDE = 160, 240, 384
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

@@ -31,8 +31,8 @@ from image_copies.matching.explorer.edits import EDITS
 from image_copies.matching.extractor import Extractor, Normalizer
 from image_copies.matching.threshold import Tail
 from image_copies.matching.web.listener import open_listener
-from image_copies.models.inference.embedders import load_embedder
 from image_copies.models.inference.settings import EmbeddingSettings
+from image_copies.models.inference.torch_embedder import load_embedder
 from image_copies.models.network.checkpoint import save_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings

@@ -32,8 +32,8 @@ from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.cores import map_on_cores
 from image_copies.data.decode import decode_rgb
 from image_copies.data.images import find_images
-from image_copies.data.loader import resize_square, shrink
 from image_copies.data.process import usable_cores
+from image_copies.data.squares import resize_square, shrink
 from image_copies.matching.extractor import Extractor, checkpoint_extractor
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.match import main as match
@@ -141,7 +141,8 @@ def imagededup_methods(extractor: Extractor) -> dict[str, Callable[[Path], list[
         """The project's descriptor as imagededup calls a network."""
 
         def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-            vectors = np.concatenate([network.embed({pixels.shape[-1]: pixels}) for network in extractor.networks], axis=1)
+            squares = {pixels.shape[-1]: pixels.numpy()}
+            vectors = np.concatenate([network.embed(squares) for network in extractor.networks], axis=1)
             return torch.from_numpy(extractor.project(vectors))
 
     (size,) = {size for network in extractor.networks for size in network.sizes}

@@ -32,7 +32,7 @@ from image_copies.matching.matches import Rule, write_matches_csv
 from image_copies.matching.results.gallery import write_matches_page
 from image_copies.matching.search import Search
 from image_copies.matching.threshold import fit_tail_of_readable
-from image_copies.models.inference.embed import EmbeddedBlock
+from image_copies.models.inference.embedders import EmbeddedBlock
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.pipeline.run.run import open_existing_run
 from image_copies.pipeline.tools.run_extractor import calibrate_on_run, run_normalizer

@@ -17,8 +17,8 @@ from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError
 from image_copies.data.files import whole_file
 from image_copies.data.images import ImageSet
-from image_copies.data.loader import resize_own_aspect
 from image_copies.data.pixels import as_uint8
+from image_copies.data.squares import resize_own_aspect
 from image_copies.data.threads import map_in_threads
 
 Form = Literal["pixels", "jpeg"]
@@ -60,7 +60,7 @@ def cache_images(
     The file's name contains a digest of the arguments and of the images' ids, file sizes and modification times: a changed image
     set gets a new file. The form "pixels" is the fastest and takes at most 3 · size² bytes per image; "jpeg" (quality 95) takes
     about a tenth of that and has to be decoded at every access. The aspect is each image's own
-    (`data.loader.resize_own_aspect`), or a square that all are squashed to.
+    (`data.squares.resize_own_aspect`), or a square that all are squashed to.
 
     Raises:
         UserError: the disk is full.

@@ -1,26 +1,19 @@
-"""A data set of unedited images, and resizing."""
+"""Data sets of unedited images for torch's loaders."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TypeVar
 
-import cv2
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from image_copies.data.archives import read_bytes
-from image_copies.data.decode import MAX_FILE_BYTES, decode_rgb
-from image_copies.data.errors import ImageError, StorageError, UserError
 from image_copies.data.images import ImageSet
-from image_copies.data.pixels import as_uint8
 from image_copies.data.remote import is_remote, map_files
+from image_copies.data.squares import decode_square, decode_squares, read_or_nothing
 
 Item = TypeVar("Item")
-LONGEST_ASPECT = 2.25  # the short side is then the square's side / 1.5, which is what training shows of it: no detail is lost
 
 
 class CleanImages(Dataset[tuple[Tensor, bool]]):
@@ -84,55 +77,9 @@ class SquaresOfSizes(FileContents[dict[int, tuple[Tensor, bool]]]):
 
 def load_squares(content: bytes, sizes: Iterable[int]) -> dict[int, tuple[Tensor, bool]]:
     """Decode an encoded image to uint8 [3, size, size] of each size; with False, zeros where it cannot be read."""
-    decoded: dict[tuple[int, int], NDArray[np.uint8]] = {}
-    return {size: _load_square(content, size, decoded) for size in sizes}
+    return {size: (torch.from_numpy(square), readable) for size, (square, readable) in decode_squares(content, sizes).items()}
 
 
-def _load_square(
-    source: Path | bytes, size: int, decoded: dict[tuple[int, int], NDArray[np.uint8]] | None = None
-) -> tuple[Tensor, bool]:
-    """Decode and resize to uint8 [3, size, size]; with False, zeros where the image cannot be read."""
-    try:
-        pixels = decode_rgb(source, size, decoded)
-    except ImageError:
-        return torch.zeros(3, size, size, dtype=torch.uint8), False
-    return torch.from_numpy(resize_square(pixels, size)).permute(2, 0, 1), True
-
-
-def read_or_nothing(path: Path) -> bytes:
-    """Return a file's bytes; none of a file that cannot be read, which is then as unreadable as an empty one."""
-    try:
-        return read_bytes(path, MAX_FILE_BYTES + 1)
-    except StorageError:
-        raise
-    except (OSError, UserError):
-        return b""
-
-
-def resize_square(pixels: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
-    """Resize [h, w, 3] to [size, size, 3] ignoring the aspect ratio, as the authors' code does.
-
-    Area interpolation if the short side shrinks, bilinear otherwise.
-    """
-    shrinks = min(pixels.shape[:2]) > size
-    return as_uint8(cv2.resize(pixels, (size, size), interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR))
-
-
-def resize_own_aspect(pixels: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
-    """Resize [h, w, 3] to at most the area of a square of `size` pixels, keeping the aspect ratio up to `LONGEST_ASPECT`.
-
-    A longer image is squashed to `LONGEST_ASPECT`. Interpolation as in `resize_square`.
-    """
-    aspect = min(max(pixels.shape[1] / pixels.shape[0], 1 / LONGEST_ASPECT), LONGEST_ASPECT)
-    width, height = int(size * aspect**0.5), int(size / aspect**0.5)
-    shrinks = min(pixels.shape[:2]) > min(width, height)
-    return as_uint8(cv2.resize(pixels, (width, height), interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR))
-
-
-def shrink(pixels: NDArray[np.uint8], long_side: int) -> NDArray[np.uint8]:
-    """Downscale an image [h, w, 3] to a long side of `long_side` pixels, keeping the aspect ratio; never enlarge it."""
-    factor = long_side / max(pixels.shape[:2])
-    if factor >= 1:
-        return pixels
-    size = max(8, round(pixels.shape[1] * factor)), max(8, round(pixels.shape[0] * factor))
-    return as_uint8(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA))
+def _load_square(source: Path | bytes, size: int) -> tuple[Tensor, bool]:
+    square, readable = decode_square(source, size)
+    return torch.from_numpy(square), readable

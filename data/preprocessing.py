@@ -13,8 +13,8 @@ from torch.utils.data import Dataset, Sampler
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError, UserError
 from image_copies.data.images import ImageSet
-from image_copies.data.loader import resize_square
 from image_copies.data.pixels import as_uint8
+from image_copies.data.squares import resize_square
 
 TestProtocol = Literal["square", "center_crop", "square_crop", "long_side"]
 SHORT_SIDE_RATIO = 256 / 224  # short side before the centre crop per side of the crop, as in ImageNet's test protocol

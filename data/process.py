@@ -2,6 +2,7 @@
 
 import os
 
+DEVICE_VARIABLE = "COPY_DETECTION_DEVICE"  # environment variable: the device to use instead of the best one
 MAX_DEFAULT_WORKERS = 16  # upper limit of the default; a recipe may ask for more
 
 

@@ -6,24 +6,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from image_copies.data.errors import prefix_errors
 from image_copies.data.files import digest_file
 from image_copies.data.images import ImageSet
-from image_copies.data.loader import resize_square
 from image_copies.data.settings import read_recorded
+from image_copies.data.squares import resize_square
 from image_copies.matching.threshold import Tail
-from image_copies.models.inference.embed import EmbeddedBlock
-from image_copies.models.inference.embedders import Embedder, embed_with_all, list_square_sizes, load_embedder
+from image_copies.models.inference.embedders import EmbeddedBlock, Embedder, embed_with_all, list_square_sizes
+from image_copies.models.inference.graph import open_network
 from image_copies.models.inference.onnx_embedder import open_onnx
 from image_copies.models.inference.settings import EmbeddingSettings
-from image_copies.models.network.checkpoint import load_descriptor
-from image_copies.models.network.joined import JoinedDescriptor
+from image_copies.models.network.description import Stored, read_stored
 from image_copies.submissions.ensemble.normalization import (
     Neighbours,
     count_neighbours_needed,
@@ -96,9 +93,8 @@ class Extractor:
 
     def extract_picture(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Return the vector [1, dimensions] of one RGB picture, uint8 [h, w, 3]."""
-        squares = {size: resize_square(pixels, size) for size in list_square_sizes(self.networks)}
-        tensors = {size: torch.from_numpy(square).permute(2, 0, 1)[None] for size, square in squares.items()}
-        return self.project(np.concatenate([network.embed(tensors) for network in self.networks], axis=1))
+        squares = {size: resize_square(pixels, size).transpose(2, 0, 1)[None] for size in list_square_sizes(self.networks)}
+        return self.project(np.concatenate([network.embed(squares) for network in self.networks], axis=1))
 
     def normalize(self, queries: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the normalised queries [n, dimensions]; the queries themselves without a normalizer.
@@ -116,25 +112,24 @@ def checkpoint_extractor(checkpoint: Path) -> Extractor:
         UserError: when the checkpoint is missing or damaged.
     """
     settings = EmbeddingSettings()
-    loaded = load_descriptor(checkpoint)
-    network = load_embedder(checkpoint, settings)
-    joined = loaded.descriptor if isinstance(loaded.descriptor, JoinedDescriptor) else None
+    network = open_network(checkpoint, settings)
+    stored = read_stored(checkpoint)
     return Extractor(
         networks=[network],
         settings=settings,
         project=lambda vectors: vectors,
         dimensions=network.dimensions,
         identity=digest_files([checkpoint], {}),
-        normalizer=None if joined is None or not len(joined.background) else _make_normalizer(joined, loaded.notes),
-        calibrate=lambda: None if joined is None else Tail(**loaded.notes["tail"]),
+        normalizer=None if stored is None or not len(stored.background) else _make_normalizer(stored),
+        calibrate=lambda: None if stored is None else Tail(**stored.notes["tail"]),
         source=partial(checkpoint_extractor, checkpoint.absolute()),
         files=(checkpoint.absolute(),),
     )
 
 
-def _make_normalizer(joined: JoinedDescriptor, notes: dict[str, Any]) -> Normalizer:
+def _make_normalizer(stored: Stored) -> Normalizer:
     """Return query normalisation against the training vectors stored in the checkpoint."""
-    background = scale_to_unit_length(joined.background.float().numpy())
+    background, notes = scale_to_unit_length(stored.background), stored.notes
     training = Vectors([str(row) for row in range(len(background))], background, np.zeros(len(background), bool))
     about = notes["variant"] | {"weights": tuple(notes["variant"]["weights"])}
     return Normalizer(training, Variant(**about), read_recorded(NormalizationSettings, notes["normalization"]))

@@ -7,10 +7,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 import torch
 
 from image_copies.data.errors import UserError
-from image_copies.data.process import process_rank_on_machine, processes_on_machine
+from image_copies.data.process import DEVICE_VARIABLE, process_rank_on_machine, processes_on_machine
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # required for deterministic products; read when cuBLAS starts
-DEVICE_VARIABLE = "COPY_DETECTION_DEVICE"  # environment variable: the device to use instead of the best one
 OUT_OF_MEMORY_PHRASES = (
     "out of memory",
     "can't allocate memory",

@@ -6,7 +6,6 @@ With --ray, the references are searched by the workers of a Ray cluster, with a 
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 
 from image_copies.data.commands import name_command
@@ -135,4 +134,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 if __name__ == "__main__":
     with report_errors():
-        sys.exit(main())
+        main()

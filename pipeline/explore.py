@@ -9,7 +9,6 @@ explore.py --serve --index DIR search an index (match.py --index) over HTTP, for
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 from functools import partial
 
@@ -103,4 +102,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 if __name__ == "__main__":
     with report_errors():
-        sys.exit(main())
+        main()

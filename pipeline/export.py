@@ -3,6 +3,7 @@
 export.py --output descriptor.onnx                    the latest run; another with --run DIR
 export.py --checkpoint FILE --output descriptor.onnx  a single network
 export.py --output descriptor.safetensors             the run as a checkpoint: match.py --checkpoint descriptor.safetensors
+export.py --checkpoint FILE --graph                   what match.py needs to use a checkpoint without torch: FILE's graph
 
 An ONNX file runs without this code. It takes uint8 square RGB images; its metadata ("description") says how to prepare them.
 Before it is written it is compared with torch. It does not normalise queries, because that needs training vectors; a checkpoint
@@ -10,7 +11,6 @@ contains some of them, and the calibrated threshold.
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -29,6 +29,11 @@ def make_parser() -> argparse.ArgumentParser:
     source.add_argument("--run", type=named_path, metavar="DIR", help="run folder; without it the latest run under runs/")
     source.add_argument("--checkpoint", type=named_path, metavar="FILE", help="a .safetensors checkpoint instead of a run")
     options.add_argument(
+        "--graph",
+        action="store_true",
+        help="with --checkpoint: write only what match.py needs to use it without torch, next to it",
+    )
+    options.add_argument(
         "--output", type=named_path, metavar="FILE", default=Path("descriptor.onnx"), help="default: descriptor.onnx"
     )
     add_data_option(options)
@@ -43,7 +48,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = make_parser().parse_args(arguments)
     # imported here: --help must answer at once
-    if options.output.suffix == ".safetensors":
+    if options.graph:
+        from image_copies.pipeline.tools.export_onnx import export_checkpoint_graph
+
+        if options.checkpoint is None:
+            raise UserError("--graph goes with --checkpoint FILE: the graph of a run is written with its checkpoint (--output).")
+        export_checkpoint_graph(options.checkpoint)
+    elif options.output.suffix == ".safetensors":
         from image_copies.pipeline.tools.export_checkpoint import export_joined
 
         if options.checkpoint is not None:
@@ -58,4 +69,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 if __name__ == "__main__":
     with report_errors():
-        sys.exit(main())
+        main()

@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from image_copies.data.errors import UserError
+from image_copies.data.process import DEVICE_VARIABLE
 from image_copies.matching.files.acting import whole_path
 from image_copies.matching.index.store import names_below
-from image_copies.models.device import DEVICE_VARIABLE, best_device, describe_device
+from image_copies.models.device import best_device, describe_device
 
 TOP = Path(__file__).parents[1]
 ROOMS = ("data", "augmentations", "models", "submissions", "matching", "pipeline")

@@ -20,7 +20,7 @@ PACKAGES = ("augmentations", "data", "matching", "models", "pipeline", "submissi
 PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PINNED = re.compile(r"([A-Za-z0-9._-]+(?:\[[a-z]+\])?)==([0-9][^;\s]*)(\s*;.*)?")
 NO_STATEMENT_IMPORTS = {
-    *("onnxscript", "tensorboard"),  # torch.onnx and torch.utils.tensorboard do
+    "tensorboard",  # torch.utils.tensorboard does
     "augly",  # whose fonts and emoji augmentations/edits/overlays.py takes
     *("pi-heif", "pylibjxl"),  # data/formats.py does, by name, when an image needs them
 }

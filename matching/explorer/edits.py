@@ -11,7 +11,7 @@ from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.augmentations.tables.isc2021 import QUERY_TABLE
 from image_copies.augmentations.tables.row import Edit, Parameters
 from image_copies.data.errors import UserError
-from image_copies.data.loader import resize_square, shrink
+from image_copies.data.squares import resize_square, shrink
 
 COMPOSITION = "composition"
 EDITS: dict[str, Edit] = {edit.name: edit for edit in TABLES["many"]}

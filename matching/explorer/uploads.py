@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from image_copies.augmentations.edits.registry import TUNED_SIDE
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError, UserError
-from image_copies.data.loader import shrink
+from image_copies.data.squares import shrink
 from image_copies.matching.web.pages import jpeg
 
 MAX_PICTURES = 32

@@ -13,7 +13,7 @@ from PIL import Image
 
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError
-from image_copies.data.loader import shrink
+from image_copies.data.squares import shrink
 from image_copies.submissions.report.rendering import render
 
 

@@ -1,7 +1,7 @@
 """JPEG files decoded and resized on the network's device: `decode_on: device` of `embedding`.
 
 The device decodes at full size and takes means over whole blocks where the CPU decodes at a reduced scale; what remains is
-resized as `data.loader.resize_square` does. `docs/gpu.md` says how far the pixels are from the CPU's.
+resized as `data.squares.resize_square` does. `docs/gpu.md` says how far the pixels are from the CPU's.
 """
 
 import io
@@ -164,7 +164,7 @@ def check_decoder(decoder: DeviceDecoder) -> DeviceDecoder:
 
 
 def resize_to_square(image: Tensor, size: int) -> Tensor:
-    """Resize RGB uint8 [3, h, w] to [3, size, size] as decoding at a reduced scale and `data.loader.resize_square` do."""
+    """Resize RGB uint8 [3, h, w] to [3, size, size] as decoding at a reduced scale and `data.squares.resize_square` do."""
     pixels, scale = image.float(), _find_scale(min(image.shape[1:]), size)
     if scale > 1:
         pixels = functional.avg_pool2d(pixels[None], scale, ceil_mode=True)[0]

@@ -15,12 +15,12 @@ from torch.utils.data import DataLoader
 
 from image_copies.augmentations.dataset import normalize_pixels
 from image_copies.data.encoded import EncodedBatch, EncodedImages, join_encoded
-from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
 from image_copies.data.loader import SquaresOfSizes
 from image_copies.data.process import choose_workers
 from image_copies.models.device import autocast, best_device, report_lack_of_memory
 from image_copies.models.inference.device_decoding import DeviceDecoder, open_decoder
+from image_copies.models.inference.embedders import EmbeddedBlock, check_finite
 from image_copies.models.inference.padding import pad_batch
 from image_copies.models.inference.parallel import map_in_parallel, overlap
 from image_copies.models.inference.settings import EmbeddingSettings
@@ -28,15 +28,6 @@ from image_copies.models.network.checkpoint import Checkpoint
 from image_copies.models.network.memory_format import choose_memory_format
 
 MEMORY_REMEDY = "Lower batch_size (of `embedding` in the recipe), image_size or scales, or stop other programs that use memory."
-
-
-@dataclass(frozen=True)
-class EmbeddedBlock:
-    """Vectors of consecutive images."""
-
-    first: int
-    vectors: NDArray[np.float32]  # float32 [m, d], unit length; zero where the image cannot be read
-    unreadable: NDArray[np.bool_]  # bool [m], whether the image cannot be read
 
 
 @dataclass(frozen=True)
@@ -178,20 +169,6 @@ def measure_memory_format(checkpoint: Checkpoint, settings: EmbeddingSettings) -
 def describe_batch(images: int, size: int) -> str:
     """Describe what was being done when memory ran out, for `report_lack_of_memory`; size in pixels."""
     return f"while a batch of {images} images of {size} px was embedded"
-
-
-def check_finite(vectors: NDArray[np.float32], images: ImageSet, first: int) -> None:
-    """Check that all vectors [m, d], of the images from index `first` on, are finite.
-
-    Raises:
-        UserError: A vector contains NaN or infinity; the message names the first such image.
-    """
-    broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-    if len(broken):
-        raise UserError(
-            f"the network's vector of {images.paths[first + broken[0]]} is not finite: its weights are damaged, its training "
-            "diverged, or precision 16 is too narrow for it (embedding.precision: bf16 or 32)."
-        )
 
 
 @torch.inference_mode()

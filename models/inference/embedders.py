@@ -1,35 +1,32 @@
-"""Networks as plain functions of pixels, independent of what runs them."""
+"""Networks as plain functions of pixels, independent of what runs them; without torch."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.utils.data import DataLoader
 
-from image_copies.augmentations.dataset import normalize_pixels
+from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
-from image_copies.data.loader import CleanImages
 from image_copies.data.process import choose_workers
-from image_copies.models.device import best_device, report_lack_of_memory
-from image_copies.models.inference.embed import (
-    MEMORY_REMEDY,
-    EmbeddedBlock,
-    check_finite,
-    describe_batch,
-    embed_batch,
-    image_sizes,
-    measure_memory_format,
-)
-from image_copies.models.inference.padding import pad_batch
-from image_copies.models.inference.parallel import map_in_parallel
+from image_copies.data.remote import map_files
+from image_copies.data.squares import decode_squares, read_or_nothing
+from image_copies.data.threads import map_in_threads
 from image_copies.models.inference.settings import EmbeddingSettings
-from image_copies.models.network.checkpoint import load_descriptor
 
-MAX_IMAGES_WITHOUT_WORKERS = 64  # decoding so few takes less time than starting worker processes
-Squares = Mapping[int, Tensor]  # size → uint8 [n, 3, size, size], the same images at several sizes
+MOST_SIDE_BY_SIDE = 32  # images of a batch that a core works on alone; more take more memory and are no faster
+Squares = Mapping[int, NDArray[np.uint8]]  # size → uint8 [n, 3, size, size], the same images at several sizes
+
+
+@dataclass(frozen=True)
+class EmbeddedBlock:
+    """Vectors of consecutive images."""
+
+    first: int
+    vectors: NDArray[np.float32]  # float32 [m, d], unit length; zero where the image cannot be read
+    unreadable: NDArray[np.bool_]  # bool [m], whether the image cannot be read
 
 
 @dataclass(frozen=True)
@@ -38,58 +35,69 @@ class Embedder:
 
     sizes: tuple[int, ...]  # input sizes in pixels
     dimensions: int
-    embed: Callable[[Squares], NDArray[np.float32]]  # maps the images at each of `sizes` to unit vectors float32 [n, d]
+    embed: Callable[[Squares], NDArray[np.float32]]  # maps images at each of `sizes` to unit vectors [n, d], of any batch alike
+    side_by_side: Callable[[], AbstractContextManager[object]] | None  # held while threads embed a batch each; None on a GPU
 
 
-def load_embedder(checkpoint: Path, settings: EmbeddingSettings) -> Embedder:
-    """Load a checkpoint on the best device.
-
-    Raises:
-        UserError: The file is missing or not a checkpoint, or there are more processes than GPUs.
-    """
-    loaded = load_descriptor(checkpoint)
-    device = best_device()
-    measure_memory_format(loaded, settings)
-    descriptor = loaded.descriptor.eval().to(device)
-    descriptor.pool_with(settings.pooling_exponent)
-    descriptor.whitens = settings.whiten
-    sizes = image_sizes(settings, loaded.image_size)
-    size = max(sizes)
-
-    def embed(squares: Squares) -> NDArray[np.float32]:
-        with report_lack_of_memory(describe_batch(len(squares[size]), size), MEMORY_REMEDY):
-            batch = normalize_pixels(squares[size].to(device), descriptor.mean, descriptor.std)
-            return embed_batch(descriptor, batch, sizes, settings.flip, settings.precision).float().cpu().numpy()
-
-    return Embedder((size,), descriptor.dimensions, embed)
-
-
-def embed_with_all(networks: list[Embedder], images: ImageSet, settings: EmbeddingSettings) -> Iterator[EmbeddedBlock]:
+def embed_with_all(networks: Sequence[Embedder], images: ImageSet, settings: EmbeddingSettings) -> Iterator[EmbeddedBlock]:
     """Embed images with several networks; the vectors are concatenated, [m, Σ dimensions].
 
-    An image is decoded once for all networks of the same input size.
+    Each file is read once. Threads decode batches ahead of a GPU; on a CPU, each also embeds the batch that it has decoded.
 
     Raises:
         UserError: A vector is not finite.
     """
-    workers = choose_workers(settings.workers) if len(images) > MAX_IMAGES_WITHOUT_WORKERS else 0
-    device, sizes = best_device(), list_square_sizes(networks)
-    loaders = [DataLoader(CleanImages(images, size), settings.batch_size, num_workers=workers) for size in sizes]
+    sizes, threads = list_square_sizes(networks), max(1, choose_workers(settings.workers))
+    alone = any(network.side_by_side is None for network in networks)
+    count = settings.batch_size if alone else min(settings.batch_size, MOST_SIDE_BY_SIDE)
+    batches = [images.paths[first : first + count] for first in range(0, len(images), count)]
 
-    def embed(batches: tuple[tuple[Tensor, Tensor], ...]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        squares = {size: pad_batch(batch, settings.batch_size, device) for size, (batch, _) in zip(sizes, batches, strict=True)}
-        unreadable = ~np.logical_and.reduce([readable.numpy() for _, readable in batches])
-        vectors = np.concatenate([network.embed(squares)[: len(unreadable)] for network in networks], axis=1)
+    def load(paths: Sequence[Path]) -> tuple[Squares, NDArray[np.bool_]]:
+        return _load_batch(paths, sizes)
+
+    def embed(loaded: tuple[Squares, NDArray[np.bool_]]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        squares, unreadable = loaded
+        vectors = np.concatenate([network.embed(squares) for network in networks], axis=1)
         vectors[unreadable] = 0
         return vectors, unreadable
 
-    first = 0
-    for vectors, unreadable in map_in_parallel(embed, zip(*loaders, strict=True), device):
-        check_finite(vectors, images, first)
-        yield EmbeddedBlock(first, vectors, unreadable)
-        first += len(vectors)
+    with ExitStack() as held:
+        for network in networks:
+            if network.side_by_side is not None:
+                held.enter_context(network.side_by_side())
+        embedded: Iterator[tuple[NDArray[np.float32], NDArray[np.bool_]]]
+        if alone:
+            embedded = map(embed, map_in_threads(load, batches, threads))
+        else:
+            embedded = map_in_threads(lambda paths: embed(load(paths)), batches, min(threads, max(1, len(batches))))
+        first = 0
+        for vectors, unreadable in embedded:
+            check_finite(vectors, images, first)
+            yield EmbeddedBlock(first, vectors, unreadable)
+            first += len(vectors)
 
 
-def list_square_sizes(networks: list[Embedder]) -> list[int]:
+def _load_batch(paths: Sequence[Path], sizes: Sequence[int]) -> tuple[Squares, NDArray[np.bool_]]:
+    """Read and decode images; return them at each size, and which cannot be read, bool [n]."""
+    decoded = [decode_squares(content, sizes) for content in map_files(read_or_nothing, paths)]
+    squares = {size: np.stack([image[size][0] for image in decoded]) for size in sizes}
+    return squares, np.array([not all(readable for _, readable in image.values()) for image in decoded])
+
+
+def list_square_sizes(networks: Sequence[Embedder]) -> list[int]:
     """Return all input sizes of the networks in pixels, ascending."""
     return sorted({size for network in networks for size in network.sizes})
+
+
+def check_finite(vectors: NDArray[np.float32], images: ImageSet, first: int) -> None:
+    """Check that all vectors [m, d], of the images from index `first` on, are finite.
+
+    Raises:
+        UserError: A vector contains NaN or infinity; the message names the first such image.
+    """
+    broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if len(broken):
+        raise UserError(
+            f"the network's vector of {images.paths[first + broken[0]]} is not finite: its weights are damaged, its training "
+            "diverged, or precision 16 is too narrow for it (embedding.precision: bf16 or 32)."
+        )

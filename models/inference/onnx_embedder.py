@@ -1,7 +1,9 @@
-"""A descriptor in an ONNX file that `onnx_export` wrote, run by ONNX Runtime."""
+"""A descriptor in an ONNX file that `onnx_export` wrote, run by ONNX Runtime; without torch."""
 
 import json
 import os
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ class OnnxDescription(Settings):
     dimensions: int
     preprocessing: str  # how an image becomes an input, in words
     notes: dict[str, Any]  # what the file was made from
+    weights: str | None = None  # SHA-256 of the checkpoint that holds the weights; None where they are in this file
 
 
 def input_name(size: int) -> str:
@@ -39,22 +42,36 @@ def open_onnx(path: Path) -> Embedder:
     Raises:
         UserError: The file is missing, cannot be run, or was not written by pipeline/export.py.
     """
-    # imported here: only these files need the runtime
-    import onnx
-    import onnxruntime
-    from onnx.external_data_helper import _get_all_tensors, uses_external_data
-
     if not path.is_file():
         raise UserError(f"{path}: no such ONNX file. Write one with: {name_command('export')} --run DIR --output {path}")
-    here = onnxruntime.get_available_providers()
-    providers = [name for name in ("CUDAExecutionProvider", "CPUExecutionProvider") if name in here]
+    return open_session(path, path.read_bytes()).embedder
+
+
+@dataclass(frozen=True)
+class Opened:
+    """An opened ONNX file."""
+
+    embedder: Embedder
+    weights: str | None  # SHA-256 of the checkpoint that holds the weights; None where they are in the file
+
+
+def open_session(path: Path, content: bytes | None = None) -> Opened:
+    """Open an ONNX file, which may take weights from other files of its folder only if its content is not given.
+
+    Raises:
+        UserError: It cannot be run, or was not written by this project.
+    """
+    import onnxruntime  # imported here: only these files need the runtime
+
+    on_gpu = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # errors only
+    options.intra_op_num_threads = 0 if on_gpu else 1  # threads embed batches side by side
     try:
-        content = path.read_bytes()
-        if any(uses_external_data(tensor) for tensor in _get_all_tensors(onnx.load_model_from_string(content))):
+        if content is not None and _keeps_weights_elsewhere(content):
             raise ValueError("it keeps weights in external files, which is not supported")
-        session = onnxruntime.InferenceSession(content, options, providers=providers)
+        providers = ["CUDAExecutionProvider", "CPUExecutionProvider"] if on_gpu else ["CPUExecutionProvider"]
+        session = onnxruntime.InferenceSession(path if content is None else content, options, providers=providers)
     except Exception as error:  # the runtime raises its own kinds of errors
         raise UserError(
             f"{path} is not an ONNX file that can be run: {(str(error) or type(error).__name__).splitlines()[0]}"
@@ -68,10 +85,22 @@ def open_onnx(path: Path) -> Embedder:
         raise UserError(f"{path} gives {outputs[VECTORS]} vectors; its description promises [batch, {description.dimensions}].")
 
     def embed(squares: Squares) -> NDArray[np.float32]:
-        pixels = {name: squares[size].contiguous().numpy() for size, name in names.items()}
+        pixels = {name: np.ascontiguousarray(squares[size]) for size, name in names.items()}
         return np.asarray(session.run([VECTORS], pixels)[0], np.float32)
 
-    return Embedder(description.sizes, description.dimensions, embed)
+    return Opened(
+        Embedder(description.sizes, description.dimensions, embed, None if on_gpu else nullcontext), description.weights
+    )
+
+
+def _keeps_weights_elsewhere(content: bytes) -> bool:
+    """Whether an ONNX file takes tensors from other files; each such tensor has an entry "location"."""
+    if b"location" not in content:
+        return False
+    import onnx  # imported here: it is needed for strange files only
+    from onnx.external_data_helper import _get_all_tensors, uses_external_data
+
+    return any(uses_external_data(tensor) for tensor in _get_all_tensors(onnx.load_model_from_string(content)))
 
 
 def _read_description(path: Path, metadata: dict[str, str]) -> OnnxDescription:

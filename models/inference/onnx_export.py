@@ -1,4 +1,8 @@
-"""Export of one or several descriptors as one ONNX file: uint8 squares in, unit vectors out."""
+"""Export of one or several descriptors as one ONNX file: uint8 squares in, unit vectors out.
+
+The exporter's constants are folded, but its rewriting rules are not applied: one of them takes any constant below 1e-8 for zero
+and dropped the 1e-12 under a square root, by which pictures with flat areas differed by 3e-4.
+"""
 
 import json
 import warnings
@@ -10,17 +14,21 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from onnxscript import ir, optimizer
 from torch import Tensor, nn
 
 from image_copies.augmentations.dataset import normalize_pixels
 from image_copies.data.errors import UserError
-from image_copies.data.files import whole_file
+from image_copies.data.files import digest_file, whole_file
 from image_copies.models.inference.embed import average_vectors, image_sizes, make_views
-from image_copies.models.inference.onnx_embedder import DESCRIPTION, VECTORS, OnnxDescription, input_name, open_onnx
+from image_copies.models.inference.embedders import Embedder
+from image_copies.models.inference.graph import SAME_VECTORS, graph_path
+from image_copies.models.inference.onnx_embedder import DESCRIPTION, VECTORS, OnnxDescription, input_name, open_session
 from image_copies.models.inference.settings import EmbeddingSettings
-from image_copies.models.network.checkpoint import Checkpoint
+from image_copies.models.network.checkpoint import Checkpoint, load_descriptor
 from image_copies.models.network.descriptor import Descriptor
 
+NAME_PREFIX = "descriptors.0."  # of the only descriptor's weights
 MAX_DIFFERENCE = 1e-4  # of a vector's coordinate between ONNX Runtime and torch
 OPSET_VERSION = 18
 PREPROCESSING = (
@@ -85,9 +93,43 @@ def export_onnx(models: Sequence[Model], projection: LinearMap | None, notes: di
         UserError: The network cannot be exported, or the difference exceeds MAX_DIFFERENCE.
     """
     module = Exported(models, projection).eval().cpu()
-    names = [input_name(size) for size in module.sizes]
-    example = tuple(_draw_pictures(size, 3) for size in module.sizes)
-    batch = torch.export.Dim("batch")
+    dimensions = (
+        projection.axes.shape[1] if projection is not None else sum(checkpoint.descriptor.dimensions for checkpoint, _ in models)
+    )
+    description = OnnxDescription(sizes=tuple(module.sizes), dimensions=dimensions, preprocessing=PREPROCESSING, notes=notes)
+    return _write_verified(module, _make_graph(module), description, path, MAX_DIFFERENCE)
+
+
+def export_graph(checkpoint: Path) -> float:
+    """Write the graph of a checkpoint next to it, with its weights left in the checkpoint (graph.py); verify it against torch.
+
+    Returns:
+        The largest difference of a coordinate between the graph and torch.
+
+    Raises:
+        UserError: The checkpoint cannot be used, or the difference exceeds SAME_VECTORS.
+    """
+    loaded = load_descriptor(checkpoint)
+    module = Exported([(loaded, EmbeddingSettings())], None).eval().cpu()
+    model = _make_graph(module)
+    _leave_weights(model, checkpoint)
+    description = OnnxDescription(
+        sizes=tuple(module.sizes),
+        dimensions=loaded.descriptor.dimensions,
+        preprocessing=PREPROCESSING,
+        notes={},
+        weights=digest_file(checkpoint),
+    )
+    return _write_verified(module, model, description, graph_path(checkpoint), SAME_VECTORS)
+
+
+def _make_graph(module: Exported) -> ir.Model:
+    """Return the module as an ONNX graph without notes of the exporter. Weights keep their names and values.
+
+    Raises:
+        UserError: The network cannot be exported.
+    """
+    example, batch = tuple(_draw_pictures(size, 3) for size in module.sizes), torch.export.Dim("batch")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # deprecation warnings of the exporter's own code
@@ -95,45 +137,86 @@ def export_onnx(models: Sequence[Model], projection: LinearMap | None, notes: di
                 module,
                 example,
                 dynamo=True,
-                input_names=names,
+                input_names=[input_name(size) for size in module.sizes],
                 output_names=[VECTORS],
                 dynamic_shapes={"squares": tuple({0: batch} for _ in example)},
                 opset_version=OPSET_VERSION,
                 verbose=False,
+                optimize=False,
             )
     except Exception as error:  # the exporter raises many kinds of errors for unsupported layers
         raise UserError(f"the network cannot be exported to ONNX: {str(error).splitlines()[0]}") from error
     if program is None:
         raise RuntimeError("torch.onnx.export gave no program")
-    dimensions = (
-        projection.axes.shape[1] if projection is not None else sum(checkpoint.descriptor.dimensions for checkpoint, _ in models)
-    )
-    description = OnnxDescription(sizes=tuple(module.sizes), dimensions=dimensions, preprocessing=PREPROCESSING, notes=notes)
-    program.model.metadata_props[DESCRIPTION] = json.dumps(description.model_dump(mode="json"))
+    model = program.model
+    optimizer.inline(model)
+    for _ in range(2):  # what the first leaves unused may have held the second back
+        optimizer.fold_constants(model, should_fold=_computes_no_weight)
+        optimizer.remove_unused_nodes(model)
+    for node in model.graph.all_nodes():
+        node.metadata_props.clear()  # lines and folders of this machine's source
+        for value in node.outputs:
+            value.metadata_props.clear()
+    return model
+
+
+def _computes_no_weight(node: ir.Node) -> bool | None:
+    """Return False where a weight would be stored a second time, transposed; None lets the optimizer decide."""
+    return False if node.op_type == "Transpose" else None
+
+
+def _leave_weights(model: ir.Model, checkpoint: Path) -> None:
+    """Let the graph take every tensor that the checkpoint holds, as float32 under the same name, from there."""
+    with checkpoint.open("rb") as file:
+        begins = 8 + int.from_bytes(file.read(8), "little")  # a length, the JSON header, the tensors' bytes
+        header = json.loads(file.read(begins - 8))
+    for name, value in model.graph.initializers.items():
+        held = header.get(name.removeprefix(NAME_PREFIX))
+        if held is None or held["dtype"] != "F32" or value.dtype != ir.DataType.FLOAT or list(value.shape or ()) != held["shape"]:
+            continue
+        first, end = held["data_offsets"]
+        value.const_value = ir.ExternalTensor(
+            checkpoint.name, begins + first, end - first, ir.DataType.FLOAT, shape=ir.Shape(held["shape"]), name=name
+        )
+
+
+def _write_verified(module: Exported, model: ir.Model, description: OnnxDescription, path: Path, most: float) -> float:
+    """Write a graph with its description, if its vectors differ by at most `most` from torch's; return by how much.
+
+    Raises:
+        UserError: They differ more.
+    """
+    model.metadata_props[DESCRIPTION] = json.dumps(description.model_dump(mode="json"))
     with whole_file(path) as temporary:
-        program.save(str(temporary), external_data=False)
-        difference = largest_difference(module, temporary)
-        if not difference <= MAX_DIFFERENCE:
+        ir.save(model, temporary)
+        difference = largest_difference(module, open_session(temporary).embedder)
+        if not difference <= most:
             raise UserError(
-                f"the exported network differs from torch by {difference:.1e}, more than {MAX_DIFFERENCE:g}; nothing was written."
+                f"the exported network differs from torch by {difference:.1e}, more than {most:g}; nothing was written."
             )
     return difference
 
 
 @torch.inference_mode()
-def largest_difference(module: Exported, path: Path) -> float:
-    """Return the largest difference of a coordinate between file and torch, over batches of 1, 2 and 5 pictures."""
-    network = open_onnx(path)
+def largest_difference(module: Exported, network: Embedder) -> float:
+    """Return the largest difference of a coordinate between what was exported and torch, over batches of 1, 2 and 5 pictures."""
     differences = []
     for count in (1, 2, 5):
         squares = {size: _draw_pictures(size, count) for size in module.sizes}
         expected = module(*squares.values()).numpy()
-        differences.append(float(np.abs(network.embed(squares) - expected).max()))
+        found = network.embed({size: square.numpy() for size, square in squares.items()})
+        differences.append(float(np.abs(found - expected).max()))
     return max(differences)
 
 
 def _draw_pictures(size: int, count: int) -> Tensor:
-    """Draw smooth random pictures uint8 [count, 3, size, size]; noise would give nearly equal vectors."""
+    """Draw smooth random pictures uint8 [count, 3, size, size]; noise would give nearly equal vectors.
+
+    Of several, the last one is plain in half of it: small constants decide what such an area gives.
+    """
     generator = torch.Generator().manual_seed(size + count)
     coarse = torch.rand(count, 3, 5, 5, generator=generator)
-    return (nn.functional.interpolate(coarse, (size, size), mode="bilinear") * 255).round().to(torch.uint8)
+    pictures = (nn.functional.interpolate(coarse, (size, size), mode="bilinear") * 255).round().to(torch.uint8)
+    if count > 1:
+        pictures[-1, :, : size // 2] = 255
+    return pictures

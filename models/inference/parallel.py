@@ -26,7 +26,7 @@ def map_in_parallel(work: Callable[[Item], Result], items: Iterable[Item], devic
     if device.type != "cpu":
         yield from map(work, items)
         return
-    with _one_thread_each() as threads:
+    with use_one_thread() as threads:
         together = min(threads, MAX_CONCURRENT)
         if together == 1:
             yield from map(work, items)
@@ -38,7 +38,7 @@ _open_blocks, _threads_before, _changing = 0, 1, threading.RLock()  # a collecti
 
 
 @contextmanager
-def _one_thread_each() -> Iterator[int]:
+def use_one_thread() -> Iterator[int]:
     """Give torch one thread as long as any such block is open, and yield how many it had before all of them.
 
     A generator that an error left unfinished ends when it is collected, perhaps while another one works: what that one computes

@@ -3,31 +3,21 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import torch
-from pydantic import Field, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from image_copies.data.errors import UserError, prefix_errors
 from image_copies.data.files import whole_file_apart
-from image_copies.data.settings import Settings, read_recorded
 from image_copies.models.network.base import ImageDescriptor
+from image_copies.models.network.description import DESCRIPTION, parse_description
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.handmade import HandmadeDescriptor
 from image_copies.models.network.joined import JoinedDescriptor
 from image_copies.models.network.layouts import is_vit
-from image_copies.models.network.settings import (
-    MAX_IMAGE_SIZE,
-    MIN_IMAGE_SIZE,
-    DescriptorSettings,
-    HandmadeSettings,
-    JoinedSettings,
-    is_local,
-)
-
-About = TypeVar("About", DescriptorSettings, HandmadeSettings, JoinedSettings)
+from image_copies.models.network.settings import DescriptorSettings, HandmadeSettings, JoinedSettings, is_local
 
 
 @dataclass(frozen=True)
@@ -39,14 +29,6 @@ class Checkpoint:
     notes: dict[str, Any]  # JSON values noted when it was saved, such as stage, loss and validation µAP
 
 
-class _Description(Settings, Generic[About]):
-    """The metadata of a checkpoint: the settings, and what `Checkpoint` holds besides the weights."""
-
-    descriptor: About
-    image_size: int = Field(ge=MIN_IMAGE_SIZE, le=MAX_IMAGE_SIZE)
-    notes: dict[str, Any]
-
-
 def save_descriptor(path: Path, descriptor: ImageDescriptor, image_size: int, notes: dict[str, Any]) -> None:
     """Write a checkpoint atomically, with the input size in pixels that it was trained at, and JSON values as notes.
 
@@ -56,7 +38,7 @@ def save_descriptor(path: Path, descriptor: ImageDescriptor, image_size: int, no
     description = {"descriptor": descriptor.settings.model_dump(mode="json"), "image_size": image_size, "notes": notes}
     weights = {name: tensor.contiguous() for name, tensor in descriptor.state_dict().items()}
     with whole_file_apart(path) as temporary:
-        save_file(weights, temporary, metadata={"description": json.dumps(description, indent=1)})
+        save_file(weights, temporary, metadata={DESCRIPTION: json.dumps(description, indent=1)})
 
 
 def load_descriptor(path: Path) -> Checkpoint:
@@ -82,7 +64,7 @@ def load_descriptor(path: Path) -> Checkpoint:
             f"{path} is not a safetensors file ({error}). A checkpoint of a run: train its model again (step 01); "
             "otherwise name another file."
         ) from error
-    if "description" not in metadata:
+    if DESCRIPTION not in metadata:
         if is_vit(weights):
             from image_copies.models.network.published import read_published
 
@@ -90,7 +72,7 @@ def load_descriptor(path: Path) -> Checkpoint:
         raise UserError(
             f"{path} contains weights without a description; it is not a checkpoint of this project. Name one that step 01 wrote."
         )
-    description = _read_description(path, metadata["description"])
+    description = parse_description(path, metadata[DESCRIPTION])
     with prefix_errors(path):
         descriptor = build_descriptor(description.descriptor)
     try:
@@ -134,22 +116,3 @@ def require_trained_network(checkpoint: Checkpoint, path: Path) -> Descriptor:
             f"{path} is a {type(checkpoint.descriptor).__name__}, not a single trained network. Name a checkpoint of step 01."
         )
     return checkpoint.descriptor
-
-
-def _read_description(
-    path: Path, text: str
-) -> "_Description[DescriptorSettings] | _Description[HandmadeSettings] | _Description[JoinedSettings]":
-    try:
-        content = json.loads(text)
-        about = content.get("descriptor") if isinstance(content, dict) else None
-        if isinstance(about, dict) and "members" in about:
-            return read_recorded(_Description[JoinedSettings], content)
-        if isinstance(about, dict) and "kind" in about:
-            return read_recorded(_Description[HandmadeSettings], content)
-        return read_recorded(_Description[DescriptorSettings], content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        problem = f"{'.'.join(map(str, first['loc'])) or 'description'}: {first['msg']}"
-    except (ValueError, RecursionError) as error:
-        problem = f"it is not JSON ({error})"
-    raise UserError(f"{path} has an invalid description: {problem}. It was not written by this project, or is damaged.")

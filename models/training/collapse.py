@@ -7,7 +7,7 @@ from torch.nn import functional
 
 from image_copies.augmentations.dataset import normalize_pixels
 from image_copies.data.cache import CachedImages
-from image_copies.data.loader import resize_square
+from image_copies.data.squares import resize_square
 from image_copies.models.network.descriptor import Descriptor
 
 IMAGES = 128  # that are measured at most, each of another class

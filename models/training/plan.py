@@ -20,8 +20,8 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from image_copies.augmentations.dataset import EditedImages, overlay_material
 from image_copies.data.cache import CachedImages
-from image_copies.data.loader import resize_square
 from image_copies.data.process import choose_workers, usable_cores
+from image_copies.data.squares import resize_square
 from image_copies.models.device import autocast, best_device, report_lack_of_memory
 from image_copies.models.network.descriptor import Descriptor, check_image_sizes
 from image_copies.models.network.memory_format import choose_memory_format

@@ -3,7 +3,8 @@
 from dataclasses import asdict
 from pathlib import Path
 
-from image_copies.models.inference.onnx_export import LinearMap, export_onnx
+from image_copies.models.inference.graph import graph_path
+from image_copies.models.inference.onnx_export import LinearMap, export_graph, export_onnx
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.pipeline.run.provenance import code_version
@@ -26,6 +27,16 @@ def export(output: Path, checkpoint: Path | None = None, run: Path | None = None
     else:
         difference = export_run(open_existing_run(run, data), output)
     print(f"{output}: {output.stat().st_size / 1e6:.1f} MB, differs from torch by at most {difference:.1e}")
+
+
+def export_checkpoint_graph(checkpoint: Path) -> None:
+    """Write the graph of a checkpoint next to it; print how much its vectors differ from torch's.
+
+    Raises:
+        UserError: when the checkpoint cannot be used, or the vectors differ too much from those of torch.
+    """
+    difference = export_graph(checkpoint)
+    print(f"{graph_path(checkpoint)}: differs from torch by at most {difference:.1e}")
 
 
 def export_checkpoint(checkpoint: Path, output: Path) -> float:

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from image_copies.data.errors import prefix_errors
 from image_copies.matching.extractor import Extractor, Normalizer, checkpoint_extractor, digest_files, onnx_extractor
 from image_copies.matching.threshold import Tail, fit_tail_of_readable
-from image_copies.models.inference.embedders import load_embedder
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.run.run import Run, list_runs, open_existing_run
@@ -47,6 +46,8 @@ def run_extractor(run: Run) -> Extractor:
     Raises:
         UserError: when a step has not been done, which the message names, or a file cannot be read.
     """
+    from image_copies.models.inference.torch_embedder import load_embedder  # imported here: torch takes seconds
+
     checkpoints, own = run_checkpoints(run), run_embeddings(run)
     projection_file = run.require(run.paths.projection)
     normalizer = run_normalizer(run)

@@ -27,7 +27,7 @@ from image_copies.augmentations.tables.beyond_paper import EXTRA_TABLE
 from image_copies.augmentations.tables.isc2021 import QUERY_TABLE
 from image_copies.augmentations.tables.row import Edit
 from image_copies.data.errors import UserError
-from image_copies.data.loader import resize_square
+from image_copies.data.squares import resize_square
 
 DRAWS = 6000
 EVERYTHING = AugmentationSettings(intensity=1.0, extra=True)

@@ -13,8 +13,9 @@ from image_copies.data.procedural.sample import write_pictures
 from image_copies.models.device import best_device, describe_device, report_lack_of_memory
 from image_copies.models.distributed import report_lost_process
 from image_copies.models.inference.embed import embed_images
-from image_copies.models.inference.embedders import embed_with_all, load_embedder
+from image_copies.models.inference.embedders import embed_with_all
 from image_copies.models.inference.settings import EmbeddingSettings
+from image_copies.models.inference.torch_embedder import load_embedder
 from image_copies.models.network.checkpoint import Checkpoint, save_descriptor
 from image_copies.models.network.descriptor import Descriptor, check_image_sizes
 from image_copies.models.network.settings import DescriptorSettings

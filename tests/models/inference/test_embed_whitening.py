@@ -9,8 +9,9 @@ import torch
 from image_copies.data.images import find_images
 from image_copies.data.procedural.sample import write_pictures
 from image_copies.models.inference.embed import embed_images
-from image_copies.models.inference.embedders import embed_with_all, load_embedder
+from image_copies.models.inference.embedders import embed_with_all
 from image_copies.models.inference.settings import EmbeddingSettings
+from image_copies.models.inference.torch_embedder import load_embedder
 from image_copies.models.network.checkpoint import Checkpoint, load_descriptor, save_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings

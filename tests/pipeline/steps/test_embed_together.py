@@ -14,6 +14,7 @@ from image_copies.data import decode, loader
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.squares import read_or_nothing
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint, load_descriptor, save_descriptor
 from image_copies.models.network.descriptor import Descriptor
@@ -184,11 +185,11 @@ def test_models_of_a_run_that_are_due_embed_together(small_run: Path, tmp_path: 
     for name in names:
         shutil.copytree(folder / "models/one", folder / "models" / name)
     run = open_existing_run(folder)
-    reads, read = Counter[Path](), loader.read_or_nothing
+    reads = Counter[Path]()
 
     def count(path: Path) -> bytes:
         reads[path] += 1
-        return read(path)
+        return read_or_nothing(path)
 
     monkeypatch.setattr(loader, "read_or_nothing", count)
     run_step(run, EMBED)
