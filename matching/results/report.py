@@ -138,6 +138,8 @@ def _write_grouped(folder: Path, grouped: Grouped, output: Output) -> None:
 def _write_plan(folder: Path, rows: Sequence[PlanRow], output: Output) -> None:
     """Write plan.csv, and say what it would do."""
     write_plan(folder / PLAN, rows)
+    if not rows:
+        return
     removed = [row for row in rows if row.action == "remove"]
     reviewed = sum(row.action == "review" for row in rows)
     freed = sum(row.facts.size for row in removed if row.facts is not None)
