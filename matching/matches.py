@@ -18,7 +18,8 @@ from image_copies.data.files import whole_file
 from image_copies.data.names import text_of
 from image_copies.data.remote import as_path
 from image_copies.matching.threshold import Tail
-from image_copies.matching.verification.geometry import Box, Change, Evidence
+from image_copies.matching.verification.features import Box
+from image_copies.matching.verification.geometry import Change, Evidence
 from image_copies.matching.verification.judgement import Judgement, Kind
 
 ESCAPED_BYTE = re.compile(rb"\\x([0-9a-f]{2})")  # a byte of a name that is not UTF-8
@@ -80,6 +81,7 @@ class Match:
         expected_false_alarms: Expected false alarms per query at this score; None where they are not calibrated.
         evidence: What the two pictures share; None if they were not verified or too few features agree.
         judgement: What the pair is, by its pixels; None where nobody looked.
+        crop: The crop of the query that the score belongs to (`matching/views.py`); None for the whole.
     """
 
     query: Path
@@ -88,6 +90,7 @@ class Match:
     expected_false_alarms: float | None
     evidence: Evidence | None = None
     judgement: Judgement | None = None
+    crop: Box | None = None
 
 
 @dataclass(frozen=True)
@@ -158,13 +161,14 @@ class Rule:
     def select_verified(self, pairs: Iterable[Match], threshold: float | None) -> list[Match]:
         """Return the pairs, best first, that are confirmed or score enough, at most `most` for a query.
 
-        Without a threshold only evidence decides.
+        Without a threshold only evidence decides. The same bytes, and what the user called a copy, need neither.
         """
         kept: list[Match] = []
         count: dict[Path, int] = defaultdict(int)
         for match in pairs:
             enough = threshold is not None and match.score >= threshold
-            if (enough or match.evidence is not None or match.score == 0) and count[match.query] < self.most:
+            known = 0 in (match.score, match.expected_false_alarms)
+            if known or ((enough or match.evidence is not None) and count[match.query] < self.most):
                 kept.append(match)
                 count[match.query] += 1
         return kept

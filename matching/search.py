@@ -5,11 +5,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from image_copies.data.images import ImageSet
 from image_copies.data.shards import uses_engine
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.filling import IMAGES_PER_COMMIT, embed_queries
@@ -25,12 +26,20 @@ from image_copies.matching.index.store import (
     vectors_by_digest,
 )
 from image_copies.matching.matches import Exclusions, Found, Match, Matches, Rule
+from image_copies.matching.views import CROPS, VIEWS, embed_views
 
 QUERIES_PER_BLOCK = IMAGES_PER_COMMIT
 BLOCKS_PER_ROUND = 64  # blocks of queries that an engine searches at once
 MAX_EXAMINED_REFERENCES = 2000  # references examined for one query where the nearest ones are excluded
 T = TypeVar("T")
-Hit = tuple[int, float]  # number of a content and the squared distance
+
+
+class Hit(NamedTuple):
+    """The number of a content, the squared distance, and the number of the query's view that is so near; −1 for the whole."""
+
+    content: int
+    distance: float
+    view: int = -1
 
 
 @dataclass(frozen=True)
@@ -51,6 +60,7 @@ class Search:
     exclusions: Exclusions = field(default_factory=Exclusions)
     candidates: int = 0  # nearest references of each query to report whatever their score; 0 to follow the rule
     exact: bool = False  # compare every query with every reference, even in a large index
+    views: bool = False  # also search with the views of queries for which nothing is found for sure; needs the tail of the rule
 
     @cached_property
     def index(self) -> SearchIndex:
@@ -91,13 +101,19 @@ class Search:
         missing = unreadable + [path for path in unreadable_files(self.store) if path not in unreadable]
         return Found(self._collect_matches(pairs, len(paths), missing), known | digests)
 
-    def near(self, vectors: NDArray[np.float32], digests: Sequence[bytes]) -> list[list[Match]]:
+    def near(
+        self, vectors: NDArray[np.float32], digests: Sequence[bytes], views: Sequence[NDArray[np.float32] | None] = ()
+    ) -> list[list[Match]]:
         """Find the references that pictures copy, best first, given vectors [n, d] before query normalisation, not files.
 
-        Digests are the SHA-256 of each picture's bytes; empty where they are not known.
+        Digests are the SHA-256 of each picture's bytes; empty where they are not known. Views are the vectors [VIEWS, d] of each
+        picture's views if they are to be searched with, too; () for none of any.
         """
-        query = Path("<picture>")
-        (hits,) = self._find_hits([self.extractor.normalize(vectors)], [[lambda content: True] * len(vectors)])
+        query, every = Path("<picture>"), [_allow_all] * len(vectors)
+        (hits,) = self._find_hits([self.extractor.normalize(vectors)], [every], self._limit)
+        for row, of_views in enumerate(views):
+            if of_views is not None:
+                hits[row] = _merge_hits([*hits[row], *self._look_at_views([of_views], [_allow_all])[0]])
         return [self._make_matches(query, digest, found)[: self.wanted] for digest, found in zip(digests, hits, strict=True)]
 
     def nearest(self, path: Path, digest: bytes) -> Match | None:
@@ -165,15 +181,55 @@ class Search:
             normalized = self.extractor.normalize(np.concatenate([block.vectors for block in together]))
             bounds = np.cumsum([len(block.vectors) for block in together])[:-1]
             allowed = [[self._make_filter(path, digest) for path, digest in block.queries] for block in together]
-            for block, found in zip(together, self._find_hits(np.split(normalized, bounds), allowed), strict=True):
-                for (path, digest), hits in zip(block.queries, found, strict=True):
+            found = self._find_hits(np.split(normalized, bounds), allowed, self._limit)
+            for block, filters, own in zip(together, allowed, found, strict=True):
+                every = self._add_views([path for path, _ in block.queries], own, filters) if self.views else own
+                for (path, digest), hits in zip(block.queries, every, strict=True):
                     yield path, digest, hits
 
+    @property
+    def _limit(self) -> float:
+        """The largest squared distance of a hit."""
+        return np.inf if self.threshold is None or self.candidates else -self.threshold
+
+    def _add_views(
+        self, paths: Sequence[Path], found: list[list[Hit]], allowed: Sequence[Callable[[int], bool]]
+    ) -> list[list[Hit]]:
+        """Return the hits of queries, with those of their views where no hit is a copy for sure."""
+        unsure = [row for row, hits in enumerate(found) if not self._is_sure(hits)]
+        merged = list(found)
+        for rows in _split_into_blocks(unsure):
+            views = embed_views(self.extractor, ImageSet([str(paths[row]) for row in rows], [paths[row] for row in rows]))
+            readable = [(row, vectors) for row, vectors in zip(rows, views, strict=True) if vectors is not None]
+            looked_at = self._look_at_views([vectors for _, vectors in readable], [allowed[row] for row, _ in readable])
+            for (row, _), hits in zip(readable, looked_at, strict=True):
+                merged[row] = _merge_hits([*found[row], *hits])[: self.wanted]
+        return merged
+
+    def _is_sure(self, hits: Sequence[Hit]) -> bool:
+        """Whether the score of any hit is that of a copy."""
+        return self.threshold is not None and any(-hit.distance >= self.threshold for hit in hits)
+
+    def _look_at_views(self, views: Sequence[NDArray[np.float32]], allowed: Sequence[Callable[[int], bool]]) -> list[list[Hit]]:
+        """Return the nearest contents of the views [VIEWS, d] of each query; their distances count as larger (`Tail.penalty`)."""
+        if not views or self.rule.tail is None:
+            return [[] for _ in views]
+        penalty = self.rule.tail.penalty(VIEWS)
+        filters = [[own] * VIEWS for own in allowed]
+        normalized = np.split(self.extractor.normalize(np.concatenate(views)), len(views))
+        found = self._find_hits(normalized, filters, self._limit - penalty)
+        return [
+            [Hit(hit.content, hit.distance + penalty, view) for view, hits in enumerate(of_query) for hit in hits]
+            for of_query in found
+        ]
+
     def _find_hits(
-        self, blocks: Sequence[NDArray[np.float32]], allowed: Sequence[Sequence[Callable[[int], bool]]]
+        self, blocks: Sequence[NDArray[np.float32]], allowed: Sequence[Sequence[Callable[[int], bool]]], limit: float
     ) -> list[list[list[Hit]]]:
-        """Return the nearest allowed contents of the queries [n, d] of each block; deeper where the nearest ones are excluded."""
-        limit = np.inf if self.threshold is None or self.candidates else -self.threshold
+        """Return the nearest allowed contents of the queries [n, d] of each block, up to a squared distance.
+
+        Where the nearest ones are excluded, it looks deeper.
+        """
         wanted, depth = self.wanted, self.wanted + 1  # a query may find itself
         result: list[list[list[Hit]]] = [[[] for _ in block] for block in blocks]
         rows = [np.arange(len(block)) for block in blocks]
@@ -183,8 +239,8 @@ class Search:
                 deeper = []
                 columns = rows[number].tolist(), nearest.contents.tolist(), nearest.distances.tolist()
                 for row, contents, distances in zip(*columns, strict=True):
-                    near = [hit for hit in zip(contents, distances, strict=True) if hit[1] <= limit]
-                    result[number][row] = [hit for hit in near if allowed[number][row](hit[0])][:wanted]
+                    near = [Hit(*found) for found in zip(contents, distances, strict=True) if found[1] <= limit]
+                    result[number][row] = [hit for hit in near if allowed[number][row](hit.content)][:wanted]
                     if len(result[number][row]) < wanted and len(near) == depth:
                         deeper.append(row)
                 rows[number] = np.array(deeper, np.int64)
@@ -196,17 +252,17 @@ class Search:
     def _make_matches(self, query: Path, digest: bytes, hits: list[Hit]) -> list[Match]:
         """Return matches with the files of the hits; byte-identical files score 0, however far normalisation moved the query."""
         twins = [Match(query, path, 0.0, 0.0) for path in self._files(query, self._content_of(digest))]
-        found = {match.reference for match in twins}
-        distances = np.array([distance for _, distance in hits])
+        known = twins + self._find_accepted(query, digest, {match.reference for match in twins})
+        found = {match.reference for match in known}
+        distances = np.array([hit.distance for hit in hits])
         tail = self.rule.tail
         expected = tail.false_alarms(distances, self.index.ntotal).tolist() if tail else [None] * len(hits)
-        others = [
-            Match(query, path, -distance, alarms)
-            for (content, distance), alarms in zip(hits, expected, strict=True)
-            for path in self._files(query, content)
+        return known + [
+            Match(query, path, -hit.distance, alarms, crop=CROPS[hit.view] if 0 <= hit.view < len(CROPS) else None)
+            for hit, alarms in zip(hits, expected, strict=True)
+            for path in self._files(query, hit.content)
             if path not in found
         ]
-        return twins + self._find_accepted(query, digest, {match.reference for match in twins + others}) + others
 
     def _find_accepted(self, query: Path, digest: bytes, known: set[Path]) -> list[Match]:
         """Return matches with files that the user decided are copies of the query, unless they are already found."""
@@ -266,6 +322,18 @@ class PairScores:
 
 def _squared_distance(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
     return float(((one - other) ** 2).sum())
+
+
+def _allow_all(content: int) -> bool:
+    return True
+
+
+def _merge_hits(hits: Iterable[Hit]) -> list[Hit]:
+    """Return the hits, nearest first, each content once."""
+    nearest: dict[int, Hit] = {}
+    for hit in sorted(hits, key=lambda hit: (hit.distance, hit.content)):
+        nearest.setdefault(hit.content, hit)
+    return list(nearest.values())
 
 
 def _split_into_blocks(items: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -51,6 +51,10 @@ class Tail:
         nearer = np.maximum(self.start - distances, 0)
         return references * self.share * np.exp(-nearer / self.scale)
 
+    def penalty(self, tries: int) -> float:
+        """Return what must be added to a squared distance, the smallest of some tries, for it to be as rare as that of one."""
+        return self.scale * math.log(tries)
+
 
 def fit_tail(queries: NDArray[np.float32], references: NDArray[np.float32], own: NDArray[np.int64]) -> Tail:
     """Fit the tail on all unrelated pairs of queries [n, d] and references [m, d], or a sample of MAX_REFERENCES of them.

@@ -84,7 +84,7 @@ def _with_network(options: argparse.Namespace, output: Output) -> int:
     rule = make_rule(extractor, options.threshold, options.false_alarms, options.most, options.unrelated)
     if options.pictures:
         first, second = options.pictures
-        return comparing.report(comparing.compare(extractor, rule, first, second, bool(options.verify)), first, second, output)
+        return comparing.report(comparing.compare(extractor, rule, first, second, options.verify != 0), first, second, output)
     settings = searching.SearchSettings(
         sources=sources,
         rule=rule,
@@ -93,6 +93,7 @@ def _with_network(options: argparse.Namespace, output: Output) -> int:
         removed=options.remove,
         grouping=GroupSettings(*read_rules(options.keep), bound=options.group_size, hub_matches=options.hub_matches),
         verified=options.verify,
+        views=options.views,
         track=options.matching_track,
         sets=options.leakage,
         exact=options.exact,

@@ -10,26 +10,23 @@ from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.store import digest_of
-from image_copies.matching.matches import Rule
+from image_copies.matching.matches import Rule, describe_judgement, judgement_values
 from image_copies.matching.output import Output
-from image_copies.matching.verification.pairs import verify_two
+from image_copies.matching.verification.judgement import Judgement, Kind
+from image_copies.matching.verification.pairs import KnownPair, PairJudge, verify_two
+
+COPIES: tuple[Kind, ...] = ("same file", "certain", "likely")
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of comparing two pictures.
+    """The result of comparing two pictures."""
 
-    Attributes:
-        score: −‖q − r‖², the higher of the two directions; 0 for byte-identical files.
-        threshold: Lowest score of a copy.
-        copy: Whether they are copies.
-        reason: What decided, in words.
-    """
-
-    score: float
-    threshold: float
+    score: float  # −‖q − r‖², the higher of the two directions; 0 for byte-identical files
+    threshold: float  # lowest score of a copy
     copy: bool
-    reason: str
+    reason: str  # what decided, in words
+    judgement: Judgement | None = None  # what the pixels say; None where only the vectors were compared
 
 
 def compare_bytes(first: Path, second: Path) -> Verdict | None:
@@ -46,7 +43,7 @@ def compare_bytes(first: Path, second: Path) -> Verdict | None:
 
 
 def compare(extractor: Extractor, rule: Rule, first: Path, second: Path, verified: bool = False) -> Verdict:
-    """Compare two pictures, each as the query of the other; `verified`: also by local features, which override the score.
+    """Compare two pictures, each as the query of the other; `verified`: also by local features and pixels, which then decide.
 
     Raises:
         UserError: when one of them cannot be decoded, or there is no threshold.
@@ -63,10 +60,11 @@ def compare(extractor: Extractor, rule: Rule, first: Path, second: Path, verifie
     queries = extractor.normalize(found.vectors).astype(np.float64)
     references = found.vectors.astype(np.float64)[::-1]
     score = -float(((queries - references) ** 2).sum(axis=1).min())
-    if verified and (evidence := verify_two(first, second)) is not None:
-        changed = f", {evidence.change}" if evidence.change else ""
-        return Verdict(score, threshold, True, f"{evidence.inliers} features agree{changed}")
-    return Verdict(score, threshold, score >= threshold, "by their vectors")
+    if not verified:
+        return Verdict(score, threshold, score >= threshold, "by their vectors")
+    pair = KnownPair(first, second, described=score >= threshold, evidence=verify_two(first, second))
+    judgement = PairJudge().judge(pair)
+    return Verdict(score, threshold, judgement.kind in COPIES, describe_judgement(judgement), judgement)
 
 
 def report(verdict: Verdict, first: Path, second: Path, output: Output) -> int:
@@ -81,7 +79,8 @@ def report(verdict: Verdict, first: Path, second: Path, output: Output) -> int:
             "score": verdict.score,
             "threshold": verdict.threshold,
             "reason": verdict.reason,
-        },
+        }
+        | (judgement_values(verdict.judgement) if verdict.judgement else {}),
     )
     if not output.json:
         output.say(f"{word}  score {verdict.score:.4f}  (at least {verdict.threshold:.4f} for a copy; {verdict.reason})")

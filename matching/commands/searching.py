@@ -12,6 +12,7 @@ from image_copies.data.commands import name_command
 from image_copies.data.discovery import Discovered
 from image_copies.data.errors import UserError
 from image_copies.data.names import text_of
+from image_copies.matching.commands.effort import choose_effort
 from image_copies.matching.commands.paths import indexed_path, indexed_sources, make_protection_check, refuse_within
 from image_copies.matching.commands.sources import Pictures, Sources
 from image_copies.matching.extractor import Extractor
@@ -48,7 +49,9 @@ class SearchSettings:
         index: A kept index of references; None keeps one in `folder`.
         removed: Files or folders to remove from the kept index first.
         grouping: How groups are made and planned.
-        verified: Number of nearest references of each query to verify by local features (`verification/pairs.py`); 0 for none.
+        verified: Number of nearest references of each query to verify by local features (`verification/pairs.py`); 0 for none,
+            None for what takes about a minute (`effort.py`).
+        views: Whether to search with the views of unsure queries, too (`matching/views.py`); None as for `verified`.
         track: A CSV file in the form of the matching track to write as well; None for none.
         sets: Folders to report leakage between, from the one that may lose pictures to the one that may not.
         exact: Compare every query with every reference, even in a large index.
@@ -63,7 +66,8 @@ class SearchSettings:
     index: Path | None = None
     removed: Sequence[Path] = ()
     grouping: GroupSettings = field(default_factory=GroupSettings)
-    verified: int = 0
+    verified: int | None = 0
+    views: bool | None = False
     track: Path | None = None
     sets: Sequence[Path] = ()
     exact: bool = False
@@ -143,13 +147,20 @@ def _find_and_group(
         if own:
             _fill_own_index(store, extractor, settings.sources, pictures, output)
         exclusions = _make_exclusions(store, settings.sources)
-        lookup = Search(store, extractor, settings.rule, exclusions, settings.verified, settings.exact)
+        lookup = Search(store, extractor, settings.rule, exclusions, exact=settings.exact)
+        references = lookup.index.ntotal
+        queries = None if settings.within else len(pictures.queries.paths)
+        effort = choose_effort(extractor, settings.rule, queries, references, settings.verified, settings.views)
+        lookup.candidates, lookup.views = effort.verified, effort.views
         found = lookup.within() if settings.within else lookup.queries(pictures.queries.paths)
         if not settings.within and len(pictures.queries.paths) == 1:
             _say_nearest(lookup, pictures.queries.paths[0], found, output)
         if own:
             forget_queries(store, found.digests.values())
-        if settings.verified:
+        if effort.left_out:
+            output.say(effort.left_out)
+            output.record("left_out", {"reason": effort.left_out})
+        if effort.verified:
             found = _verify_pairs(found, settings.rule)
         if settings.track is not None:
             write_track(settings.track, found.candidates or found.matches.pairs, output)
@@ -196,7 +207,8 @@ def _fill_own_index(store: Store, extractor: Extractor, sources: Sources, pictur
 def _verify_pairs(found: Found, rule: Rule) -> Found:
     """Verify the pairs by local features; confirmed pairs are copies, whatever their score."""
     pairs = found.matches.pairs
-    looked_at = rank_by_evidence(pairs, verify_pairs([(match.query, match.reference) for match in pairs]))
+    evidence = verify_pairs([(match.query, match.reference) for match in pairs], [match.crop for match in pairs])
+    looked_at = rank_by_evidence(pairs, evidence)
     copies = rule.select_verified(looked_at, found.matches.threshold)
     return Found(replace(found.matches, pairs=copies, verified=True), found.digests, looked_at)
 

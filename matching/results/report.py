@@ -87,15 +87,14 @@ def report_unreadable(images: Sequence[Path], listed: Path, output: Output) -> N
 
 
 def _describe_decision(matches: Matches, rule: Rule) -> str:
-    if matches.verified:
-        count = sum(match.evidence is not None for match in matches.pairs)
-        also = "" if matches.threshold is None else f", the others score at least {matches.threshold:.3f}"
-        return f"({count} confirmed by their features{also})"
-    if matches.threshold is None:
+    if matches.threshold is None and not matches.verified:
         return "listed; nothing calibrates a threshold here, so there are no groups: add --unrelated DIR or --threshold"
-    if rule.score is not None:
-        return f"of at least {matches.threshold:.3f}"
-    return f"of at least {matches.threshold:.3f} ({rule.rate:g} false alarms per query to be expected)"
+    confirmed = sum(match.evidence is not None for match in matches.pairs)
+    said = [f"{confirmed} confirmed by their features"] if matches.verified else []
+    if matches.threshold is not None:
+        said.append(f"{'the others ' if said else ''}of at least {matches.threshold:.3f}")
+    expected = matches.threshold is not None and rule.score is None
+    return f"({', '.join(said)}{f'; {rule.rate:g} false alarms per query to be expected' if expected else ''})"
 
 
 def _leave(row: PlanRow) -> PlanRow:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 MAX_SIDE = 400  # pixels of the longer side; larger pictures are reduced to it
 MAX_FEATURES = 600  # features of a picture, the strongest ones
 MIN_CONTRAST = 0.02  # SIFT's contrast threshold, half of its default: edited copies are often pale or blurred
+Box = tuple[float, float, float, float]  # left, top, right, bottom, as shares 0…1 of width and height
 CELLS, ANGLES = 4, 8  # a SIFT histogram has 4 × 4 cells with 8 angles each
 
 
@@ -75,6 +76,22 @@ def local_features(pixels: NDArray[np.uint8]) -> Features:
         return Features(np.zeros((0, 2), np.float32), np.zeros((0, 128), np.uint8), width, height)
     points = np.array([point.pt for point in found[:MAX_FEATURES]], np.float32)
     return Features(points, histograms[:MAX_FEATURES].astype(np.uint8), width, height)
+
+
+def crop_features(pixels: NDArray[np.uint8], box: Box, whole: Features) -> Features:
+    """Find the strongest features of a part of a picture; its points are in pixels of the reduced whole.
+
+    Args:
+        pixels: uint8 [h, w, 3], RGB.
+        box: The part: left, top, right, bottom, as shares 0…1 of width and height.
+        whole: Features of the whole picture.
+    """
+    height, width = pixels.shape[:2]
+    left, top, right, bottom = (round(side * length) for side, length in zip(box, (width, height, width, height), strict=True))
+    part = local_features(np.ascontiguousarray(pixels[top:bottom, left:right]))
+    enlarged = (part.points + 0.5) * np.array([(right - left) / part.width, (bottom - top) / part.height]) + (left, top)
+    points = enlarged * np.array([whole.width / width, whole.height / height]) - 0.5
+    return Features(points.astype(np.float32), part.histograms, whole.width, whole.height)
 
 
 @cache

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.matching.verification.features import Features
+from image_copies.matching.verification.features import Box, Features
 
 MAX_DISTANCE_RATIO = 0.85  # distance of the nearest descriptor over that of the second nearest (Lowe's ratio test)
 MIN_MATCHES = 8  # matching features needed to fit a homography
@@ -17,7 +17,6 @@ MIN_INLIERS = 10  # features that must agree with the homography for two picture
 CERTAIN_INLIERS = 30  # with this many inliers, no further change of the picture is tried
 MIN_SCALE, MAX_SCALE = 0.05, 20.0  # length in the reference over length in the query, both exclusive
 Change = Literal["", "mirrored", "inverted", "mirrored and inverted"]
-Box = tuple[float, float, float, float]  # left, top, right, bottom, as shares 0…1 of width and height
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """A second look at pairs of files: do they show the same thing in the same arrangement, and are they copies of each other?"""
 
-import os
 import threading
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ from image_copies.data.errors import ImageError, UserError
 from image_copies.data.process import usable_cores
 from image_copies.matching.verification import alignment
 from image_copies.matching.verification.edits import Comparison, compare_edits
-from image_copies.matching.verification.features import MAX_SIDE, Features, local_features
+from image_copies.matching.verification.features import MAX_SIDE, Box, Features, crop_features, local_features
 from image_copies.matching.verification.geometry import Evidence, Views, verify
 from image_copies.matching.verification.judgement import Clues, Judgement, judge
 from image_copies.matching.verification.registration import Picture, prepare_picture, register
@@ -27,7 +26,8 @@ from image_copies.matching.verification.shots import Shot, read_shot
 
 MAX_CACHED_FEATURES = 4000  # pictures whose features are kept, 0.08 MB each
 MAX_CACHED_PICTURES = 400  # pictures whose pixels are kept, too, 0.6 MB each
-THREADS = min(2, os.cpu_count() or 1)
+MAX_CROPS = 3  # of a query, looked at where the whole shows nothing
+CROPPED_SIDE = 2 * MAX_SIDE  # pixels of a picture's short side from which its crops show as much as whole pictures do
 T = TypeVar("T")
 
 
@@ -184,26 +184,41 @@ def verify_two(first: Path, second: Path) -> Evidence | None:
     return verify(one, other) if one is not None and other is not None else None
 
 
-def verify_pairs(pairs: Sequence[tuple[Path, Path]]) -> list[Evidence | None]:
-    """Look at pairs of a query and a reference; None for each where nothing confirms that one copies the other."""
+def verify_pairs(pairs: Sequence[tuple[Path, Path]], crops: Sequence[Box | None] = ()) -> list[Evidence | None]:
+    """Look at pairs of a query and a reference; None for each where nothing confirms that one copies the other.
+
+    Args:
+        pairs: The files, a query's best pair first.
+        crops: Of each pair the part of the query that is probably shared, None for the whole; () for none of any. Where the whole
+            shows nothing, the crops of a query's first MAX_CROPS such pairs are looked at: on a page the strongest features are
+            its letters.
+    """
     features = LastUsed(_find_features, MAX_CACHED_FEATURES)
     by_query: dict[Path, list[int]] = defaultdict(list)
     for row, (query, _) in enumerate(pairs):
         by_query[query].append(row)
 
     def look(rows: list[int]) -> list[tuple[int, Evidence | None]]:
-        own = features.of(pairs[rows[0]][0])
+        path = pairs[rows[0]][0]
+        own = features.of(path)
         if own is None:
             return [(row, None) for row in rows]
         query, found = Views(own), []  # a query's mirror image and negative are made once for all its references
         for row in rows:
             reference = features.of(pairs[row][1])
             found.append((row, None if reference is None else verify(query, reference)))
+        again = [(place, row) for place, (row, one) in enumerate(found) if one is None and crops and crops[row]][:MAX_CROPS]
+        if again:
+            pixels = decode_rgb(path, short_side=CROPPED_SIDE)
+            for place, row in again:
+                crop, reference = crops[row], features.of(pairs[row][1])
+                if crop is not None and reference is not None:
+                    found[place] = row, verify(crop_features(pixels, crop, own), reference)
         return found
 
     cv2.setNumThreads(1)  # the threads below share the cores
     evidence: list[Evidence | None] = [None] * len(pairs)
-    with ThreadPoolExecutor(THREADS) as pool, tqdm(total=len(pairs), desc="verifying", unit="pair", leave=False) as bar:
+    with ThreadPoolExecutor(usable_cores()) as pool, tqdm(total=len(pairs), desc="verifying", unit="pair", leave=False) as bar:
         for found in pool.map(look, by_query.values()):
             for row, one in found:
                 evidence[row] = one

@@ -87,9 +87,15 @@ def _add_model(options: argparse._ArgumentGroup) -> None:
         type=int,
         nargs="?",
         const=10,
-        default=0,
         metavar="K",
-        help="confirm each query's K nearest references (default 10) by local features, and locate the shared region",
+        help="confirm each query's K nearest references (10) by local features, and locate the shared region; default: if "
+        "that takes about a minute at most",
+    )
+    options.add_argument("--no-verify", dest="verify", action="store_const", const=0, help="go by the vectors alone")
+    options.add_argument(
+        "--views",
+        action=argparse.BooleanOptionalAction,
+        help="search with crops and turns of the pictures for which nothing is found for sure, too; default: as for --verify",
     )
     options.add_argument(
         "--matching-track", type=named_path, metavar="FILE", help="also write the pairs as the competition's CSV"
@@ -188,7 +194,7 @@ def check(options: argparse.Namespace) -> None:
         raise UserError(f"--threshold {options.threshold}: scores are −‖q − r‖², at most 0; give a number such as -0.5.")
     if options.most < 1:
         raise UserError(f"--most {options.most}: give at least 1.")
-    if options.verify < 0:
+    if options.verify is not None and options.verify < 0:
         raise UserError(f"--verify {options.verify}: give the number of references to confirm for each query, such as 10.")
     read_rules(options.keep)
     if options.group_size < 2:

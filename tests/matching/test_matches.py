@@ -25,7 +25,7 @@ class Turned(Evidence):
 
 
 def test_every_field_is_a_column() -> None:
-    assert [field.name for field in fields(Match)] == [*MATCH_CELLS, "evidence", "judgement"]
+    assert [field.name for field in fields(Match)] == [*MATCH_CELLS, "evidence", "judgement", "crop"]
     recorded = [field.name for field in fields(Evidence) if field.compare]  # the homography is not: no later command needs it
     assert recorded == [*EVIDENCE_CELLS]
 

@@ -1,0 +1,141 @@
+"""A query for which nothing is found for sure is searched with its crops and turns; a minute's work is done unasked."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from image_copies.data.errors import UserError
+from image_copies.data.procedural.pictures import draw_picture
+from image_copies.matching.calibration import make_rule
+from image_copies.matching.commands import effort
+from image_copies.matching.commands.effort import Effort, choose_effort
+from image_copies.matching.extractor import Extractor, checkpoint_extractor
+from image_copies.matching.index.filling import add_pictures
+from image_copies.matching.index.store import open_store
+from image_copies.matching.matches import Match, Rule
+from image_copies.matching.search import Search
+from image_copies.matching.threshold import Tail
+from image_copies.matching.verification.features import crop_features, local_features
+from image_copies.matching.verification.geometry import verify
+from image_copies.matching.verification.pairs import verify_pairs
+from image_copies.matching.views import CROPS, VIEWS, embed_views_of, make_views
+from image_copies.models.shipped import SHIPPED
+
+TAIL = Tail(start=2.5, scale=0.1, share=0.005, pairs=1000)
+
+
+@pytest.fixture(scope="module")
+def extractor() -> Extractor:
+    return checkpoint_extractor(SHIPPED)
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twelve drawn pictures, one of them on its side as turned.png, one on a page of noise, page.png, and one as again.jpg."""
+    folder = tmp_path_factory.mktemp("drawn")
+    (folder / "references").mkdir()
+    for number in range(12):
+        picture = draw_picture(np.random.default_rng(number), 240)
+        Image.fromarray(picture).save(folder / "references" / f"{number}.png")
+        if number == 3:
+            Image.fromarray(np.rot90(picture)).save(folder / "turned.png")
+        if number == 7:
+            Image.fromarray(picture).save(folder / "again.jpg")
+        if number == 5:
+            page = np.random.default_rng(99).integers(0, 256, (40, 40, 3), np.uint8).repeat(10, 0).repeat(10, 1)
+            page[150:390, 10:170] = picture
+            Image.fromarray(page).save(folder / "page.png")
+    return folder
+
+
+def search(extractor: Extractor, drawn: Path, views: bool, *queries: str) -> list[Match]:
+    with open_store(drawn / "index", extractor.identity, extractor.dimensions) as store:
+        add_pictures(store, extractor, sorted((drawn / "references").iterdir()))
+        found = Search(store, extractor, make_rule(extractor, None, 0.001, 10), views=views).queries([drawn / q for q in queries])
+    return found.matches.pairs
+
+
+def test_a_view_is_as_rare_as_a_query_of_its_own() -> None:
+    distances = np.array([1.0, 1.5])
+    assert np.allclose(
+        TAIL.false_alarms(distances + TAIL.penalty(VIEWS), 50), VIEWS * TAIL.false_alarms(distances, 50), rtol=1e-9
+    )
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (9, 400), (300, 200)])
+def test_views_are_fourteen_crops_and_three_turns(shape: tuple[int, int]) -> None:
+    pixels: NDArray[np.uint8] = np.random.default_rng(0).integers(0, 256, (*shape, 3), np.uint8)
+    views = make_views(pixels)
+    assert (len(CROPS), VIEWS, len(views)) == (14, 17, 17) and all(min(view.shape) > 0 for view in views)
+    turned = views[len(CROPS)]
+    assert np.array_equal(turned, np.rot90(pixels)) and views[0].shape[0] == max(1, round(0.6 * shape[0]))
+
+
+def test_turned_pictures_and_those_on_a_page_are_found_by_their_views(extractor: Extractor, drawn: Path) -> None:
+    assert not search(extractor, drawn, False, "turned.png", "page.png")
+    found = {
+        (match.query.name, match.reference.name): match for match in search(extractor, drawn, True, "turned.png", "page.png")
+    }
+    assert ("turned.png", "3.png") in found and ("page.png", "5.png") in found
+    assert found["turned.png", "3.png"].crop is None and found["page.png", "5.png"].crop in CROPS
+
+
+def test_views_change_nothing_of_a_query_that_is_sure(extractor: Extractor, drawn: Path) -> None:
+    alone, viewed = (search(extractor, drawn, views, "again.jpg") for views in (False, True))
+    assert alone == viewed and [match.reference.name for match in alone] == ["7.png"]
+
+
+def test_vectors_of_a_pictures_views_find_it_in_memory(extractor: Extractor, drawn: Path) -> None:
+    turned = np.ascontiguousarray(np.rot90(draw_picture(np.random.default_rng(3), 240)))
+    with open_store(drawn / "memory", extractor.identity, extractor.dimensions) as store:
+        add_pictures(store, extractor, sorted((drawn / "references").iterdir()))
+        lookup = Search(store, extractor, make_rule(extractor, None, 0.001, 10))
+        whole = extractor.extract_picture(turned)
+        assert lookup.near(whole, [b""]) == [[]]
+        (found,) = lookup.near(whole, [b""], [embed_views_of(extractor, turned)])
+    assert [match.reference.name for match in found] == ["3.png"]
+
+
+def test_features_of_a_crop_lie_in_the_whole_picture() -> None:
+    picture = draw_picture(np.random.default_rng(1), 600)
+    whole = local_features(picture)
+    evidence = verify(crop_features(picture, (0.4, 0.4, 1.0, 1.0), whole), whole)
+    assert evidence is not None and evidence.homography is not None
+    places = np.array([[200.0, 200, 1], [350, 250, 1]])
+    mapped = places @ evidence.homography.T
+    assert np.allclose(mapped[:, :2] / mapped[:, 2:], places[:, :2], atol=1.5) and evidence.query_region[0] >= 0.39
+
+
+def test_a_page_is_confirmed_by_the_crop_that_found_it(tmp_path: Path) -> None:
+    """The whole page's strongest features are those of what surrounds the picture."""
+    picture = draw_picture(np.random.default_rng(5), 200)
+    rng = np.random.default_rng(0)
+    page = rng.integers(0, 2, (150, 150, 1), np.uint8).repeat(6, 0).repeat(6, 1).repeat(3, 2) * 255
+    page[20:220, 20:153] = picture
+    Image.fromarray(page).save(tmp_path / "page.png")
+    Image.fromarray(picture).save(tmp_path / "picture.png")
+    pair = tmp_path / "page.png", tmp_path / "picture.png"
+    assert verify_pairs([pair]) == [None]
+    (evidence,) = verify_pairs([pair], [(0, 0, 0.25, 0.25)])
+    assert evidence is not None and max(evidence.query_region) < 0.3
+
+
+def test_what_takes_a_minute_is_done_and_what_takes_longer_is_named(
+    extractor: Extractor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(effort, "usable_cores", lambda: 2)
+    monkeypatch.setattr(effort, "_time_views", lambda extractor: 0.1)
+    rule = Rule(None, TAIL, 0.001, 10)
+    assert choose_effort(extractor, rule, None, 100, None, None) == Effort(10, True)
+    some = choose_effort(extractor, rule, None, 600, None, None)
+    assert (some.verified, some.views) == (10, False) and "views" in some.left_out and "--views" in some.left_out
+    none = choose_effort(extractor, rule, 50_000, 50_000, None, None)
+    assert (none.verified, none.views) == (0, False) and "not verified" in none.left_out and "--verify" in none.left_out
+    assert choose_effort(extractor, rule, 50_000, 50_000, 5, None) == Effort(5, False)
+    assert choose_effort(extractor, rule, 50_000, 50_000, 0, None) == Effort(0, False)
+    assert choose_effort(extractor, Rule(None, None, 0.001, 10), 100, 100, None, None) == Effort(0, False)
+    with pytest.raises(UserError, match="--unrelated"):
+        choose_effort(extractor, Rule(-1.0, None, 0.001, 10), 100, 100, None, True)
