@@ -10,7 +10,6 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.data.images import ImageSet
 from image_copies.data.shards import uses_engine
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.filling import IMAGES_PER_COMMIT, embed_queries
@@ -122,7 +121,7 @@ class Search:
         if vector is None or not self.index.ntotal:
             return None
         one = replace(self, candidates=1)
-        (hits,) = one._find_hits([self.extractor.normalize(vector[None])], [[self._make_filter(path, digest)]])
+        (hits,) = one._find_hits([self.extractor.normalize(vector[None])], [[self._make_filter(path, digest)]], np.inf)
         return next(iter(one._make_matches(path, digest, hits[0])), None)
 
     def within(self) -> Found:
@@ -199,7 +198,7 @@ class Search:
         unsure = [row for row, hits in enumerate(found) if not self._is_sure(hits)]
         merged = list(found)
         for rows in _split_into_blocks(unsure):
-            views = embed_views(self.extractor, ImageSet([str(paths[row]) for row in rows], [paths[row] for row in rows]))
+            views = embed_views(self.extractor, [paths[row] for row in rows])
             readable = [(row, vectors) for row, vectors in zip(rows, views, strict=True) if vectors is not None]
             looked_at = self._look_at_views([vectors for _, vectors in readable], [allowed[row] for row, _ in readable])
             for (row, _), hits in zip(readable, looked_at, strict=True):

@@ -5,24 +5,22 @@ more chance of a false alarm, so all of them together are held to the rate of on
 what makes a pair of unrelated pictures as many times rarer as there are views (`Tail.penalty`).
 """
 
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.utils.data import DataLoader
 from tqdm import tqdm
 
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError
-from image_copies.data.images import ImageSet
-from image_copies.data.loader import FileContents, resize_square
 from image_copies.data.process import choose_workers
+from image_copies.data.squares import resize_square
+from image_copies.data.threads import map_in_threads
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.verification.features import Box
-from image_copies.models.device import best_device
-from image_copies.models.inference.embedders import MAX_IMAGES_WITHOUT_WORKERS, list_square_sizes
-from image_copies.models.inference.padding import pad_batch
-from image_copies.models.inference.parallel import map_in_parallel
+from image_copies.models.inference.embedders import list_square_sizes
 
 Pixels = NDArray[np.uint8]
 
@@ -56,52 +54,38 @@ def make_views(pixels: Pixels) -> list[Pixels]:
     return [np.ascontiguousarray(view) for view in (*crops, *(np.rot90(pixels, turn) for turn in TURNS))]
 
 
-def embed_views(extractor: Extractor, images: ImageSet) -> list[NDArray[np.float32] | None]:
+def embed_views(extractor: Extractor, paths: Sequence[Path]) -> list[NDArray[np.float32] | None]:
     """Return the vectors [VIEWS, d] of the views of each file; None for one that cannot be read."""
-    settings, sizes, device = extractor.settings, list_square_sizes(extractor.networks), best_device()
-    workers = choose_workers(settings.workers) if len(images) > MAX_IMAGES_WITHOUT_WORKERS else 0
-    loader = DataLoader(ViewSquares(images, sizes), max(1, settings.batch_size // VIEWS), num_workers=workers)
 
-    def embed(batch: tuple[dict[int, Tensor], Tensor]) -> list[NDArray[np.float32] | None]:
-        squares, readable = batch
-        whole = {size: pad_batch(views.flatten(0, 1), settings.batch_size, device) for size, views in squares.items()}
-        vectors = _embed(extractor, whole)[: len(readable) * VIEWS].reshape(len(readable), VIEWS, -1)
-        return [own if can_be_read else None for own, can_be_read in zip(vectors, readable.tolist(), strict=True)]
+    def embed(path: Path) -> NDArray[np.float32] | None:
+        try:
+            return embed_views_of(extractor, decode_rgb(path, short_side=smallest_side(extractor)))
+        except ImageError:
+            return None
 
-    found: list[NDArray[np.float32] | None] = []
-    with tqdm(total=len(images), desc="searching with views", unit="image", leave=False) as bar:
-        for batch in map_in_parallel(embed, loader, device):
-            found += batch
-            bar.update(len(batch))
+    alone = any(network.side_by_side is None for network in extractor.networks)
+    threads = 1 if alone else max(1, min(len(paths), choose_workers(extractor.settings.workers)))
+    found = []
+    with ExitStack() as held, tqdm(total=len(paths), desc="searching with views", unit="image", leave=False) as bar:
+        for network in extractor.networks:
+            if network.side_by_side is not None:
+                held.enter_context(network.side_by_side())
+        for vectors in map_in_threads(embed, paths, threads):
+            found.append(vectors)
+            bar.update()
     return found
 
 
 def embed_views_of(extractor: Extractor, pixels: Pixels) -> NDArray[np.float32]:
     """Return the vectors [VIEWS, d] of the views of a picture [h, w, 3]."""
-    return _embed(extractor, _make_squares(pixels, list_square_sizes(extractor.networks)))
+    views = make_views(pixels)
+    squares: Mapping[int, Pixels] = {
+        size: np.stack([resize_square(view, size).transpose(2, 0, 1) for view in views])
+        for size in list_square_sizes(extractor.networks)
+    }
+    return extractor.project(np.concatenate([network.embed(squares) for network in extractor.networks], axis=1))
 
 
 def smallest_side(extractor: Extractor) -> int:
     """Return the short side in pixels from which a picture's views show all that the networks see."""
     return round(max(list_square_sizes(extractor.networks)) / SMALLEST)
-
-
-class ViewSquares(FileContents[tuple[dict[int, Tensor], bool]]):
-    """The views of pictures as squares: item i is (by size, uint8 [VIEWS, 3, size, size]; whether the picture could be read)."""
-
-    def load(self, content: bytes) -> tuple[dict[int, Tensor], bool]:
-        """Return the squares of a file's views, zeros where it cannot be read, and whether it could be."""
-        try:
-            pixels = decode_rgb(content, short_side=round(max(self.sizes) / SMALLEST))
-        except ImageError:
-            return {size: torch.zeros(VIEWS, 3, size, size, dtype=torch.uint8) for size in self.sizes}, False
-        return _make_squares(pixels, self.sizes), True
-
-
-def _make_squares(pixels: Pixels, sizes: list[int]) -> dict[int, Tensor]:
-    views = make_views(pixels)
-    return {size: torch.from_numpy(np.stack([resize_square(view, size) for view in views])).permute(0, 3, 1, 2) for size in sizes}
-
-
-def _embed(extractor: Extractor, squares: dict[int, Tensor]) -> NDArray[np.float32]:
-    return extractor.project(np.concatenate([network.embed(squares) for network in extractor.networks], axis=1))
