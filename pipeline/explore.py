@@ -4,7 +4,7 @@ explore.py                     the latest run, at http://127.0.0.1:8765: drop an
 explore.py --run DIR --port 9000
 explore.py --references DIR    any pictures without a run, with the descriptor that ships with the project
 explore.py --index DIR         the pictures of an index (match.py --index)
-explore.py --matches DIR       go through the pairs and groups that match.py found: decide, and choose which files to keep
+explore.py --matches DIR       go through the pairs and groups that match.py found: decide, choose which files to keep, carry out
 explore.py --serve --index DIR search an index (match.py --index) over HTTP, for programs
 """
 

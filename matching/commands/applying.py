@@ -17,6 +17,7 @@ from image_copies.matching.files.room import Room, measure_room
 from image_copies.matching.output import Output
 from image_copies.matching.results.folder import MOVED, PLAN, SEARCH, read_notes
 
+SILENT = Output(quiet=True)
 JOURNAL = "journal.jsonl"
 MAX_PRINTED_FILES = 20  # files left alone that are listed one by one
 BUSY_MESSAGE = "another process is carrying out or undoing a plan. Wait for it: two could each remove what the other keeps."
@@ -49,6 +50,26 @@ def carry_out(
         UserError: when there is no plan, it is invalid, its index or what is to be protected does not exist, the disk is full, or
             another process is carrying out a plan.
     """
+    outcome = carry_out_plan(folder, way, plan, index, moved_to, protected, output)
+    _report(outcome, way, output)
+    output.say(f"journal: {folder / JOURNAL}; take everything back with --undo")
+    return 1 if outcome.left else 0
+
+
+def carry_out_plan(
+    folder: Path,
+    way: Way,
+    plan: Path | None = None,
+    index: Path | None = None,
+    moved_to: Path | None = None,
+    protected: Sequence[Path] = (),
+    output: Output = SILENT,
+) -> Outcome:
+    """Carry out a plan as `carry_out` does, and return what became of the files.
+
+    Raises:
+        UserError: as there.
+    """
     rows, rejected = read_plan(plan or folder / PLAN), read_rejected_pairs(folder, plan, index)
     guarded = [*protected, *_find_read_only(folder, plan)]
     is_protected = make_protection_check(guarded)
@@ -58,12 +79,9 @@ def carry_out(
         _check_room(measure_room(rows, way, place), output)
         journal = Journal(folder / JOURNAL)
         try:
-            outcome = apply_plan(rows, way, journal, place, is_protected, rejected)
+            return apply_plan(rows, way, journal, place, is_protected, rejected)
         finally:
             journal.close()
-    _report(outcome, way, output)
-    output.say(f"journal: {folder / JOURNAL}; take everything back with --undo")
-    return 1 if outcome.left else 0
 
 
 def take_back(folder: Path, output: Output) -> int:
@@ -72,20 +90,44 @@ def take_back(folder: Path, output: Output) -> int:
     Raises:
         UserError: when the journal is damaged, the disk is full, or another process is carrying out a plan.
     """
-    with hold_lock_file(_lock(), BUSY_MESSAGE):
-        if not (folder / JOURNAL).exists():
-            output.say(f"nothing to undo: {folder / JOURNAL} does not exist; another folder of results is named with --output")
-            return 0
-        journal = Journal(folder / JOURNAL)
-        try:
-            outcome = undo(journal)
-        finally:
-            journal.close()
+    if not (folder / JOURNAL).exists():
+        output.say(f"nothing to undo: {folder / JOURNAL} does not exist; another folder of results is named with --output")
+        return 0
+    outcome = undo_plan(folder)
     if outcome.done or outcome.left:
         _report(outcome, "undo", output)
     else:
         output.say(f"nothing to undo: all that {folder / JOURNAL} records has been taken back, or was never done")
     return 1 if outcome.left else 0
+
+
+def undo_plan(folder: Path) -> Outcome:
+    """Undo what the journal in a folder of results records, as `take_back` does, and return what became of the files.
+
+    Raises:
+        UserError: as there.
+    """
+    with hold_lock_file(_lock(), BUSY_MESSAGE):
+        journal = Journal(folder / JOURNAL)
+        try:
+            return undo(journal)
+        finally:
+            journal.close()
+
+
+def list_removed(folder: Path) -> list[Path]:
+    """Return the files that a plan of a folder of results removed, and that were not put back since.
+
+    Raises:
+        UserError: when the journal is damaged, or another process is writing it.
+    """
+    if not (folder / JOURNAL).exists():
+        return []
+    journal = Journal(folder / JOURNAL)
+    try:
+        return [Path(step.file) for step in journal.in_state("done")]
+    finally:
+        journal.close()
 
 
 def _find_read_only(folder: Path, plan: Path | None) -> list[Path]:

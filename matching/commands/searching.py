@@ -121,7 +121,10 @@ def search(extractor: Extractor, settings: SearchSettings, pictures: Pictures, o
         involved = hashlib.sha256(b"".join(sorted(found.digests.values()))).hexdigest()
         origin = {"descriptor": extractor.identity, "pictures": [len(found.digests), involved], **settings.made_by}
         grouping, read_only = settings.grouping, [str(indexed_path(path)) for path in settings.sources.read_only]
-        notes = SearchNotes(known, grouping.keep, found.matches.threshold, origin, grouping.preferred, read_only)
+        notes = SearchNotes(
+            *(known, grouping.keep, found.matches.threshold, origin, grouping.preferred, read_only),
+            references=not settings.within,
+        )
         write_notes(settings.folder, notes)
         if found.matches.decided and settings.within:
             _report_shares(settings, found, output)

@@ -2,13 +2,14 @@
 
 import os
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
 from image_copies.data.remote import as_path
-from image_copies.matching.index.database import DATABASE
+from image_copies.matching.index.database import DATABASE, write_together
 from image_copies.matching.index.store import Store, open_known_store
 
 Pair = frozenset[bytes]
@@ -101,6 +102,26 @@ class Decisions:
             else:
                 decide(store, files, digests, word == "copy")
         return before
+
+    def record_copies(self, pairs: Sequence[tuple[tuple[Path, Path], tuple[bytes, bytes]]]) -> None:
+        """Keep of many pairs of files, with their SHA-256, that they are copies: of all or of none.
+
+        Raises:
+            UserError: The index cannot be used.
+        """
+        with open_known_store(self.index) as store, write_together(store.database):
+            for files, digests in pairs:
+                decide(store, files, digests, True)
+
+    def forget_all(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
+        """Forget what is decided about many pairs of contents.
+
+        Raises:
+            UserError: The index cannot be used.
+        """
+        with open_known_store(self.index) as store, write_together(store.database):
+            for digests in pairs:
+                take_back(store, digests)
 
     def forget(self, digests: tuple[bytes, bytes]) -> bool:
         """Forget what is decided about two contents; return whether anything was.

@@ -31,6 +31,7 @@ class SearchNotes:
         threshold: the lowest score of a copy; None where nothing decided it.
         preferred: patterns of paths of files that it chose before others.
         read_only: absolute paths of folders in which nothing is to be changed.
+        references: whether queries were searched among references, not among themselves.
         made_from: fingerprints of the descriptor and of the pictures involved, and versions.
     """
 
@@ -40,6 +41,7 @@ class SearchNotes:
     made_from: dict[str, Any] | None = None
     preferred: Sequence[str] = ()
     read_only: Sequence[str] = ()
+    references: bool = False
 
     def index_in(self, folder: Path) -> Path:
         """Return the index of the results in this folder."""

@@ -59,6 +59,38 @@ class KeepQuestion(Settings):
     file: int
 
 
+class CertainQuestion(Settings):
+    """Accept all groups of certain copies.
+
+    Attributes:
+        token: Names the results that the page shows.
+        pairs: Number of pairs that the page showed.
+    """
+
+    token: str = Field(max_length=200)
+    pairs: int
+
+
+class ApplyQuestion(Settings):
+    """Carry out the plan.
+
+    Attributes:
+        token: Names the results that the page shows.
+        way: What becomes of the files.
+        files: Number of files that the page showed.
+    """
+
+    token: str = Field(max_length=200)
+    way: Literal["move", "delete-to-trash"]
+    files: int
+
+
+class ShownResults(Settings):
+    """The results that the page shows, by their token."""
+
+    token: str = Field(max_length=200)
+
+
 class Review:
     """The results that are shown; opened again when a search has written others."""
 
@@ -99,6 +131,10 @@ def make_review_app(review: Review) -> FastAPI:
     def overview() -> dict[str, Any]:
         return review.open_newest().overview()
 
+    @app.get("/api/plan")
+    def plan() -> dict[str, Any]:
+        return review.open_newest().summarize_plan()
+
     @app.get("/api/pairs/{token}/{first}/{second}")
     def pair(token: str, first: int, second: int) -> dict[str, Any]:
         return review.require_shown(token).pair(first, second)
@@ -130,6 +166,22 @@ def make_review_app(review: Review) -> FastAPI:
         results = review.require_shown(question.token)
         results.keep(question.group, question.file)
         return results.group(question.group)
+
+    @app.post("/api/certain")
+    def accept(question: CertainQuestion) -> dict[str, Any]:
+        return {"accepted": review.require_shown(question.token).accept_certain(question.pairs)}
+
+    @app.post("/api/certain/forget")
+    def forget_accepted(question: ShownResults) -> dict[str, Any]:
+        return {"forgotten": review.require_shown(question.token).forget_accepted()}
+
+    @app.post("/api/apply")
+    def apply(question: ApplyQuestion) -> dict[str, Any]:
+        return review.require_shown(question.token).carry_out(question.way, question.files)
+
+    @app.post("/api/apply/undo")
+    def put_back(question: ShownResults) -> dict[str, Any]:
+        return review.require_shown(question.token).put_back()
 
     @app.get("/api/files/{token}/{number}/{size}")
     def show(token: str, number: int, size: Literal["small", "large"]) -> Response:

@@ -11,19 +11,24 @@ from typing import Any
 
 from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
+from image_copies.data.files import is_there
 from image_copies.data.names import text_of
+from image_copies.matching.commands.applying import carry_out_plan, list_removed, undo_plan
+from image_copies.matching.files.acting import Outcome
 from image_copies.matching.files.facts import Facts, picture_facts
+from image_copies.matching.files.journal import Way
 from image_copies.matching.files.keeping import choose_kept, find_pattern
 from image_copies.matching.files.plan import PlanRow
 from image_copies.matching.index.database import DATABASE
 from image_copies.matching.index.decisions import Decisions, Word, word_of
 from image_copies.matching.index.store import digest_of, digests_of_files, open_known_store
 from image_copies.matching.matches import PICTURED, Match, evidence_values, match_values, read_matches_csv
-from image_copies.matching.results.folder import MATCHES, SearchNotes, read_notes
-from image_copies.matching.review.plans import ReviewedPlan, find_center, pair_of, read_groups, read_state
+from image_copies.matching.results.folder import MATCHES, MOVED, SearchNotes, read_notes
+from image_copies.matching.review.plans import CHANGED, ReviewedPlan, find_center, pair_of, read_groups, read_state
 
 MAX_SHOWN_PAIRS = 100_000  # of the page; matches.csv lists all
 MAX_CACHED_FACTS = 2000
+MAX_SHOWN_LEFT = 20  # files that were left alone
 
 
 @dataclass
@@ -51,10 +56,15 @@ class Results:
     decisions: Decisions
     _numbers: dict[Path, int] = field(default_factory=dict)
     _facts: OrderedDict[tuple[Path, int], Facts] = field(default_factory=OrderedDict)
+    _accepted: list[list[tuple[bytes, bytes]]] = field(default_factory=list)
+    _references: set[Path] = field(default_factory=set)
     _changing: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self._numbers = {path: number for number, path in enumerate(self.files)}
+        self._references = {row.file for rows in self.plan.groups.values() for row in rows if row.reference}
+        if self.notes.references:
+            self._references |= {match.reference for match in self.matches.values()}
 
     @property
     def current(self) -> bool:
@@ -73,7 +83,6 @@ class Results:
         """Return everything the page needs before it shows the first pair: pairs, groups and what is decided already."""
         decided = self._read_listed_decisions()
         pairs = [[*pair, decided.get(pair)] for pair, match in self.matches.items() if not self._same_bytes(match)]
-        groups = self.plan.groups
         return {
             "token": self.token,
             "folder": text_of(self.folder),
@@ -82,9 +91,22 @@ class Results:
             "pairs": pairs,
             "same_bytes": len(self.matches) - len(pairs),
             "bounded": len(self.matches) >= MAX_SHOWN_PAIRS,
-            "groups": [[group, len(rows)] for group, rows in groups.items()],
             "apply": f"{name_command('match')} --apply move --output {shlex.quote(text_of(self.folder))}",
-            "remove": sum(row.action == "remove" for rows in groups.values() for row in rows),
+            "moved_to": text_of(self.folder / MOVED),
+        } | self.summarize_plan()
+
+    def summarize_plan(self) -> dict[str, Any]:
+        """Return what the plan would do, what of it is certain, and what was done already."""
+        groups, removed, certain = self.plan.groups, self._find_removed(), self._find_certain()
+        going = [row for rows in groups.values() for row in rows if row.action == "remove" and row.file not in removed]
+        looked_at = {group: sum(row.action == "review" for row in rows) for group, rows in groups.items()}
+        return {
+            "groups": [[group, len(rows), looked_at[group]] for group, rows in groups.items()],
+            "remove": {"files": len(going), "bytes": sum(row.facts.size for row in going if row.facts is not None)},
+            "review": sum(looked_at.values()),
+            "certain": {"groups": len({row.group for row, _ in certain}), "pairs": len(certain)},
+            "removed": len(removed),
+            "gone": [self._numbers[path] for path in removed if path in self._numbers and not is_there(path)],
         }
 
     def pair(self, first: int, second: int) -> dict[str, Any]:
@@ -125,7 +147,7 @@ class Results:
                 | {
                     "action": row.action,
                     "reason": row.reason,
-                    "score": row.score,
+                    "certainty": None if row.judgement is None else row.judgement.certainty,
                     "protected": row.protected,
                     "same_bytes": row.sha256 == center.sha256,
                     "decision": words.get(pair_of(row, center), "undecided"),
@@ -187,6 +209,52 @@ class Results:
         with self._changing:
             self.plan.keep(group, path, self.decisions.words())
 
+    def accept_certain(self, pairs: int) -> int:
+        """Decide for all certain copies of the groups in which nothing else is to be looked at; return their number.
+
+        Raises:
+            UserError: They are not as many as the page showed, or the index cannot be used.
+        """
+        with self._changing:
+            found = self._find_certain()
+            if len(found) != pairs:
+                raise UserError(CHANGED)
+            named = [((row.file, center.file), _digests_of(row, center)) for row, center in found]
+            self.decisions.record_copies(named)
+            self._accepted.append([digests for _, digests in named])
+        return len(found)
+
+    def forget_accepted(self) -> int:
+        """Take back what `accept_certain` decided last; return the number of decisions.
+
+        Raises:
+            UserError: The index cannot be used.
+        """
+        with self._changing:
+            last = self._accepted.pop() if self._accepted else []
+            self.decisions.forget_all(last)
+        return len(last)
+
+    def carry_out(self, way: Way, files: int) -> dict[str, Any]:
+        """Carry out the plan, and return how many files were dealt with and which were left alone, with the reasons.
+
+        Raises:
+            UserError: They are not as many as the page showed, or the plan cannot be carried out.
+        """
+        with self._changing:
+            if not self.current or self.summarize_plan()["remove"]["files"] != files:
+                raise UserError(CHANGED)
+            return _describe_outcome(carry_out_plan(self.folder, way, index=self.decisions.index))
+
+    def put_back(self) -> dict[str, Any]:
+        """Undo what was carried out, and return the same.
+
+        Raises:
+            UserError: It cannot be undone now.
+        """
+        with self._changing:
+            return _describe_outcome(undo_plan(self.folder))
+
     def file(self, number: int) -> Path:
         """Return the path of a file by its position.
 
@@ -196,6 +264,26 @@ class Results:
         if not 0 <= number < len(self.files):
             raise UserError("There is no such file.")
         return self.files[number]
+
+    def _find_certain(self) -> list[tuple[PlanRow, PlanRow]]:
+        """Certain copies that are undecided, each with the kept file, of the groups of which no other file is to be looked at."""
+        words, found = self.decisions.words(), []
+        for rows in self.plan.groups.values():
+            center = find_center(rows)
+            if all(row.action in ("keep", "remove") for row in rows):
+                found += [
+                    (row, center)
+                    for row in rows
+                    if row.action == "remove" and row.sha256 != center.sha256 and pair_of(row, center) not in words
+                ]
+        return found
+
+    def _find_removed(self) -> set[Path]:
+        """Files that a plan removed; none where that cannot be seen now."""
+        try:
+            return set(list_removed(self.folder))
+        except UserError:
+            return set()
 
     def _same_bytes(self, match: Match) -> bool:
         one, other = self.digests.get(match.query), self.digests.get(match.reference)
@@ -231,6 +319,7 @@ class Results:
         return {
             "number": number,
             "name": text_of(Path(facts.path.name)),
+            "reference": facts.path in self._references,
             "folder": text_of(facts.path.parent),
             "width": facts.width,
             "height": facts.height,
@@ -287,6 +376,15 @@ def open_results(folder: Path, index: Path | None = None) -> Results:
 
     plan = ReviewedPlan(folder, groups, scores, judged, state, by_size)
     return Results(folder, notes, state, files, pairs, known | planned, plan, Decisions(place))
+
+
+def _digests_of(row: PlanRow, center: PlanRow) -> tuple[bytes, bytes]:
+    return bytes.fromhex(row.sha256), bytes.fromhex(center.sha256)
+
+
+def _describe_outcome(outcome: Outcome) -> dict[str, Any]:
+    left = [[text_of(path), reason] for path, reason in outcome.left[:MAX_SHOWN_LEFT]]
+    return {"done": len(outcome.done), "left": left, "left_files": len(outcome.left)}
 
 
 def _show_values(values: Mapping[str, Any], turned: bool) -> dict[str, Any]:

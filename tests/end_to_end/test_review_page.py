@@ -14,8 +14,10 @@ from image_copies.matching.files.plan import read_plan
 from image_copies.matching.index.decisions import read_decisions
 from image_copies.matching.index.store import open_known_store
 from image_copies.matching.matches import Match
+from image_copies.matching.results.folder import SearchNotes, write_notes
 from image_copies.matching.verification.geometry import Evidence
 from tests.end_to_end.pages import open_watched, run_explore
+from tests.folders import read_tree
 from tests.search_results import write_results
 
 if TYPE_CHECKING:
@@ -43,17 +45,18 @@ def width(page: "sync_api.Page", selector: str) -> float:
 
 
 @pytest.fixture
-def results(tmp_path: Path) -> Path:
+def results(own_desk: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Four pictures: three of one group, one of them with a hostile name; four pairs, one of them verified."""
+    monkeypatch.setenv("TMPDIR", str(own_desk))  # of the process that serves the page: the lock of all plans lies there
     rng = np.random.default_rng(0)
     photo = Image.fromarray(rng.integers(0, 256, (15, 20, 3), np.uint8)).resize((400, 300), Image.Resampling.NEAREST)
     names = {"large.png": photo, "small.png": photo.resize((200, 150)), HOSTILE: photo.crop((40, 30, 360, 270))}
     names["other.png"] = Image.fromarray(rng.integers(0, 256, (15, 20, 3), np.uint8)).resize((160, 120))
-    folder = tmp_path / "matches"
+    folder = own_desk / "matches"
     for name, picture in names.items():
-        (tmp_path / "album").mkdir(exist_ok=True)
-        picture.save(tmp_path / "album" / name)
-    large, small, hostile, other = (tmp_path / "album" / name for name in names)
+        (own_desk / "album").mkdir(exist_ok=True)
+        picture.save(own_desk / "album" / name)
+    large, small, hostile, other = (own_desk / "album" / name for name in names)
     evidence = Evidence(40, "", (0.1, 0.1, 0.9, 0.9), (0.0, 0.0, 1.0, 1.0))
     pairs = [
         Match(large, hostile, -0.1, 0.0001, evidence),
@@ -116,12 +119,92 @@ def test_pairs_are_decided_by_keys_and_buttons_and_undone(page: "sync_api.Page",
     assert said(results) == [] and page.is_disabled("#undo") and shown(page) == ["other.png", "small.png"]
     press(page, "j", "/api/pairs/")
     press(page, "ArrowRight", "/api/pairs/")
-    assert page.inner_text("#place") == "3 of 4" and "Keep the right one: largest: 400 × 300" in page.inner_text("#verdict")
+    assert page.inner_text("#place") == "3 of 4" and "Keep large.png: largest: 400 × 300" in page.inner_text("#verdict")
     page.keyboard.press("?")
     assert page.locator("#help").is_visible()
     page.keyboard.press("n")
     page.keyboard.press("Escape")
     assert said(results) == [] and {path: path.read_bytes() for path in album} == album
+
+
+def test_both_files_are_named_and_their_facts_are_beside_the_pictures(page: "sync_api.Page") -> None:
+    page.select_option("#order", "sure")
+    page.wait_for_selector("#left .framed i")
+    assert page.locator("#facts thead th").all_inner_texts()[1:] == shown(page) == ["large.png", HOSTILE]
+    verdict = page.inner_text("#verdict")
+    assert "Certain (98 of 100): the pixels agree." in verdict and "left" not in verdict and "right" not in verdict
+    facts, picture = page.locator("#facts").bounding_box(), page.locator("#right").bounding_box()
+    assert facts is not None and picture is not None
+    assert facts["x"] >= picture["x"] + picture["width"] and facts["y"] + facts["height"] <= 900
+
+
+def test_which_side_is_a_reference_is_said_and_files_of_one_name_are_told_apart(
+    browser: "sync_api.Browser", tmp_path: Path
+) -> None:
+    files = [tmp_path / folder / "trip" / "x.png" for folder in ("uploads", "originals")]
+    for path, side in zip(files, (90, 120), strict=True):
+        path.parent.mkdir(parents=True)
+        noise = np.random.default_rng(0).integers(0, 256, (15, 20, 3), np.uint8)
+        Image.fromarray(noise).resize((side * 4 // 3, side), Image.Resampling.NEAREST).save(path)
+    write_results(tmp_path / "matches", [Match(files[0], files[1], -0.1, 0.0001)], [files])
+    write_notes(tmp_path / "matches", SearchNotes(threshold=-0.5, references=True))
+    with (
+        run_explore("--matches", tmp_path / "matches") as address,
+        open_watched(browser, address, "#pair:not([hidden]) #left img", console=True) as page,
+    ):
+        assert shown(page) == ["uploads/trip/x.png", "originals/trip/x.png"]
+        assert page.locator("#left .role").count() == 0 and page.inner_text("#right .role") == "reference"
+        with answered(page, "/api/groups/"):
+            page.click("#to-groups")
+        assert page.locator(".file .role").count() == 1
+
+
+def test_certain_groups_are_accepted_at_once_after_a_question(page: "sync_api.Page", results: Path) -> None:
+    plan = (results / "plan.csv").read_bytes()
+    with answered(page, "/api/groups/"):
+        page.click("#to-groups")
+    assert page.inner_text("#accept") == "Accept 1 certain group …"
+    page.click("#accept")
+    assert "2 pairs in 1 group are certainly copies" in page.inner_text("#question-text")
+    page.keyboard.press("n")  # no key of the page while the question is open
+    page.click("#question-no")
+    assert said(results) == []
+    page.click("#accept")
+    with answered(page, "/api/groups/"):
+        page.click("#question-yes")
+    assert {frozenset(names) for _, names in said(results)} == {frozenset(("large.png", name)) for name in ("small.png", HOSTILE)}
+    assert [copy for copy, _ in said(results)] == [True, True]
+    assert "2 pairs are copies" in page.inner_text("#status") and page.locator("#accept").is_hidden()
+    press(page, "1", "/api/pairs/")
+    assert page.inner_text("#place") == "1 of 2"
+    press(page, "2", "/api/groups/")
+    press(page, "u", "/api/groups/")
+    assert said(results) == [] and page.is_visible("#accept") and (results / "plan.csv").read_bytes() == plan
+
+
+@pytest.mark.parametrize("way", ["move", "delete-to-trash"])
+def test_the_plan_is_carried_out_and_undone_after_a_question(page: "sync_api.Page", results: Path, way: str) -> None:
+    before = read_tree(results.parent / "album")
+    with answered(page, "/api/groups/"):
+        page.click("#to-groups")
+    assert page.inner_text("#going").startswith("The plan: 2 files to go (")
+    page.click("#apply")
+    assert page.inner_text("#question-title").startswith("Remove 2 files (")
+    page.keyboard.press("Escape")
+    assert read_tree(results.parent / "album") == before
+    page.click("#apply")
+    page.select_option("#way", way)
+    with answered(page, "/api/groups/"):
+        page.click("#question-yes")
+    assert set(read_tree(results.parent / "album")) == {"large.png", "other.png"}
+    assert "Removed: 2 files." in page.inner_text("#status") and page.locator("#apply").is_hidden()
+    assert page.locator(".file.gone").count() == 2 and page.inner_text("#going").endswith("2 files removed.")
+    page.click("#put-back")
+    assert page.inner_text("#question-title") == "Put back 2 files?"
+    with answered(page, "/api/groups/"):
+        page.click("#question-yes")
+    assert read_tree(results.parent / "album") == before and page.locator(".file.gone").count() == 0
+    assert "Put back: 2 files." in page.inner_text("#status")
 
 
 def test_the_shared_part_is_framed_and_shown_alone(page: "sync_api.Page") -> None:

@@ -59,7 +59,7 @@ function image(file, size, alt) {
 
 function fillList() {
   const filter = at("filter").value;
-  const pairs = state.all.pairs.filter(([, , said]) => filter === "all" || (said ?? "undecided") === filter);
+  const pairs = state.all.pairs.filter(([first, second, said]) => !state.gone.has(first) && !state.gone.has(second) && (filter === "all" || (said ?? "undecided") === filter));
   state.list = at("order").value === "sure" ? pairs : pairs.toReversed();
 }
 
@@ -104,12 +104,13 @@ async function showPair(first, second) {
 function drawPair() {
   const { pair } = state;
   const { suggestion, decision } = pair, shared = pair.regions.length > 0;
+  const names = nameApart(pair.files);
   for (const [side, id] of ["left", "right"].entries()) {
     const file = pair.files[side];
     const kept = suggestion?.file === file.number;
     at(id).replaceChildren(
-      element("div", { className: "frame" }, framed(file, side, `${id}: ${file.name}`)),
-      element("figcaption", {}, element("b", { textContent: file.name }), " ", kept ? element("span", { className: "badge keep", textContent: "suggested to keep" }) : null),
+      element("div", { className: "frame" }, framed(file, side, names[side])),
+      element("figcaption", {}, element("b", { textContent: names[side] }), " ", role(file), kept ? element("span", { className: "badge keep", textContent: "suggested to keep" }) : null),
     );
   }
   for (const [id, word] of [["copy", "copy"], ["no-copy", "not-a-copy"]]) {
@@ -125,19 +126,33 @@ function drawPair() {
   at("of-group").hidden = pair.group === null;
   at("of-group").textContent = `Group ${pair.group}`;
   at("of-group").href = `#group/${pair.group}`;
+  for (const [side, place] of ["one", "other"].entries()) at("facts").tHead.querySelector(`.${place}`).textContent = names[side];
   at("facts").tBodies[0].replaceChildren(...facts(pair.files));
 }
 
-function verdict({ values, regions, suggestion, looked }) {
+const role = (file) => (file.reference ? element("span", { className: "badge role", textContent: "reference" }) : "");
+
+// The names of two files, with as many of their folders as tell them apart.
+function nameApart(files) {
+  const paths = files.map((file) => [...file.folder.split("/"), file.name]);
+  for (let parts = 1; ; parts += 1) {
+    const names = paths.map((path) => path.slice(-parts).join("/"));
+    if (names[0] !== names[1] || parts >= Math.max(...paths.map((path) => path.length))) return names;
+  }
+}
+
+function verdict({ values, regions, suggestion, looked, files }) {
   const parts = [];
   const { threshold } = state.all;
-  const { score, expected_false_alarms: alarms, inliers, change, ...others } = values;
-  if (score !== undefined) parts.push(`Score ${number(score)}` + (threshold === null ? "" : `; a copy scores at least ${number(threshold)}`) + ".");
-  if (typeof alarms === "number") parts.push(`False alarms to be expected per query at this score: ${Number(alarms.toPrecision(1))}.`);
-  if (regions.length) parts.push(`${inliers} features agree${change ? `, the left one is ${change}` : ""}: the frames show what is shared.`);
+  const { score, expected_false_alarms: alarms, inliers, change, class: kind, reason, certainty, ...others } = values;
+  const names = nameApart(files);
+  if (kind) parts.push(`${kind[0].toUpperCase()}${kind.slice(1)} (${certainty} of 100): ${reason}.`);
+  else if (score !== undefined) parts.push(`Score ${number(score)}` + (threshold === null ? "" : `; a copy scores at least ${number(threshold)}`) + ".");
+  if (!kind && typeof alarms === "number") parts.push(`False alarms to be expected per query at this score: ${Number(alarms.toPrecision(1))}.`);
+  if (regions.length) parts.push(`${inliers} features agree${change ? `, ${names[0]} is ${change}` : ""}: the frames show what is shared.`);
   else if (looked) parts.push("No arrangement of features confirms that one copies the other.");
   for (const [name, value] of Object.entries(others)) if (value !== null && value !== "") parts.push(`${name.replaceAll("_", " ")}: ${value}.`);
-  if (suggestion) parts.push(`Keep the ${state.pair.files[0].number === suggestion.file ? "left" : "right"} one: ${suggestion.reason}.`);
+  if (suggestion) parts.push(`Keep ${names[files[0].number === suggestion.file ? 0 : 1]}: ${suggestion.reason}.`);
   return parts.join(" ");
 }
 
@@ -226,8 +241,16 @@ const undo = () =>
       say("Undone: the file that was kept before is kept again.");
       return open(`#group/${last.group}`);
     }
+    if (last.kind === "certain") {
+      const { forgotten } = await request("/api/certain/forget", { token: state.all.token });
+      say(`Undone: ${plural(forgotten, "pair")} are undecided again.`);
+      return reload();
+    }
     await decide(last, last.before, true);
-    if (state.view === "groups") return showGroup();
+    if (state.view === "groups") {
+      await refreshPlan();
+      return showGroup();
+    }
     const place = state.list.findIndex(([first, second]) => key(first, second) === key(last.first, last.second));
     if (place >= 0) state.place = place;
     await showPair(last.first, last.second);
@@ -265,15 +288,23 @@ function toggleCloser() {
 
 // Groups
 
+const KINDS = { all: () => true, look: ([, , review]) => review > 0, certain: ([, , review]) => review === 0 };
+
+function fillGroups() {
+  state.groups = state.all.groups.filter(KINDS[at("group-filter").value]);
+  state.group = Math.min(state.group, Math.max(0, state.groups.length - 1));
+}
+
 async function showGroup() {
-  const group = state.all.groups[state.group];
+  drawActs();
+  const group = state.groups[state.group];
   at("no-group").hidden = Boolean(group);
   at("plan").hidden = at("group").hidden = !group;
   at("previous-group").disabled = state.group <= 0;
-  at("next-group").disabled = state.group >= state.all.groups.length - 1;
-  at("group-place").textContent = group ? `group ${state.group + 1} of ${state.all.groups.length}` : "none";
+  at("next-group").disabled = state.group >= state.groups.length - 1;
+  at("group-place").textContent = group ? `group ${state.group + 1} of ${state.groups.length}` : "none";
   if (!group) {
-    at("no-group").textContent = "There are no groups. A search makes them where it knows a threshold.";
+    at("no-group").textContent = state.all.groups.length ? "There is no such group." : "There are no groups. A search makes them where it knows a threshold.";
     return;
   }
   const chosen = document.activeElement?.dataset?.file;
@@ -286,10 +317,75 @@ function drawGroup(group) {
   state.members = group;
   const count = (action) => group.files.filter((file) => file.action === action).length;
   at("group").replaceChildren(
-    element("p", { textContent: `${group.files.length} files: ${count("keep")} kept, ${count("remove")} to go, ${count("leave")} left alone. The first one is kept instead of the others.` }),
+    element("p", { textContent: `${group.files.length} files: ${count("keep")} kept, ${count("remove")} to go, ${count("review")} to look at, ${count("leave")} left alone. The first one is kept instead of the others.` }),
     element("div", { className: "files" }, ...group.files.map((file) => card(group, file))),
   );
-  at("plan").replaceChildren("plan.csv holds these choices. Nothing has been touched; carry it out with ", element("code", { textContent: state.all.apply }));
+  at("plan").replaceChildren("plan.csv holds these choices. On the command line it is carried out with ", element("code", { textContent: state.all.apply }));
+}
+
+const plural = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+
+function drawActs() {
+  const { remove, review, certain, removed } = state.all;
+  at("going").textContent = `The plan: ${plural(remove.files, "file")} to go${remove.files ? ` (${bytes(remove.bytes)})` : ""}, ${plural(review, "file")} to look at${removed ? `, ${plural(removed, "file")} removed` : ""}.`;
+  at("accept").hidden = !certain.pairs;
+  at("accept").textContent = `Accept ${plural(certain.groups, "certain group")} …`;
+  at("apply").hidden = !remove.files;
+  at("apply").textContent = `Remove ${plural(remove.files, "file")} …`;
+  at("put-back").hidden = !removed;
+  at("put-back").textContent = `Put back ${plural(removed, "file")} …`;
+}
+
+// Asks before something is done; resolves to whether it is to be done.
+function ask(title, text, yes, where = false) {
+  at("question-title").textContent = title;
+  at("question-text").textContent = text;
+  at("question-yes").textContent = yes;
+  at("question-way").hidden = !where;
+  at("way").options[0].textContent = state.all.moved_to;
+  at("question").returnValue = "no";
+  at("question").showModal();
+  at("question-no").focus();
+  return new Promise((resolve) => at("question").addEventListener("close", () => resolve(at("question").returnValue === "yes"), { once: true }));
+}
+
+async function accept() {
+  const { groups, pairs } = state.all.certain;
+  const text = `${plural(pairs, "pair")} in ${plural(groups, "group")} are certainly copies, and nothing else in these groups is to be looked at. No file is touched.`;
+  if (!(await ask(`Call all of them copies?`, text, `Accept ${plural(pairs, "pair")}`))) return;
+  await attempt(async () => {
+    const { accepted } = await request("/api/certain", { token: state.all.token, pairs });
+    state.done.push({ kind: "certain" });
+    at("undo").disabled = false;
+    say(`Noted: ${plural(accepted, "pair")} are copies.`);
+    await reload();
+  });
+}
+
+async function apply() {
+  const { files, bytes: size } = state.all.remove;
+  const text = `Each is the same file as one that stays, or a copy of it. What belongs to them goes along. "Put back" takes everything back.`;
+  if (!(await ask(`Remove ${plural(files, "file")} (${bytes(size)})?`, text, `Remove ${plural(files, "file")}`, true))) return;
+  await attempt(async () => {
+    const outcome = await request("/api/apply", { token: state.all.token, way: at("way").value, files });
+    await reload();
+    report("Removed", outcome);
+  });
+}
+
+async function putBack() {
+  const { removed } = state.all;
+  if (!(await ask(`Put back ${plural(removed, "file")}?`, "Each goes to where it was, unless another file has taken its place.", `Put back ${plural(removed, "file")}`))) return;
+  await attempt(async () => {
+    const outcome = await request("/api/apply/undo", { token: state.all.token });
+    await reload();
+    report("Put back", outcome);
+  });
+}
+
+function report(what, { done, left, left_files: count }) {
+  say(`${what}: ${plural(done, "file")}.`);
+  if (count) tell(`Left alone: ${left.map(([file, reason]) => `${file} (${reason})`).join("; ")}${count > left.length ? ` and ${count - left.length} more` : ""}.`);
 }
 
 function card(group, file) {
@@ -312,11 +408,11 @@ function card(group, file) {
   const details = [file.width ? `${file.width} × ${file.height}` : "cannot be read", bytes(file.bytes), file.format, file.taken ? `taken ${file.taken}` : ""];
   const made = element(
     "article",
-    { className: kept ? "file kept" : "file", tabIndex: 0 },
+    { className: `file${kept ? " kept" : ""}${state.gone.has(file.number) ? " gone" : ""}`, tabIndex: 0 },
     element("div", { className: "frame" }, image(file, "small", file.name)),
-    element("p", {}, element("span", { className: `badge ${file.action}`, textContent: file.action }), " ", element("b", { textContent: file.name })),
+    element("p", {}, element("span", { className: `badge ${file.action}`, textContent: state.gone.has(file.number) ? "removed" : file.action }), " ", role(file), " ", element("b", { textContent: file.name })),
     element("p", { textContent: details.filter(Boolean).join(", "), title: file.folder }),
-    element("p", { textContent: file.reason + (file.score ? `; score ${number(file.score)}` : "") }),
+    element("p", { textContent: file.reason + (file.certainty === null ? "" : ` (${file.certainty} of 100)`) }),
     answers,
   );
   made.dataset.file = file.number;
@@ -331,6 +427,7 @@ const decideMember = (file, word) =>
     const said = file.decision === word ? "undecided" : word;
     await decide({ first: kept.number, second: file.number, sha256: [kept.sha256, file.sha256] }, said);
     focusOn(file.number);
+    await refreshPlan();
     await showGroup();
     if (said !== "undecided") stepMember(1);
   });
@@ -339,7 +436,9 @@ const keep = (file) =>
   attempt(async () => {
     const before = state.members.kept;
     if (file.number === before) return;
-    drawGroup(await request("/api/kept", { token: state.all.token, group: state.members.group, file: file.number }));
+    await request("/api/kept", { token: state.all.token, group: state.members.group, file: file.number });
+    await refreshPlan();
+    await showGroup();
     state.done.push({ kind: "keep", group: state.members.group, file: before });
     at("undo").disabled = false;
     focusOn(file.number);
@@ -355,7 +454,7 @@ function compare(file) {
 const stepGroup = (by) =>
   attempt(async () => {
     const place = state.group + by;
-    if (place < 0 || place >= state.all.groups.length) return;
+    if (place < 0 || place >= state.groups.length) return;
     state.group = place;
     await showGroup();
   });
@@ -421,7 +520,12 @@ const show = () =>
     }
     if (view === "decisions") return showDecisions();
     if (state.view === "groups") {
-      const place = state.all.groups.findIndex(([group]) => group === Number(first));
+      await refreshPlan();
+      if (first !== undefined && !state.groups.some(([group]) => group === Number(first))) {
+        at("group-filter").value = "all";
+        fillGroups();
+      }
+      const place = state.groups.findIndex(([group]) => group === Number(first));
       if (place >= 0) state.group = place;
       return showGroup();
     }
@@ -433,6 +537,29 @@ const show = () =>
     }
     await showPlace();
   });
+
+// What the server knows now, after the plan or many decisions have changed.
+async function reload() {
+  await load();
+  fillList();
+  state.place = Math.min(state.place, Math.max(0, state.list.length - 1));
+  if (state.view === "groups") await showGroup();
+  if (state.view === "pairs") await showPlace();
+}
+
+async function load() {
+  state.all = await request("/api/review");
+  state.words = new Map(state.all.pairs.map((pair) => [key(pair[0], pair[1]), pair]));
+  takePlan(state.all);
+}
+
+const refreshPlan = async () => takePlan(await request("/api/plan"));
+
+function takePlan(plan) {
+  Object.assign(state.all, plan);
+  state.gone = new Set(plan.gone);
+  fillGroups();
+}
 
 function refill() {
   fillList();
@@ -453,7 +580,7 @@ const ON_GROUPS = {
 };
 
 function pressed(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || at("help").open || event.target.closest("select, input, textarea")) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || at("help").open || at("question").open || event.target.closest("select, input, textarea")) return;
   const keys = { ...EVERYWHERE, ...(state.view === "pairs" ? ON_PAIRS : state.view === "groups" ? ON_GROUPS : {}) };
   const work = event.key === "Enter" && event.target.matches(".file") ? onMember(compare) : keys[event.key];
   if (!work) return;
@@ -471,6 +598,14 @@ function listen() {
   at("next").onclick = () => step(1);
   at("previous-group").onclick = () => stepGroup(-1);
   at("next-group").onclick = () => stepGroup(1);
+  at("group-filter").onchange = () => {
+    state.group = 0;
+    fillGroups();
+    attempt(showGroup);
+  };
+  at("accept").onclick = accept;
+  at("apply").onclick = apply;
+  at("put-back").onclick = putBack;
   at("copy").onclick = () => decidePair("copy");
   at("no-copy").onclick = () => decidePair("not-a-copy");
   at("undo").onclick = undo;
@@ -479,8 +614,7 @@ function listen() {
 }
 
 await attempt(async () => {
-  state.all = await request("/api/review");
-  state.words = new Map(state.all.pairs.map((pair) => [key(pair[0], pair[1]), pair]));
+  await load();
   const { pairs, groups, same_bytes, bounded, folder } = state.all;
   document.title = `Copies to review: ${folder}`;
   const same = same_bytes ? `, ${same_bytes.toLocaleString("en")} more of the same bytes` : "";

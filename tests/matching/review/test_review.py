@@ -99,7 +99,7 @@ def test_the_page_is_shown_what_the_search_found(client: TestClient, results: Pa
         (at["half.png"], at["small.png"], None),
         (at["y.png"], at["x.png"], None),
     ]
-    assert shown["groups"] == [[1, 4], [2, 2]] and shown["threshold"] == -0.5
+    assert shown["groups"] == [[1, 4, 0], [2, 2, 0]] and shown["threshold"] == -0.5
     pair = pair_of(client, at["small.png"], at["large.png"])  # the other way round
     judged = {"class": "certain", "reason": "the pixels agree", "certainty": 98}
     assert pair["values"] == {"score": -0.01, "expected_false_alarms": 0, "inliers": 23, "change": "mirrored"} | judged
@@ -174,6 +174,38 @@ def test_another_file_is_kept_and_the_plan_is_carried_out(client: TestClient, re
     assert {name: action for name, (action, _) in planned(results).items()} == {
         row["file"].rsplit("/", 1)[1]: row["action"] for row in csv.DictReader(io.StringIO(os.fsdecode(plan)))
     }
+
+
+def test_certain_groups_are_accepted_at_once_and_that_is_taken_back(client: TestClient, results: Path) -> None:
+    """large.png's group holds half.png, which does not match it: nothing of that group is accepted unseen."""
+    plan, token = (results / PLAN).read_bytes(), overview(client)["token"]
+    assert overview(client)["certain"] == {"groups": 1, "pairs": 1}
+    assert "done again" in client.post("/api/certain", json={"token": token, "pairs": 3}).json()["message"]
+    assert client.post("/api/certain", json={"token": token, "pairs": 1}).json() == {"accepted": 1}
+    assert decided(results) == [(True, {"x.png", "y.png"})] and overview(client)["certain"] == {"groups": 0, "pairs": 0}
+    assert client.post("/api/certain/forget", json={"token": token}).json() == {"forgotten": 1}
+    assert client.post("/api/certain/forget", json={"token": token}).json() == {"forgotten": 0}
+    assert decided(results) == [] and (results / PLAN).read_bytes() == plan
+
+
+def test_the_plan_is_carried_out_from_the_page_only_as_it_is_shown(client: TestClient, results: Path) -> None:
+    album, shown = results.parent / "album", overview(client)
+    before = read_tree(album)
+    question = {"token": shown["token"], "way": "move", "files": shown["remove"]["files"]}
+    assert question["files"] == 3 and shown["removed"] == 0
+    for wrong in ({"files": 2}, {"token": "old"}, {"way": "burn"}, {"way": "hardlink"}):
+        assert client.post("/api/apply", json=question | wrong).status_code in (400, 422)
+    assert client.post("/api/apply", json=question, headers={"origin": "http://elsewhere.example"}).status_code == 403
+    assert read_tree(album) == before
+    write_picture(album / "small.png", 9, 60)
+    outcome = client.post("/api/apply", json=question).json()
+    assert outcome["done"] == 2 and outcome["left"] == [[str(album / "small.png"), "changed since the plan was made"]]
+    after = client.get("/api/plan").json()
+    assert (after["remove"]["files"], after["removed"], len(after["gone"])) == (1, 2, 2)
+    assert client.post("/api/apply/undo", json={"token": shown["token"]}).json() == {"done": 2, "left": [], "left_files": 0}
+    assert set(read_tree(album)) == set(before) and client.get("/api/plan").json()["removed"] == 0
+    (results / PLAN).write_bytes((results / PLAN).read_bytes().replace(b"1,remove", b"1,leave", 1))
+    assert "plan was edited" in client.post("/api/apply", json=question).json()["message"]
 
 
 def test_what_is_called_no_copy_is_never_removed_by_an_older_plan(results: Path) -> None:
