@@ -160,12 +160,12 @@ def main() -> None:
         time_part("fill", fill)
         time_part("make the files of vectors", lambda: open_segments(store))
         time_part("train the quantiser, make the codes", lambda: open_search(store))
-        files = {path.name for path in Path(name).glob("*.faiss")}
+        files = {path.name for path in Path(name).glob("[cqv]*")}
         index = time_part("open", lambda: open_search(store))
         fresh, originals = population.draw(ADDED), index.reconstruct_batch(index.numbers()[:: contents // (QUERIES // 2)])
         time_part(f"add {ADDED:,} and open", add_and_open)
         index = time_part(f"remove {ADDED:,} and open", remove_and_open)
-        kept = files <= {path.name for path in Path(name).glob("*.faiss")}
+        kept = files <= {path.name for path in Path(name).glob("[cqv]*")}
         copies, distances = population.draw_copies(originals[: QUERIES // 2])
         queries = np.concatenate([copies, population.draw(QUERIES // 2)])
         compared = open_search(store, exact=True)

@@ -4,15 +4,17 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from image_copies.data.errors import UserError
 from image_copies.data.files import whole_file
 from image_copies.data.remote import is_remote
 
+if TYPE_CHECKING:
+    import pandas as pd
 
-def read_table(path: Path, columns: Sequence[str], expected: str) -> pd.DataFrame:
+
+def read_table(path: Path, columns: Sequence[str], expected: str) -> "pd.DataFrame":
     """Read a CSV file with exactly these columns, in order; all values are strings, empty cells "".
 
     If the file is missing, the message says what is `expected`, such as "a CSV with one row for each image".
@@ -20,6 +22,8 @@ def read_table(path: Path, columns: Sequence[str], expected: str) -> pd.DataFram
     Raises:
         UserError: the file is missing, is not a CSV file, or has other columns or rows with too many values.
     """
+    import pandas as pd  # imported here: what only writes tables must start at once
+
     names = ",".join(columns)
     if not path.is_file():
         raise UserError(f"{path}: no such file. Give {expected}.")

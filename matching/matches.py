@@ -10,13 +10,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, get_args
 
-import pandas as pd
-
 from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
-from image_copies.data.files import whole_file
 from image_copies.data.names import text_of
 from image_copies.data.remote import as_path
+from image_copies.data.tables import write_table
 from image_copies.matching.threshold import Tail
 from image_copies.matching.verification.features import Box
 from image_copies.matching.verification.geometry import Change, Evidence
@@ -251,8 +249,7 @@ def write_matches_csv(path: Path, matches: Matches) -> None:
     columns = [*MATCH_CELLS, *(EVIDENCE_CELLS if matches.verified else ()), *JUDGEMENT_CELLS]
     found = [{"inliers": 0} | match_values(match) for match in matches.pairs]
     rows = [[_format_cell(values.get(name, "")) for name in columns] for values in found]
-    with whole_file(path) as temporary:
-        pd.DataFrame(rows, columns=columns).to_csv(temporary, index=False)
+    write_table(path, columns, rows)
 
 
 def read_matches_csv(path: Path, most: int | None = None) -> list[Match]:

@@ -5,6 +5,7 @@ With --ray, the images are distributed over the workers of a Ray cluster, with a
 
 import argparse
 from collections.abc import Sequence
+from importlib.util import find_spec
 
 from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
@@ -51,6 +52,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise UserError(
                 "--images and --output must be given together, optionally with --checkpoint; give none of them to embed a run."
             )
+        elif find_spec("torch") is None:
+            from image_copies.pipeline.tools.folder_vectors import embed_by_graph
+
+            embed_by_graph(options.checkpoint or SHIPPED, options.images, options.output, options.workers)
         else:
             # imported here: an up-to-date step must return at once
             from image_copies.pipeline.steps.embed import embed_folder

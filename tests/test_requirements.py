@@ -18,6 +18,7 @@ from packaging.utils import canonicalize_name
 TOP = Path(__file__).parents[1]
 PACKAGES = ("augmentations", "data", "matching", "models", "pipeline", "submissions")
 PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EVERYTHING = PROJECT["dependencies"] + PROJECT["optional-dependencies"]["train"]
 PINNED = re.compile(r"([A-Za-z0-9._-]+(?:\[[a-z]+\])?)==([0-9][^;\s]*)(\s*;.*)?")
 NO_STATEMENT_IMPORTS = {
     "tensorboard",  # torch.utils.tensorboard does
@@ -79,7 +80,7 @@ def test_every_requirement_names_one_version_and_so_does_what_it_brings() -> Non
 
 
 def test_requirements_pin_what_the_project_declares() -> None:
-    declared, pins = _declared(PROJECT["dependencies"]), _pins("requirements.txt")
+    declared, pins = _declared(EVERYTHING), _pins("requirements.txt")
     assert declared.keys() == pins.keys()
     for package, pin in pins.items():
         assert declared[package].specifier.contains(_version(pin)), f"{pin} is outside {declared[package]}"
@@ -125,12 +126,12 @@ def test_requirements_resolve_from_nothing_to_what_is_pinned(tmp_path: Path, nam
 def test_what_is_imported_is_declared(folders: tuple[str, ...]) -> None:
     extras = PROJECT["optional-dependencies"]
     development = [] if folders == PACKAGES else extras["dev"] + extras["cluster-tests"]
-    declared = _declared(PROJECT["dependencies"] + extras["cluster"] + development)
+    declared = _declared(EVERYTHING + extras["cluster"] + development)
     assert {(file, package) for file, package in _imported(*folders) if package not in declared} == set()
 
 
 def test_nothing_is_declared_that_nobody_imports() -> None:
-    declared = _declared(PROJECT["dependencies"])
+    declared = _declared(EVERYTHING)
     needed_here = {package for package, line in declared.items() if line.marker is None or line.marker.evaluate()}
     assert needed_here - {package for _, package in _imported(*PACKAGES)} == NO_STATEMENT_IMPORTS
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import faiss
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,7 +18,8 @@ from image_copies.matching.explorer.edits import apply_edit
 from image_copies.matching.explorer.uploads import data_url
 from image_copies.matching.extractor import Extractor, Normalizer
 from image_copies.matching.index.database import DATABASE
-from image_copies.matching.index.search import find_nearest
+from image_copies.matching.index.search import SearchIndex, find_nearest
+from image_copies.matching.index.segments import load_segment
 from image_copies.matching.index.store import files_of_content, open_store, stored_vectors
 from image_copies.matching.matches import Rule
 from image_copies.matching.threshold import Tail
@@ -37,7 +37,7 @@ class Explorer:
     title: str
     extractor: Extractor
     references: Vectors  # those that are searched
-    index: faiss.Index  # exact, over the readable references; ids are rows of `references`
+    index: SearchIndex  # exact, over the readable references; ids are rows of `references`
     tail: Tail | None
     uncalibrated: str  # why there is no tail; empty if there is one
     rate: float  # expected false alarms per query that the threshold is set for, between 0 and 1
@@ -89,12 +89,10 @@ def _explore_pictures(
     )
 
 
-def reference_index(references: Vectors) -> faiss.Index:
+def reference_index(references: Vectors) -> SearchIndex:
     """Build an exact index of the readable references, with their rows as ids."""
-    index = faiss.IndexIDMap2(faiss.IndexFlatL2(references.vectors.shape[1]))
     rows = np.flatnonzero(~references.unreadable)
-    index.add_with_ids(np.ascontiguousarray(references.vectors[rows]), rows)
-    return index
+    return SearchIndex([load_segment(references.vectors[rows], rows)], [None], references.vectors.shape[1])
 
 
 def answer(explorer: Explorer, picture: NDArray[np.uint8], edit: str | None, intensity: float, draw: int) -> dict[str, Any]:

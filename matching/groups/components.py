@@ -9,8 +9,6 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from image_copies.matching.groups.groups import MAX_GROUP_SIZE, Cut, Group, Link, Matching, group_copies
 from image_copies.matching.groups.hubs import MIN_HUB_MATCHES, Hub, find_hubs
@@ -90,10 +88,26 @@ def _keep_once(pairs: Pairs, contents: int) -> Pairs:
 
 def _sort_by_component(pairs: Pairs, contents: int) -> tuple[Pairs, NDArray[np.int64]]:
     """Return the pairs of one component after the other, and the row where each begins, followed by the number of pairs."""
-    edges = coo_array((np.ones(len(pairs), bool), (pairs["first"], pairs["second"])), (contents, contents))
-    owners = connected_components(edges, directed=False)[1][pairs["first"]]
+    owners = label_components(pairs["first"], pairs["second"], contents)[pairs["first"]]
     order = np.argsort(owners, kind="stable")
     return pairs[order], np.append(np.flatnonzero(np.diff(owners[order], prepend=-1)), len(pairs))
+
+
+def label_components(first: NDArray[np.int64], second: NDArray[np.int64], contents: int) -> NDArray[np.int64]:
+    """Return for each content the lowest number in its component, int64 [contents], of pairs of numbers [n].
+
+    Every root takes the lowest root next to it as its parent, until no pair connects two: about log₂(contents) rounds at most.
+    """
+    parents = np.arange(contents)
+    while True:
+        one, other = parents[first], parents[second]
+        apart = one != other
+        if not apart.any():
+            return parents
+        first, second, one, other = first[apart], second[apart], one[apart], other[apart]
+        np.minimum.at(parents, np.maximum(one, other), np.minimum(one, other))
+        while not np.array_equal(grandparents := parents[parents], parents):
+            parents = grandparents
 
 
 def _match_none(pairs: Sequence[tuple[int, int]]) -> list[bool]:

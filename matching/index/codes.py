@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import faiss
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,6 +26,9 @@ from image_copies.matching.index.segments import (
     open_segment_file,
 )
 from image_copies.submissions.search.index_files import open_intact_index, require_index, write_index
+
+if TYPE_CHECKING:
+    import faiss
 
 MIN_CODED_CONTENTS = 500_000  # below this, no codes: one query's exact search takes less than 0.05 s
 MAX_LISTS = 512  # inverted lists; fewer where there are too few vectors to train them
@@ -44,7 +46,7 @@ class Quantizer:
 
     digest: str
     path: Path
-    index: faiss.Index
+    index: "faiss.Index"
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Codes:
     """The codes of one segment, ready to search, and their file."""
 
     path: Path
-    index: faiss.Index
+    index: "faiss.Index"
 
 
 def open_codes(folder: Path, segments: Sequence[Segment]) -> list[Codes | None]:
@@ -100,8 +102,10 @@ def _open_quantizer(folder: Path, count: int) -> Quantizer | None:
 
 def _train_quantizer(folder: Path, segments: Sequence[Segment], count: int) -> Quantizer:
     """Train a quantiser for an index of `count` contents on a sample of the segments' vectors, and write it."""
-    dimensions = segments[0].index.d
+    dimensions = segments[0].dimensions
     lists = min(MAX_LISTS, max(1, count // TRAINING_VECTORS_PER_LIST))
+    import faiss  # imported here: exact search works without it
+
     index: Any = faiss.index_factory(dimensions, f"IVF{lists},PQ{dimensions}x4fs")  # 4 bits a coordinate
     index.cp.niter, index.cp.max_points_per_centroid, index.pq.cp.niter = KMEANS_ROUNDS, TRAINING_VECTORS_PER_LIST, KMEANS_ROUNDS
     index.train(_sample_vectors(segments, TRAINING_VECTORS_PER_LIST * lists))
@@ -117,7 +121,7 @@ def _sample_vectors(segments: Sequence[Segment], count: int) -> NDArray[np.float
     for segment in segments:
         own = len(segment.numbers)
         chosen = rng.choice(own, min(own, -(-count * own // held)), replace=False)
-        parts.append(segment.vectors()[np.sort(chosen)])
+        parts.append(segment.vectors[np.sort(chosen)])
     return np.concatenate(parts)
 
 
@@ -130,7 +134,7 @@ def _find_codes(folder: Path, segment: Segment, quantizer: Quantizer) -> Codes |
     return None
 
 
-def open_codes_file(path: Path) -> faiss.Index:
+def open_codes_file(path: Path) -> "faiss.Index":
     """Open a file of codes, ready to search.
 
     Raises:
@@ -152,11 +156,13 @@ def _count_vectors(segment: _Uncoded) -> int:
     return segment.count
 
 
-def _encode_segment(quantizer: faiss.Index, segment: _Uncoded, place: Place) -> Path:
+def _encode_segment(quantizer: "faiss.Index", segment: _Uncoded, place: Place) -> Path:
     """Compute the codes of a segment, write them next to it and return their file."""
+    import faiss
+
     index: Any = faiss.clone_index(quantizer)
     stored = open_segment_file(segment.path, np.zeros(0, np.int64))
-    vectors = stored.vectors()
+    vectors = stored.vectors
     for first in range(0, len(vectors), VECTORS_PER_BLOCK):
         index.add(vectors[first : first + VECTORS_PER_BLOCK])
         place.advance(len(vectors[first : first + VECTORS_PER_BLOCK]))
@@ -164,7 +170,7 @@ def _encode_segment(quantizer: faiss.Index, segment: _Uncoded, place: Place) -> 
     return segment.path.parent / f"{name}-{write_index(index, segment.path.parent, name)}.faiss"
 
 
-def _set_probes(index: Any) -> faiss.Index:
+def _set_probes(index: Any) -> "faiss.Index":
     index.nprobe = max(1, round(PROBED_LIST_SHARE * index.nlist))
     found: faiss.Index = index
     return found

@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import faiss
 import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.data.shards import Place
 from image_copies.matching.index.codes import Codes, open_codes_file
-from image_copies.matching.index.segments import Segment, load_segment, open_segment_file, search_remaining
+from image_copies.matching.index.segments import Searched, Segment, load_segment, open_segment_file, search_remaining
 
 Candidates = tuple[NDArray[np.float32], NDArray[np.int64]]  # squared distances [n, k], approximate by codes; content numbers
 
@@ -29,7 +28,7 @@ class SegmentSource:
 def describe_segment(segment: Segment, codes: Codes | None) -> SegmentSource:
     """Return what another process opens a segment and its codes from."""
     if segment.path is None:
-        return SegmentSource(None, None, segment.gone, segment.vectors(), segment.numbers)
+        return SegmentSource(None, None, segment.gone, segment.vectors, segment.numbers)
     return SegmentSource(segment.path.absolute(), None if codes is None else codes.path.absolute(), segment.gone)
 
 
@@ -52,7 +51,7 @@ class OpenedSegments:
     def __init__(self, sources: Sequence[SegmentSource]) -> None:
         self._sources = sources
         self._segments: dict[int, Segment] = {}
-        self._codes: dict[int, faiss.Index] = {}
+        self._codes: dict[int, Searched] = {}
 
     def search(self, lookup: Lookup, place: Place) -> Candidates:
         """Find the candidates of a block of queries in a segment; see `search_remaining`.
@@ -71,6 +70,6 @@ class OpenedSegments:
             self._codes[number] = open_codes_file(source.codes)
         segment = self._segments[number]
         codes = self._codes.get(number) if lookup.by_codes else None
-        found = search_remaining(segment, segment.flat if codes is None else codes, lookup.queries, lookup.count)
+        found = search_remaining(segment, segment if codes is None else codes, lookup.queries, lookup.count)
         place.advance(len(lookup))
         return found

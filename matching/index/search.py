@@ -11,6 +11,7 @@ import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from importlib.util import find_spec
 from typing import Any, Protocol
 
 import numpy as np
@@ -101,7 +102,7 @@ class SearchIndex:
         owners = np.searchsorted([segment.last for segment in self.segments], key)
         for owner in np.unique(owners):
             rows, segment = np.flatnonzero(owners == owner), self.segments[owner]
-            vectors[rows] = segment.vectors()[np.searchsorted(segment.numbers, key[rows])]
+            vectors[rows] = segment.vectors[np.searchsorted(segment.numbers, key[rows])]
         return vectors
 
     def numbers(self) -> NDArray[np.int64]:
@@ -127,7 +128,7 @@ class SearchIndex:
         if not uses_engine() or pairs < max(PAIRS_WORTH_SENDING, 1):
             for lookup in lookups:
                 segment, coded = self.segments[lookup.segment], self.codes[lookup.segment] if lookup.by_codes else None
-                index = segment.flat if coded is None else coded.index
+                index = segment if coded is None else coded.index
                 yield search_remaining(segment, index, lookup.queries, lookup.count)
             return
         work = ShardWork(
@@ -169,7 +170,7 @@ def open_search(store: Store, exact: bool = False) -> SearchIndex:
         if store.database.in_transaction:
             store.database.execute("COMMIT")
     coded: Sequence[Codes | None] = [None] * len(segments)
-    if not exact and sum(segment.ntotal for segment in segments) >= coding.MIN_CODED_CONTENTS:
+    if not exact and find_spec("faiss") and sum(segment.ntotal for segment in segments) >= coding.MIN_CODED_CONTENTS:
         coded = coding.open_codes(store.folder, segments)
     return SearchIndex(segments, coded, store.dimensions)
 

@@ -6,25 +6,33 @@ The name of a file contains the range, the state of the database that it was mad
 foreign file is ignored, and its range is written again from the database.
 """
 
+import io
 import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-import faiss
 import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.matching.index.store import Store, count_changes, removed_contents, stored_vectors
-from image_copies.submissions.search.index_files import open_intact_index, require_index, write_index
+from image_copies.submissions.search.backend import search_on_cpu
+from image_copies.submissions.search.index_files import is_intact, missing_file_error, write_content
 
 MAX_SEGMENT_CONTENTS = 131_072  # contents of a file at most: 128 MiB with 256 dimensions
 MIN_CHANGED_CONTENTS = 10_000  # a file is written once more contents than this were added, or removed from it,
 MAX_REMOVED_SHARE = 0.1  # and more than this share 0…1 of the file was removed
 MAX_SPARE_NEIGHBOURS = 16  # neighbours searched for beyond those asked for, in case some have been removed
-FILE_NAME = re.compile(r"vectors-(\d+)-(\d+)-(\d+)-([0-9a-f]{16})\.faiss")
+FILE_NAME = re.compile(r"vectors-(\d+)-(\d+)-(\d+)-([0-9a-f]{16})\.npy")
+
+
+class Searched(Protocol):
+    """What finds candidates among the vectors of a segment: the segment, or the Faiss index of its codes."""
+
+    def search(self, queries: NDArray[np.float32], count: int, /) -> tuple[Any, Any]:
+        """Return squared distances float32 and rows int64, both [n, count]; −1 where there are fewer."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +42,7 @@ class Segment:
     digest: str  # first 16 hexadecimal digits of the file's SHA-256; empty without a file
     after: int  # all contents have higher numbers
     last: int  # number of the range
-    index: faiss.Index  # of the vectors, with content numbers as ids
+    vectors: NDArray[np.float32]  # [n, d], mapped from the file; those of removed contents included
     numbers: NDArray[np.int64]  # [n], ascending
     gone: NDArray[np.int64]  # rows [g] of the contents that have been removed since, ascending
     path: Path | None = None  # None for a segment that is in memory only
@@ -45,18 +53,13 @@ class Segment:
         return len(self.numbers) - len(self.gone)
 
     @property
-    def flat(self) -> faiss.Index:
-        """The Faiss index of the vectors, with rows as ids."""
-        inner: Any = self.index
-        flat: faiss.Index = faiss.downcast_index(inner.index)
-        return flat
+    def dimensions(self) -> int:
+        """Number d of dimensions of the vectors."""
+        return int(self.vectors.shape[1])
 
-    def vectors(self) -> NDArray[np.float32]:
-        """Return all vectors float32 [n, d], those of removed contents included, as a view valid as long as the segment."""
-        count = len(self.numbers)
-        flat: Any = self.flat
-        values: NDArray[np.float32] = faiss.rev_swig_ptr(flat.get_xb(), count * self.index.d)
-        return values.reshape(count, self.index.d)
+    def search(self, queries: NDArray[np.float32], count: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Return the squared distances and rows, both [n, count], of the vectors nearest to each query [n, d]."""
+        return search_on_cpu(queries, self.vectors, count, "distance")
 
     def kept_numbers(self) -> NDArray[np.int64]:
         """Return the numbers of the contents that have not been removed, ascending."""
@@ -64,9 +67,9 @@ class Segment:
 
 
 def search_remaining(
-    segment: Segment, index: faiss.Index, queries: NDArray[np.float32], count: int
+    segment: Segment, index: Searched, queries: NDArray[np.float32], count: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Search an index of a segment's vectors or of their codes, with rows as ids, for queries [n, d], and skip removed contents.
+    """Search a segment or the Faiss index of its codes, with rows as ids, for queries [n, d], and skip removed contents.
 
     More neighbours than needed are searched for and the removed ones dropped, which costs little; a Faiss selector would make
     the search 15 times as slow. Returns squared distances float32 [n, k] as the index computes them and content numbers int64
@@ -128,7 +131,7 @@ def open_segments(store: Store) -> list[Segment]:
     elif len(fresh.numbers):
         segments.append(fresh)
     if not whole:
-        forget_files(store.folder, "vectors-*.faiss", {segment.digest for segment in segments})
+        forget_files(store.folder, "vectors-*", {segment.digest for segment in segments})
     return segments
 
 
@@ -155,25 +158,26 @@ def open_segment_file(path: Path, gone: NDArray[np.int64]) -> Segment:
     Raises:
         UserError: It is missing or damaged.
     """
-    return _read_segment(path, require_index(path), gone)
+    if not is_intact(path):
+        raise missing_file_error(path)
+    return _make_segment(path, *_map_file(path), gone)
 
 
-def _read_segment(path: Path, mapped: faiss.Index, gone: NDArray[np.int64]) -> Segment:
+def _make_segment(path: Path, numbers: NDArray[np.int64], vectors: NDArray[np.float32], gone: NDArray[np.int64]) -> Segment:
     _, first, last, digest = path.stem.rsplit("-", 3)
-    return Segment(digest, int(first) - 1, int(last), mapped, _read_numbers(mapped), gone, path)
+    return Segment(digest, int(first) - 1, int(last), vectors, numbers, gone, path)
 
 
 def load_segment(vectors: NDArray[np.float32], numbers: NDArray[np.int64]) -> Segment:
     """Return a segment of vectors [n, d] and content numbers int64 [n], ascending, that is in memory only."""
-    index: Any = faiss.IndexIDMap(faiss.IndexFlatL2(vectors.shape[1]))
-    index.add_with_ids(vectors, numbers)
-    return Segment("", int(numbers[0]) - 1, int(numbers[-1]), index, numbers, np.zeros(0, np.int64))
+    first, last = (int(numbers[0]) - 1, int(numbers[-1])) if len(numbers) else (-1, -1)
+    return Segment("", first, last, np.ascontiguousarray(vectors), numbers, np.zeros(0, np.int64))
 
 
 def _list_segment_files(store: Store) -> list[tuple[int, int, Path]]:
     """Return (number before the range, last number, path) of each file of this state or one before it."""
     now = count_changes(store)
-    named = [(path, match) for path in store.folder.glob("vectors-*.faiss") if (match := FILE_NAME.fullmatch(path.name))]
+    named = [(path, match) for path in store.folder.glob("vectors-*.npy") if (match := FILE_NAME.fullmatch(path.name))]
     return [(int(match[2]) - 1, int(match[3]), path) for path, match in named if int(match[1]) <= now]
 
 
@@ -184,14 +188,16 @@ def _find_files_after(named: Sequence[tuple[int, int, Path]], after: int) -> lis
 
 def _open_segment(path: Path, removed: NDArray[np.int64], dimensions: int) -> Segment | None:
     """Open a file as a segment; None if it is damaged or too many of its contents have been removed."""
-    mapped = open_intact_index(path)
-    if mapped is None or mapped.d != dimensions:
+    try:
+        numbers, vectors = _map_file(path) if is_intact(path) else (None, None)
+    except OSError:
+        return None  # another process has removed it
+    if numbers is None or vectors is None or vectors.shape[1] != dimensions:
         return None
-    numbers = _read_numbers(mapped)
     gone = np.flatnonzero(np.isin(numbers, removed, assume_unique=True))
     if len(gone) > max(MIN_CHANGED_CONTENTS, MAX_REMOVED_SHARE * len(numbers)) or len(gone) == len(numbers):
         return None
-    return _read_segment(path, mapped, gone)
+    return _make_segment(path, numbers, vectors, gone)
 
 
 def _write_segments(store: Store, after: int, until: int | None) -> list[Segment]:
@@ -204,8 +210,8 @@ def _write_segments(store: Store, after: int, until: int | None) -> list[Segment
         more = len(part.numbers) == MAX_SEGMENT_CONTENTS
         last = part.last if more or until is None else until
         name = f"vectors-{count_changes(store)}-{after + 1}-{last}"
-        digest = write_index(part.index, store.folder, name)
-        written = _open_segment(store.folder / f"{name}-{digest}.faiss", part.gone, store.dimensions)
+        digest = _write_file(part, store.folder, name)
+        written = _open_segment(store.folder / f"{name}-{digest}.npy", part.gone, store.dimensions)
         segments.append(written or part)
         after = last
         if not more:
@@ -214,14 +220,24 @@ def _write_segments(store: Store, after: int, until: int | None) -> list[Segment
 
 def _load_segment(store: Store, after: int, most: int, until: int | None = None) -> Segment:
     """Load the first `most` contents numbered from `after` + 1 to `until` into memory; None for no end."""
-    index = faiss.IndexIDMap(faiss.IndexFlatL2(store.dimensions))
-    for numbers, vectors in stored_vectors(store, after, until, most):
-        index.add_with_ids(vectors, numbers)
-    held = _read_numbers(index)
-    return Segment("", after, int(held[-1]) if len(held) else after, index, held, np.zeros(0, np.int64))
+    parts = list(stored_vectors(store, after, until, most))
+    numbers = np.concatenate([np.zeros(0, np.int64), *(own for own, _ in parts)])
+    vectors = np.concatenate([np.zeros((0, store.dimensions), np.float32), *(own for _, own in parts)])
+    return Segment("", after, int(numbers[-1]) if len(numbers) else after, vectors, numbers, np.zeros(0, np.int64))
 
 
-def _read_numbers(index: Any) -> NDArray[np.int64]:
-    """Return the ids of a Faiss IndexIDMap, int64 [n]."""
-    numbers: NDArray[np.int64] = faiss.vector_to_array(index.id_map)
-    return numbers
+def _write_file(segment: Segment, folder: Path, name: str) -> str:
+    """Write the content numbers and the vectors as two arrays in NumPy's format, one after the other; return the digest."""
+    content = io.BytesIO()
+    np.save(content, segment.numbers)
+    np.save(content, segment.vectors)
+    return write_content(content.getbuffer(), folder, name, ".npy")
+
+
+def _map_file(path: Path) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return the content numbers int64 [n] and the vectors float32 [n, d] of a file; the vectors are mapped into memory."""
+    with path.open("rb") as file:
+        numbers: NDArray[np.int64] = np.load(file)
+        np.lib.format.read_magic(file)
+        shape, _, _ = np.lib.format.read_array_header_1_0(file)
+        return numbers, np.memmap(file, np.float32, "r", file.tell(), shape)

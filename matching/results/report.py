@@ -14,7 +14,6 @@ from image_copies.matching.output import Output
 from image_copies.matching.results.folder import CUTS, GALLERY, GROUPS, HUBS, MATCHES, PLAN, STACK_LIST, STACKS, UNREADABLE
 from image_copies.matching.results.gallery import write_matches_page
 from image_copies.matching.results.tables import write_cuts_csv, write_groups_csv, write_hubs_csv, write_stacks
-from image_copies.submissions.formats.matching_track import write_pairs
 
 
 def write_results(
@@ -65,6 +64,8 @@ def write_track(path: Path, pairs: Sequence[Match], output: Output) -> None:
     Raises:
         UserError: The disk is full.
     """
+    from image_copies.submissions.formats.matching_track import write_pairs  # imported here: rarely asked for
+
     rows = [
         (match.query.stem, match.reference.stem, float(match.evidence.inliers) if match.evidence else match.score)
         for match in pairs

@@ -149,6 +149,8 @@ def describe_outside_cause(error: Exception) -> str | None:
             f"a worker process that reads images died ({problem.strip()}), usually for lack of memory: end what else uses it, or "
             "lower `workers` in the recipe. The same command continues from what is finished."
         )
+    if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("image_copies"):
+        return f"{error.name} is not installed, which this task needs. Install it with: pip install 'image-copy-detection[train]'"
     if is_disk_full(error):
         return f"the disk is full ({problem}). Finished files are complete: make room and repeat the command."
     if is_read_only(error) and file is None:  # HDF5, safetensors and SQLite do not name the file

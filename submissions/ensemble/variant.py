@@ -2,13 +2,14 @@
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, get_args
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any, get_args
 
 from image_copies.data.errors import UserError
 from image_copies.data.files import open_regular, write_text
 from image_copies.submissions.settings import Method
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ def tabulate_variant(variant: Variant) -> dict[str, Any]:
     return asdict(variant) | {"weights": " ".join(f"{weight:g}" for weight in variant.weights)}
 
 
-def write_choice(path: Path, table: pd.DataFrame) -> None:
+def write_choice(path: Path, table: "pd.DataFrame") -> None:
     """Write the candidates as CSV, in the order of the table; its first row is the chosen one.
 
     Raises:
@@ -44,12 +45,14 @@ def write_choice(path: Path, table: pd.DataFrame) -> None:
     write_text(path, table.assign(chosen=[True, *[False] * (len(table) - 1)]).to_csv(index=False))
 
 
-def read_choice(path: Path) -> tuple[Variant, pd.DataFrame]:
+def read_choice(path: Path) -> "tuple[Variant, pd.DataFrame]":
     """Read the chosen variant and the table of all candidates that `write_choice` wrote.
 
     Raises:
         UserError: when the file is missing or is not a table of candidates.
     """
+    import pandas as pd  # imported here: a descriptor from a file needs no table
+
     try:
         with open_regular(path) as file:
             table = pd.read_csv(file, dtype={"weights": str})

@@ -463,7 +463,7 @@ def index_parsers(folder: Path) -> dict[str, Parser]:
     def searched(path: Path) -> None:
         for beside in path.parent.glob("references.sqlite-*"):
             beside.unlink()
-        for beside in path.parent.glob("*.faiss"):
+        for beside in path.parent.glob("[cqv]*"):
             beside.unlink()
         with open_known_store(path.parent) as store:
             stored_files(store), unreadable_files(store), read_decisions(store)

@@ -95,7 +95,7 @@ def test_what_is_added_or_removed_rewrites_no_other_file(store: Store) -> None:
     add(store, range(COUNT, COUNT + 30), scale_to_unit_length(draw(COUNT)))
     remove_files(store, [Path(f"/a/{row}.jpg") for row in range(40)])
     index = open_search(store)
-    assert index.ntotal == COUNT - 10 and names(store, "*.faiss") == vectors | coded | quantizer
+    assert index.ntotal == COUNT - 10 and names(store, "[cqv]*") == vectors | coded | quantizer
     add(store, range(COUNT + 30, COUNT + 100))
     index = open_search(store)
     assert index.ntotal == COUNT + 60 and not index.exact

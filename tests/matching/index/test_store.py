@@ -103,14 +103,14 @@ def test_another_extractor_is_refused(store: Store) -> None:
 
 def test_an_index_that_may_be_replaced_is_emptied_for_another_extractor(store: Store) -> None:
     add(store, 1, 2)
-    before = {path.name for path in store.folder.glob("*.faiss") if open_search(store)}
+    before = {path.name for path in store.folder.glob("vectors-*") if open_search(store)}
     with open_store(store.folder, "other", 4, replace=True) as other:
         assert open_search(other).ntotal == 0 and contents_of(other, [b"1"]) == {}
         add_files(other, {Path("/a/1.jpg"): b"1"}, [Content(b"1", VECTORS[1, :4])])
         assert open_search(other).ntotal == 1
     with open_store(store.folder, "other", 4, replace=True) as again:
         assert open_search(again).ntotal == 1
-    assert before.isdisjoint(path.name for path in store.folder.glob("*.faiss"))
+    assert before.isdisjoint(path.name for path in store.folder.glob("vectors-*"))
 
 
 @pytest.mark.parametrize(
@@ -214,14 +214,16 @@ def test_flipped_bytes_of_a_vector_are_found(store: Store) -> None:
     assert open_search(store).ntotal == 2
 
 
-def test_the_faiss_file_is_made_again_when_it_is_stale_lost_or_damaged(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_of_vectors_is_made_again_when_it_is_stale_lost_or_damaged(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(segments, "MIN_CHANGED_CONTENTS", 0)
     add(store, 1, 2)
     assert open_search(store).ntotal == 2
-    (first,) = store.folder.glob("*.faiss")
+    (first,) = store.folder.glob("vectors-*")
     add(store, 3)
     assert open_search(store).ntotal == 3 and not first.exists()
-    (second,) = store.folder.glob("*.faiss")
+    (second,) = store.folder.glob("vectors-*")
     whole = second.read_bytes()
     for damaged in (whole[:40], whole[:-40] + bytes(40), whole.replace(VECTORS[3].tobytes(), bytes(32))):
         assert damaged != whole
@@ -283,18 +285,18 @@ def test_a_kill_at_any_moment_leaves_a_whole_state(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("spare", [0, 16])
-def test_what_changed_since_the_faiss_file_was_made_is_searched_without_making_it_again(
+def test_what_changed_since_the_file_of_vectors_was_made_is_searched_without_making_it_again(
     store: Store, spare: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(segments, "MAX_SPARE_NEIGHBOURS", spare)
     add(store, *range(10))
     open_search(store)
-    (file,) = store.folder.glob("*.faiss")
+    (file,) = store.folder.glob("vectors-*")
     add(store, *range(10, 16))
     remove_files(store, [Path("/a/3.jpg"), Path("/a/12.jpg")])
     add(store, 3)  # under a new number
     index = open_search(store)
-    assert list(store.folder.glob("*.faiss")) == [file] and index.ntotal == 15
+    assert list(store.folder.glob("vectors-*")) == [file] and index.ntotal == 15
     kept = [row for row in range(16) if row != 12]
     numbers = index.numbers()
     assert len(numbers) == len(set(numbers.tolist())) == 15
@@ -307,11 +309,11 @@ def test_what_changed_since_the_faiss_file_was_made_is_searched_without_making_i
     assert np.array_equal(again.contents, found.contents) and np.array_equal(again.distances, found.distances)
 
 
-def test_the_faiss_file_is_made_again_when_much_has_changed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_of_vectors_is_made_again_when_much_has_changed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segments, "MIN_CHANGED_CONTENTS", 3)
     add(store, *range(10))
     open_search(store)
-    (file,) = store.folder.glob("*.faiss")
+    (file,) = store.folder.glob("vectors-*")
     add(store, 10, 11)
     remove_files(store, [Path(f"/a/{row}.jpg") for row in range(3)])
     assert open_search(store).ntotal == 9 and file.exists()
@@ -335,7 +337,7 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(store: Store, tmp_path:
         digest_of(tmp_path / "a.jpg")
     add(store, 1, 2)
     open_search(store)
-    (kept,) = store.folder.glob("*.faiss")
+    (kept,) = store.folder.glob("vectors-*")
     kept.unlink()
     os.mkfifo(kept)
     assert open_search(store).ntotal == 2

@@ -132,7 +132,7 @@ def test_an_index_holds_and_finds_what_one_process_does(
             assert ("encoding vectors: " in done.stderr) == (coded and bool(more and output)), done.stderr
         with closing(sqlite3.connect(tmp_path / f"index-{name}" / DATABASE)) as database:
             held.append([database.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall() for table in ("contents", "files")])
-        derived.append(read_folder(tmp_path / f"index-{name}", "*.faiss"))
+        derived.append(read_folder(tmp_path / f"index-{name}", "[cqv]*"))
         files = (
             "known/matches.csv",
             "within/matches.csv",

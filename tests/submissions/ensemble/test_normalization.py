@@ -24,6 +24,7 @@ from image_copies.submissions.ensemble.normalization import (
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
 from image_copies.submissions.ensemble.selection import apply_normalizations
 from image_copies.submissions.ensemble.variant import Variant
+from image_copies.submissions.search import backend
 from image_copies.submissions.search.backend import use_backend
 from image_copies.submissions.settings import Method, NormalizationSettings
 
@@ -147,6 +148,7 @@ def test_each_process_of_a_machine_searches_on_its_own_gpu(monkeypatch: pytest.M
         used.append(device)
         return faiss.knn(*searched, **how)
 
+    monkeypatch.setattr(backend, "MIN_PAIRS_FOR_FAISS", 1)
     monkeypatch.setattr(faiss, "get_num_gpus", lambda: 4, raising=False)
     monkeypatch.setattr(faiss, "StandardGpuResources", object, raising=False)
     monkeypatch.setattr(faiss, "knn_gpu", on_gpu, raising=False)
@@ -170,6 +172,7 @@ def test_a_card_that_is_full_leaves_neighbours_to_the_cpu(monkeypatch: pytest.Mo
 
         candidates = nearest
 
+    monkeypatch.setattr(backend, "MIN_PAIRS_FOR_FAISS", 1)
     monkeypatch.setattr(faiss, "get_num_gpus", lambda: 1, raising=False)
     monkeypatch.setattr(faiss, "StandardGpuResources", object, raising=False)
     monkeypatch.setattr(faiss, "knn_gpu", full, raising=False)

@@ -1,0 +1,95 @@
+"""The matcher, the service, embedding and scoring where only the base installation's packages are there: no torch, no Faiss."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from image_copies.data.procedural.sample import write_pictures
+
+TOP = Path(__file__).parents[2]
+PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+RUN = """
+import sys
+for name in sys.argv.pop(1).split(","):
+    sys.modules[name] = None  # as if it were not installed
+"""
+COMMAND = RUN + "sys.argv[0] = 'image-copies'\nfrom image_copies.pipeline.command import main\nsys.exit(main())"
+INTERFACE = """
+import image_copies
+(group,) = image_copies.find_copies("album")
+print(*(path.name for path in group))
+print(image_copies.compare("album/R000002.jpg", "album/small.jpg").copy, image_copies.embed(["album/small.jpg"]).shape)
+"""
+SERVICE = """
+from fastapi.testclient import TestClient
+from pathlib import Path
+from image_copies.matching.calibration import make_rule
+from image_copies.matching.explorer.service import SearchService, make_service
+from image_copies.pipeline.tools.run_extractor import open_extractor
+extractor = open_extractor(None, None, None, None)
+service = SearchService(Path("kept"), extractor, make_rule(extractor, None, 0.001, 10))
+client = TestClient(make_service(service), base_url="http://127.0.0.1")
+content = Path("album/small.jpg").read_bytes()
+answer = client.post("/api/matches", content=content, headers={"content-type": "application/octet-stream"}).json()
+print(answer["matches"][0]["score"])
+"""
+
+
+def blocked() -> str:
+    """The modules of all that only extras install."""
+    names = {re.split(r"[\[<>=!; ]", line)[0].lower() for line in PROJECT["optional-dependencies"]["train"]}
+    modules = {module for module, owners in packages_distributions().items() if {owner.lower() for owner in owners} & names}
+    assert {"torch", "timm", "faiss", "scipy", "sklearn", "onnx", "onnxscript", "matplotlib"} <= modules
+    return ",".join(sorted(module for module in modules if module.isidentifier()))
+
+
+def call(program: str, *arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-c", program, blocked(), *map(str, arguments)]
+    return subprocess.run(line, cwd=folder, capture_output=True, text=True, env={"PYTHONPATH": str(TOP)})
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("without")
+    list(write_pictures(folder / "album", "R", 4, seed=1, workers=1))
+    with Image.open(folder / "album" / "R000002.jpg") as image:
+        image.resize((image.width // 2, image.height // 2)).save(folder / "album" / "small.jpg")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("album --verify", "1 groups of 2 files"),
+        ("album/R000002.jpg album/small.jpg", "copy  score"),
+        ("match --leakage album album/.. --output shared", "the worst pairs across sets"),
+        ("match --index kept --add album", "5 images, 5 of them embedded"),
+        ("match --apply move", "move: 1 files done"),
+        ("undo", "undo: 1 files done"),
+        ("embed --images album --output vectors.h5", "vectors: vectors.h5"),
+    ],
+)
+def test_commands(place: Path, line: str, said: str) -> None:
+    done = call(COMMAND, *line.split(), folder=place)
+    assert done.returncode == 0 and said in done.stdout, (done.stdout, done.stderr)
+
+
+def test_python(place: Path) -> None:
+    done = call(RUN + INTERFACE, folder=place)
+    assert done.stdout == "R000002.jpg small.jpg\nTrue (1, 256)\n", done.stderr
+
+
+def test_the_service(place: Path) -> None:
+    done = call(RUN + SERVICE, folder=place)
+    assert float(done.stdout) > -1e-6, done.stderr
+
+
+def test_what_needs_an_extra_says_so(place: Path) -> None:
+    done = call(COMMAND, "export", "--checkpoint", "none.safetensors", folder=place)
+    assert done.returncode == 2 and "pip install 'image-copy-detection[train]'" in done.stderr and "Traceback" not in done.stderr
