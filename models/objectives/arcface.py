@@ -24,6 +24,7 @@ from image_copies.models.distributed import (
 )
 from image_copies.models.objectives.base import ClassMatrix, Objective, ObjectiveOutput, seeded_generator
 
+NOTHING = -1e4  # a finite logit whose exp is 0
 WEIGHT_RANGE = 4096.0  # largest softmax weight in half precision: far below float16's end at 65,504, small ones above its start
 CHUNK_SHARE = 1 / 32  # of a GPU's memory, for the temporaries of one chunk
 ROWS_PER_SEED = 65_536  # rows of the initial class matrix drawn with one generator, whatever the number of processes
@@ -49,10 +50,19 @@ class ArcFace(Objective):
     step: Tensor
 
     def __init__(
-        self, dimensions: int, classes: int, *, margin: float, scale: float, chunk: int, negatives: float | None, seed: int
+        self,
+        dimensions: int,
+        classes: int,
+        *,
+        margin: float,
+        scale: float,
+        chunk: int,
+        negatives: float | None,
+        seed: int,
+        rounded_rows: bool = False,
     ) -> None:
         super().__init__()
-        self.classes, self.seed = classes, seed
+        self.classes, self.seed, self.rounded_rows = classes, seed, rounded_rows
         self.margin, self.scale, self.chunk, self.negatives = margin, scale, chunk, negatives
         self.rows = shard_rows(classes, group_rank(), group_size())
         self.matrix = nn.Parameter(_draw_prototypes(self.rows, classes, dimensions, seed))
@@ -73,7 +83,8 @@ class ArcFace(Objective):
         matrix, own_part = self._sample(own_part) if self.negatives else (self.matrix, own_part)
         logs = {"share_of_classes": len(matrix) / max(1, len(self.matrix))} if self.negatives else {}
         chunk = choose_chunk(self.chunk, len(unit), unit.shape[1], unit.device)
-        sums = _ClassSums.apply(  # type: ignore[no-untyped-call]  # torch's apply has no types
+        of_classes = _RoundedClassSums if self.rounded_rows and product_dtype is torch.bfloat16 else _ClassSums
+        sums = of_classes.apply(  # type: ignore[no-untyped-call]  # torch's apply has no types
             unit, matrix, own_part, self.scale, chunk, product_dtype
         )
         own, others = sums
@@ -154,14 +165,7 @@ class _ClassSums(torch.autograd.Function):
     def forward(
         ctx: Any, embeddings: Tensor, matrix: Tensor, labels: Tensor, scale: float, chunk: int, product_dtype: torch.dtype | None
     ) -> tuple[Tensor, Tensor]:
-        lengths = matrix.norm(dim=1).clamp_(min=1e-12)
-        inside = (labels >= 0) & (labels < len(matrix))
-        rows = labels.clamp(
-            0, max(0, len(matrix) - 1)
-        )  # any row where the class is not inside: masked, as picking makes a GPU wait
-        own = torch.zeros(len(embeddings), device=embeddings.device)
-        if len(matrix):
-            own = ((embeddings * matrix[rows]).sum(dim=1) / lengths[rows]).masked_fill_(~inside, 0)
+        lengths, inside, rows, own = _compare_with_own(embeddings, matrix, labels)
         total = torch.full((len(embeddings),), -torch.inf, device=embeddings.device)
         for start in range(0, len(matrix), chunk):
             logits = _compute_logits_of_others(embeddings, matrix, lengths, inside, rows, scale, start, chunk, product_dtype)
@@ -191,21 +195,107 @@ class _ClassSums(torch.autograd.Function):
                 to_unit = _multiply(weights.T, embeddings, ctx.product_dtype)
                 to_matrix[part] = _remove_part_along(to_unit, unit).mul_(largest / lengths[part, None])
         to_embeddings *= largest
-        if len(matrix):
-            own_rows, to_inside = matrix[rows] / lengths[rows, None], to_own.masked_fill(~inside, 0)[:, None]
-            to_embeddings += to_inside * own_rows
-            if learns:
-                to_matrix.index_add_(0, rows, _remove_part_along(to_inside * embeddings, own_rows) / lengths[rows, None])
+        _add_gradients_of_own(to_own, embeddings, matrix, lengths, inside, rows, to_embeddings, to_matrix if learns else None)
         return sum_over_processes(to_embeddings), to_matrix if learns else None, None, None, None, None
+
+
+class _RoundedClassSums(torch.autograd.Function):
+    """What `_ClassSums` computes, in fewer passes over the matrix and the logits.
+
+    The unit rows are rounded to bfloat16 once, and kept from the forward to the backward pass. Scaled embeddings times unit rows
+    are logits within ±s, so that exp needs no largest logit to be subtracted; what depends on the image alone is multiplied into
+    the embeddings. Needs exp(s) C below float32's largest number (settings.MAX_ROUNDED_SCALE).
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, embeddings: Tensor, matrix: Tensor, labels: Tensor, scale: float, chunk: int, product_dtype: torch.dtype
+    ) -> tuple[Tensor, Tensor]:
+        lengths, inside, rows, own = _compare_with_own(embeddings, matrix, labels)
+        unit = _round_rows(matrix, lengths, chunk, product_dtype)
+        scaled = (scale * embeddings).to(product_dtype)
+        total = torch.zeros(len(embeddings), device=embeddings.device)
+        for start in range(0, len(matrix), chunk):
+            total += _mask_own(_product(scaled, unit[start : start + chunk].T), inside, rows, start).exp_().sum(dim=1)
+        total = sum_over_processes(total).log()
+        ctx.save_for_backward(embeddings, matrix, lengths, unit, inside, rows, total)
+        ctx.scale, ctx.chunk = scale, chunk
+        return sum_over_processes(own), total
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        to_own, to_total = gradients
+        embeddings, matrix, lengths, unit, inside, rows, total = ctx.saved_tensors
+        learns = ctx.needs_input_grad[1]
+        scaled = (ctx.scale * embeddings).to(unit.dtype)
+        factors = (to_total * ctx.scale * torch.exp(-total.clamp(min=-2 * ctx.scale)))[:, None]  # −∞ if no other class was drawn
+        weighted = (factors * embeddings).to(unit.dtype)
+        to_embeddings, to_matrix = torch.zeros_like(embeddings), torch.empty_like(matrix if learns else matrix[:0])
+        for start in range(0, len(matrix), ctx.chunk):
+            part = slice(start, start + ctx.chunk)
+            logits = _mask_own(_product(scaled, unit[part].T), inside, rows, start, NOTHING)
+            weights = logits.exp()
+            rounded = weights.to(unit.dtype)
+            to_embeddings += _product(rounded, unit[part])
+            if learns:  # the gradient's part along a row is the sum of what each image adds along it: its cosine's share
+                along = ((factors / ctx.scale).T @ logits.mul_(weights))[0]
+                to_rows = _product(rounded.T, weighted, out=to_matrix[part])
+                to_rows.addcmul_(matrix[part], (along / lengths[part])[:, None], value=-1).div_(lengths[part, None])
+        to_embeddings *= factors
+        _add_gradients_of_own(to_own, embeddings, matrix, lengths, inside, rows, to_embeddings, to_matrix if learns else None)
+        return sum_over_processes(to_embeddings), to_matrix if learns else None, None, None, None, None
+
+
+def _compare_with_own(embeddings: Tensor, matrix: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the rows' lengths [C]; per image whether its class is here, its row, and the cosine to it, 0 if it is not [n]."""
+    lengths = matrix.norm(dim=1).clamp_(min=1e-12)
+    inside = (labels >= 0) & (labels < len(matrix))
+    rows = labels.clamp(0, max(0, len(matrix) - 1))  # any row where the class is not inside: masked, as picking makes a GPU wait
+    own = torch.zeros(len(embeddings), device=embeddings.device)
+    if len(matrix):
+        own = ((embeddings * matrix[rows]).sum(dim=1) / lengths[rows]).masked_fill_(~inside, 0)
+    return lengths, inside, rows, own
+
+
+def _add_gradients_of_own(
+    to_own: Tensor,
+    embeddings: Tensor,
+    matrix: Tensor,
+    lengths: Tensor,
+    inside: Tensor,
+    rows: Tensor,
+    to_embeddings: Tensor,
+    to_matrix: Tensor | None,
+) -> None:
+    """Add what the cosines to the own classes contribute to the gradients, in place."""
+    if not len(matrix):
+        return
+    own_rows, to_inside = matrix[rows] / lengths[rows, None], to_own.masked_fill(~inside, 0)[:, None]
+    to_embeddings += to_inside * own_rows
+    if to_matrix is not None:
+        to_matrix.index_add_(0, rows, _remove_part_along(to_inside * embeddings, own_rows) / lengths[rows, None])
+
+
+def _round_rows(matrix: Tensor, lengths: Tensor, chunk: int, dtype: torch.dtype) -> Tensor:
+    """Return the rows at unit length, rounded."""
+    unit = torch.empty_like(matrix, dtype=dtype)
+    if matrix.is_cuda:
+        return torch.div(matrix, lengths[:, None], out=unit)
+    for part in (slice(start, start + chunk) for start in range(0, len(matrix), chunk)):
+        unit[part] = matrix[part] / lengths[part, None]  # a CPU is slower at both in one
+    return unit
+
+
+def _product(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
+    """Return left @ right of half-precision factors in float32, in `out` if it is given."""
+    if left.is_cuda:
+        return torch.mm(left, right, out_dtype=torch.float32, out=out)
+    return (left @ right).float() if out is None else out.copy_(left @ right)
 
 
 def _multiply(left: Tensor, right: Tensor, product_dtype: torch.dtype | None) -> Tensor:
     """Return left @ right in float32, or from factors rounded to `product_dtype`."""
-    if product_dtype is None:
-        return left @ right
-    if left.is_cuda:
-        return torch.mm(left.to(product_dtype), right.to(product_dtype), out_dtype=torch.float32)
-    return (left.to(product_dtype) @ right.to(product_dtype)).float()
+    return left @ right if product_dtype is None else _product(left.to(product_dtype), right.to(product_dtype))
 
 
 def _remove_part_along(gradient: Tensor, unit: Tensor) -> Tensor:
@@ -227,10 +317,15 @@ def _compute_logits_of_others(
     """Compute the logits s · cos θ of one chunk of classes [n, ≤ chunk]; −∞ at each image's own class."""
     part = matrix[start : start + chunk]
     logits = _multiply(embeddings, part.T, product_dtype).mul_(scale / lengths[start : start + chunk])
-    columns = (rows - start).clamp(0, len(part) - 1)
-    here = inside & (rows >= start) & (rows < start + len(part))
-    images = torch.arange(len(embeddings), device=embeddings.device)
-    logits[images, columns] = logits[images, columns].masked_fill(here, -torch.inf)
+    return _mask_own(logits, inside, rows, start)
+
+
+def _mask_own(logits: Tensor, inside: Tensor, rows: Tensor, start: int, masked: float = -torch.inf) -> Tensor:
+    """Set the logits [n, c] of each image's own class, in place; the first column is that of the class `start`."""
+    columns = (rows - start).clamp(0, logits.shape[1] - 1)
+    here = inside & (rows >= start) & (rows < start + logits.shape[1])
+    images = torch.arange(len(logits), device=logits.device)
+    logits[images, columns] = logits[images, columns].masked_fill(here, masked)
     return logits
 
 

@@ -120,6 +120,12 @@ class ModelSettings(Settings):
         return self.sampling.iterations if stage.iterations is None else stage.iterations
 
     @model_validator(mode="after")
+    def _rows_are_rounded_to_bfloat16(self) -> "ModelSettings":
+        if getattr(self.objective, "rounded_rows", False) and self.precision != "bf16":
+            raise ValueError(f"objective.rounded_rows goes with precision bf16, not with {self.precision}")
+        return self
+
+    @model_validator(mode="after")
     def _classes_never_shrink(self) -> "ModelSettings":
         counts = [stage.classes or 2**62 for stage in self.stages]
         if counts != sorted(counts):

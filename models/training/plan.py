@@ -134,7 +134,7 @@ def plan_model(
             classes=classes,
             image_size=stage.image_size,
             batch_size=batch,
-            matrix=_count_matrix_rows(settings, rows) * width * BYTES_PER_FLOAT + taught,
+            matrix=width * (_count_matrix_rows(settings, rows) * BYTES_PER_FLOAT + rows.rounded * BYTES_PER_HALF) + taught,
             optimizer=_optimizer_bytes(settings, rows.held, width, weights),
             network=2 * weights,
             activations=step.bytes_per_image * -(-batch // processes) + 3 * BYTES_PER_FLOAT * compared * batch,

@@ -76,14 +76,20 @@ def test_embeddings_of_any_length_count_alike() -> None:
 
 
 @pytest.mark.parametrize(
-    ("half", "loss_scale", "loss_error", "gradient_error"),
-    [(torch.bfloat16, 1.0, 1e-3, 2e-2), (torch.float16, 1.0, 1e-4, 2e-3), (torch.float16, 2.0**20, 1e-4, 2e-3)],
+    ("half", "rounded", "loss_scale", "loss_error", "gradient_error"),
+    [
+        (torch.bfloat16, False, 1.0, 1e-3, 2e-2),
+        (torch.bfloat16, True, 1.0, 1e-3, 2e-2),
+        (torch.float16, False, 1.0, 1e-4, 2e-3),
+        (torch.float16, False, 2.0**20, 1e-4, 2e-3),
+    ],
 )  # bfloat16 keeps 8 bits of each factor, float16 11: the errors of many classes average out
 def test_half_precision_products_stay_near_float32(
-    half: torch.dtype, loss_scale: float, loss_error: float, gradient_error: float
+    half: torch.dtype, rounded: bool, loss_scale: float, loss_error: float, gradient_error: float
 ) -> None:
     torch.manual_seed(0)
-    head = ArcFaceSettings(chunk=128).build(64, 500, 1)
+    head = ArcFaceSettings(chunk=128, rounded_rows=rounded).build(64, 500, 1)
+    head.matrix.data *= 0.5 + torch.rand(500, 1)  # rows of any length
     embeddings, labels = torch.randn(8, 64, requires_grad=True), torch.randint(500, (8,))
     exact = head(embeddings, labels).loss
     to_exact = torch.autograd.grad(exact, [embeddings, head.matrix])
@@ -94,6 +100,14 @@ def test_half_precision_products_stay_near_float32(
     assert abs(float(near.detach() / exact.detach()) - 1) < loss_error
     for ours, theirs in zip(to_near, to_exact, strict=True):
         assert float((ours / loss_scale - theirs).norm() / theirs.norm()) < gradient_error
+    along = (to_near[1] * head.matrix).sum(dim=1).norm() / (to_near[1].norm(dim=1) * head.matrix.norm(dim=1)).norm()
+    assert float(along.detach()) < 2e-3  # a row's length does not matter
+
+
+def test_rounded_rows_count_as_half_a_matrix_and_need_a_small_scale() -> None:
+    assert ArcFaceSettings(rounded_rows=True).class_rows(100, 4, 2).rounded == 50
+    with pytest.raises(ValueError, match="rounded_rows needs a scale of at most 64"):
+        ArcFaceSettings(rounded_rows=True, scale=65)
 
 
 def test_sampled_negatives_compare_with_a_share_of_the_classes() -> None:
@@ -128,12 +142,14 @@ def test_a_restored_head_draws_the_samples_that_would_have_come() -> None:
     assert [restored(raw, labels).loss for _ in range(2)] == losses[2:]
 
 
-def test_a_step_without_other_classes_has_no_gradient() -> None:
-    head, labels = ArcFaceSettings(negatives=0.1).build(4, 2, 0), torch.zeros(2, dtype=torch.long)
+@pytest.mark.parametrize("rounded", [False, True])
+def test_a_step_without_other_classes_has_no_gradient(rounded: bool) -> None:
+    head, labels = ArcFaceSettings(negatives=0.1, rounded_rows=rounded).build(4, 2, 0), torch.zeros(2, dtype=torch.long)
     alone = 0
     for _ in range(20):
         embeddings = torch.randn(2, 4, requires_grad=True)
-        output = head(embeddings, labels)
+        with torch.autocast("cpu", torch.bfloat16, enabled=rounded):
+            output = head(embeddings, labels)
         to_embeddings, to_matrix = torch.autograd.grad(output.loss, [embeddings, head.matrix])
         assert to_embeddings.isfinite().all() and to_matrix.isfinite().all()
         if output.logs["share_of_classes"] == 0.5:
