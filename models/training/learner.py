@@ -101,14 +101,14 @@ class Learner:
         self,
         batches: Iterable[tuple[Tensor, Tensor, Tensor]],
         count: int,
-        check: Callable[[float, Tensor], None],
+        check: Callable[[Tensor, Tensor], None],
         measure: bool = True,
     ) -> tuple[int, list[Figures]]:
         """Make one optimiser step from the accumulated gradients of `count` batches: pixels, classes and image rows of each.
 
-        `check` is called with each loss and its image rows before backward; the only synchronisation with the device in a step,
-        unless the objective is also to `measure` figures that need one. Returned are the number of images of this process, and
-        the figures of each batch, left on the device.
+        `check` is called with each loss, still on the device, and its image rows before backward. Nothing here waits for the
+        device, unless the objective is also to `measure` figures that need it. Returned are the number of images of this process,
+        and the figures of each batch, left on the device.
         """
         images, figures = 0, list[Figures]()
         self.objective.measures = measure
@@ -117,9 +117,9 @@ class Learner:
                 try:
                     output = self.compute_batch_loss(pixels, labels, instances)
                 except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # singular values of NaN
-                    check(math.nan, instances)
+                    check(torch.tensor(math.nan), instances)
                     raise
-                loss = float(output.loss.detach())
+                loss = output.loss.detach()
                 check(loss, instances)
                 self.fabric.backward(output.loss / count)
             images += len(pixels)
@@ -160,7 +160,7 @@ def set_up_network(
         descriptor.backbone = convert_sync_batchnorm(descriptor.backbone)
     fabric.to_device(descriptor)
     descriptor.arrange(memory_format)
-    return fabric.setup_module(torch.compile(descriptor) if compiled else descriptor)  # type: ignore[arg-type]  # what torch.compile returns is typed as any callable
+    return fabric.setup_module(torch.compile(descriptor, dynamic=False) if compiled else descriptor)  # type: ignore[arg-type]  # what torch.compile returns is typed as any callable
 
 
 def build_learner(

@@ -70,6 +70,33 @@ class _Saver:
         self.cost = self.saved - started
 
 
+class _LateCheck:
+    """Checks each loss a step late: the device computes the next one while the host waits for it."""
+
+    def __init__(self, run: StageRun, progress: Progress) -> None:
+        self.run, self.progress = run, progress
+        self.waiting: tuple[Tensor, torch.cuda.Event | None, Tensor, int] | None = None  # the loss, its arrival, image rows, step
+
+    def __call__(self, loss: Tensor, rows: Tensor) -> None:
+        """Start the loss's way to the host, and check the one before."""
+        arrived = torch.cuda.Event() if loss.is_cuda else None
+        on_host = loss.to("cpu", non_blocking=True)
+        if arrived is not None:
+            arrived.record()
+        self.finish()
+        self.waiting = on_host, arrived, rows, self.progress.step + 1
+
+    def finish(self) -> None:
+        """Check the loss that is on its way."""
+        if self.waiting is None:
+            return
+        loss, arrived, rows, step = self.waiting
+        self.waiting = None
+        if arrived is not None:
+            arrived.synchronize()
+        _check_loss(self.run, self.progress.stage, step, float(loss), rows)
+
+
 def run_stage(run: StageRun, progress: Progress) -> list[EpochRow]:
     """Train from where `progress` stands, updated in place, to the stage's end; return the curve's rows not yet written.
 
@@ -120,6 +147,7 @@ def _run_epoch(run: StageRun, progress: Progress, stream: LabelledBatches, saver
     """Train the remaining steps of an epoch; the sums of its figures are left in `progress`."""
     batches, accumulate = run.batches.batches_per_epoch(), run.settings.optimizer.accumulate
     waiting: list[Figures] = []
+    check = _LateCheck(run, progress)
     label = f"stage {progress.stage + 1}/{len(run.settings.stages)} epoch {progress.epoch + 1}"
     with tqdm(total=batches, initial=progress.batch, desc=label, unit="batch", leave=False, mininterval=1) as bar:
         while progress.batch < batches:
@@ -128,9 +156,11 @@ def _run_epoch(run: StageRun, progress: Progress, stream: LabelledBatches, saver
             steps = progress.epoch * -(-batches // accumulate) + progress.batch // accumulate
             run.learner.schedule.before_step(done, _budget_spent(run.stage, done, progress.seconds), steps)
             measure = progress.batch // accumulate % STEPS_PER_MEASUREMENT == 0
-            images, figures = run.learner.learn(
-                islice(stream, count), count, lambda loss, rows: _check_loss(run, progress, loss, rows), measure
-            )
+            try:
+                images, figures = run.learner.learn(islice(stream, count), count, check, measure)
+            except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # singular values of NaN
+                check.finish()
+                raise
             waiting += figures
             progress.images += images
             progress.batch, progress.step = progress.batch + count, progress.step + 1
@@ -138,6 +168,7 @@ def _run_epoch(run: StageRun, progress: Progress, stream: LabelledBatches, saver
             bar.update(count)
             looks = progress.step % STEPS_PER_CHECK == 0
             if looks or progress.batch == batches:
+                check.finish()
                 _add_figures(progress, waiting)
                 bar.set_postfix(loss=f"{progress.sums['loss'] / progress.counts['loss']:.2f}", refresh=False)
             if looks and progress.batch < batches and saver.due():
@@ -154,12 +185,10 @@ def _add_figures(progress: Progress, waiting: list[Figures]) -> None:
     waiting.clear()
 
 
-def _check_loss(run: StageRun, progress: Progress, loss: float, rows: Tensor) -> None:
+def _check_loss(run: StageRun, stage: int, step: int, loss: float, rows: Tensor) -> None:
     if not math.isfinite(loss):
         named = ", ".join(run.edited.images.ids[row] for row in rows[:5].tolist())
-        raise UserError(
-            f"the loss is {loss} at step {progress.step + 1} (stage {progress.stage + 1}, images {named}, …). {REMEDY}"
-        )
+        raise UserError(f"the loss is {loss} at step {step} (stage {stage + 1}, images {named}, …). {REMEDY}")
 
 
 def _check_weights(run: StageRun, progress: Progress) -> None:

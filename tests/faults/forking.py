@@ -100,10 +100,10 @@ def log_losses() -> None:
     """A training writes the loss of every step to losses.jsonl in the folder that it is started in."""
     check = importlib.import_module("image_copies.models.training.stage")._check_loss
 
-    def logged(run: Any, progress: Any, loss: float, rows: Any) -> None:
+    def logged(run: Any, stage: int, step: int, loss: float, rows: Any) -> None:
         with Path("losses.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps([run.folder.name, progress.step, progress.batch, loss, rows.tolist()]) + "\n")
-        check(run, progress, loss, rows)
+            file.write(json.dumps([run.folder.name, stage, step, loss, rows.tolist()]) + "\n")
+        check(run, stage, step, loss, rows)
 
     replace("image_copies.models.training.stage", _check_loss=logged)
 

@@ -48,15 +48,15 @@ def test_a_killed_command_goes_on_to_the_same_end(name: str, workshop: Workshop,
 
 
 def read_losses(where: Path) -> dict[tuple[str, int, int], set[str]]:
-    """Every loss that was logged for a model's step and batch, with the images it is of."""
+    """Every loss that was logged for a model's stage and step, with the images it is of."""
     found: dict[tuple[str, int, int], set[str]] = defaultdict(set)
     path = where / "losses.jsonl"
     for line in path.read_text().splitlines() if path.exists() else []:
         try:
-            model, step, batch, *rest = json.loads(line)
+            model, stage, step, *rest = json.loads(line)
         except ValueError:
             continue  # the line that a kill broke off
-        found[model, step, batch].add(repr(rest))
+        found[model, stage, step].add(repr(rest))
     return found
 
 

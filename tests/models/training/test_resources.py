@@ -167,7 +167,7 @@ def test_adam_makes_its_step_in_one_kernel_on_a_gpu(device: str, precision: str,
 def test_a_compiled_network_is_compiled_once_a_stage(images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every batch has one size, and each stage begins without what was compiled for another; torch.compile is left out."""
     resets, sizes, learn = list[int](), list[int](), Learner.learn
-    monkeypatch.setattr(torch, "compile", lambda module: module)
+    monkeypatch.setattr(torch, "compile", lambda module, dynamic: module)
     monkeypatch.setattr(torch.compiler, "reset", lambda: resets.append(len(sizes)))
 
     def noted(self: Learner, batches: Iterable[Any], *arguments: Any) -> Any:

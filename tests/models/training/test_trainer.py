@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import save_file
+from torch import Tensor
 
 import image_copies.models.training.stage as stage_run
 from image_copies.augmentations.composition import Record, draw_record, list_edits
@@ -21,6 +22,7 @@ from image_copies.models.inference.embed import embed_images
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint, load_descriptor
 from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.objectives.base import ObjectiveOutput
 from image_copies.models.training.averaging import WeightAverage
 from image_copies.models.training.curve import read_rows
 from image_copies.models.training.learner import Learner
@@ -223,6 +225,24 @@ def test_a_loss_that_is_not_a_number_stops_with_step_and_images(
     with pytest.raises(UserError, match=r"the loss is nan at step 1 \(stage 1, images T0000"):
         train(images, tmp_path)
     assert not (tmp_path / "model" / "stage-1.safetensors").exists()
+
+
+def test_a_loss_is_checked_a_step_late_and_named_by_its_own(
+    images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The device computes the next step while the host waits for the loss; nothing of it is saved."""
+    compute, steps = Learner.compute_batch_loss, list[Tensor]()
+
+    def broken_at_the_second(self: Learner, pixels: Tensor, labels: Tensor, instances: Tensor) -> ObjectiveOutput:
+        steps.append(instances)
+        output = compute(self, pixels, labels, instances)
+        return ObjectiveOutput(output.loss * torch.nan, output.logs) if len(steps) == 2 else output
+
+    monkeypatch.setattr(Learner, "compute_batch_loss", broken_at_the_second)
+    with pytest.raises(UserError, match=r"the loss is nan at step 2 \(stage 1, images ") as error:
+        train(images, tmp_path, SETTINGS.model_copy(update={"stages": SETTINGS.stages[2:]}))
+    assert len(steps) == 3 and images.ids[int(steps[1][0])] in str(error.value)
+    assert not list((tmp_path / "model").glob("*.safetensors"))
 
 
 def test_broken_weights_are_never_saved(images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
