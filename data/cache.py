@@ -17,6 +17,7 @@ from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError
 from image_copies.data.files import whole_file
 from image_copies.data.images import ImageSet
+from image_copies.data.locks import hold_lock_file
 from image_copies.data.pixels import as_uint8
 from image_copies.data.squares import resize_own_aspect
 from image_copies.data.threads import map_in_threads
@@ -68,13 +69,16 @@ def cache_images(
     name = f"{len(images)}x{size}-{images.digest(prefix=f'{size} {form} own')[:16]}"
     pixels_file, about_file = folder / f"{name}.{form}", folder / f"{name}.npz"
     cached = _open_cache(images, pixels_file, about_file)
-    if cached is None:
-        packed = map_in_threads(partial(_pack, size, form), images.paths, max(1, workers))
-        shown = tqdm(packed, total=len(images), desc=f"caching {size} px", unit="image", leave=False)
-        ends, shapes, problems = _write_packed(images, shown, pixels_file)
-        with whole_file(about_file) as temporary, temporary.open("wb") as file:
-            np.savez(file, ends=ends, shapes=shapes, problems=np.frombuffer(json.dumps(problems).encode(), np.uint8))
-        cached = _open_cache(images, pixels_file, about_file)
+    if cached is None:  # trainings at the same time share what the first of them makes
+        with hold_lock_file(folder / ".caching", f"another process has cached images in {folder} for a day", wait=86_400):
+            cached = _open_cache(images, pixels_file, about_file)
+            if cached is None:
+                packed = map_in_threads(partial(_pack, size, form), images.paths, max(1, workers))
+                shown = tqdm(packed, total=len(images), desc=f"caching {size} px", unit="image", leave=False)
+                ends, shapes, problems = _write_packed(images, shown, pixels_file)
+                with whole_file(about_file) as temporary, temporary.open("wb") as file:
+                    np.savez(file, ends=ends, shapes=shapes, problems=np.frombuffer(json.dumps(problems).encode(), np.uint8))
+                cached = _open_cache(images, pixels_file, about_file)
     if cached is None:
         raise RuntimeError(f"{pixels_file} cannot be read back")
     return cached

@@ -2,6 +2,7 @@
 
 Under torchrun, the images of a batch and the class matrix are distributed over processes:
 torchrun --nproc-per-node 4 -- pipeline/01_train.py --run DIR
+With --at-once several models are trained at the same time instead, each on one GPU; --plan says which is faster.
 """
 
 from image_copies.pipeline.run.cli import make_step_parser, open_chosen_run, report_errors
@@ -13,6 +14,7 @@ def main() -> None:
     parser = make_step_parser(__doc__)
     parser.add_argument("--plan", action="store_true", help="only print the memory, time and disk space that every stage needs")
     parser.add_argument("--processes", type=int, default=1, metavar="N", help="with --plan: number of processes to plan for")
+    parser.add_argument("--at-once", type=int, metavar="N", help="train N models at the same time, each on one GPU")
     options = parser.parse_args()
     with report_errors():
         run = open_chosen_run(options)
@@ -22,6 +24,10 @@ def main() -> None:
 
             print_plan(run, options.processes)
         else:
+            if options.at_once is not None:
+                from image_copies.pipeline.steps.train_apart import train_at_once
+
+                train_at_once(run, options.at_once)
             run_step(run, TRAIN, options.force)
 
 

@@ -60,6 +60,27 @@ def print_plan(run: Run, processes: int) -> None:
     )
     bound = "hours at most for network, classes, optimisers and edits"
     console.print(f"time: {hours:.1f} {bound}; a stage ends earlier once it reaches its target loss")
+    if processes > 1:
+        alone = {
+            name: list(plan_model(model, len(roles.classes), 1, roles.labels))
+            for name, model in run.recipe.trained_models.items()
+        }
+        apart = bound_at_once(list(alone.values()), processes) / 3600
+        better = "--at-once is faster" if apart < hours else "torchrun is faster"
+        console.print(f"with {processes} GPUs: {hours:.1f} hours by torchrun, {apart:.1f} with --at-once {processes}: {better}")
+
+
+def bound_at_once(models: list[list[StagePlan]], processes: int) -> float:
+    """Return the seconds at most of models of which each is trained by one of so many processes, the next when one is free.
+
+    They share the cores: all edits together take as long as one after the other.
+    """
+    ends = [0.0] * processes
+    for stages in models:
+        free = min(range(processes), key=ends.__getitem__)
+        ends[free] += sum(stage.most_seconds for stage in stages)
+    edits = sum(stage.most_seconds * stage.edit_seconds / stage.epoch_seconds for stages in models for stage in stages)
+    return max(*ends, edits)
 
 
 def _format_cells(name: str, plan: StagePlan) -> list[str]:
