@@ -12,7 +12,6 @@ from image_copies.pipeline.run.recipe_page import find_settings, make_page
 TOP = Path(__file__).parents[3]
 WITHOUT_A_RECIPE = {
     "class_rows": "docs/training.md, A teacher",
-    "compile": "docs/training.md, The same seed",
     "decode_on": "docs/gpu.md",
     "distillation": "docs/training.md, A teacher",
     "exclude": "docs/training.md, Choices that do not flatter",
@@ -28,7 +27,6 @@ WITHOUT_A_RECIPE = {
     "turn": "IDEAL's control: rotation as augmentation",
     "validate_minutes": "benchmarks/gpu_tiny.yaml",
     "violating": "the challenge winner's objective",
-    "warmup_steps": "docs/training.md, Stages",
     "weight_average": "docs/training.md, In addition to the objective",
     "without": "queries that a family of edits is missing in",
 }
