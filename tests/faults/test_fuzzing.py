@@ -324,8 +324,9 @@ def text_parsers(folder: Path) -> dict[str, Parser]:
     pairs = b"query_id,reference_id\nQ1,R1\nQ2,\n"
     matches = b"query_id,reference_id,score\nQ1,R1,0.5\nQ2,R9,1e-3\nQ1,R2,7\n"
     plan = (
-        b"group,action,file,kept,reason,score,protected,sha256\n"
-        b"1,keep,/a/x.jpg,/a/x.jpg,largest,,," + b"0" * 64 + b"\n1,remove,/a/y.jpg,/a/x.jpg,copy,-0.25,," + b"a" * 64 + b"\n"
+        b"group,action,file,kept,reason,score,class,certainty,protected,sha256\n"
+        b"1,keep,/a/x.jpg,/a/x.jpg,largest,,,,," + b"0" * 64 + b"\n"
+        b"1,remove,/a/y.jpg,/a/x.jpg,copy,-0.25,certain,96,," + b"a" * 64 + b"\n"
     )
     choice = b"dimensions,eigen_power,method,beta,weights,chosen\n8,-0.5,method1,1.0,0.5 0.25,True\n8,0,none,0,,False\n"
     step = {
@@ -352,7 +353,7 @@ def text_parsers(folder: Path) -> dict[str, Parser]:
 
     recipe = yaml.safe_load((TOP / "recipes" / "sample.yaml").read_text(encoding="utf-8"))
     recipes = [path.read_bytes() for path in sorted((TOP / "recipes").glob("*.yaml"))]
-    plan_columns = ("group", "action", "file", "kept", "reason", "score", "protected", "sha256")
+    plan_columns = ("group", "action", "file", "kept", "reason", "score", "class", "certainty", "protected", "sha256")
     return {
         "ground truths": Parser(6000, read_ground_truth, [pairs], "g.csv"),
         "ground truths, made": Parser(2000, read_ground_truth, [pairs], "g.csv", tables("query_id", "reference_id")),
