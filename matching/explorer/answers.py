@@ -1,6 +1,7 @@
 """The page's answers: the nearest references of a picture, the threshold, and the effect of query normalisation."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -11,23 +12,37 @@ from numpy.typing import NDArray
 from image_copies.augmentations.composition import OverlaySource
 from image_copies.augmentations.query_set import FileOverlays
 from image_copies.data.commands import name_command
-from image_copies.data.errors import UserError
+from image_copies.data.errors import ImageError, UserError
 from image_copies.data.images import ImageSet
 from image_copies.data.names import text_of
 from image_copies.matching.explorer.edits import apply_edit
 from image_copies.matching.explorer.uploads import data_url
 from image_copies.matching.extractor import Extractor, Normalizer
 from image_copies.matching.index.database import DATABASE
-from image_copies.matching.index.search import SearchIndex, find_nearest
+from image_copies.matching.index.search import Nearest, SearchIndex, find_nearest
 from image_copies.matching.index.segments import load_segment
 from image_copies.matching.index.store import files_of_content, open_store, stored_vectors
-from image_copies.matching.matches import Rule
+from image_copies.matching.matches import Rule, judgement_values
 from image_copies.matching.threshold import Tail
+from image_copies.matching.verification.judgement import Clues, Judgement, judge
+from image_copies.matching.verification.pairs import KnownPair, Seen, compare_seen, see
+from image_copies.matching.verification.registration import prepare_picture
+from image_copies.matching.verification.shots import Shot
+from image_copies.matching.views import CROPS, VIEWS, embed_views_of
 from image_copies.submissions.vectors.files import Vectors
 
 SHOWN_REFERENCES = 12
 SHOWN_TRAINING_IMAGES = 3
 Kind = Literal["reference", "training", "query"]
+
+
+@dataclass(frozen=True)
+class _Near:
+    """A row of the references, its squared distance, and which kind of view of the picture is so near: "crop", "turn" or ""."""
+
+    row: int
+    distance: float
+    view: str
 
 
 @dataclass(frozen=True)
@@ -108,28 +123,68 @@ def answer(explorer: Explorer, picture: NDArray[np.uint8], edit: str | None, int
     pixels = picture if made is None else made.image
     query = explorer.extractor.extract_picture(pixels)
     searched = explorer.extractor.normalize(query)
-    found = find_nearest(explorer.index, searched, SHOWN_REFERENCES)
-    rows, distances = found.contents[0].tolist() if found.contents.size else [], found.distances.ravel()
+    near = _find_near(explorer, pixels, searched)
+    rows, distances = [one.row for one in near], np.array([one.distance for one in near])
     alarms = explorer.tail.false_alarms(distances, explorer.index.ntotal).tolist() if explorer.tail else [None] * len(rows)
     before = _scores(query[0], explorer.references.vectors[rows])
     threshold = explorer.threshold()
+    copies = [threshold is not None and -one.distance >= threshold for one in near]
+    judgements = _judge_copies(explorer, pixels, [row for row, copy in zip(rows, copies, strict=True) if copy])
     return {
         "picture": data_url(pixels),
         "record": made.record if made else [],
         "threshold": threshold,
         "nearest": [
             {
-                "id": explorer.references.ids[row],
-                "score": -distance,
+                "id": explorer.references.ids[one.row],
+                "score": -one.distance,
                 "unnormalized": unnormalized,
                 "false_alarms": expected,
-                "copy": threshold is not None and -distance >= threshold,
+                "copy": copy,
+                "view": one.view,
             }
-            for row, distance, unnormalized, expected in zip(rows, distances.tolist(), before, alarms, strict=True)
+            | (judgement_values(judgements[one.row]) if one.row in judgements else {})
+            for one, unnormalized, expected, copy in zip(near, before, alarms, copies, strict=True)
         ],
         "normalization": _normalization(explorer, query, searched),
         "seconds": time.perf_counter() - started,
     }
+
+
+def _find_near(explorer: Explorer, pixels: NDArray[np.uint8], searched: NDArray[np.float32]) -> list[_Near]:
+    """Return the nearest references; those of the picture's crops and turns, too, if none of its own is a copy by its score."""
+    near = _list_near(find_nearest(explorer.index, searched, SHOWN_REFERENCES), 0.0, "")
+    threshold = explorer.threshold()
+    if explorer.tail is None or threshold is None or any(-one.distance >= threshold for one in near):
+        return near
+    normalized = explorer.extractor.normalize(embed_views_of(explorer.extractor, pixels))
+    penalty = explorer.tail.penalty(VIEWS)
+    for number, view in enumerate(normalized):
+        name = "crop" if number < len(CROPS) else "turn"
+        near += _list_near(find_nearest(explorer.index, view[None], SHOWN_REFERENCES), penalty, name)
+    best: dict[int, _Near] = {}
+    for one in sorted(near, key=lambda one: (one.distance, one.row)):
+        best.setdefault(one.row, one)
+    return list(best.values())[:SHOWN_REFERENCES]
+
+
+def _list_near(found: Nearest, penalty: float, view: str) -> list[_Near]:
+    """Return what was found for one query."""
+    rows = found.contents[0].tolist() if found.contents.size else []
+    return [_Near(row, distance + penalty, view) for row, distance in zip(rows, found.distances.ravel().tolist(), strict=True)]
+
+
+def _judge_copies(explorer: Explorer, pixels: NDArray[np.uint8], rows: Sequence[int]) -> dict[int, Judgement]:
+    """Say of the references that are copies by their scores whether they are, by the pixels."""
+    paths = dict(zip(explorer.pictures["reference"].ids, explorer.pictures["reference"].paths, strict=True))
+    query, judgements = Seen(prepare_picture(pixels), Shot()), {}
+    for row in rows:
+        path = paths[explorer.references.ids[row]]
+        try:
+            judgements[row] = compare_seen(query, see(path), KnownPair(path, path))
+        except ImageError:
+            judgements[row] = judge(Clues(described=True))
+    return judgements
 
 
 def _normalization(explorer: Explorer, query: NDArray[np.float32], searched: NDArray[np.float32]) -> dict[str, Any] | None:

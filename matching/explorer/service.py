@@ -3,10 +3,10 @@
 import asyncio
 import hashlib
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
 from queue import SimpleQueue
@@ -25,13 +25,18 @@ from image_copies.data.names import text_of
 from image_copies.data.settings import Settings
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.database import DATABASE
+from image_copies.matching.index.filling import digest_or_none
 from image_copies.matching.index.search import SearchIndex, open_search
 from image_copies.matching.index.store import Store, count_changes, open_store
 from image_copies.matching.matches import Match, Rule, match_values
 from image_copies.matching.search import Search
+from image_copies.matching.verification.judgement import Clues, Judgement, judge
+from image_copies.matching.verification.pairs import KnownPair, LastUsed, Seen, compare_seen, see
+from image_copies.matching.views import embed_views_of, smallest_side
 from image_copies.matching.web.guard import MAX_CONCURRENT_DECODES, MAX_CONCURRENT_UPLOADS, guard, receive_picture
 
 MAX_VECTORS = 1000  # of one request
+MAX_CACHED_REFERENCES = 50  # whose pixels are kept for the next request, 0.6 MB each
 
 
 class VectorQuestion(Settings):
@@ -46,7 +51,8 @@ class _Request:
 
     vectors: NDArray[np.float32]  # [n, d]
     digest: bytes
-    answer: Future[list[list[dict[str, Any]]]] = field(default_factory=Future)
+    views: NDArray[np.float32] | None = None  # [VIEWS, d], of a single picture
+    answer: Future[list[list[Match]]] = field(default_factory=Future)
 
 
 @dataclass
@@ -66,6 +72,7 @@ class SearchService:
     _network: threading.Lock = field(default_factory=threading.Lock)
     _decoding: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(MAX_CONCURRENT_DECODES))
     _opening: threading.Lock = field(default_factory=threading.Lock)
+    _references: LastUsed[Seen] = field(default_factory=lambda: LastUsed(see, MAX_CACHED_REFERENCES))
 
     def about(self) -> dict[str, Any]:
         """Return what the service searches.
@@ -107,9 +114,38 @@ class SearchService:
             raise UserError("The vectors contain infinite or undefined numbers. Send finite ones.")
         return array
 
-    def ask(self, vectors: NDArray[np.float32], digest: bytes = b"") -> Future[list[list[dict[str, Any]]]]:
-        """Search for vectors [n, d] in the next turn; `digest` is the SHA-256 of the picture, where it is known."""
-        asked = _Request(vectors, digest)
+    def embed_views(self, content: bytes) -> NDArray[np.float32]:
+        """Return the vectors [VIEWS, d] of the crops and turns of a picture that `embed` took."""
+        with self._decoding:
+            pixels = decode_rgb(content, short_side=smallest_side(self.extractor))
+        with self._network:
+            return embed_views_of(self.extractor, pixels)
+
+    def judge(self, content: bytes, found: Sequence[Match]) -> list[Match]:
+        """Say of the references found for a picture whether they are its copies, by their pixels."""
+        digest = hashlib.sha256(content).digest()
+        with self._decoding:
+            try:
+                query = see(content) if found else None
+            except ImageError:  # smaller than what is compared
+                query = None
+            return [replace(match, judgement=self._judge_one(query, digest, match)) for match in found]
+
+    def _judge_one(self, query: Seen | None, digest: bytes, match: Match) -> Judgement:
+        pair = KnownPair(match.query, match.reference, match.score == 0 and digest_or_none(match.reference) == digest)
+        reference = None if pair.same_bytes or query is None else self._references.of(match.reference)
+        if query is None or reference is None:
+            return judge(Clues(same_bytes=pair.same_bytes, described=True))
+        return compare_seen(query, reference, pair)
+
+    def ask(
+        self, vectors: NDArray[np.float32], digest: bytes = b"", views: NDArray[np.float32] | None = None
+    ) -> Future[list[list[Match]]]:
+        """Search for vectors [n, d] in the next turn; `digest` is the SHA-256 of the picture, where it is known.
+
+        Views are the vectors of a single picture's views, to be searched with, too.
+        """
+        asked = _Request(vectors, digest, views)
         with self._opening:
             if self._searching is None:
                 self._searching = threading.Thread(target=self._search, daemon=True)
@@ -159,9 +195,10 @@ class SearchService:
         search = Search(store, self.extractor, self.rule)
         search.__dict__["index"] = self._search_index(store)  # opened once for all requests
         digests = [asked.digest for asked in waiting for _ in asked.vectors]
-        found = iter(search.near(np.concatenate([asked.vectors for asked in waiting]), digests))
+        views = [asked.views for asked in waiting for _ in asked.vectors]
+        found = iter(search.near(np.concatenate([asked.vectors for asked in waiting]), digests, views))
         for asked in waiting:
-            matches = [[_plain(match) for match in next(found)] for _ in asked.vectors]
+            matches = [next(found) for _ in asked.vectors]
             if asked.answer.set_running_or_notify_cancel():
                 asked.answer.set_result(matches)
 
@@ -196,15 +233,21 @@ def make_service(service: SearchService) -> FastAPI:
             "requestBody": {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
         },
     )
-    async def matches(request: Request) -> dict[str, Any]:
+    async def matches(request: Request, judged: bool = True) -> dict[str, Any]:
         async with receive_picture(request, receiving) as content:
             vector, digest = await run_in_threadpool(service.embed, content), hashlib.sha256(content).digest()
-        found = await asyncio.wrap_future(service.ask(vector, digest))
-        return {"matches": found[0]}
+        (found,) = await asyncio.wrap_future(service.ask(vector, digest))
+        if not found and service.rule.tail is not None:
+            views = await run_in_threadpool(service.embed_views, content)
+            (found,) = await asyncio.wrap_future(service.ask(vector, digest, views))
+        if judged:
+            found = await run_in_threadpool(service.judge, content, found)
+        return {"matches": [_plain(match) for match in found]}
 
     @app.post("/api/vectors", summary="The references that ready vectors' pictures copy")
     async def vectors(question: VectorQuestion) -> dict[str, Any]:
-        return {"matches": await asyncio.wrap_future(service.ask(service.check_vectors(question.vectors)))}
+        found = await asyncio.wrap_future(service.ask(service.check_vectors(question.vectors)))
+        return {"matches": [[_plain(match) for match in matches] for matches in found]}
 
     @app.get("/", include_in_schema=False)
     def page() -> HTMLResponse:

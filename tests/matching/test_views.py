@@ -1,5 +1,6 @@
 """A query for which nothing is found for sure is searched with its crops and turns; a minute's work is done unasked."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +10,9 @@ from PIL import Image
 
 from image_copies.data.errors import UserError
 from image_copies.data.procedural.pictures import draw_picture
-from image_copies.matching.calibration import make_rule
 from image_copies.matching.commands import effort
 from image_copies.matching.commands.effort import Effort, choose_effort
-from image_copies.matching.extractor import Extractor, checkpoint_extractor
+from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.filling import add_pictures
 from image_copies.matching.index.store import open_store
 from image_copies.matching.matches import Match, Rule
@@ -22,14 +22,25 @@ from image_copies.matching.verification.features import crop_features, local_fea
 from image_copies.matching.verification.geometry import verify
 from image_copies.matching.verification.pairs import verify_pairs
 from image_copies.matching.views import CROPS, VIEWS, embed_views_of, make_views
-from image_copies.models.shipped import SHIPPED
+from image_copies.models.inference.embedders import Embedder, Squares
+from image_copies.models.inference.settings import EmbeddingSettings
 
-TAIL = Tail(start=2.5, scale=0.1, share=0.005, pairs=1000)
+TAIL = Tail(start=1.0, scale=0.05, share=0.005, pairs=1000)
+RULE = Rule(None, TAIL, 0.001, 10)
 
 
 @pytest.fixture(scope="module")
 def extractor() -> Extractor:
-    return checkpoint_extractor(SHIPPED)
+    """A descriptor that sees 16 × 16 grey pixels: neither turned nor cropped pictures are near to it."""
+
+    def embed(squares: Squares) -> NDArray[np.float32]:
+        grey = squares[16].mean(axis=1, dtype=np.float32).reshape(-1, 256)
+        grey -= grey.mean(axis=1, keepdims=True)
+        vectors: NDArray[np.float32] = grey / np.maximum(np.linalg.norm(grey, axis=1, keepdims=True), np.float32(1e-6))
+        return vectors
+
+    network = Embedder((16,), 256, embed, nullcontext)
+    return Extractor([network], EmbeddingSettings(workers=1), lambda vectors: vectors, 256, "grey pixels")
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +56,8 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if number == 7:
             Image.fromarray(picture).save(folder / "again.jpg")
         if number == 5:
-            page = np.random.default_rng(99).integers(0, 256, (40, 40, 3), np.uint8).repeat(10, 0).repeat(10, 1)
-            page[150:390, 10:170] = picture
+            page = np.random.default_rng(99).integers(0, 256, (40, 40, 3), np.uint8).repeat(10, 0).repeat(10, 1)[:, :267]
+            page[160:, :160] = picture
             Image.fromarray(page).save(folder / "page.png")
     return folder
 
@@ -54,12 +65,12 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def search(extractor: Extractor, drawn: Path, views: bool, *queries: str) -> list[Match]:
     with open_store(drawn / "index", extractor.identity, extractor.dimensions) as store:
         add_pictures(store, extractor, sorted((drawn / "references").iterdir()))
-        found = Search(store, extractor, make_rule(extractor, None, 0.001, 10), views=views).queries([drawn / q for q in queries])
+        found = Search(store, extractor, RULE, views=views).queries([drawn / q for q in queries])
     return found.matches.pairs
 
 
 def test_a_view_is_as_rare_as_a_query_of_its_own() -> None:
-    distances = np.array([1.0, 1.5])
+    distances = np.array([0.3, 0.7])
     assert np.allclose(
         TAIL.false_alarms(distances + TAIL.penalty(VIEWS), 50), VIEWS * TAIL.false_alarms(distances, 50), rtol=1e-9
     )
@@ -92,7 +103,7 @@ def test_vectors_of_a_pictures_views_find_it_in_memory(extractor: Extractor, dra
     turned = np.ascontiguousarray(np.rot90(draw_picture(np.random.default_rng(3), 240)))
     with open_store(drawn / "memory", extractor.identity, extractor.dimensions) as store:
         add_pictures(store, extractor, sorted((drawn / "references").iterdir()))
-        lookup = Search(store, extractor, make_rule(extractor, None, 0.001, 10))
+        lookup = Search(store, extractor, RULE)
         whole = extractor.extract_picture(turned)
         assert lookup.near(whole, [b""]) == [[]]
         (found,) = lookup.near(whole, [b""], [embed_views_of(extractor, turned)])
@@ -128,14 +139,13 @@ def test_what_takes_a_minute_is_done_and_what_takes_longer_is_named(
 ) -> None:
     monkeypatch.setattr(effort, "usable_cores", lambda: 2)
     monkeypatch.setattr(effort, "_time_views", lambda extractor: 0.1)
-    rule = Rule(None, TAIL, 0.001, 10)
-    assert choose_effort(extractor, rule, None, 100, None, None) == Effort(10, True)
-    some = choose_effort(extractor, rule, None, 600, None, None)
+    assert choose_effort(extractor, RULE, None, 100, None, None) == Effort(10, True)
+    some = choose_effort(extractor, RULE, None, 600, None, None)
     assert (some.verified, some.views) == (10, False) and "views" in some.left_out and "--views" in some.left_out
-    none = choose_effort(extractor, rule, 50_000, 50_000, None, None)
+    none = choose_effort(extractor, RULE, 50_000, 50_000, None, None)
     assert (none.verified, none.views) == (0, False) and "not verified" in none.left_out and "--verify" in none.left_out
-    assert choose_effort(extractor, rule, 50_000, 50_000, 5, None) == Effort(5, False)
-    assert choose_effort(extractor, rule, 50_000, 50_000, 0, None) == Effort(0, False)
+    assert choose_effort(extractor, RULE, 50_000, 50_000, 5, None) == Effort(5, False)
+    assert choose_effort(extractor, RULE, 50_000, 50_000, 0, None) == Effort(0, False)
     assert choose_effort(extractor, Rule(None, None, 0.001, 10), 100, 100, None, None) == Effort(0, False)
     with pytest.raises(UserError, match="--unrelated"):
         choose_effort(extractor, Rule(-1.0, None, 0.001, 10), 100, 100, None, True)

@@ -116,12 +116,14 @@ function showVerdict({ nearest, threshold }) {
 
 function card(item) {
   const details = [`before ${figure(item.unnormalized)}`];
+  if (item.class) details.unshift(item.reason, `score ${figure(item.score)}`);
+  if (item.view) details.push(`found by a ${item.view} of the picture`);
   if (item.false_alarms !== null) details.push(`false alarms ${item.false_alarms < 1 ? item.false_alarms.toPrecision(1) : "over 1"}`);
   return element(
     "div",
     { className: item.copy ? "pair copy" : "pair" },
     thumbnail("reference", item.id),
-    element("div", {}, element("b", { textContent: figure(item.score) }), ` ${item.id}`),
+    element("div", {}, element("b", { textContent: item.class ? `${item.class}, ${item.certainty} of 100` : figure(item.score) }), ` ${item.id}`),
     ...details.map((textContent) => element("div", { className: "soft", textContent })),
   );
 }

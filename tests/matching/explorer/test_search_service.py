@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
 from image_copies.data.discovery import discover
 from image_copies.data.errors import UserError
+from image_copies.data.procedural.pictures import draw_picture
 from image_copies.data.procedural.sample import write_pictures
+from image_copies.matching.calibration import make_rule
 from image_copies.matching.explorer.answers import open_index_explorer
 from image_copies.matching.explorer.app import make_app
 from image_copies.matching.explorer.service import SearchService, make_service
@@ -23,6 +26,7 @@ from image_copies.matching.extractor import Extractor, checkpoint_extractor
 from image_copies.matching.index.filling import add_pictures
 from image_copies.matching.index.store import Store, open_store, remove_files, stored_files, vectors_by_digest
 from image_copies.matching.matches import Rule
+from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.explore import check, make_parser
 
 BYTES = {"content-type": "application/octet-stream"}
@@ -67,6 +71,34 @@ def test_a_picture_and_its_vector_find_the_same(client: TestClient, folder: Path
         image.save(target, "PNG")
     again = client.post("/api/matches", content=target.getvalue(), headers=BYTES).json()["matches"]
     assert names(again)[0] == "R000002.jpg"
+
+
+def test_references_found_are_judged_by_their_pixels(client: TestClient, folder: Path) -> None:
+    path = folder / "pictures" / "R000002.jpg"
+    same, *others = client.post("/api/matches", content=path.read_bytes(), headers=BYTES).json()["matches"]
+    assert (same["class"], same["certainty"]) == ("same file", 100)
+    with Image.open(path) as image:
+        target = io.BytesIO()
+        image.resize((image.width * 3 // 4, image.height * 3 // 4)).save(target, "JPEG", quality=80)
+    copy, *others = client.post("/api/matches", content=target.getvalue(), headers=BYTES).json()["matches"]
+    assert copy["class"] == "certain" and "pixels agree" in copy["reason"] and all(o["class"] != "certain" for o in others)
+    quick = client.post("/api/matches?judged=false", content=target.getvalue(), headers=BYTES).json()["matches"]
+    assert [match["reference"] for match in quick] == [m["reference"] for m in (copy, *others)] and "class" not in quick[0]
+
+
+def test_turned_pictures_are_found_by_their_views(tmp_path: Path) -> None:
+    shipped, folder = checkpoint_extractor(SHIPPED), tmp_path / "pictures"
+    folder.mkdir()
+    for seed in range(6):
+        Image.fromarray(draw_picture(np.random.default_rng(seed), 240)).save(folder / f"{seed}.png")
+    with open_store(tmp_path / "index", shipped.identity, shipped.dimensions) as store:
+        add_pictures(store, shipped, discover([folder]).paths)
+    service = SearchService(tmp_path / "index", shipped, make_rule(shipped, None, 0.001, 3))
+    target = io.BytesIO()
+    Image.fromarray(np.rot90(draw_picture(np.random.default_rng(3), 240))).save(target, "PNG")
+    with TestClient(make_service(service), base_url="http://127.0.0.1") as opened:
+        (found,) = opened.post("/api/matches", content=target.getvalue(), headers=BYTES).json()["matches"]
+    assert Path(found["reference"]).name == "3.png" and found["class"] == "certain"
 
 
 def test_changes_of_the_index_are_seen(client: TestClient, folder: Path, extractor: Extractor) -> None:
@@ -131,7 +163,7 @@ def test_requests_that_wait_are_searched_together_and_answered_apart(
         assert begun.wait(60)  # the others come while the first one is searched
     more.set()
     for path, found in asked:
-        assert found.result(60)[0][0]["reference"] == str(path)
+        assert found.result(60)[0][0].reference == path
     service.close()
     assert turns == [1, 5]
 
