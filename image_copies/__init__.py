@@ -1,4 +1,4 @@
-"""Finds edited copies of images: `find_copies(folder)`, `compare(a, b)`, `embed(pictures)`.
+"""Finds edited copies of images: `find_copies(folder)`, `compare(a, b)`, `embed(pictures)`, `score(…)`, `normalize(…)`.
 
 Every package of the project is imported by this name: `image_copies.data` and the others.
 """
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from image_copies.matching.commands.interface import compare, embed, find_copies
+    from image_copies.submissions.scoring.any_vectors import normalize, score
 
-__all__ = ["compare", "embed", "find_copies"]
+__all__ = ["compare", "embed", "find_copies", "normalize", "score"]
 
 # An installation has the packages in this folder. In a checkout they are next to it, and this folder has at most links to them,
 # for type checkers and editors; nothing is imported through a link, so that each module has one path.
@@ -23,4 +24,5 @@ def __getattr__(name: str) -> Any:
     """Import the functions when they are used: they need the networks, the packages below do not."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("image_copies.matching.commands.interface"), name)
+    module = "submissions.scoring.any_vectors" if name in ("normalize", "score") else "matching.commands.interface"
+    return getattr(import_module(f"image_copies.{module}"), name)

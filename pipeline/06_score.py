@@ -1,4 +1,4 @@
-"""Step 06: score the run's variants and two baselines and write the report, or score any submission.
+"""Step 06: score the run's variants and two baselines and write the report, or score any submission or vectors.
 
 Without public_ground_truth.csv in the data set, the report shows what is known without it, and suggests copies.
 
@@ -23,6 +23,11 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--submission", type=named_path, metavar="FILE", help="score this submission (.h5) or matching-track file (.csv)"
     )
+    parser.add_argument("--queries", type=named_path, metavar="FILE", help="score these vectors, of any dimension, without a run")
+    parser.add_argument("--references", type=named_path, metavar="FILE", help="with --queries: the vectors of the references")
+    parser.add_argument(
+        "--training", type=named_path, metavar="FILE", help="with --queries: normalise them against these vectors first"
+    )
     parser.add_argument(
         "--compare",
         type=named_path,
@@ -36,7 +41,9 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--ground-truth", type=named_path, metavar="CSV", help="query_id,reference_id; needed where only files are given"
     )
-    parser.add_argument("--output", type=named_path, metavar="JSON", help="also write the scores of --submission here")
+    parser.add_argument(
+        "--output", type=named_path, metavar="JSON", help="with --submission or --queries: write the scores here, too"
+    )
     parser.add_argument(
         "--details", type=named_path, metavar="DIR", help="with --submission: folder for precision-recall and recall by edit"
     )
@@ -58,6 +65,14 @@ def check(options: argparse.Namespace) -> None:
             "step 06 takes no --index, --nprobe and --on-gpu: it searches references that need not fit into memory, exactly; "
             "python benchmarks/index_recall.py FACTORY --run DIR measures the recall of a Faiss index of them."
         )
+    if options.queries is not None or options.references is not None:
+        if None in (options.queries, options.references, options.ground_truth):
+            raise UserError("vectors are scored with all three of --queries FILE, --references FILE and --ground-truth CSV.")
+        if options.submission is not None or options.compare is not None or options.subsets or options.details is not None:
+            raise UserError("--queries goes with --references, --ground-truth, --training and --output alone: omit the others.")
+        return
+    if options.training is not None:
+        raise UserError("--training normalises --queries FILE: give them, too.")
     if options.subsets and any((options.compare, options.submission)):
         raise UserError("--subsets scores a run's own models: omit --compare and --submission.")
     if options.compare is not None:
@@ -69,7 +84,11 @@ def check(options: argparse.Namespace) -> None:
 
 def score(options: argparse.Namespace) -> None:
     """Do what the options ask for; imports are local, because an up-to-date step must return at once."""
-    if options.subsets:
+    if options.queries is not None:
+        from image_copies.pipeline.tools.score_vectors import score_vectors
+
+        score_vectors(options.queries, options.references, options.ground_truth, options.training, options.output)
+    elif options.subsets:
         from image_copies.pipeline.steps.subsets import print_subsets
 
         run = open_chosen_run(options)

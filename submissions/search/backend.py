@@ -74,7 +74,7 @@ def search_block(
 def search_on_cpu(
     queries: NDArray[np.float32], references: NDArray[np.float32], count: int, metric: Metric
 ) -> tuple[NDArray[np.float32], Rows]:
-    """Do what `search_block` does on the CPU: by Faiss for many pairs, if it is installed, otherwise by NumPy."""
+    """Do what `search_block` does with queries [n, d] and references [m, d] on the CPU: many pairs by Faiss, few by NumPy."""
     if not _is_worth_faiss(queries, references):
         return _search_by_numpy(queries, references, count, metric)
     import faiss

@@ -60,6 +60,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     list(write_pictures(folder / "album", "R", 4, seed=1, workers=1))
     with Image.open(folder / "album" / "R000002.jpg") as image:
         image.resize((image.width // 2, image.height // 2)).save(folder / "album" / "small.jpg")
+    (folder / "truth.csv").write_text("query_id,reference_id\nsmall,small\n")
     return folder
 
 
@@ -73,6 +74,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("match --apply move", "move: 1 files done"),
         ("undo", "undo: 1 files done"),
         ("embed --images album --output vectors.h5", "vectors: vectors.h5"),
+        ("score --queries vectors.h5 --references vectors.h5 --ground-truth truth.csv", '"micro_average_precision": 1.0'),
     ],
 )
 def test_commands(place: Path, line: str, said: str) -> None:

@@ -1,0 +1,130 @@
+"""Scoring and normalising vectors that anybody made, of any dimension: in files, or by id in memory."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from image_copies.data.errors import UserError, prefix_errors
+from image_copies.data.ground_truth import GroundTruth, read_ground_truth
+from image_copies.submissions.ensemble.normalization import normalize_by_variant
+from image_copies.submissions.ensemble.projection import scale_to_unit_length
+from image_copies.submissions.ensemble.variant import Variant
+from image_copies.submissions.scoring.metrics import RankedPairs, Scores, evaluate
+from image_copies.submissions.settings import Method, NormalizationSettings
+from image_copies.submissions.vectors.files import Vectors, read_ids, read_vectors
+from image_copies.submissions.vectors.hdf5 import describe_dataset_problem, open_hdf5
+from image_copies.submissions.vectors.stored import StoredVectors, open_vectors
+
+Source = str | os.PathLike[str] | Mapping[str, ArrayLike]  # a file, or the vector [d] of each id
+Truth = str | os.PathLike[str] | Mapping[str, str | None]  # a CSV, or the reference that each query copies, None for none
+DEFAULTS = NormalizationSettings()
+
+
+def score(queries: Source, references: Source, ground_truth: Truth) -> Scores:
+    """Score vectors by the challenge's metrics: µAP, recall at 90 % precision, recall at rank 1 and 10.
+
+    Args:
+        queries: A vectors file (step 02's form or the challenge's), or a vector for each id.
+        references: The same of the references; any number of dimensions, that of the queries.
+        ground_truth: A CSV `query_id,reference_id`, or the reference id of each query, None for one that copies nothing.
+
+    Raises:
+        UserError: A file cannot be read, the dimensions differ, or the ground truth names ids without a vector.
+    """
+    truth = ground_truth if isinstance(ground_truth, Mapping) else read_ground_truth(Path(ground_truth))
+    if not isinstance(truth, GroundTruth):
+        truth = GroundTruth(list(truth), frozenset((query, copied) for query, copied in truth.items() if copied is not None))
+    return rank_vectors(open_queries(queries), open_references(references), truth)[0]
+
+
+def normalize(
+    queries: ArrayLike, training: ArrayLike, beta: float = DEFAULTS.beta2[0], method: Method = "method2"
+) -> NDArray[np.float32]:
+    """Move queries [n, d] away from their nearest training vectors [m, d], which show no copies (ISC2021, section 2.7).
+
+    Both are scaled to unit length first. The other parameters are the paper's, as the defaults are.
+
+    Raises:
+        UserError: The dimensions differ, or there are fewer training vectors than the method looks at.
+    """
+    asked, held = (scale_to_unit_length(np.atleast_2d(np.asarray(given, np.float32))) for given in (queries, training))
+    _check_dimensions(asked.shape[1], held.shape[1], "the training vectors")
+    with prefix_errors("the training vectors to normalise against"):
+        return normalize_by_variant(asked, held, Variant(asked.shape[1], 0.0, method, beta), DEFAULTS)
+
+
+def rank_vectors(queries: Vectors, references: Vectors | StoredVectors, truth: GroundTruth) -> tuple[Scores, RankedPairs]:
+    """Score vectors of the same dimension.
+
+    Raises:
+        UserError: The dimensions differ, or the ground truth names ids without a vector.
+    """
+    _check_dimensions(queries.dimensions, references.dimensions, "the references")
+    return evaluate(queries, references, truth)
+
+
+def normalize_vectors(queries: Vectors, training: Vectors) -> Vectors:
+    """Return the queries normalised as `normalize` does; the unreadable ones stay zero."""
+    moved = normalize(queries.vectors, training.readable()) if len(queries) else queries.vectors
+    moved[queries.unreadable] = 0
+    return Vectors(queries.ids, moved, queries.unreadable)
+
+
+def open_queries(source: Source) -> Vectors:
+    """Return the vectors of a file or of a mapping; of a file in the challenge's form the queries.
+
+    Raises:
+        UserError: The file cannot be read, or the vectors have different lengths.
+    """
+    if isinstance(source, Mapping):
+        return _hold(source)
+    path = Path(source)
+    return _read_part(path, "query") if _is_submission(path) else read_vectors(path)
+
+
+def open_references(source: Source) -> Vectors | StoredVectors:
+    """Return the same for references; those of a vectors file are read in blocks when they are searched.
+
+    Raises:
+        UserError: As for `open_queries`.
+    """
+    if isinstance(source, Mapping):
+        return _hold(source)
+    path = Path(source)
+    return _read_part(path, "reference") if _is_submission(path) else open_vectors(path)
+
+
+def _hold(vectors: Mapping[str, ArrayLike]) -> Vectors:
+    arrays = [np.asarray(vector, np.float32).ravel() for vector in vectors.values()]
+    if len({len(array) for array in arrays}) != 1:
+        raise UserError(f"got vectors of {sorted({len(array) for array in arrays})} dimensions; all need the same number.")
+    stacked = np.stack(arrays)
+    broken = np.flatnonzero(~np.isfinite(stacked).all(axis=1))
+    if len(broken):
+        raise UserError(f"the vector of {list(vectors)[broken[0]]!r} holds NaN or infinity. Leave it out, or compute it again.")
+    return Vectors(list(vectors), stacked, np.zeros(len(arrays), bool))
+
+
+def _is_submission(path: Path) -> bool:
+    """Whether a file has the challenge's form, with queries and references in one file."""
+    if not path.is_file():
+        return False
+    with open_hdf5(path) as file:
+        return "query" in file and "vectors" not in file
+
+
+def _read_part(path: Path, part: Literal["query", "reference"]) -> Vectors:
+    with open_hdf5(path) as file:
+        for name in (part, f"{part}_ids"):
+            if (problem := describe_dataset_problem(file, name)) is not None:
+                raise UserError(f"{path}: {problem}.")
+        return _hold(dict(zip(read_ids(file[f"{part}_ids"]), np.asarray(file[part], np.float32), strict=True)))
+
+
+def _check_dimensions(queries: int, others: int, name: str) -> None:
+    if queries != others:
+        raise UserError(f"the queries have {queries} dimensions, {name} {others}. Give vectors of one network.")

@@ -1,0 +1,110 @@
+"""Vectors of any dimension are scored and normalised: from files of both forms, from Python, from the command line."""
+
+import json
+from importlib import import_module
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+import image_copies
+from image_copies.data.errors import UserError
+from image_copies.data.ground_truth import write_ground_truth
+from image_copies.submissions.vectors.files import Vectors, write_vectors
+
+DIMENSIONS = 512  # more than the challenge allows
+TRUTH = {f"Q{row}": f"R{row}" if row < 6 else None for row in range(9)}
+
+
+def draw(prefix: str, rows: int, seed: int) -> Vectors:
+    vectors = np.random.default_rng(seed).standard_normal((rows, DIMENSIONS)).astype(np.float32)
+    return Vectors([f"{prefix}{row}" for row in range(rows)], vectors, np.zeros(rows, bool))
+
+
+@pytest.fixture
+def references() -> Vectors:
+    return draw("R", 20, 0)
+
+
+@pytest.fixture
+def queries(references: Vectors) -> Vectors:
+    """Six noisy copies, of which one is unreadable, and three of nothing."""
+    made = draw("Q", 9, 1)
+    made.vectors[:6] = references.vectors[:6] + 0.1 * made.vectors[:6]
+    made.vectors[5], made.unreadable[5] = 0, True
+    return made
+
+
+def write(folder: Path, queries: Vectors, references: Vectors) -> tuple[Path, Path, Path]:
+    for name, part in (("q", queries), ("r", references)):
+        write_vectors(folder / f"{name}.h5", part.ids, [part.vectors], part.unreadable)
+    write_ground_truth(folder / "truth.csv", TRUTH.items())
+    return folder / "q.h5", folder / "r.h5", folder / "truth.csv"
+
+
+def test_files_and_mappings_have_the_same_scores(queries: Vectors, references: Vectors, tmp_path: Path) -> None:
+    asked, held, truth = write(tmp_path, queries, references)
+    scores = image_copies.score(asked, str(held), truth)
+    assert scores.micro_average_precision == pytest.approx(5 / 6) and (scores.queries, scores.references) == (9, 20)
+    by_id, others = (dict(zip(part.ids, part.vectors, strict=True)) for part in (queries, references))
+    by_id["Q5"] = np.full(DIMENSIONS, 100.0, np.float32)  # far from all
+    assert image_copies.score(by_id, others, TRUTH) == scores
+    with h5py.File(tmp_path / "both.h5", "w") as file:
+        for name, part in (("query", by_id), ("reference", others)):
+            file[name] = np.stack(list(part.values()))
+            file.create_dataset(f"{name}_ids", data=np.array(list(part), object), dtype=h5py.string_dtype("utf-8"))
+    assert image_copies.score(tmp_path / "both.h5", tmp_path / "both.h5", truth) == scores
+
+
+def test_the_command_prints_the_same(
+    queries: Vectors, references: Vectors, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked, held, truth = map(str, write(tmp_path, queries, references))
+    main = import_module("image_copies.pipeline.06_score").main
+    line = ["--queries", asked, "--references", held, "--ground-truth", truth]
+    assert main([*line, "--output", str(tmp_path / "scores.json")]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads((tmp_path / "scores.json").read_text())
+    assert printed["micro_average_precision"] == pytest.approx(5 / 6) and set(printed["made_from"]) >= {"queries", "references"}
+    training = draw("T", 150, 2)
+    write_vectors(tmp_path / "t.h5", training.ids, [training.vectors])
+    main([*line, "--training", str(tmp_path / "t.h5")])
+    moved = json.loads(capsys.readouterr().out)
+    assert "training" in moved["made_from"] and moved["true_pairs"] == 6
+    for wrong, message in (
+        (line[:4], "all three of --queries FILE, --references FILE and --ground-truth CSV"),
+        ([*line, "--subsets"], "omit the others"),
+        (["--training", asked], "--training normalises --queries FILE"),
+    ):
+        with pytest.raises(UserError, match=message):
+            main(wrong)
+
+
+def test_queries_move_away_from_training_vectors_by_the_papers_formula() -> None:
+    rng = np.random.default_rng(3)
+    queries, training = (rng.standard_normal((rows, 30)) + 0.5 for rows in (4, 120))
+    unit = [part / np.linalg.norm(part, axis=1, keepdims=True) for part in (queries, training)]
+    moved = image_copies.normalize(queries, training, beta=0.7)
+    for query, found in zip(unit[0], moved, strict=True):
+        cosines = unit[1] @ query
+        nearest = unit[1][np.argsort(-cosines)[:100]]
+        away = sum((query - other) / np.linalg.norm(query - other) for other in nearest)
+        strength = 0.7 * np.sqrt(np.sort(cosines)[-3:].mean())
+        assert np.allclose(found, query + strength * away / np.linalg.norm(away), atol=1e-5)
+
+
+def test_what_does_not_belong_together_is_refused(queries: Vectors, references: Vectors, tmp_path: Path) -> None:
+    asked, held, truth = write(tmp_path, queries, references)
+    with pytest.raises(UserError, match="the queries have 512 dimensions, the references 3"):
+        image_copies.score(asked, {"R0": [1, 2, 3]}, truth)
+    with pytest.raises(UserError, match="holds NaN"):
+        image_copies.score({"Q0": [1, np.nan]}, {"R0": [1, 2]}, {"Q0": "R0"})
+    with pytest.raises(UserError, match=r"vectors of \[1, 2\] dimensions"):
+        image_copies.score({"Q0": [1], "Q1": [1, 2]}, held, truth)
+    with pytest.raises(UserError, match="names 1 queries that the submission lacks"):
+        image_copies.score(asked, held, {"Q99": None})
+    with pytest.raises(UserError, match="the training vectors to normalise against"):
+        image_copies.normalize(queries.vectors[:2], references.vectors)
+    with pytest.raises(UserError, match="30 dimensions, the training vectors 20"):
+        image_copies.normalize(np.ones((1, 30)), np.ones((200, 20)))
