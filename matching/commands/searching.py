@@ -116,7 +116,8 @@ def search(extractor: Extractor, settings: SearchSettings, pictures: Pictures, o
     refuse_within(settings.folder, settings.sources.read_only, "--output")
     with hold_results_folder(settings.folder):
         found, grouped = _find_and_group(extractor, settings, pictures, output)
-        write_results(settings.folder, found.matches, grouped, settings.rule, output, settings.stacks)
+        named = _name_sources(settings.sources)
+        write_results(settings.folder, found.matches, grouped, settings.rule, output, settings.stacks, named)
         known = None if settings.index is None else os.path.abspath(settings.index)  # noqa: PTH100 - its name, wherever it leads
         involved = hashlib.sha256(b"".join(sorted(found.digests.values()))).hexdigest()
         origin = {"descriptor": extractor.identity, "pictures": [len(found.digests), involved], **settings.made_by}
@@ -241,7 +242,9 @@ def _report_shares(settings: SearchSettings, found: Found, output: Output) -> No
     report_folders(settings.folder, pairs, found.digests, output)
     if settings.sets:
         across = report_leakage(settings.folder, pairs, found.digests, [indexed_path(path) for path in settings.sets], output)
-        page = write_matches_page(settings.folder / LEAKAGE_GALLERY, replace(found.matches, pairs=across), settings.rule)
+        across_sets = replace(found.matches, pairs=across)
+        named = _name_sources(settings.sources)
+        page = write_matches_page(settings.folder / LEAKAGE_GALLERY, across_sets, settings.rule, sources=named)
         output.say(f"the worst pairs across sets: {page}")
 
 
@@ -252,12 +255,16 @@ def _make_exclusions(store: Store, sources: Sources) -> Exclusions:
         if decision.copy:
             for one, other in ((decision.first, decision.second), (decision.second, decision.first)):
                 accepted[one] = accepted.get(one, frozenset()) | {other}
-    every = [*sources.queries, *sources.references, *sources.protected]
     return Exclusions(
         frozenset(decision.pair for decision in known if not decision.copy),
         accepted,
-        indexed_sources(every) if sources.no_self else (),
+        _name_sources(sources) if sources.no_self else (),
     )
+
+
+def _name_sources(sources: Sources) -> list[Path]:
+    """Return the folders and files that are searched, as the index knows them."""
+    return indexed_sources([*sources.queries, *sources.references, *sources.protected])
 
 
 def _change_store(store: Store, extractor: Extractor, added: Discovered | None, removed: Sequence[Path], output: Output) -> None:

@@ -1,7 +1,6 @@
-"""A page of matches and groups of copies, with pictures, that a browser opens from disk."""
+"""Pages of matches and groups of copies, with pictures, that a browser opens from disk: sure, to be looked at, and doubtful."""
 
-import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,80 +9,159 @@ from image_copies.data.images import ImageSet
 from image_copies.data.names import text_of
 from image_copies.matching.files.plan import PlanRow
 from image_copies.matching.groups.grouped import FileGroups
-from image_copies.matching.matches import Matches, Rule, describe_count, describe_match
+from image_copies.matching.matches import Match, Matches, Rule, describe_count, describe_match
+from image_copies.matching.verification.judgement import Kind
 from image_copies.submissions.report.rendering import render
 from image_copies.submissions.report.thumbnails import Thumbnails
 
 TEMPLATE = Path(__file__).parent / "templates" / "matches.html.jinja"
-MAX_MATCHES = 300  # shown on the page
-MAX_GROUPS, MAX_GROUP_FILES = 200, 12  # shown on the page
+PAGE = 50  # groups or pairs on a page
+MAX_MATCHES, MAX_GROUPS, MAX_GROUP_FILES = 200, 200, 12  # pairs of each section, groups, and files of a group that are shown
+MAX_LISTED = 300  # lines of the lists
+SECTIONS: dict[str, tuple[str, tuple[Kind, ...]]] = {
+    "sure": ("Sure", ("same file", "certain")),
+    "look": ("To be looked at", ("likely",)),
+    "doubtful": ("Doubtful", ("same scene", "unrelated")),
+}
 
 
 @dataclass(frozen=True)
 class GroupCard:
-    """A group as the page shows it: each of its pictures with the thumbnail's path, label, name and a line of facts."""
+    """A group as a page shows it."""
 
     number: int
     files: int
     weakest: float | None
     weakest_names: str
-    pictures: list[tuple[str | None, str, str, str]]
+    pictures: list[tuple[str | None, str, str, str]]  # thumbnail's path, label, name and a line of facts of each
+
+
+@dataclass(frozen=True)
+class PairCard:
+    """A pair as a page shows it: the thumbnails' paths, the names, the match, and what is known of it in words."""
+
+    thumbnails: tuple[str | None, str | None]
+    names: tuple[str, str]
+    match: Match
+    described: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the gallery: the cards of each of its pages."""
+
+    key: str
+    title: str
+    count: int  # of all groups or pairs, shown or not
+    pages: Sequence[Sequence[GroupCard | PairCard]]
+
+    @property
+    def shown(self) -> int:
+        """Number of the groups or pairs that are shown."""
+        return sum(map(len, self.pages))
 
 
 def write_matches_page(
-    folder: Path, matches: Matches, rule: Rule, groups: FileGroups | None = None, rows: Sequence[PlanRow] = ()
+    folder: Path,
+    matches: Matches,
+    rule: Rule,
+    groups: FileGroups | None = None,
+    rows: Sequence[PlanRow] = (),
+    sources: Collection[Path] = (),
 ) -> Path:
-    """Write `index.html` with thumbnails of the groups and the best matches, atomically, and return its path.
+    """Write pages with thumbnails of the groups and the best matches, atomically, and return the path of the first, `index.html`.
 
-    Without groups none are shown.
+    Args:
+        folder: Folder of the pages.
+        matches: The matches.
+        rule: When a pair counts as a copy.
+        groups: The groups; None shows none.
+        rows: The plan for them.
+        sources: Where the pictures were looked for; names are relative to these.
 
     Raises:
         UserError: when the disk is full.
     """
-    best = matches.pairs[:MAX_MATCHES]
+    best = {key: _choose_pairs(matches.pairs, kinds) for key, (_, kinds) in SECTIONS.items()}
     with whole_folder(folder) as temporary:
-        files = {file for match in best for file in (match.query, match.reference)}
+        files = {file for pairs in best.values() for match in pairs[:MAX_MATCHES] for file in (match.query, match.reference)}
         thumbnails = _make_thumbnails(temporary, files | {row.file for row in rows if row.group <= MAX_GROUPS})
-        above = _folder([match.query for match in best]), _folder([match.reference for match in best])
-        cards = [
-            (
-                thumbnails(str(match.query)),
-                thumbnails(str(match.reference)),
-                match,
-                describe_match(match).replace("-", "−"),
-                text_of(match.query.relative_to(above[0])),
-                text_of(match.reference.relative_to(above[1])),
+        name = _make_namer(sources)
+
+        def make_card(match: Match) -> PairCard:
+            pictures = thumbnails(str(match.query)), thumbnails(str(match.reference))
+            return PairCard(pictures, (name(match.query), name(match.reference)), match, describe_match(match).replace("-", "−"))
+
+        sections = []
+        if groups:
+            cards = _make_group_cards(groups, rows, thumbnails, name)
+            sections.append(Section("groups", "Groups", len(groups.groups), _cut_pages(cards)))
+        for key, pairs in best.items():
+            made = [make_card(match) for match in pairs[:MAX_MATCHES]]
+            sections.append(Section(key, SECTIONS[key][0], len(pairs), _cut_pages(made)))
+        shown = [(section, number) for section in sections for number in range(1, len(section.pages) + 1)]
+        addresses = {(section.key, number): f"{section.key}-{number}.html" for section, number in shown}
+        if shown:
+            addresses[shown[0][0].key, 1] = "index.html"
+        for section, number in shown or [(Section("none", "", 0, [[]]), 1)]:
+            address = addresses.get((section.key, number), "index.html")
+            page = render(
+                TEMPLATE,
+                section=section,
+                cards=section.pages[number - 1],
+                here=address,
+                navigation=[(each, [addresses[each.key, place] for place in range(1, len(each.pages) + 1)]) for each in sections],
+                cuts=[(name(c.link.first), name(c.link.second), c) for c in groups.cuts[:MAX_LISTED]] if groups else [],
+                hubs=[(name(hub.files[0]), hub) for hub in groups.hubs[:MAX_LISTED]] if groups else [],
+                flat=[name(path) for path in groups.flat[:MAX_LISTED]] if groups else [],
+                counted=describe_count(matches),
+                matches=matches,
+                rule=rule,
+                sources=[text_of(source) for source in sorted(sources)[:MAX_GROUP_FILES]],
+                unreadable=[name(path) for path in matches.unreadable[:MAX_LISTED]],
             )
-            for match in best
-        ]
-        page = render(
-            TEMPLATE,
-            groups=_group_cards(groups, rows, thumbnails) if groups else [],
-            all_groups=len(groups.groups) if groups else 0,
-            cuts=[(text_of(c.link.first), text_of(c.link.second), c) for c in groups.cuts[:MAX_MATCHES]] if groups else [],
-            hubs=[(text_of(hub.files[0]), hub) for hub in groups.hubs[:MAX_MATCHES]] if groups else [],
-            flat=[text_of(path) for path in groups.flat[:MAX_MATCHES]] if groups else [],
-            counted=describe_count(matches),
-            matches=matches,
-            rule=rule,
-            folders=[text_of(folder) for folder in above],
-            shown=cards,
-            unreadable=[text_of(path) for path in matches.unreadable[:MAX_MATCHES]],
-        )
-        (temporary / "index.html").write_text(page, encoding="utf-8")
+            (temporary / address).write_text(page, encoding="utf-8")
     return folder / "index.html"
 
 
-def _group_cards(groups: FileGroups, rows: Sequence[PlanRow], thumbnail: Thumbnails) -> list[GroupCard]:
+def _cut_pages(cards: Sequence[GroupCard] | Sequence[PairCard]) -> list[Sequence[GroupCard | PairCard]]:
+    return [cards[start : start + PAGE] for start in range(0, len(cards), PAGE)]
+
+
+def _choose_pairs(pairs: Sequence[Match], kinds: Collection[Kind]) -> list[Match]:
+    """Return the pairs of some classes; pairs that were not judged are likely ones."""
+    return [match for match in pairs if (match.judgement.kind if match.judgement else "likely") in kinds]
+
+
+def _make_namer(sources: Collection[Path]) -> Callable[[Path], str]:
+    """Return a function that names a file by its path below its source; with several sources, after the source's name."""
+    known = set(sources)
+    titles = {source: source.name for source in known}
+    if len(set(titles.values())) < len(known):
+        titles = {source: text_of(source) for source in known}
+
+    def name(path: Path) -> str:
+        source = next((folder for folder in path.parents if folder in known), None)
+        if source is None:
+            return text_of(path)
+        below = path.relative_to(source)
+        return text_of(below if len(known) == 1 else Path(titles[source]) / below)
+
+    return name
+
+
+def _make_group_cards(
+    groups: FileGroups, rows: Sequence[PlanRow], thumbnail: Thumbnails, name: Callable[[Path], str]
+) -> list[GroupCard]:
     planned: dict[int, list[PlanRow]] = {}
     for row in rows:
         planned.setdefault(row.group, []).append(row)
     cards = []
     for number, group in enumerate(groups.groups[:MAX_GROUPS], 1):
         weakest = group.weakest
-        names = f"{text_of(weakest.first)} and {text_of(weakest.second)}" if weakest else ""
+        names = f"{name(weakest.first)} and {name(weakest.second)}" if weakest else ""
         pictures: list[tuple[str | None, str, str, str]] = [
-            (thumbnail(str(row.file)), row.action, text_of(row.file), _facts(row)) for row in planned[number][:MAX_GROUP_FILES]
+            (thumbnail(str(row.file)), row.action, name(row.file), _facts(row)) for row in planned[number][:MAX_GROUP_FILES]
         ]
         cards.append(GroupCard(number, len(group.files), weakest.score if weakest else None, names, pictures))
     return cards
@@ -101,8 +179,3 @@ def _facts(row: PlanRow) -> str:
 def _make_thumbnails(folder: Path, paths: Collection[Path]) -> Thumbnails:
     ordered = sorted(paths)
     return Thumbnails(folder / "images", ImageSet([str(path) for path in ordered], ordered), "p")
-
-
-def _folder(paths: list[Path]) -> Path:
-    """Return the deepest folder that contains all files, which captions need not repeat."""
-    return Path(os.path.commonpath([path.parent for path in paths])) if paths else Path()

@@ -17,12 +17,18 @@ from image_copies.matching.results.tables import write_cuts_csv, write_groups_cs
 
 
 def write_results(
-    folder: Path, matches: Matches, grouped: Grouped | None, rule: Rule, output: Output, stacks: bool = False
+    folder: Path,
+    matches: Matches,
+    grouped: Grouped | None,
+    rule: Rule,
+    output: Output,
+    stacks: bool = False,
+    sources: Sequence[Path] = (),
 ) -> None:
     """Write the pairs, the groups and the gallery, and say what they hold.
 
     Without groups, because nothing decides what is a copy, an older plan is removed; so it is with `stacks`, which are written
-    for a gallery instead of a plan.
+    for a gallery instead of a plan. The gallery's names are relative to `sources`.
 
     Raises:
         UserError: The disk is full.
@@ -31,7 +37,7 @@ def write_results(
         grouped = replace(grouped, rows=[_leave(row) for row in grouped.rows])
     write_matches_csv(folder / MATCHES, matches)
     page = write_matches_page(
-        folder / GALLERY, matches, rule, grouped.groups if grouped else None, grouped.rows if grouped else []
+        folder / GALLERY, matches, rule, grouped.groups if grouped else None, grouped.rows if grouped else [], sources
     )
     output.say(
         f"{matches.queries} queries, {matches.references} different references; {describe_count(matches)} "

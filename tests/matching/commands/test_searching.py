@@ -136,9 +136,9 @@ def test_the_command_writes_csv_and_gallery(
     assert np.all(np.diff(table["score"]) <= 0) and table["score"].iloc[0] == 0
     origin = json.loads((pictures / "matches" / "search.json").read_text())["made_from"]
     assert set(origin) == {"descriptor", "pictures", "code", "versions"} and origin["pictures"][0] > 0
-    page = (pictures / "matches" / "gallery" / "index.html").read_text()
+    page = " ".join(page.read_text() for page in sorted((pictures / "matches" / "gallery").glob("*.html")))
     assert "same &lt;b&gt;.jpg" in page and "<b>.jpg" not in page
-    assert f"Queries lie in <b>{pictures / 'queries'}</b>" in page and "query<br>again.jpg<" in page
+    assert f"relative to <b>{pictures / 'queries'}</b>" in page and "query<br>queries/again.jpg<" in page
     capsys.readouterr()
     run_match(*options)
     assert "9 images, 0 of them embedded" in capsys.readouterr().out

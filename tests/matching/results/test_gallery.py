@@ -1,0 +1,65 @@
+"""The gallery shows pairs by their classes, on pages of 50, with names below their sources."""
+
+import re
+from pathlib import Path
+
+from image_copies.matching.matches import Match, Matches, Rule
+from image_copies.matching.results.gallery import write_matches_page
+from image_copies.matching.verification.judgement import Judgement, Kind
+
+RULE = Rule(-0.5, None, 0.001, 10)
+
+
+def make_pairs(folder: Path, kind: Kind | None, count: int) -> list[Match]:
+    judgement = None if kind is None else Judgement(kind, "seen", 50)
+    return [
+        Match(folder / "new" / f"{kind}-{number}.jpg", folder / "old" / "a" / f"{number}.jpg", -0.1, None, None, judgement)
+        for number in range(count)
+    ]
+
+
+def read_gallery(folder: Path, pairs: list[Match], *sources: Path) -> dict[str, str]:
+    matches = Matches(pairs, -0.5, len(pairs), len(pairs), [])
+    page = write_matches_page(folder / "gallery", matches, RULE, sources=sources)
+    assert page == folder / "gallery" / "index.html"
+    return {page.name: page.read_text() for page in (folder / "gallery").glob("*.html")}
+
+
+def test_pairs_stand_on_pages_of_fifty_by_their_classes(tmp_path: Path) -> None:
+    pairs = [*make_pairs(tmp_path, "certain", 100), *make_pairs(tmp_path, "same file", 20), *make_pairs(tmp_path, None, 3)]
+    pairs += [*make_pairs(tmp_path, "likely", 48), *make_pairs(tmp_path, "same scene", 1)]
+    pages = read_gallery(tmp_path, pairs, tmp_path)
+    shown = {name: len(re.findall('<div class="pair">', text)) for name, text in pages.items()}
+    assert shown == {
+        "index.html": 50,
+        "sure-2.html": 50,
+        "sure-3.html": 20,
+        "look-1.html": 50,
+        "look-2.html": 1,
+        "doubtful-1.html": 1,
+    }
+    for name, text in pages.items():
+        assert set(re.findall(r'href="([^"]*)"', text)) == set(pages) - {name}
+        assert "Sure (120):" in text and "To be looked at (51):" in text and "Doubtful (1):" in text
+    assert "same scene-0.jpg" in pages["doubtful-1.html"] and "same scene-0.jpg" not in pages["index.html"]
+
+
+def test_names_are_relative_to_their_source(tmp_path: Path) -> None:
+    pair = make_pairs(tmp_path, "certain", 1)
+    one = read_gallery(tmp_path, pair, tmp_path)["index.html"]
+    assert f"relative to <b>{tmp_path}</b>" in one and "query<br>new/certain-0.jpg<" in one
+    two = read_gallery(tmp_path, pair, tmp_path / "new", tmp_path / "old")["index.html"]
+    assert "query<br>new/certain-0.jpg<" in two and "reference<br>old/a/0.jpg<" in two
+    alike = read_gallery(tmp_path, pair, tmp_path / "new", tmp_path / "other" / "new")["index.html"]
+    assert f"query<br>{tmp_path}/new/certain-0.jpg<" in alike and f"reference<br>{tmp_path}/old/a/0.jpg<" in alike
+
+
+def test_without_a_pair_there_is_a_page_all_the_same(tmp_path: Path) -> None:
+    pages = read_gallery(tmp_path, [], tmp_path)
+    assert set(pages) == {"index.html"} and "0 matches" in pages["index.html"]
+
+
+def test_of_very_many_pairs_the_first_are_shown_and_the_rest_is_counted(tmp_path: Path) -> None:
+    pages = read_gallery(tmp_path, make_pairs(tmp_path, "likely", 250), tmp_path)
+    assert set(pages) == {"index.html", "look-2.html", "look-3.html", "look-4.html"}
+    assert "The first 200 of 250 are shown; matches.csv lists all." in pages["index.html"]
