@@ -205,6 +205,9 @@ def check(options: argparse.Namespace) -> None:
 
 def _check_two(options: argparse.Namespace, other_work: bool) -> None:
     if len(options.pictures) != 2:
+        for picture in options.pictures:
+            if not picture.exists():
+                raise UserError(f"{picture}: there is no such file or folder.")
         raise UserError("got one picture: give a second one to compare it with, or search for it with --references or --index.")
     if other_work or options.queries or options.references or options.index is not None:
         raise UserError("two pictures are compared without --queries, --references, --index, --apply and --undo: omit these.")

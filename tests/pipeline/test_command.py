@@ -54,7 +54,7 @@ def call(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
         ("score --submission a.h5", "--submission and --ground-truth must be given together"),
         ("export --checkpoint a.safetensors --output b.safetensors", "--checkpoint is already a checkpoint"),
         ("mach", "mach is neither a task nor a file or folder. Did you mean: image-copies match"),
-        ("one.jpg", "got one picture: give a second one to compare it with"),
+        ("one.jpg", "one.jpg: there is no such file or folder"),
     ],
 )
 def test_each_task_does_what_its_script_does(line: str, message: str, typed: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -100,6 +100,7 @@ def test_one_picture_twice_is_no_pair_to_act_on(album: Path, checkpoint: Path, c
 def test_of_two_plans_at_once_the_second_waits_for_the_first(album: Path, checkpoint: Path) -> None:
     before = read_tree(album)
     search(checkpoint, "--queries", "album")
+    Path("matches/journal.jsonl").touch()  # of a process that has begun
     with hold_lock_file(applying._lock(), "busy"):
         for arguments in (["--apply", "move"], ["--undo"]):
             with pytest.raises(UserError, match=r"another process is carrying out or undoing a plan"):

@@ -263,7 +263,7 @@ def test_what_ships_is_used_where_no_run_is_named(pictures: Path, checkpoint: Pa
     [
         (["--add", "x"], "give it with --index"),
         ([], "give folders to search"),
-        (["a.jpg"], "give a second one to compare"),
+        (["a.jpg"], "a.jpg: there is no such file or folder"),
         (["--queries", "q", "--false-alarms", "2"], "between 0 and 1"),
         (["--queries", "q", "--threshold", "0.5"], "at most 0"),
         (["--queries", "q", "--threshold", "nan"], "at most 0"),
