@@ -3,16 +3,20 @@
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError
 from image_copies.data.names import text_of
 from image_copies.matching.files.facts import Facts
 from image_copies.matching.verification.detail import compare_detail
 from image_copies.matching.verification.edits import Comparison
-from image_copies.matching.verification.pairs import PairJudge
+from image_copies.matching.verification.pairs import LastUsed, PairJudge
 
 Comparing = Callable[[Facts, Facts], Comparison | None]
 LEAST_EDITED = "least edited"  # begins the reason to keep a file that is not the largest one
+MAX_DECODED = 2  # pictures that are kept as a whole: the largest file of a group is compared with several
 MAX_COMPARED = 8  # files that are compared with the largest one
 MIN_DENSITY = 0.5  # pixels per length of a file that is kept instead, of those of the largest one
 MAX_DENSITY = 1.1  # pixels per length up to which a file shows no more than the kept one
@@ -23,6 +27,7 @@ class EditComparer:
 
     def __init__(self, judge: PairJudge) -> None:
         self._judge = judge
+        self._pixels = LastUsed(decode_rgb, MAX_DECODED)
         self._known: dict[tuple[Path, Path], Comparison | None] = {}
 
     def compare(self, one: Facts, other: Facts) -> Comparison | None:
@@ -30,8 +35,26 @@ class EditComparer:
         pair = one.path, other.path
         if pair not in self._known:
             found = self._judge.compare_edits(*pair)
-            self._known[pair] = None if found is None else _compare_pixels(found, one, other)
+            self._known[pair] = None if found is None else self._add_detail(found, one, other)
         return self._known[pair]
+
+    def _add_detail(self, found: Comparison, one: Facts, other: Facts) -> Comparison:
+        """Add what only the files' own pixels show, if they can be read."""
+        if not (one.width and other.width):
+            return found
+        sizes = (one.width, one.height), (other.width, other.height)
+        dated = bool(one.taken), bool(other.taken)
+        trusted = dated[0] and not dated[1], dated[1] and not dated[0]
+        try:
+            return compare_detail(found, sizes, lambda: (self._decode(one.path), self._decode(other.path)), trusted)
+        except ImageError:
+            return found
+
+    def _decode(self, path: Path) -> NDArray[np.uint8]:
+        pixels = self._pixels.of(path)
+        if pixels is None:
+            raise ImageError(path, "cannot be read")
+        return pixels
 
 
 def choose_least_edited(largest: Facts, others: Iterable[Facts], compare: Comparing) -> tuple[Facts, str] | None:
@@ -67,19 +90,3 @@ def find_advantage(kept: Facts, file: Facts, compare: Comparing) -> str:
     if found.reference.density > MAX_DENSITY and not found.reference.changes:
         return "it shows more detail than the kept file"
     return ""
-
-
-def _compare_pixels(found: Comparison, one: Facts, other: Facts) -> Comparison:
-    """Add what only the files' own pixels show, if they can be read."""
-    if not (one.width and other.width):
-        return found
-    dated = [bool(facts.taken) for facts in (one, other)]
-    try:
-        return compare_detail(
-            found,
-            ((one.width, one.height), (other.width, other.height)),
-            lambda: (decode_rgb(one.path), decode_rgb(other.path)),
-            (dated[0] and not dated[1], dated[1] and not dated[0]),
-        )
-    except ImageError:
-        return found

@@ -109,7 +109,7 @@ def make_groups(
     compare = EditComparer(judge).compare
     rows = [
         row
-        for number, group in enumerate(grouped.groups, 1)
+        for number, group in enumerate(tqdm(grouped.groups, desc="choosing what to keep", unit="group", leave=False), 1)
         for row in plan_group(
             number,
             [facts[path] for path in group.files],

@@ -18,7 +18,7 @@ DETAIL_GAIN = (
 )
 MAX_ANISOTROPY = 1.04  # ratio of the densities along two directions up to which the aspect ratio is the same
 CAMERA_SHAPES, SHAPE_TOLERANCE = (4 / 3, 3 / 2, 16 / 9), 0.01  # aspect ratios of cameras
-MEASURED_SIDE = 2048  # pixels of the part in the middle in which detail is measured
+MEASURED_SIDE = 1024  # pixels of the part in the middle in which detail is measured
 MIN_DETAIL = 2.0  # grey levels of the second difference in a block that shows something
 MIN_BLOCKS = 4  # blocks that must show something
 SECOND_DIFFERENCES = (np.array([[-1, 2, -1]], np.float32), np.array([[-1], [2], [-1]], np.float32))  # along x and y
