@@ -65,9 +65,11 @@ def print_plan(run: Run, processes: int) -> None:
             name: list(plan_model(model, len(roles.classes), 1, roles.labels))
             for name, model in run.recipe.trained_models.items()
         }
-        apart = bound_at_once(list(alone.values()), processes) / 3600
-        better = "--at-once is faster" if apart < hours else "torchrun is faster"
-        console.print(f"with {processes} GPUs: {hours:.1f} hours by torchrun, {apart:.1f} with --at-once {processes}: {better}")
+        apart = bound_at_once(list(alone.values()), processes)
+        together = sum(plan.most_seconds for plan in plans)
+        better = "--at-once" if apart < together else "torchrun"
+        times = f"{_format_duration(together)} by torchrun, {_format_duration(apart)} with --at-once {processes}"
+        console.print(f"with {processes} GPUs: {times}; {better} is faster")
 
 
 def bound_at_once(models: list[list[StagePlan]], processes: int) -> float:
