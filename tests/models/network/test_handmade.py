@@ -5,7 +5,7 @@ import torch
 
 from image_copies.data.errors import UserError
 from image_copies.models.network.checkpoint import load_descriptor, require_trained_network, save_descriptor
-from image_copies.models.network.handmade import HandmadeDescriptor
+from image_copies.models.network.handmade import HandmadeDescriptor, _standardize
 from image_copies.models.network.settings import HandmadeKind, HandmadeSettings
 
 KINDS: tuple[HandmadeKind, ...] = ("gabor", "pixels")
@@ -68,3 +68,9 @@ def test_a_checkpoint_brings_the_whitening_along(tmp_path: Path) -> None:
     assert torch.equal(loaded.descriptor.eval()(pictures(3)), descriptor(pictures(3)))
     with pytest.raises(UserError, match="not a single trained network"):
         require_trained_network(loaded, tmp_path / "c.safetensors")
+
+
+def test_pictures_are_standardised_whatever_their_contrast() -> None:
+    images = torch.stack([picture * contrast + 0.2 for contrast, picture in zip((0.5, 0.1), torch.rand(2, 1, 9, 9), strict=True)])
+    for found, image in zip(_standardize(images), images, strict=True):
+        assert torch.allclose(found, (image - image.mean()) / (image.std(correction=0) + 0.01), atol=1e-5)

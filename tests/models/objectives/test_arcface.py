@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from image_copies.models.objectives.arcface import angular_margin
+from image_copies.models.objectives.arcface import ROWS_PER_SEED, _draw_prototypes, angular_margin
 from image_copies.models.objectives.settings import ArcFaceSettings
 
 
@@ -161,3 +161,11 @@ def test_a_step_without_other_classes_has_no_gradient(rounded: bool) -> None:
 def test_the_first_matrix_is_that_of_the_seed() -> None:
     assert torch.equal(ArcFaceSettings().build(4, 10, 3).matrix, ArcFaceSettings().build(4, 10, 3).matrix)
     assert not torch.equal(ArcFaceSettings().build(4, 10, 3).matrix, ArcFaceSettings().build(4, 10, 4).matrix)
+
+
+def test_prototypes_do_not_depend_on_which_rows_a_process_holds() -> None:
+    classes = ROWS_PER_SEED + 5
+    whole = _draw_prototypes(range(classes), classes, 4, seed=0)
+    assert whole.shape == (classes, 4) and torch.allclose(whole.norm(dim=1), torch.ones(classes))
+    for rows in (range(3, 9), range(ROWS_PER_SEED - 2, classes), range(ROWS_PER_SEED, classes)):
+        assert torch.equal(_draw_prototypes(rows, classes, 4, seed=0), whole[rows.start : rows.stop])

@@ -14,6 +14,7 @@ from torch.nn import functional
 from image_copies.data.errors import UserError
 from image_copies.models.objectives.domains import sum_over_domains
 from image_copies.models.objectives.margin import negative_weights
+from image_copies.models.objectives.multigrain import _compute_class_gradient_share
 from image_copies.models.objectives.settings import (
     AngularSettings,
     AnyObjectiveSettings,
@@ -143,6 +144,12 @@ def test_margin_loss_equals_its_formula_with_two_classes_of_which_one_negative_c
     terms += [max(0.0, 0.2 - float((x[i] - x[2]).norm()) + 1.2) for i in (0, 1)]
     loss = MarginSettings().build(8, 6, 0)(vectors, labels).loss
     assert loss.item() == pytest.approx(sum(terms) / 4, rel=1e-5)
+
+
+def test_margin_loss_of_a_batch_of_one_class_is_that_of_its_positives(vectors: Tensor) -> None:
+    x = functional.normalize(vectors[:3].double())
+    terms = [max(0.0, 0.2 + float((x[i] - x[j]).norm()) - 1.2) for i in range(3) for j in range(3) if i != j]
+    assert MarginSettings().build(8, 6, 0)(vectors[:3], torch.zeros(3).long()).loss.item() == pytest.approx(mean(terms), rel=1e-5)
 
 
 def test_margin_loss_is_its_expectation_over_the_drawn_negatives_on_average(vectors: Tensor) -> None:
@@ -281,6 +288,11 @@ def test_multigrain_joins_its_two_losses_by_its_weight(vectors: Tensor) -> None:
         copies = MarginSettings().build(8, 6, 5)(vectors, INSTANCES).loss.item()
         assert joint(vectors, LABELS, INSTANCES).loss.item() == pytest.approx(weight * classes + (1 - weight) * copies, rel=1e-5)
         assert set(joint.parameter_rates()) <= {name for name, _ in joint.named_parameters()}
+
+
+def test_where_neither_term_has_a_gradient_the_classes_have_half() -> None:
+    rows = torch.ones(2, 3, requires_grad=True)
+    assert float(_compute_class_gradient_share(0 * rows.sum(), 0 * rows.sum(), rows)) == 0.5
 
 
 def test_multigrain_logs_the_share_of_the_classes_in_the_gradient(vectors: Tensor) -> None:

@@ -5,6 +5,8 @@ import torch
 from torch import nn
 
 from image_copies.models.objectives.settings import ArcFaceSettings
+from image_copies.models.training.class_rows import build_head
+from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.schedule import build_optimizers
 from image_copies.models.training.settings import OptimizerSettings
 
@@ -28,3 +30,15 @@ def test_little_is_kept_and_only_rows_that_were_compared_move(kind: str, floats:
         assert moved.any() and not (moved & ~compared).any()
     kept = [value for state in optimizer.state.values() for value in state.values() if isinstance(value, torch.Tensor)]
     assert sum(value.numel() for value in kept) == floats
+
+
+@pytest.mark.parametrize("kind", ["sparse_adam", "adafactor", "same"])
+def test_the_class_matrix_has_sparse_gradients_for_the_optimiser_that_takes_them(kind: str) -> None:
+    recipe = {"descriptor": {"backbone": "test_efficientnet"}, "stages": [{"classes": 20}], "optimizer": {"class_kind": kind}}
+    settings = ModelSettings.model_validate(recipe | {"objective": {"kind": "arcface", "negatives": 0.5}})
+    head = build_head(settings, 8, 20, 0)
+    head(torch.randn(4, 8), torch.arange(4)).loss.backward()
+    matrix = head.class_matrix()
+    assert matrix is not None and [row.grad.is_sparse for row in head.parameters() if row.grad is not None] == [
+        kind == "sparse_adam"
+    ]

@@ -45,3 +45,9 @@ def test_rates_warm_up_over_steps_beside_any_schedule(stopped: int | None) -> No
 
 def test_without_a_warm_up_nothing_changes() -> None:
     assert rates(SchedulerSettings(kind="constant")) == [0.5] * STEPS
+
+
+def test_the_cosine_falls_over_its_epochs_to_the_floor() -> None:
+    settings = SchedulerSettings(kind="warmup_cosine", warmup_epochs=2, decay_epochs=4, floor=0.1)
+    found = [warmup_cosine(epoch, settings) for epoch in (0, 1, 2, 4, 6, 9)]
+    assert found == pytest.approx([0.1, 0.5, 1, 0.1 + 0.9 / 2, 0.1, 0.1])

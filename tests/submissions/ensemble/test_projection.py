@@ -6,7 +6,15 @@ import pytest
 from sklearn.decomposition import PCA
 
 from image_copies.data.errors import UserError
-from image_copies.submissions.ensemble.projection import fit_projection, load_projection, save_projection, scale_to_unit_length
+from image_copies.submissions.ensemble.projection import (
+    fit_projection,
+    fit_projection_on_rows,
+    load_projection,
+    save_projection,
+    scale_to_unit_length,
+)
+from image_copies.submissions.vectors.concatenated import ConcatenatedVectors, open_concatenated
+from image_copies.submissions.vectors.files import write_vectors
 
 
 def correlated(rows: int, dimensions: int) -> np.ndarray:
@@ -79,3 +87,13 @@ def test_weights_in_blocks_of_coordinates_are_the_weighted_axes(monkeypatch: pyt
     monkeypatch.setattr("image_copies.submissions.ensemble.projection.ROWS_PER_BLOCK", 7)
     again = projection.weight(projection.coordinates(vectors, 6)[:, :4], -0.5)
     np.testing.assert_allclose(again, whole, atol=1e-6)
+
+
+def test_chosen_rows_of_files_are_fitted_as_if_they_were_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ConcatenatedVectors.blocks, "__defaults__", (7,))  # the rows lie in several blocks
+    vectors = correlated(60, 5)
+    write_vectors(tmp_path / "vectors.h5", [f"T{row}" for row in range(60)], [vectors])
+    rows = np.array([3, 4, 11, 19, 20, 21, 30, 41, 42, 58])
+    found = fit_projection_on_rows(open_concatenated([tmp_path / "vectors.h5"]), rows)
+    np.testing.assert_allclose(found.mean, vectors[rows].mean(axis=0), atol=1e-6)
+    np.testing.assert_allclose(found.eigenvalues, fit_projection(vectors[rows]).eigenvalues, rtol=1e-5)

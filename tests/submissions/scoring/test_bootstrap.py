@@ -34,7 +34,9 @@ def test_a_query_that_is_not_drawn_counts_nothing() -> None:
     keep = [place for place, query in enumerate(ranked.query_ids) if query != "Q5"]
     true = ranked.true[keep]
     expected = (true * np.cumsum(true) / np.arange(1, len(true) + 1)).sum() / 29
-    assert np.isclose(_RankedQueries.from_ranking(ranked, truth).average_precision(times), expected)
+    queries = _RankedQueries.from_ranking(ranked, truth)
+    assert np.isclose(queries.average_precision(times), expected)
+    assert queries.average_precision(np.array([0] * 30 + [1] * 30)) == 0  # none of these has a copy
 
 
 def test_intervals_hold_the_value_and_tell_better_from_equal() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import GroundTruth
-from image_copies.submissions.scoring.metrics import evaluate
+from image_copies.submissions.scoring.metrics import evaluate, recall_at_precision
 from image_copies.submissions.vectors.files import Vectors
 
 
@@ -79,6 +79,12 @@ def test_perfect_and_worst_vectors() -> None:
     assert (best.micro_average_precision, best.recall_at_precision_90, best.recall_at_rank_1) == (1, 1, 1)
     worst, _ = evaluate(vectors("Q", eye * 0), vectors("R", eye), truth)  # every pair ties: false ones come first
     assert worst.recall_at_rank_1 == worst.micro_average_precision == 0
+
+
+def test_a_precision_that_is_just_reached_counts() -> None:
+    references, truth = vectors("R", np.array([[0, 0], [3, 0], [4, 0]])), GroundTruth(["Q0"], frozenset({("Q0", "R1")}))
+    _, ranked = evaluate(vectors("Q", np.array([[1, 0]])), references, truth)  # R0, which is no copy, is nearer than R1
+    assert recall_at_precision(ranked, 0.5) == 1 and recall_at_precision(ranked, 0.51) == 0
 
 
 def test_unreadable_images_match_nothing() -> None:
